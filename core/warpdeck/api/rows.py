@@ -1,0 +1,150 @@
+"""What the controller shows of jobs and nodes: the shape of every `--json` and of the TUI's tables.
+
+Times are unix seconds, sizes bytes; None is unknown or not applicable.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job waits: Slurm's reason code, a sentence, the expected start."""
+
+    code: str = ""
+    sentence: str = ""
+    expected_start: float | None = None
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the queue. A folded array is one row with `tasks_pending` > 1; its running tasks are rows of their own."""
+
+    id: int
+    label: str
+    array_job_id: int
+    array_task_id: int | None = None
+    tasks_pending: int = 0
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    state: str = "PENDING"
+    state_short: str = "PD"
+    why: WhyRow | None = None
+    nodes: int = 1
+    node_list: str = ""
+    """Hostlist of the allocation ("gpu[01-02]"), "" while it waits."""
+    cpus: int = 1
+    gpus: int = 0
+    gpu_type: str = ""
+    mem_bytes: int = 0
+    time_limit_s: int | None = None
+    submit: float = 0.0
+    start: float | None = None
+    end: float | None = None
+    exit_code: str = ""
+    """"code:signal" once it ended."""
+    exit_cause: str = ""
+    restarts: int = 0
+    held: bool = False
+    interactive: bool = False
+    gpu_util_pct: int | None = None
+    """Mean over its GPUs at the last reading."""
+    gpu_mem_bytes: int | None = None
+    tree: str = ""
+    """The snapshot's tree id."""
+    comment: str = ""
+
+
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU of a job."""
+
+    node: str
+    index: int
+    uuid: str
+    util_pct: int | None = None
+    mem_used_bytes: int | None = None
+    mem_bytes: int = 0
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a job's history."""
+
+    at: float
+    text: str
+
+
+class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """All there is to say of a job. `env` is not in it: it may hold secrets."""
+
+    row: JobRow
+    script: str = ""
+    argv: list[str] = []
+    submit_line: str = ""
+    submit_dir: str = ""
+    work_dir: str = ""
+    """Where it runs or ran, on its first node."""
+    stdout: str = ""
+    stderr: str = ""
+    gpus: list[GpuUse] = []
+    dependency: str = ""
+    snapshot: dict[str, object] | None = None
+    """model.Snapshot as JSON."""
+    message: str = ""
+    peak_mem_bytes: int = 0
+    cpu_seconds: float = 0.0
+    events: list[JobEvent] = []
+
+
+class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A process on a GPU; job "" is a stranger."""
+
+    pid: int
+    user: str
+    command: str
+    mem_bytes: int
+    job: str = ""
+
+
+class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU with its last reading. `job`: label of the job that holds it; `blocked`: why none may."""
+
+    index: int
+    uuid: str
+    name: str
+    type: str
+    mem_bytes: int
+    util_pct: int | None = None
+    mem_used_bytes: int | None = None
+    power_w: float | None = None
+    temp_c: int | None = None
+    job: str = ""
+    job_user: str = ""
+    blocked: str = ""
+    processes: list[ProcessRow] = []
+    error: str = ""
+
+
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node. `state` in sinfo's words: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
+
+    name: str
+    target: str = ""
+    state: str = "connecting"
+    reason: str = ""
+    hostname: str = ""
+    cpus: int = 0
+    cpus_used: int = 0
+    cpu_pct: float | None = None
+    mem_bytes: int = 0
+    mem_alloc_bytes: int = 0
+    mem_used_bytes: int | None = None
+    gpus: list[GpuRow] = []
+    driver: str = ""
+    kernel: str = ""
+    containment: str = ""
+    gpu_error: str = ""
+    jobs: list[str] = []
+    at: float | None = None
+    """When it was last read."""

@@ -1,0 +1,114 @@
+"""What the controller needs of the world, as protocols: a store and a fleet. Clock and ids are arguments too.
+
+Real ones: store.sqlite.SqliteStore, fleet.ssh fleet; in memory: store.memory.MemoryStore, sim's fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from warpdeck.model import Job, JobId, Node, NodeName
+from warpdeck_agent.wire import messages as wire
+
+
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a job's history, kept for ever."""
+
+    at_unix: float
+    job_id: JobId
+    text: str
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction: rows to write whole, rows to drop, history to append, the next free id."""
+
+    jobs: tuple[Job, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    gone_nodes: tuple[NodeName, ...] = ()
+    journal: tuple[JournalEntry, ...] = ()
+    next_job_id: int | None = None
+
+    def is_empty(self) -> bool:
+        return not (self.jobs or self.nodes or self.gone_nodes or self.journal or self.next_job_id)
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store holds for a starting controller: unfinished jobs, and those that ended after `since`."""
+
+    controller_id: str
+    next_job_id: int
+    jobs: tuple[Job, ...]
+    nodes: tuple[Node, ...]
+
+
+class Store(Protocol):
+    """Durable state. `commit` returns when the transaction is on disk, or raises StoreError and has kept nothing."""
+
+    async def load(self, *, finished_since_unix: float) -> Loaded: ...
+    async def commit(self, changes: Changes) -> None: ...
+    async def job(self, job_id: JobId) -> Job | None: ...
+    async def array_jobs(self, array_job_id: JobId) -> list[Job]: ...
+    async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...
+    async def journal(self, job_id: JobId) -> list[JournalEntry]: ...
+    async def close(self) -> None: ...
+
+
+class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
+    """A packed snapshot in the controller's cache; `path` is its tar.gz."""
+
+    tree: str
+    sha256: str
+    size_bytes: int
+    path: str
+
+
+class StreamSink(Protocol):
+    """Where a node stream's bytes go. `data` may wait (flow control); `ended` comes once."""
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None: ...
+    async def data(self, chunk: bytes) -> None: ...
+    async def ended(self, error: str) -> None: ...
+
+
+class NodeStream(Protocol):
+    """A running stream from a node."""
+
+    async def write(self, data: bytes) -> None: ...
+    async def resize(self, rows: int, cols: int) -> None: ...
+    async def close(self) -> None: ...
+
+
+FleetEvent = tuple[NodeName, wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Sample | str]
+"""What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
+
+
+class Fleet(Protocol):
+    """The nodes' agents. Sending to a node without a link is silent: its next Welcome settles what is owed."""
+
+    def start(self, on_event: Callable[[FleetEvent], None]) -> None: ...
+    async def add(
+        self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
+    ) -> tuple[Node, wire.Welcome]:
+        """Probe, deploy, connect and keep the link. Returns the node with its accepted host key. Raises UserError."""
+        ...
+
+    def connect(self, node: Node) -> None:
+        """Keep a link to a node that was added before, for ever, with capped back-off."""
+        ...
+
+    async def remove(self, name: NodeName) -> None: ...
+    def is_up(self, name: NodeName) -> bool: ...
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
+    async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None: ...
+    async def open_stream(
+        self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
+    ) -> NodeStream:
+        """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
+        ...
+
+    async def close(self) -> None: ...
+
+

@@ -1,0 +1,45 @@
+"""The one tree of errors. A UserError is shown as one sentence with a next step; anything else is a bug or the world."""
+
+
+class WarpdeckError(Exception):
+    """Base of everything warpdeck raises on purpose."""
+
+
+class UserError(WarpdeckError):
+    """Something the user can act on: `message` names the thing, `hint` the next step. Never shown with a traceback.
+
+    `code` is a short machine-readable kind ("host_key", "not_found", "refused", ...), `details` its data.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        exit_code: int = 1,
+        code: str = "",
+        details: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+        self.code = code
+        self.details = details or {}
+
+
+class RemoteError(WarpdeckError):
+    """A node did not do what it was asked: `node` and the cause in words."""
+
+    def __init__(self, node: str, cause: str) -> None:
+        super().__init__(f"{node}: {cause}")
+        self.node = node
+        self.cause = cause
+
+
+class StoreError(WarpdeckError):
+    """The durable store could not commit; nothing of the transaction was kept."""
+
+
+class InvalidTransition(WarpdeckError):
+    """A job was asked to go where the state table does not lead."""

@@ -1,0 +1,49 @@
+"""The nouns of warpdeck. Pure data: no clock, no I/O."""
+
+from .ids import GpuUuid, JobId, NodeName
+from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why, format_ranges
+from .node import Gpu, GpuProcess, GpuReading, Link, Node, Reading
+from .request import (
+    ArraySpec,
+    Dependencies,
+    Dependency,
+    GpuAsk,
+    PtySize,
+    Request,
+    Resources,
+    Snapshot,
+)
+from .states import COMPACT, FINISHED, HOLDS_RESOURCES, TRANSITIONS, JobState, may_become
+
+__all__ = [
+    "COMPACT",
+    "FINISHED",
+    "HOLDS_RESOURCES",
+    "TRANSITIONS",
+    "Allocation",
+    "ArraySpec",
+    "Dependencies",
+    "Dependency",
+    "ExitStatus",
+    "Gpu",
+    "GpuAsk",
+    "GpuProcess",
+    "GpuReading",
+    "GpuUuid",
+    "Job",
+    "JobId",
+    "JobState",
+    "Link",
+    "Node",
+    "NodeName",
+    "PtySize",
+    "Reading",
+    "Request",
+    "Resources",
+    "Share",
+    "ShareStatus",
+    "Snapshot",
+    "Why",
+    "format_ranges",
+    "may_become",
+]

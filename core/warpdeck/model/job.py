@@ -1,0 +1,135 @@
+"""A job: a request, where it stands, and what became of it. Frozen; the reducer replaces it.
+
+An array is folded: one Job holds all its waiting tasks (`pending_tasks`), and a task becomes a Job of its own, with a
+new id, when it starts; the last waiting task takes over the array's own record, as in Slurm.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .ids import GpuUuid, JobId, NodeName
+from .request import Request
+from .states import FINISHED, HOLDS_RESOURCES, JobState
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job holds on one node. `gpus` are GPU indices, `gpu_uuids` the same GPUs by uuid."""
+
+    node: NodeName
+    cpus: int
+    mem_bytes: int
+    tasks: int = 1
+    gpus: tuple[int, ...] = ()
+    gpu_uuids: tuple[GpuUuid, ...] = ()
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True):
+    """The shares of a job; the first is its batch host."""
+
+    shares: tuple[Share, ...]
+
+    def node_names(self) -> tuple[NodeName, ...]:
+        """The nodes in rank order."""
+        return tuple(share.node for share in self.shares)
+
+    def gpu_count(self) -> int:
+        """GPUs in all."""
+        return sum(len(share.gpus) for share in self.shares)
+
+
+class ExitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended: exit code and signal as in sacct's ExitCode "code:signal", and the cause where it was not its own."""
+
+    code: int = 0
+    signal: int = 0
+    cause: str = ""
+    """"", timeout, cancelled, oom, node_fail, unknown (its supervisor was killed), launch_failed."""
+    message: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}:{self.signal}"
+
+
+class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node said of its share of the job. `phase`: launching, running, exited."""
+
+    node: NodeName
+    phase: str = "launching"
+    pid: int = 0
+    exit: ExitStatus | None = None
+    stdout_path: str = ""
+    stderr_path: str = ""
+    work_dir: str = ""
+    visible: bool = True
+    """The output files lie where the user sees them; else the controller brings them to the submit host."""
+    peak_mem_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job waits: Slurm's reason code, a sentence, and the expected start (None: cannot be told)."""
+
+    code: str
+    sentence: str
+    expected_start_unix: float | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, one array task, or the waiting rest of an array."""
+
+    id: JobId
+    array_job_id: JobId
+    """The id of the submission; equals `id` unless this is an array task that was split off."""
+    request: Request
+    user: str
+    uid: int
+    state: JobState = JobState.PENDING
+    array_task_id: int | None = None
+    pending_tasks: tuple[tuple[int, int, int], ...] = ()
+    """Of a folded array: the tasks that wait, as (first, last, step)."""
+    submit_at_unix: float = 0.0
+    eligible_at_unix: float = 0.0
+    start_at_unix: float | None = None
+    end_at_unix: float | None = None
+    restarts: int = 0
+    held: bool = False
+    requeue_on_exit: bool = False
+    """A requeue was asked while it ran: it goes back to PENDING when all its shares have ended."""
+    allocation: Allocation | None = None
+    shares: tuple[ShareStatus, ...] = ()
+    exit: ExitStatus | None = None
+    ending_cause: str = ""
+    """The cause with which a kill was ordered (cancelled, timeout ...), until the nodes confirm."""
+
+    @property
+    def is_folded_array(self) -> bool:
+        """Holds several waiting tasks."""
+        return bool(self.pending_tasks)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINISHED
+
+    @property
+    def holds_resources(self) -> bool:
+        return self.state in HOLDS_RESOURCES
+
+    def label(self) -> str:
+        """As squeue prints the id: 12, 12_3, or 12_[4-9,11]."""
+        if self.pending_tasks:
+            return f"{self.array_job_id}_[{format_ranges(self.pending_tasks)}]"
+        if self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        return str(self.id)
+
+
+def format_ranges(ranges: tuple[tuple[int, int, int], ...]) -> str:
+    """`((0, 3, 1), (8, 8, 1), (10, 20, 5))` -> "0-3,8,10-20:5"."""
+    parts = []
+    for first, last, step in ranges:
+        if first == last:
+            parts.append(str(first))
+        else:
+            parts.append(f"{first}-{last}" + (f":{step}" if step != 1 else ""))
+    return ",".join(parts)

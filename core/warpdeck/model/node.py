@@ -1,0 +1,82 @@
+"""Nodes and GPUs as the scheduler knows them, and what was last measured on them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from .ids import GpuUuid, JobId, NodeName
+
+
+class Link(StrEnum):
+    """The state of the connection to a node's agent."""
+
+    CONNECTING = "connecting"
+    UP = "up"
+    LOST = "lost"
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU. `type` is the short name that --gres=gpu:TYPE matches (a100, h100, ...)."""
+
+    index: int
+    uuid: GpuUuid
+    name: str
+    type: str
+    mem_bytes: int
+    numa_node: int = -1
+
+
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that holds a GPU. `job_id` 0: a stranger, no job of ours."""
+
+    pid: int
+    mem_bytes: int
+    job_id: JobId = JobId(0)
+    user: str = ""
+    command: str = ""
+
+
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The last measurement of a GPU; None is unknown, never zero."""
+
+    index: int
+    util_pct: int | None = None
+    mem_used_bytes: int | None = None
+    power_w: float | None = None
+    temp_c: int | None = None
+    processes: tuple[GpuProcess, ...] = ()
+    error: str = ""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The last measurement of a node."""
+
+    at_unix: float
+    cpu_pct: float
+    mem_used_bytes: int
+    gpus: tuple[GpuReading, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: where it is reached, what it has, and whether it takes jobs. `target` "" is this machine, without SSH."""
+
+    name: NodeName
+    target: str = ""
+    host_key: str = ""
+    """The accepted SSH host key, as in known_hosts; "" relies on the user's own known_hosts."""
+    cpus: int = 0
+    mem_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    boot_id: str = ""
+    hostname: str = ""
+    driver: str = ""
+    kernel: str = ""
+    containment: str = ""
+    gpu_error: str = ""
+    drained: bool = False
+    reason: str = ""
+    """Why it is drained or down, in words."""
+    reason_at_unix: float = 0.0
+    added_at_unix: float = 0.0

@@ -1,0 +1,80 @@
+"""Job states and the one table of transitions between them. Names and two-letter codes are Slurm's (squeue(1))."""
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Slurm's job states. CONFIGURING: the launch is committed, not yet confirmed by every node of the job."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    DEADLINE = "DEADLINE"
+    BOOT_FAIL = "BOOT_FAIL"
+    SUSPENDED = "SUSPENDED"
+
+
+COMPACT: dict[JobState, str] = {
+    JobState.PENDING: "PD",
+    JobState.CONFIGURING: "CF",
+    JobState.RUNNING: "R",
+    JobState.COMPLETING: "CG",
+    JobState.COMPLETED: "CD",
+    JobState.CANCELLED: "CA",
+    JobState.FAILED: "F",
+    JobState.TIMEOUT: "TO",
+    JobState.NODE_FAIL: "NF",
+    JobState.OUT_OF_MEMORY: "OOM",
+    JobState.PREEMPTED: "PR",
+    JobState.DEADLINE: "DL",
+    JobState.BOOT_FAIL: "BF",
+    JobState.SUSPENDED: "S",
+}
+"""squeue's short codes."""
+
+FINISHED = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.CANCELLED,
+        JobState.FAILED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.DEADLINE,
+        JobState.BOOT_FAIL,
+    }
+)
+"""Where a job rests. Only an explicit requeue leads out of these."""
+
+HOLDS_RESOURCES = frozenset(
+    {JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED}
+)
+"""The states in which a job's allocation is taken."""
+
+_LIVE_ENDS = FINISHED | {JobState.COMPLETING, JobState.PENDING}
+
+TRANSITIONS: dict[JobState, frozenset[JobState]] = {
+    JobState.PENDING: frozenset(
+        {JobState.CONFIGURING, JobState.CANCELLED, JobState.DEADLINE, JobState.FAILED}
+    ),
+    JobState.CONFIGURING: _LIVE_ENDS | {JobState.RUNNING},
+    JobState.RUNNING: _LIVE_ENDS | {JobState.SUSPENDED},
+    JobState.SUSPENDED: _LIVE_ENDS | {JobState.RUNNING},
+    JobState.COMPLETING: FINISHED | {JobState.PENDING},
+    **{state: frozenset({JobState.PENDING}) for state in FINISHED},
+}
+"""state -> where it may go; back to PENDING is a requeue."""
+
+
+def may_become(state: JobState, target: JobState) -> bool:
+    """Whether the table leads from `state` to `target`."""
+    return target in TRANSITIONS[state]

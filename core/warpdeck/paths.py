@@ -1,0 +1,75 @@
+"""Where warpdeck keeps its things. Everything below $WARPDECK_HOME if that is set, else in the XDG folders.
+
+Several controllers live side by side by having several homes. Standard library only: the command line imports this.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The files of one controller. `home` is private (0700) unless a site's root made it for all."""
+
+    home: str
+
+    @property
+    def socket(self) -> str:
+        return os.path.join(self.home, "warpdeck.sock")
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.home, "controller.lock")
+
+    @property
+    def log(self) -> str:
+        return os.path.join(self.home, "controller.log")
+
+    @property
+    def database(self) -> str:
+        return os.path.join(self.home, "state.db")
+
+    @property
+    def trees(self) -> str:
+        """Packed snapshots on their way to nodes: trees/<uid>/<tree>.tar.gz"""
+        return os.path.join(self.home, "trees")
+
+    @property
+    def agent(self) -> str:
+        """The embedded agent's folder."""
+        return os.path.join(self.home, "agent")
+
+    @property
+    def known_hosts(self) -> str:
+        """Host keys the user accepted through warpdeck."""
+        return os.path.join(self.home, "known_hosts")
+
+    @property
+    def snapshots(self) -> str:
+        """This user's snapshot store, a bare git repository. In a home of somebody else's it lies in the XDG data folder."""
+        if os.path.isdir(self.home) and os.stat(self.home).st_uid != os.getuid():
+            return os.path.join(_xdg("XDG_DATA_HOME", ".local/share"), "warpdeck", "snapshots.git")
+        return os.path.join(self.home, "snapshots.git")
+
+
+def default_paths() -> Paths:
+    """$WARPDECK_HOME, else $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck."""
+    explicit = os.environ.get("WARPDECK_HOME")
+    if explicit:
+        return Paths(os.path.abspath(os.path.expanduser(explicit)))
+    return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "warpdeck"))
+
+
+def config_dir() -> str:
+    """Where a user's themes and keys are: $WARPDECK_HOME/config, else $XDG_CONFIG_HOME/warpdeck."""
+    explicit = os.environ.get("WARPDECK_HOME")
+    if explicit:
+        return os.path.join(os.path.abspath(os.path.expanduser(explicit)), "config")
+    return os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "warpdeck")
+
+
+def _xdg(variable: str, fallback: str) -> str:
+    value = os.environ.get(variable, "")
+    return value if os.path.isabs(value) else os.path.join(os.path.expanduser("~"), fallback)

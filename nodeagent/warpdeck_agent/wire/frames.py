@@ -1,0 +1,108 @@
+"""Framing, sans-io: how bytes on a stream become messages. Used on the agent channel and on the client socket.
+
+    frame   = length (u32, big endian, of the payload) | kind (u8) | payload
+    kind J  = one JSON object with a string field "t"
+    kind B  = stream id (u32, big endian) | raw bytes: log text, terminal bytes, uploads
+
+A stream id is chosen by the side that asks for the stream and lives until an "end" or "close" message.
+The length is checked before anything is buffered, so a peer cannot make us hold more than one frame.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Tuple
+
+if TYPE_CHECKING:
+    import asyncio
+
+JSON = ord("J")
+BINARY = ord("B")
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+"""The largest payload accepted: a job script with its environment, or a page of 2,000 queue rows, fits well."""
+
+DATA_CHUNK_BYTES = 64 * 1024
+"""How much a sender of stream data puts in one frame, so that other messages wait little behind it."""
+
+STREAM_WINDOW_BYTES = 1024 * 1024
+"""How much of one stream may be sent before the receiver has acknowledged it ("ack" messages)."""
+
+_HEADER = struct.Struct(">IB")
+_STREAM = struct.Struct(">I")
+
+
+class WireError(Exception):
+    """The peer sent something that is no frame, is too large, or does not decode. The connection is closed."""
+
+
+def json_frame(message: Dict[str, Any]) -> bytes:
+    """One J frame; `message` holds JSON values only. Raises WireError if it is over MAX_FRAME_BYTES."""
+    payload = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return pack(JSON, payload)
+
+
+def data_frame(stream: int, data: bytes) -> bytes:
+    """One B frame that carries `data` on `stream`."""
+    return pack(BINARY, _STREAM.pack(stream) + data)
+
+
+def pack(kind: int, payload: bytes) -> bytes:
+    """A frame of any kind. Raises WireError if the payload is over MAX_FRAME_BYTES."""
+    if len(payload) > MAX_FRAME_BYTES:
+        raise WireError(f"a message of {len(payload)} bytes is over the limit of {MAX_FRAME_BYTES}")
+    return _HEADER.pack(len(payload), kind) + payload
+
+
+def split_data(payload: bytes) -> Tuple[int, bytes]:
+    """The stream id and bytes of a B frame's payload."""
+    if len(payload) < _STREAM.size:
+        raise WireError("a data frame without a stream id")
+    return _STREAM.unpack_from(payload)[0], payload[_STREAM.size :]
+
+
+def parse_header(header: bytes, max_bytes: int = MAX_FRAME_BYTES) -> Tuple[int, int]:
+    """(payload length, kind) of a 5-byte header. Raises WireError for an unknown kind or a length over the limit."""
+    length, kind = _HEADER.unpack(header)
+    if kind not in (JSON, BINARY):
+        raise WireError(f"not a warpdeck frame (kind byte 0x{kind:02x})")
+    if length > max_bytes:
+        raise WireError(f"a frame of {length} bytes is over the limit of {max_bytes}")
+    return length, kind
+
+
+def parse_json(payload: bytes) -> Dict[str, Any]:
+    """The JSON object of a J frame. Raises WireError unless it is an object with a string "t"."""
+    try:
+        message = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a frame that is not JSON: {error}") from error
+    if not isinstance(message, dict) or not isinstance(message.get("t"), str):
+        raise WireError('a message without a field "t"')
+    return message
+
+
+class FrameDecoder:
+    """Bytes in, frames out, for callers that read a socket themselves. Holds at most one frame."""
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Tuple[int, bytes]]:
+        """Yields each complete (kind, payload). Raises WireError as soon as a header is wrong."""
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            length, kind = parse_header(bytes(self._buffer[: _HEADER.size]), self._max_bytes)
+            end = _HEADER.size + length
+            if len(self._buffer) < end:
+                return
+            payload = bytes(self._buffer[_HEADER.size : end])
+            del self._buffer[:end]
+            yield kind, payload
+
+
+async def read_frame(reader: asyncio.StreamReader, max_bytes: int = MAX_FRAME_BYTES) -> Tuple[int, bytes]:
+    """The next (kind, payload). Raises WireError, or asyncio.IncompleteReadError where the peer closes."""
+    length, kind = parse_header(await reader.readexactly(_HEADER.size), max_bytes)
+    return kind, await reader.readexactly(length)

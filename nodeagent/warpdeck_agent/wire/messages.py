@@ -1,0 +1,402 @@
+"""The messages between the controller and an agent: frozen dataclasses, one `t` tag each.
+
+The agent decodes them with `decode` (plain json, no packages); the controller may do the same or let msgspec
+validate the same classes. Unknown fields are ignored and missing optional ones take their default, so that
+neighbouring versions understand each other; PROTOCOL_VERSION changes only when that is no longer enough.
+
+Conversation: the controller sends Hello; the agent answers Welcome with its inventory and every job it still holds.
+A Launch is idempotent by (job_id, restarts): asked again, the agent reports what it knows. Every Exited is repeated
+in each Welcome until the controller says Forget.
+
+Streams (see frames): OpenLog, OpenPty and PutTree choose an id; bytes follow as data frames; each side closes with
+StreamEnd. The receiver of data sends StreamAck for what it has taken, and the sender stops at STREAM_WINDOW_BYTES.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_origin, get_type_hints
+
+from .frames import WireError
+
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True)
+class GpuInfo:
+    """A GPU as discovered. `index` is NVML's; `uuid` is what CUDA_VISIBLE_DEVICES gets."""
+
+    index: int
+    uuid: str
+    name: str
+    mem_bytes: int
+    minor: int = 0
+    bus_id: str = ""
+    numa_node: int = -1
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a node has. Sizes in bytes."""
+
+    hostname: str
+    boot_id: str
+    cpus: int
+    mem_bytes: int
+    gpus: List[GpuInfo] = field(default_factory=list)
+    driver: str = ""
+    kernel: str = ""
+    arch: str = ""
+    python: str = ""
+    containment: str = ""
+    """How jobs are held and killed there, in words: "cgroup v2", "process groups only (not root)" ..."""
+    gpu_error: str = ""
+    """Why NVML is not used, when a driver is there but does not answer."""
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """What an agent knows of one launch. `phase`: running, exited, or lost (started, but its supervisor is gone)."""
+
+    job_id: int
+    restarts: int
+    phase: str
+    pid: int = 0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    exit_code: int = 0
+    signal: int = 0
+    cause: str = ""
+    """Why it ended, when it did not end by itself: "timeout", "cancelled", "oom", "unknown"."""
+    message: str = ""
+    stdout_path: str = ""
+    stderr_path: str = ""
+    work_dir: str = ""
+    peak_mem_bytes: int = 0
+    cpu_seconds: float = 0.0
+    t: Literal["report"] = "report"
+
+
+# ---- controller to agent
+
+
+@dataclass(frozen=True)
+class Hello:
+    controller_id: str
+    version: int = PROTOCOL_VERSION
+    sample_interval_s: float = 1.0
+    t: Literal["hello"] = "hello"
+
+
+@dataclass(frozen=True)
+class TreeRef:
+    """A code snapshot: the git tree id, the SHA-256 and size of its tar.gz, and the submit folder inside it.
+
+    `links` are names, relative to the snapshot's root, that git ignores (data, virtual environments); where the
+    submit folder is visible on the node they are linked from there into the checkout.
+    """
+
+    tree: str
+    sha256: str
+    size_bytes: int
+    root: str
+    subdir: str = ""
+    links: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Start a job's share on this node. Paths are as on the submit host; %-patterns are already resolved."""
+
+    job_id: int
+    restarts: int
+    user: str
+    uid: int
+    role: str
+    """batch: run `script`; tasks: run `argv` in `tasks` processes; hold: only keep the allocation (a gang's other nodes)."""
+    env: Dict[str, str]
+    cwd: str
+    cwd_visible: bool
+    """The submit folder is the same folder on this node: output goes straight to its files."""
+    stdout: str = ""
+    """Absolute path; "" keeps the output in the agent's own folder, from where it can be streamed."""
+    stderr: str = ""
+    """"" joins standard error to stdout."""
+    append: bool = False
+    script: str = ""
+    script_args: List[str] = field(default_factory=list)
+    argv: List[str] = field(default_factory=list)
+    tasks: int = 1
+    first_rank: int = 0
+    gpus: List[str] = field(default_factory=list)
+    """GPU uuids."""
+    cpus: int = 1
+    mem_bytes: int = 0
+    time_limit_s: Optional[float] = None
+    grace_s: float = 30.0
+    tree: Optional[TreeRef] = None
+    workspace: str = ""
+    """Name of the checkout folder; the tasks of one array share it."""
+    pty: bool = False
+    rows: int = 24
+    cols: int = 80
+    t: Literal["launch"] = "launch"
+
+
+@dataclass(frozen=True)
+class PutTree:
+    """The bytes of a tree's tar.gz follow on `stream`, then StreamEnd. Sent after NeedTree."""
+
+    tree: str
+    sha256: str
+    size_bytes: int
+    stream: int
+    t: Literal["put_tree"] = "put_tree"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once."""
+
+    job_id: int
+    restarts: int
+    cause: str = "cancelled"
+    grace_s: float = 30.0
+    signal: int = 0
+    t: Literal["kill"] = "kill"
+
+
+@dataclass(frozen=True)
+class Forget:
+    """The end of this launch is durably recorded by the controller; its spool may go."""
+
+    job_id: int
+    restarts: int
+    t: Literal["forget"] = "forget"
+
+
+@dataclass(frozen=True)
+class OpenLog:
+    """Stream a job's output from `offset` (negative: so many bytes before the end). `channel`: out or err."""
+
+    stream: int
+    job_id: int
+    restarts: int
+    channel: str = "out"
+    offset: int = 0
+    follow: bool = False
+    path: str = ""
+    """For a job whose spool is gone: the file. The agent refuses a file that is not the user's."""
+    uid: int = -1
+    t: Literal["open_log"] = "open_log"
+
+
+@dataclass(frozen=True)
+class OpenPty:
+    """Attach to an interactive job's terminal: scrollback from `offset` (0: all that is kept), then live bytes."""
+
+    stream: int
+    job_id: int
+    restarts: int
+    rows: int
+    cols: int
+    offset: int = 0
+    t: Literal["open_pty"] = "open_pty"
+
+
+@dataclass(frozen=True)
+class ResizePty:
+    stream: int
+    rows: int
+    cols: int
+    t: Literal["resize_pty"] = "resize_pty"
+
+
+@dataclass(frozen=True)
+class ProbePath:
+    """Does the folder `path` hold an entry called `name`? Tells whether a submit folder is shared with the node."""
+
+    probe: int
+    path: str
+    name: str
+    t: Literal["probe_path"] = "probe_path"
+
+
+@dataclass(frozen=True)
+class Quit:
+    """The agent ends; jobs and terminals go on, and the next agent adopts them."""
+
+    t: Literal["quit"] = "quit"
+
+
+# ---- both ways
+
+
+@dataclass(frozen=True)
+class StreamAck:
+    """So many more bytes of this stream were taken."""
+
+    stream: int
+    size: int
+    t: Literal["stream_ack"] = "stream_ack"
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    stream: int
+    error: str = ""
+    t: Literal["stream_end"] = "stream_end"
+
+
+# ---- agent to controller
+
+
+@dataclass(frozen=True)
+class Welcome:
+    build: str
+    """SHA-256 of the agent's zipapp, in hex."""
+    inventory: Inventory
+    jobs: List[JobReport] = field(default_factory=list)
+    version: int = PROTOCOL_VERSION
+    pid: int = 0
+    user: str = ""
+    t: Literal["welcome"] = "welcome"
+
+
+@dataclass(frozen=True)
+class NeedTree:
+    job_id: int
+    restarts: int
+    tree: str
+    t: Literal["need_tree"] = "need_tree"
+
+
+@dataclass(frozen=True)
+class LaunchFailed:
+    """The job did not start and will not: nothing of it runs."""
+
+    job_id: int
+    restarts: int
+    message: str
+    t: Literal["launch_failed"] = "launch_failed"
+
+
+@dataclass(frozen=True)
+class StreamOpened:
+    """`size_bytes`: the file's size now (logs), or the number of terminal bytes written so far; `offset`: where we begin."""
+
+    stream: int
+    offset: int = 0
+    size_bytes: int = 0
+    path: str = ""
+    t: Literal["stream_opened"] = "stream_opened"
+
+
+@dataclass(frozen=True)
+class PathProbed:
+    probe: int
+    found: bool
+    t: Literal["path_probed"] = "path_probed"
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """`job_id` 0: no job of ours. `user` and `command` of the process as the node sees them."""
+
+    pid: int
+    mem_bytes: int
+    job_id: int = 0
+    user: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """One reading. None: the driver did not say (not supported, or the deadline was overrun)."""
+
+    index: int
+    util_pct: Optional[int] = None
+    mem_used_bytes: Optional[int] = None
+    power_w: Optional[float] = None
+    temp_c: Optional[int] = None
+    processes: List[GpuProcess] = field(default_factory=list)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The node's state at `at_unix`: load per CPU in percent, memory in bytes, each GPU."""
+
+    at_unix: float
+    cpu_pct: float
+    mem_used_bytes: int
+    gpus: List[GpuSample] = field(default_factory=list)
+    t: Literal["sample"] = "sample"
+
+
+ControllerMessage = Union[
+    Hello, Launch, PutTree, Kill, Forget, OpenLog, OpenPty, ResizePty, ProbePath, Quit, StreamAck, StreamEnd
+]
+AgentMessage = Union[
+    Welcome, JobReport, NeedTree, LaunchFailed, StreamOpened, PathProbed, Sample, StreamAck, StreamEnd
+]
+
+_BY_TAG: Dict[str, Any] = {
+    cls.__dataclass_fields__["t"].default: cls for cls in (*get_args(ControllerMessage), *get_args(AgentMessage))
+}
+_HINTS: Dict[Any, Dict[str, Any]] = {}
+
+
+def encode(message: Any) -> Dict[str, Any]:
+    """A message as JSON values, ready for json_frame."""
+    return dataclasses.asdict(message)
+
+
+def decode(message: Dict[str, Any]) -> Any:
+    """The dataclass that the tag names. Raises WireError for an unknown tag, a missing field or a wrong type."""
+    cls = _BY_TAG.get(message.get("t", ""))
+    if cls is None:
+        raise WireError(f"unknown message {message.get('t')!r}")
+    return _build(cls, message, str(message["t"]))
+
+
+def _build(cls: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise WireError(f"{where}: expected an object")
+    hints = _HINTS.get(cls)
+    if hints is None:
+        hints = _HINTS[cls] = get_type_hints(cls)
+    given: Dict[str, Any] = {}
+    for item in dataclasses.fields(cls):
+        if item.name in value:
+            given[item.name] = _convert(hints[item.name], value[item.name], f"{where}.{item.name}")
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise WireError(f"{where}: {error}") from error
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin = get_origin(kind)
+    if origin is Union:
+        inner = [arg for arg in get_args(kind) if arg is not type(None)]
+        return None if value is None else _convert(inner[0], value, where)
+    if origin is list:
+        if not isinstance(value, list):
+            raise WireError(f"{where}: expected a list")
+        item = get_args(kind)[0]
+        return [_convert(item, entry, where) for entry in value]
+    if origin is dict:
+        if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+            raise WireError(f"{where}: expected text values")
+        return value
+    if origin is Literal:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise WireError(f"{where}: expected {kind.__name__}")
+    return value
