@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from warpdeck.model import Job, JobId, Node, NodeName
+from warpdeck.model import Job, JobId, Node, NodeName, Request
 from warpdeck_agent.wire import messages as wire
 
 
@@ -23,8 +23,12 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction: rows to write whole, rows to drop, history to append, the next free id."""
+    """One transaction: rows to write whole, rows to drop, history to append, the next free id.
 
+    `requests` are new submissions by array_job_id; `jobs` refer to them and are written without them.
+    """
+
+    requests: tuple[tuple[JobId, Request], ...] = ()
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
@@ -32,7 +36,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int | None = None
 
     def is_empty(self) -> bool:
-        return not (self.jobs or self.nodes or self.gone_nodes or self.journal or self.next_job_id)
+        """Whether there is nothing to commit."""
+        return not (self.jobs or self.nodes or self.gone_nodes or self.journal)
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """The nouns of warpdeck. Pure data: no clock, no I/O."""
 
 from .ids import GpuUuid, JobId, NodeName
-from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why, format_ranges
+from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
 from .node import Gpu, GpuProcess, GpuReading, Link, Node, Reading
+from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, without_task
 from .request import (
     ArraySpec,
     Dependencies,
@@ -37,6 +38,7 @@ __all__ = [
     "Node",
     "NodeName",
     "PtySize",
+    "Ranges",
     "Reading",
     "Request",
     "Resources",
@@ -44,6 +46,10 @@ __all__ = [
     "ShareStatus",
     "Snapshot",
     "Why",
+    "count_tasks",
     "format_ranges",
+    "has_task",
+    "iter_tasks",
     "may_become",
+    "without_task",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
+from .ranges import format_ranges
 from .request import Request
 from .states import FINISHED, HOLDS_RESOURCES, JobState
 
@@ -122,14 +123,3 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
         return str(self.id)
-
-
-def format_ranges(ranges: tuple[tuple[int, int, int], ...]) -> str:
-    """`((0, 3, 1), (8, 8, 1), (10, 20, 5))` -> "0-3,8,10-20:5"."""
-    parts = []
-    for first, last, step in ranges:
-        if first == last:
-            parts.append(str(first))
-        else:
-            parts.append(f"{first}-{last}" + (f":{step}" if step != 1 else ""))
-    return ",".join(parts)

@@ -1,0 +1,166 @@
+"""What may happen to the state (events), and what is to be done after the commit (effects). Both are data."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.model import Job, JobId, Node, NodeName, Request
+from warpdeck.policy import Start
+from warpdeck_agent.wire import messages as wire
+
+
+class Who(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, as the kernel says. `admin`: root, or the controller's own user."""
+
+    user: str
+    uid: int
+    admin: bool = False
+
+
+# ---- events
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A submission. `ended` are finished jobs that its dependencies name and that are not in memory any more."""
+
+    who: Who
+    request: Request
+    ended: tuple[Job, ...] = ()
+
+
+class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """Ends jobs; with a `signal` number only sends it."""
+
+    who: Who
+    jobs: tuple[str, ...]
+    signal: int = 0
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    who: Who
+    jobs: tuple[str, ...]
+
+
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    who: Who
+    jobs: tuple[str, ...]
+
+
+class Requeued(msgspec.Struct, frozen=True, kw_only=True):
+    who: Who
+    jobs: tuple[str, ...]
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """The planner's starts. Each is checked again against the state as it is now."""
+
+    starts: tuple[Start, ...]
+
+
+class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
+    node: Node
+
+
+class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
+    name: NodeName
+    reason: str
+
+
+class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
+    name: NodeName
+
+
+class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    name: NodeName
+    force: bool = False
+
+
+class NodeUp(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent said Welcome: what the node has, and every job it holds."""
+
+    name: NodeName
+    welcome: wire.Welcome
+
+
+class NodeLost(msgspec.Struct, frozen=True, kw_only=True):
+    name: NodeName
+    reason: str = ""
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's word on one launch."""
+
+    name: NodeName
+    report: wire.JobReport
+
+
+class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
+    name: NodeName
+    failed: wire.LaunchFailed
+
+
+Event = (
+    Submitted
+    | Cancelled
+    | Held
+    | Released
+    | Requeued
+    | Planned
+    | NodeAdded
+    | NodeDrained
+    | NodeResumed
+    | NodeRemoved
+    | NodeUp
+    | NodeLost
+    | Reported
+    | LaunchRefused
+)
+
+
+# ---- effects
+
+
+class LaunchShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Send the job's launch to this node. Repeating it is harmless."""
+
+    node: NodeName
+    job_id: JobId
+
+
+class KillShare(msgspec.Struct, frozen=True, kw_only=True):
+    """End (or, with `signal`, only signal) a launch on this node."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+    cause: str = "cancelled"
+    signal: int = 0
+    at_once: bool = False
+
+
+class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of this launch is durable; the node may drop its record once the output was brought here."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+
+
+class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The share's output does not lie where the user sees it: bring it to the submit host."""
+
+    node: NodeName
+    job_id: JobId
+
+
+Effect = LaunchShare | KillShare | ForgetShare | CollectOutput
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What reducing one event came to: effects for after the commit, and the answer for whoever asked."""
+
+    effects: tuple[Effect, ...] = ()
+    job: Job | None = None
+    labels: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    replan: bool = True

@@ -1,0 +1,252 @@
+"""What users ask of jobs: submit, cancel, hold, release, requeue. Handlers of the reducer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from warpdeck.errors import UserError
+from warpdeck.model import (
+    Job,
+    JobId,
+    JobState,
+    count_tasks,
+    has_task,
+    without_task,
+)
+from warpdeck.policy import feasible
+
+from .events import Cancelled, Effect, Held, KillShare, Outcome, Released, Requeued, Submitted, Who
+from .state import Transaction, amend
+from .view import build_view
+
+MAX_ARRAY_TASKS = 1_000_000
+"""Tasks of one array. Folded they cost nothing; the limit catches a slip of the keyboard."""
+MAX_OPEN_JOBS = 1_000_000
+"""Unfinished job records; keeps memory bounded."""
+
+_REFERENCE = re.compile(r"(\d{1,18})(?:_(\d{1,9}))?")
+
+
+def submit(txn: Transaction, event: Submitted) -> Outcome:
+    """Checks the request against what the cluster can ever give and makes the job. Raises UserError."""
+    request, state = event.request, txn.state
+    if len(state.pending) + len(state.active) >= MAX_OPEN_JOBS:
+        raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
+    if not request.script and not request.argv:
+        raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
+    _check_array(event)
+    _check_feasible(txn, event)
+    job_id = txn.new_job_id()
+    dependencies = request.dependencies
+    for clause in dependencies.clauses if dependencies else ():
+        known = clause.kind == "singleton" or state.array_members(clause.job_id)
+        if not known and not any(job.array_job_id == clause.job_id for job in event.ended):
+            raise UserError(f"dependency on job {clause.job_id}, which does not exist", "see `warpdeck queue --all`")
+    for ended in event.ended:
+        if ended.id not in state.jobs:
+            state.place_job(ended)
+    job = Job(
+        id=job_id,
+        array_job_id=job_id,
+        request=request,
+        user=event.who.user,
+        uid=event.who.uid,
+        pending_tasks=request.array.ranges if request.array else (),
+        submit_at_unix=txn.now,
+        eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
+        held=request.hold,
+    )
+    if count_tasks(job.pending_tasks) == 1:
+        job = amend(job, pending_tasks=(), array_task_id=job.pending_tasks[0][0])
+    txn.add_request(job_id, request)
+    txn.put_job(job)
+    txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
+    return Outcome(job=job)
+
+
+def _check_array(event: Submitted) -> None:
+    array = event.request.array
+    if array is None:
+        return
+    if not array.ranges or any(first < 0 or last < first or step < 1 for first, last, step in array.ranges):
+        raise UserError("the array has an empty or negative range", "write --array=FIRST-LAST[:STEP][%LIMIT]")
+    if count_tasks(array.ranges) > MAX_ARRAY_TASKS:
+        raise UserError(f"an array of over {MAX_ARRAY_TASKS:,} tasks", "split it")
+
+
+def _check_feasible(txn: Transaction, event: Submitted) -> None:
+    nodes = txn.state.nodes.values()
+    if not nodes or any(node.cpus == 0 for node in nodes):
+        return  # a node whose size is not known yet might be the one
+    never = feasible(event.request.resources, build_view(txn.state, now=txn.now, with_pending=False))
+    if never:
+        raise UserError(f"this request can never start: {never}", "see `warpdeck node ls` for what there is")
+
+
+def cancel(txn: Transaction, event: Cancelled) -> Outcome:
+    """Ends jobs, waiting or running, or sends them a signal."""
+    if event.signal:
+        return _each(txn, event.who, event.jobs, lambda job: _signal(txn, job, event.signal))
+    return _each(txn, event.who, event.jobs, lambda job: _cancel_one(txn, job, event.who))
+
+
+def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    if job.is_finished:
+        raise UserError(f"job {job.label()} has ended already ({job.state})")
+    txn.log(job.id, f"cancelled by {who.user}")
+    if job.state is JobState.PENDING:
+        txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
+        return []
+    return end_job(txn, job, "cancelled")
+
+
+def end_job(txn: Transaction, job: Job, cause: str) -> list[Effect]:
+    """Orders the end of a running job on all its nodes. What is asked first stays the cause."""
+    ended = amend(
+        job,
+        state=JobState.COMPLETING,
+        ending_cause=job.ending_cause or cause,
+        requeue_on_exit=job.requeue_on_exit and cause == "requeued",
+    )
+    txn.put_job(ended)
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause)
+        for share in job.shares
+        if share.phase != "exited"
+    ]
+
+
+def _signal(txn: Transaction, job: Job, signal: int) -> list[Effect]:
+    if job.state is not JobState.RUNNING:
+        raise UserError(f"job {job.label()} is not running ({job.state})")
+    txn.log(job.id, f"signal {signal} sent")
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
+        for share in job.shares
+        if share.phase == "running"
+    ]
+
+
+def hold(txn: Transaction, event: Held) -> Outcome:
+    """Waiting jobs stay where they are until released."""
+    return _each(txn, event.who, event.jobs, lambda job: _set_held(txn, job, held=True))
+
+
+def release(txn: Transaction, event: Released) -> Outcome:
+    """Held jobs may start again."""
+    return _each(txn, event.who, event.jobs, lambda job: _set_held(txn, job, held=False))
+
+
+def _set_held(txn: Transaction, job: Job, *, held: bool) -> list[Effect]:
+    if job.state is not JobState.PENDING:
+        raise UserError(f"job {job.label()} is not waiting ({job.state})", "only waiting jobs can be held or released")
+    if job.held is not held:
+        txn.put_job(amend(job, held=held))
+        txn.log(job.id, "held" if held else "released")
+    return []
+
+
+def requeue(txn: Transaction, event: Requeued) -> Outcome:
+    """Running jobs are ended and wait again; ended ones wait again at once."""
+    return _each(txn, event.who, event.jobs, lambda job: _requeue_one(txn, job))
+
+
+def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
+    if job.state is JobState.PENDING:
+        raise UserError(f"job {job.label()} is waiting already")
+    if job.request.pty is not None:
+        raise UserError(f"job {job.label()} is interactive; it cannot be requeued", "start a new one")
+    txn.log(job.id, "requeue asked")
+    if job.is_finished:
+        put_back(txn, job)
+        return []
+    if job.state is JobState.COMPLETING:
+        raise UserError(f"job {job.label()} is ending", "requeue it when it has ended")
+    job = amend(job, requeue_on_exit=True)
+    return end_job(txn, job, "requeued")
+
+
+def put_back(txn: Transaction, job: Job) -> Job:
+    """Back to PENDING with a new start count: whatever an old launch still reports does not count any more."""
+    return txn.put_job(
+        amend(
+            job,
+            state=JobState.PENDING,
+            restarts=job.restarts + 1,
+            allocation=None,
+            shares=(),
+            exit=None,
+            ending_cause="",
+            requeue_on_exit=False,
+            start_at_unix=None,
+            end_at_unix=None,
+            eligible_at_unix=txn.now,
+        )
+    )
+
+
+def find_jobs(txn: Transaction, reference: str) -> list[Job]:
+    """The jobs that "12" or "12_3" names: of an array all that are unfinished (all, if none is). Raises UserError.
+
+    A task that still waits inside its array is split off, so that it can be treated alone.
+    """
+    match = _REFERENCE.fullmatch(reference.strip())
+    if match is None:
+        raise UserError(f"{reference!r} is no job id", "write 12, or 12_3 for a task of an array")
+    number, task = JobId(int(match[1])), match[2]
+    members = txn.state.array_members(number)
+    if task is None:
+        if not members and number in txn.state.jobs:
+            return [txn.state.jobs[number]]
+        unfinished = [job for job in members if not job.is_finished]
+        if members:
+            return unfinished or members
+    else:
+        for job in members:
+            if job.array_task_id == int(task) and not job.is_folded_array:
+                return [job]
+            if has_task(job.pending_tasks, int(task)):
+                return [split_task(txn, job, int(task))]
+    raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+
+
+def split_task(txn: Transaction, array: Job, task: int) -> Job:
+    """Makes one waiting task of a folded array a job of its own. The last two part so that the array's record stays."""
+    rest = without_task(array.pending_tasks, task)
+    if not rest:
+        return txn.put_job(amend(array, pending_tasks=(), array_task_id=task))
+    if count_tasks(rest) == 1:
+        txn.put_job(amend(array, pending_tasks=(), array_task_id=rest[0][0]))
+    else:
+        txn.put_job(amend(array, pending_tasks=rest))
+    return txn.put_job(amend(array, id=txn.new_job_id(), pending_tasks=(), array_task_id=task))
+
+
+def may_touch(who: Who, job: Job) -> bool:
+    """Owners and admins."""
+    return who.admin or who.uid == job.uid
+
+
+def _each(
+    txn: Transaction, who: Who, references: tuple[str, ...], act: Callable[[Job], list[Effect]]
+) -> Outcome:
+    """Does it for every job named; what cannot be done to one is told and leaves the others alone."""
+    effects: list[Effect] = []
+    labels: list[str] = []
+    errors: list[str] = []
+    for reference in references:
+        mark = txn.mark()
+        try:
+            found = find_jobs(txn, reference)
+            denied = [job for job in found if not may_touch(who, job)]
+            if denied:
+                raise UserError(f"job {reference} belongs to {denied[0].user}, not to {who.user}")
+            for job in found:
+                effects += act(job)
+            labels.append(reference)
+        except UserError as error:
+            txn.undo(mark)
+            errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
+    return Outcome(effects=tuple(effects), labels=tuple(labels), errors=tuple(errors))
+

@@ -1,0 +1,200 @@
+"""What the controller knows, and the transaction through which alone it changes.
+
+Durable: jobs, nodes, the next job id. Volatile: links, readings, whys; they are learnt again after a restart.
+A Transaction records how to undo each durable change, so that an event that is refused, or a commit that fails, leaves
+no trace in memory either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from warpdeck.errors import InvalidTransition
+from warpdeck.model import (
+    Job,
+    JobId,
+    JobState,
+    Link,
+    Node,
+    NodeName,
+    Reading,
+    Request,
+    Why,
+    may_become,
+)
+
+from .ports import Changes, JournalEntry, Loaded
+
+
+class State:
+    """Jobs that are unfinished or ended lately, and all nodes. Read by anyone; changed through a Transaction."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, Job] = {}
+        self.nodes: dict[NodeName, Node] = {}
+        self.next_job_id = 1
+        self.links: dict[NodeName, Link] = {}
+        self.link_reasons: dict[NodeName, str] = {}
+        self.readings: dict[NodeName, Reading] = {}
+        self.whys: dict[JobId, Why] = {}
+        self.pending: dict[JobId, None] = {}
+        self.active: dict[JobId, None] = {}
+        self._members: dict[JobId, dict[JobId, None]] = {}
+
+    @classmethod
+    def from_store(cls, loaded: Loaded) -> State:
+        """The state a starting controller begins with: everything as committed, no link up."""
+        state = cls()
+        state.next_job_id = loaded.next_job_id
+        for job in loaded.jobs:
+            state.place_job(job)
+        for node in loaded.nodes:
+            state.nodes[node.name] = node
+            state.links[node.name] = Link.CONNECTING
+        return state
+
+    def array_members(self, array_job_id: JobId) -> list[Job]:
+        """The jobs of one submission that are in memory, by id."""
+        return [self.jobs[job_id] for job_id in sorted(self._members.get(array_job_id, ()))]
+
+    def jobs_on(self, name: NodeName) -> list[Job]:
+        """The jobs that hold a share of this node, by id."""
+        found = []
+        for job_id in sorted(self.active):
+            job = self.jobs[job_id]
+            if job.allocation is not None and name in job.allocation.node_names():
+                found.append(job)
+        return found
+
+    def place_job(self, job: Job) -> None:
+        """Puts a job into the tables and indices."""
+        self.jobs[job.id] = job
+        self._members.setdefault(job.array_job_id, {})[job.id] = None
+        _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.active, job.id, wanted=job.holds_resources)
+        if job.state is not JobState.PENDING:
+            self.whys.pop(job.id, None)
+
+    def drop_job(self, job_id: JobId) -> None:
+        """Takes a job out of memory; the store keeps it."""
+        job = self.jobs.pop(job_id)
+        self.pending.pop(job_id, None)
+        self.active.pop(job_id, None)
+        self.whys.pop(job_id, None)
+        members = self._members[job.array_job_id]
+        members.pop(job_id)
+        if not members:
+            del self._members[job.array_job_id]
+
+
+def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
+    if wanted:
+        index[job_id] = None
+    else:
+        index.pop(job_id, None)
+
+
+class Transaction:
+    """Changes to a State that can be undone until they are committed."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.now = now
+        self._undo: list[Callable[[], object]] = []
+        self._requests: dict[JobId, Request] = {}
+        self._jobs: dict[JobId, None] = {}
+        self._nodes: dict[NodeName, None] = {}
+        self._journal: list[JournalEntry] = []
+        self._ids_taken = False
+
+    def new_job_id(self) -> JobId:
+        """The next free id; given back if the transaction is undone."""
+        before = self.state.next_job_id
+        self._undo.append(lambda: setattr(self.state, "next_job_id", before))
+        self.state.next_job_id = before + 1
+        self._ids_taken = True
+        return JobId(before)
+
+    def add_request(self, array_job_id: JobId, request: Request) -> None:
+        """A new submission's request."""
+        self._requests[array_job_id] = request
+        self._undo.append(lambda: self._requests.pop(array_job_id))
+
+    def put_job(self, job: Job) -> Job:
+        """Adds or replaces a job. Raises InvalidTransition where the state table does not lead."""
+        before = self.state.jobs.get(job.id)
+        if before is not None and before.state is not job.state and not may_become(before.state, job.state):
+            raise InvalidTransition(f"job {before.label()}: {before.state} -> {job.state}")
+        why = self.state.whys.get(job.id)
+        self.state.place_job(job)
+        self._jobs[job.id] = None
+        self._undo.append(lambda: self._restore_job(job.id, before, why))
+        return job
+
+    def put_node(self, node: Node) -> None:
+        """Adds or replaces a node."""
+        before = self.state.nodes.get(node.name)
+        self.state.nodes[node.name] = node
+        self.state.links.setdefault(node.name, Link.CONNECTING)
+        self._nodes[node.name] = None
+        self._undo.append(lambda: self._restore_node(node.name, before))
+
+    def drop_node(self, name: NodeName) -> None:
+        """Removes a node."""
+        before = self.state.nodes.pop(name)
+        self._nodes[name] = None
+        self._undo.append(lambda: self._restore_node(name, before))
+
+    def log(self, job_id: JobId, text: str) -> None:
+        """Appends a line to the job's history."""
+        self._journal.append(JournalEntry(at_unix=self.now, job_id=job_id, text=text))
+        self._undo.append(self._journal.pop)
+
+    def mark(self) -> int:
+        """A savepoint for `undo`."""
+        return len(self._undo)
+
+    def undo(self, mark: int = 0) -> None:
+        """Takes back everything since the savepoint."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def changes(self) -> Changes:
+        """What is to be committed."""
+        nodes = self.state.nodes
+        return Changes(
+            requests=tuple(self._requests.items()),
+            jobs=tuple(self.state.jobs[job_id] for job_id in self._jobs if job_id in self.state.jobs),
+            nodes=tuple(nodes[name] for name in self._nodes if name in nodes),
+            gone_nodes=tuple(name for name in self._nodes if name not in nodes),
+            journal=tuple(self._journal),
+            next_job_id=self.state.next_job_id if self._ids_taken else None,
+        )
+
+    def touched_jobs(self) -> Iterable[JobId]:
+        return self._jobs
+
+    def touched_nodes(self) -> Iterable[NodeName]:
+        return self._nodes
+
+    def _restore_job(self, job_id: JobId, before: Job | None, why: Why | None) -> None:
+        if before is None:
+            self.state.drop_job(job_id)
+            return
+        self.state.place_job(before)
+        if why is not None:
+            self.state.whys[job_id] = why
+
+    def _restore_node(self, name: NodeName, before: Node | None) -> None:
+        if before is None:
+            self.state.nodes.pop(name, None)
+            self.state.links.pop(name, None)
+        else:
+            self.state.nodes[name] = before
+
+
+def amend(job: Job, **changes: object) -> Job:
+    """A copy of the job with these fields changed."""
+    return msgspec.structs.replace(job, **changes)

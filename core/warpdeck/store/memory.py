@@ -1,0 +1,57 @@
+"""The store in memory, for the simulator and the demo: the same contract, nothing durable."""
+
+from __future__ import annotations
+
+from warpdeck.controller.ports import Changes, JournalEntry, Loaded
+from warpdeck.model import Job, JobId, Node, NodeName
+
+
+class MemoryStore:
+    """Keeps everything in dictionaries. Survives a new Controller on the same object, as a file would."""
+
+    def __init__(self, controller_id: str = "memory") -> None:
+        self._controller_id = controller_id
+        self._next_job_id = 1
+        self._jobs: dict[JobId, Job] = {}
+        self._nodes: dict[NodeName, Node] = {}
+        self._journal: dict[JobId, list[JournalEntry]] = {}
+
+    async def load(self, *, finished_since_unix: float) -> Loaded:
+        jobs = [
+            job
+            for _, job in sorted(self._jobs.items())
+            if not job.is_finished or (job.end_at_unix or 0.0) >= finished_since_unix
+        ]
+        nodes = tuple(node for _, node in sorted(self._nodes.items()))
+        return Loaded(
+            controller_id=self._controller_id, next_job_id=self._next_job_id, jobs=tuple(jobs), nodes=nodes
+        )
+
+    async def commit(self, changes: Changes) -> None:
+        for job in changes.jobs:
+            self._jobs[job.id] = job
+        for node in changes.nodes:
+            self._nodes[node.name] = node
+        for name in changes.gone_nodes:
+            self._nodes.pop(name, None)
+        for entry in changes.journal:
+            self._journal.setdefault(entry.job_id, []).append(entry)
+        if changes.next_job_id is not None:
+            self._next_job_id = changes.next_job_id
+
+    async def job(self, job_id: JobId) -> Job | None:
+        return self._jobs.get(job_id)
+
+    async def array_jobs(self, array_job_id: JobId) -> list[Job]:
+        return [job for _, job in sorted(self._jobs.items()) if job.array_job_id == array_job_id]
+
+    async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
+        ended = [job for job in self._jobs.values() if job.is_finished and user in (None, job.user)]
+        ended.sort(key=lambda job: (job.end_at_unix or 0.0, job.id))
+        return ended[-limit:]
+
+    async def journal(self, job_id: JobId) -> list[JournalEntry]:
+        return list(self._journal.get(job_id, ()))
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,29 @@
+"""The database schema and its migrations. The version is SQLite's user_version: the number of migrations applied.
+
+A migration is never edited once released; a new one is appended. A database made by a newer warpdeck is refused.
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE requests (array_job_id INTEGER PRIMARY KEY, data BLOB NOT NULL);
+    CREATE TABLE jobs (
+        id INTEGER PRIMARY KEY,
+        array_job_id INTEGER NOT NULL,
+        user TEXT NOT NULL,
+        state TEXT NOT NULL,
+        finished INTEGER NOT NULL,
+        submit_at REAL NOT NULL,
+        end_at REAL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX jobs_open ON jobs (id) WHERE finished = 0;
+    CREATE INDEX jobs_ended ON jobs (end_at) WHERE finished = 1;
+    CREATE INDEX jobs_user ON jobs (user, end_at) WHERE finished = 1;
+    CREATE INDEX jobs_array ON jobs (array_job_id);
+    CREATE TABLE nodes (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE journal (seq INTEGER PRIMARY KEY, at REAL NOT NULL, job_id INTEGER NOT NULL, text TEXT NOT NULL);
+    CREATE INDEX journal_job ON journal (job_id);
+    """,
+)
+"""Each entry takes the schema one version on."""

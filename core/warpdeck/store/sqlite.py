@@ -1,0 +1,178 @@
+"""The durable store: SQLite in WAL mode with synchronous=FULL, one transaction per batch of the controller.
+
+A commit that returned is on disk. A commit that failed (disk full, say) is rolled back whole and raises StoreError.
+Rows hold the msgpack of the model's structs; the columns beside it are what queries filter by. A job's request is kept
+once per submission and joined when jobs are read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import aiosqlite
+import msgspec
+
+from warpdeck.controller.ports import Changes, JournalEntry, Loaded
+from warpdeck.errors import StoreError
+from warpdeck.model import Job, JobId, Node, Request
+
+from .schema import MIGRATIONS
+
+_NO_REQUEST = Request()
+_JOB = msgspec.msgpack.Decoder(Job)
+_REQUEST = msgspec.msgpack.Decoder(Request)
+_NODE = msgspec.msgpack.Decoder(Node)
+_ENCODER = msgspec.msgpack.Encoder()
+
+_JOIN = "SELECT jobs.data, requests.array_job_id, requests.data FROM jobs JOIN requests USING (array_job_id)"
+
+
+class SqliteStore:
+    """Store over one database file. Make it with `SqliteStore.open`."""
+
+    def __init__(self, db: aiosqlite.Connection, path: str) -> None:
+        self._db = db
+        self._path = path
+
+    @classmethod
+    async def open(cls, path: str) -> SqliteStore:
+        """Opens or creates the database (mode 0600) and migrates it. Raises StoreError."""
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            db = await aiosqlite.connect(path, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot open the database {path}: {error}") from error
+        store = cls(db, path)
+        try:
+            await db.execute("PRAGMA journal_mode = WAL")
+            await db.execute("PRAGMA synchronous = FULL")
+            await store._migrate()
+        except (sqlite3.Error, StoreError) as error:
+            await db.close()
+            raise StoreError(f"cannot use the database {path}: {error}") from error
+        return store
+
+    async def close(self) -> None:
+        await self._db.close()
+
+    async def load(self, *, finished_since_unix: float) -> Loaded:
+        """Unfinished jobs, jobs that ended at or after `finished_since_unix`, and all nodes."""
+        controller_id = await self._meta("controller_id")
+        if controller_id is None:
+            controller_id = secrets.token_hex(16)
+            await self._set_meta("controller_id", controller_id)
+        next_id = int(await self._meta("next_job_id") or 1)
+        jobs = await self._jobs(
+            f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id", (finished_since_unix,)
+        )
+        nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
+        return Loaded(
+            controller_id=controller_id, next_job_id=next_id, jobs=tuple(jobs), nodes=tuple(nodes)
+        )
+
+    async def commit(self, changes: Changes) -> None:
+        """One durable transaction. Raises StoreError and keeps nothing of it."""
+        if changes.is_empty():
+            return
+        try:
+            await self._db.execute("BEGIN IMMEDIATE")
+            await self._write(changes)
+            await self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            await self._roll_back()
+            raise StoreError(f"cannot write {self._path}: {error}") from error
+
+    async def job(self, job_id: JobId) -> Job | None:
+        """One job of any age."""
+        found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
+        return found[0] if found else None
+
+    async def array_jobs(self, array_job_id: JobId) -> list[Job]:
+        """All jobs of one submission, by id."""
+        return await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (array_job_id,))
+
+    async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
+        """The last `limit` ended jobs, oldest first."""
+        where = "finished = 1" if user is None else "finished = 1 AND user = ?"
+        values: tuple[Any, ...] = (limit,) if user is None else (user, limit)
+        found = await self._jobs(f"{_JOIN} WHERE {where} ORDER BY end_at DESC LIMIT ?", values)
+        return found[::-1]
+
+    async def journal(self, job_id: JobId) -> list[JournalEntry]:
+        """A job's history, oldest first."""
+        rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
+        return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
+
+    async def _write(self, changes: Changes) -> None:
+        many = self._db.executemany
+        if changes.requests:
+            rows: Iterable[Any] = [(key, _ENCODER.encode(request)) for key, request in changes.requests]
+            await many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
+        if changes.jobs:
+            await many(
+                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs)
+            )
+        if changes.nodes:
+            rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
+            await many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
+        if changes.gone_nodes:
+            await many("DELETE FROM nodes WHERE name = ?", [(name,) for name in changes.gone_nodes])
+        if changes.journal:
+            rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
+            await many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+        if changes.next_job_id is not None:
+            await self._set_meta("next_job_id", str(changes.next_job_id))
+
+    async def _roll_back(self) -> None:
+        if self._db.in_transaction:
+            await self._db.execute("ROLLBACK")
+
+    async def _migrate(self) -> None:
+        version = int((await self._rows("PRAGMA user_version"))[0][0])
+        if version > len(MIGRATIONS):
+            raise StoreError(
+                f"it has schema {version}, made by a newer warpdeck (this one knows {len(MIGRATIONS)})"
+            )
+        for number in range(version, len(MIGRATIONS)):
+            script = f"BEGIN;{MIGRATIONS[number]};PRAGMA user_version = {number + 1};COMMIT;"
+            await self._db.executescript(script)
+
+    async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
+        requests: dict[int, Request] = {}
+        found = []
+        for data, array_job_id, request in await self._rows(query, values):
+            if array_job_id not in requests:
+                requests[array_job_id] = _REQUEST.decode(request)
+            found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[array_job_id]))
+        return found
+
+    async def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return list(await self._db.execute_fetchall(query, values))
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
+
+    async def _meta(self, key: str) -> str | None:
+        rows = await self._rows("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else None
+
+    async def _set_meta(self, key: str, value: str) -> None:
+        await self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def _job_row(job: Job) -> tuple[Any, ...]:
+    data = _ENCODER.encode(msgspec.structs.replace(job, request=_NO_REQUEST))
+    return (
+        job.id,
+        job.array_job_id,
+        job.user,
+        job.state.value,
+        int(job.is_finished),
+        job.submit_at_unix,
+        job.end_at_unix,
+        data,
+    )

@@ -1,0 +1,134 @@
+"""Both stores keep the same promises; the SQLite one keeps them over a reopening and a full disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from warpdeck.controller.ports import Changes, JournalEntry, Store
+from warpdeck.errors import StoreError
+from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request
+from warpdeck.store import MemoryStore, SqliteStore
+from warpdeck.store.schema import MIGRATIONS
+
+
+def make_job(number: int, *, ended_at: float | None = None, user: str = "ann") -> Job:
+    return Job(
+        id=JobId(number),
+        array_job_id=JobId(number),
+        request=Request(name=f"job{number}", script="#!/bin/sh\n", env={"KEY": "ünïcode"}),
+        user=user,
+        uid=1000,
+        state=JobState.PENDING if ended_at is None else JobState.FAILED,
+        submit_at_unix=10.0,
+        end_at_unix=ended_at,
+        exit=None if ended_at is None else ExitStatus(code=3),
+    )
+
+
+def submission(job: Job) -> Changes:
+    return Changes(requests=((job.array_job_id, job.request),), jobs=(job,), next_job_id=job.id + 1)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    made: Store = (
+        MemoryStore() if request.param == "memory" else await SqliteStore.open(str(tmp_path / "state.db"))
+    )
+    yield made
+    await made.close()
+
+
+async def test_what_was_committed_is_loaded(store: Store) -> None:
+    job = make_job(1)
+    await store.commit(submission(job))
+    node = Node(name=NodeName("gpu01"), cpus=8)
+    await store.commit(Changes(nodes=(node,)))
+    loaded = await store.load(finished_since_unix=0.0)
+    assert loaded.jobs == (job,)
+    assert loaded.nodes == (node,)
+    assert loaded.next_job_id == 2
+
+
+async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> None:
+    old, new, waiting = make_job(1, ended_at=100.0), make_job(2, ended_at=200.0), make_job(3)
+    for job in (old, new, waiting):
+        await store.commit(submission(job))
+    loaded = await store.load(finished_since_unix=150.0)
+    assert [job.id for job in loaded.jobs] == [2, 3]
+    assert await store.job(JobId(1)) == old
+    assert await store.job(JobId(9)) is None
+    assert await store.finished_jobs(user=None, limit=1) == [new]
+    assert await store.finished_jobs(user="ann", limit=9) == [old, new]
+    assert await store.finished_jobs(user="bob", limit=9) == []
+
+
+async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
+    array = make_job(5)
+    task = msgspec.structs.replace(array, id=JobId(6), array_task_id=0)
+    await store.commit(submission(array))
+    await store.commit(Changes(jobs=(task,)))
+    assert await store.array_jobs(JobId(5)) == [array, task]
+
+
+async def test_history_keeps_its_order(store: Store) -> None:
+    entries = tuple(JournalEntry(at_unix=float(n), job_id=JobId(1), text=f"event {n}") for n in range(3))
+    await store.commit(Changes(journal=entries))
+    assert await store.journal(JobId(1)) == list(entries)
+    assert await store.journal(JobId(2)) == []
+
+
+async def test_a_removed_node_is_gone(store: Store) -> None:
+    await store.commit(Changes(nodes=(Node(name=NodeName("a")), Node(name=NodeName("b")))))
+    await store.commit(Changes(gone_nodes=(NodeName("a"),)))
+    assert [node.name for node in (await store.load(finished_since_unix=0.0)).nodes] == ["b"]
+
+
+async def test_a_reopened_database_has_everything_and_the_same_identity(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    first = await SqliteStore.open(path)
+    await first.commit(submission(make_job(7)))
+    identity = (await first.load(finished_since_unix=0.0)).controller_id
+    await first.close()
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    second = await SqliteStore.open(path)
+    loaded = await second.load(finished_since_unix=0.0)
+    await second.close()
+    assert (loaded.controller_id, loaded.next_job_id, len(loaded.jobs)) == (identity, 8, 1)
+
+
+async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    db.close()
+    with pytest.raises(StoreError, match="newer warpdeck"):
+        await SqliteStore.open(path)
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"not a database, certainly" * 100)
+    with pytest.raises(StoreError, match="not a database"):
+        await SqliteStore.open(str(path))
+
+
+async def test_a_commit_that_fails_keeps_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    store = await SqliteStore.open(path)
+    await store.commit(submission(make_job(1)))
+    await store._db.execute("PRAGMA max_page_count = 1")
+    big = make_job(2)
+    big = msgspec.structs.replace(big, request=Request(script="x" * 1_000_000))
+    with pytest.raises(StoreError, match="full"):
+        await store.commit(submission(big))
+    await store._db.execute("PRAGMA max_page_count = 1073741823")
+    assert [job.id for job in (await store.load(finished_since_unix=0.0)).jobs] == [1]
+    await store.commit(submission(make_job(2)))
+    assert [job.id for job in (await store.load(finished_since_unix=0.0)).jobs] == [1, 2]
+    await store.close()
