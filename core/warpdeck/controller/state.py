@@ -8,6 +8,7 @@ no trace in memory either.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -26,6 +27,9 @@ from warpdeck.model import (
 )
 
 from .ports import Changes, JournalEntry, Loaded
+
+
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class State:
@@ -195,6 +199,6 @@ class Transaction:
             self.state.nodes[name] = before
 
 
-def amend(job: Job, **changes: object) -> Job:
-    """A copy of the job with these fields changed."""
-    return msgspec.structs.replace(job, **changes)
+def amend(thing: _T, **changes: object) -> _T:
+    """A copy of a job, share or node with these fields changed."""
+    return msgspec.structs.replace(thing, **changes)

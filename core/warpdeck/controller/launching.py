@@ -1,0 +1,93 @@
+"""A committed start becomes the Launch message of one node: environment, output files, code. Pure."""
+
+from __future__ import annotations
+
+from warpdeck.model import Job
+from warpdeck.notation.patterns import resolve
+from warpdeck_agent.wire import messages as wire
+
+from .environment import job_environment
+
+
+def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wire.Launch:
+    """The launch of the job's share on the node of that rank."""
+    assert job.allocation is not None
+    request, share = job.request, job.allocation.shares[rank]
+    stdout, stderr = output_paths(job)
+    batch = bool(request.script)
+    role = "tasks" if not batch else "batch" if rank == 0 else "hold"
+    return wire.Launch(
+        job_id=job.id,
+        restarts=job.restarts,
+        user=job.user,
+        uid=job.uid,
+        role=role,
+        env=job_environment(job, rank, submit_host=submit_host),
+        cwd=request.chdir or request.submit_dir,
+        cwd_visible=True,
+        stdout=stdout if role != "hold" else "",
+        stderr=stderr if role != "hold" else "",
+        append=request.open_append or job.restarts > 0,
+        script=request.script if role == "batch" else "",
+        script_args=list(request.script_args),
+        argv=list(request.argv) if role == "tasks" else [],
+        tasks=share.tasks,
+        first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),
+        gpus=list(share.gpu_uuids),
+        cpus=share.cpus,
+        mem_bytes=share.mem_bytes,
+        time_limit_s=request.time_limit_s,
+        grace_s=grace_s,
+        tree=_tree(job),
+        workspace=str(job.array_job_id),
+        pty=request.pty is not None,
+        rows=request.pty.rows if request.pty else 24,
+        cols=request.pty.cols if request.pty else 80,
+    )
+
+
+def output_paths(job: Job) -> tuple[str, str]:
+    """Absolute paths of standard output and error on the submit host; "" is "kept by the agent" and "joined"."""
+    request = job.request
+    if not request.script and not request.output:
+        return "", ""
+    pattern = request.output or ("slurm-%A_%a.out" if request.array else "slurm-%j.out")
+    base = request.chdir or request.submit_dir
+    values = _values(job)
+    stderr = _absolute(base, resolve(request.error, values)) if request.error else ""
+    return _absolute(base, resolve(pattern, values)), stderr
+
+
+def _values(job: Job) -> dict[str, str]:
+    first = job.allocation.shares[0].node if job.allocation else ""
+    return {
+        "j": str(job.id),
+        "J": str(job.id),
+        "A": str(job.array_job_id),
+        "a": str(job.array_task_id) if job.array_task_id is not None else "4294967294",
+        "x": job.request.name,
+        "u": job.user,
+        "N": first,
+        "n": "0",
+        "t": "0",
+        "s": "batch",
+        "b": str((job.array_task_id or 0) % 10),
+    }
+
+
+def _absolute(base: str, path: str) -> str:
+    return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
+
+
+def _tree(job: Job) -> wire.TreeRef | None:
+    snapshot = job.request.snapshot
+    if snapshot is None:
+        return None
+    return wire.TreeRef(
+        tree=snapshot.tree,
+        sha256=snapshot.sha256,
+        size_bytes=snapshot.size_bytes,
+        root=snapshot.root,
+        subdir=snapshot.subdir,
+        links=list(snapshot.links),
+    )

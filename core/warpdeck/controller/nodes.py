@@ -1,0 +1,153 @@
+"""Nodes come, go, and are drained: handlers of the reducer. After a Welcome the node's word is settled with the journal."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from warpdeck.errors import UserError
+from warpdeck.model import Gpu, GpuUuid, Job, Link, Node, NodeName
+from warpdeck_agent.wire import messages as wire
+
+from .events import Effect, LaunchShare, NodeAdded, NodeDrained, NodeLost, NodeRemoved, NodeResumed, NodeUp, Outcome
+from .progress import apply_report
+from .state import Transaction, amend
+
+_GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx", "gtx"}
+
+
+def add(txn: Transaction, event: NodeAdded) -> Outcome:
+    """A new node, or a new address for a known one."""
+    txn.put_node(amend(event.node, added_at_unix=txn.now))
+    return Outcome()
+
+
+def drain(txn: Transaction, event: NodeDrained) -> Outcome:
+    """No new jobs; running ones go on."""
+    node = known(txn, event.name)
+    txn.put_node(amend(node, drained=True, reason=event.reason, reason_at_unix=txn.now))
+    return Outcome()
+
+
+def resume(txn: Transaction, event: NodeResumed) -> Outcome:
+    """Takes jobs again."""
+    node = known(txn, event.name)
+    txn.put_node(amend(node, drained=False, reason="", reason_at_unix=txn.now))
+    return Outcome()
+
+
+def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
+    """Takes the node out. Its jobs stand in the way, or end as NODE_FAIL when forced."""
+    known(txn, event.name)
+    jobs = txn.state.jobs_on(event.name)
+    if jobs and not event.force:
+        labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
+        raise UserError(f"jobs hold {event.name}: {labels}", "cancel them first, or use --force: they end as NODE_FAIL")
+    effects: list[Effect] = []
+    for job in jobs:
+        effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
+    txn.drop_node(event.name)
+    return Outcome(effects=tuple(effects))
+
+
+def lost(txn: Transaction, event: NodeLost) -> Outcome:
+    """The link broke. The node keeps its jobs: it may be running them well."""
+    if event.name in txn.state.nodes:
+        txn.state.links[event.name] = Link.LOST
+        txn.state.link_reasons[event.name] = event.reason
+        txn.state.readings.pop(event.name, None)
+    return Outcome()
+
+
+def up(txn: Transaction, event: NodeUp) -> Outcome:
+    """An agent is there: take its inventory, and settle every launch that either side knows of."""
+    name, welcome = event.name, event.welcome
+    node = txn.state.nodes.get(name)
+    if node is None:
+        return Outcome()
+    txn.state.links[name] = Link.UP
+    txn.state.link_reasons.pop(name, None)
+    rebooted = bool(node.boot_id) and node.boot_id != welcome.inventory.boot_id
+    described = describe(node, welcome.inventory)
+    if described != node:
+        txn.put_node(described)
+    effects: list[Effect] = []
+    told = {(said.job_id, said.restarts) for said in welcome.jobs}
+    for said in welcome.jobs:
+        if rebooted and said.phase == "lost":
+            said = dataclasses.replace(said, cause="node_fail", message=f"{name} was rebooted", exit_code=1)
+        effects += apply_report(txn, name, said)
+    for job in txn.state.jobs_on(name):
+        if (job.id, job.restarts) not in told:
+            effects += _settle_untold(txn, job, name)
+    return Outcome(effects=tuple(effects))
+
+
+def _settle_untold(txn: Transaction, job: Job, name: NodeName) -> list[Effect]:
+    """The node holds no record of a share: never begun, or lost with the node's disk."""
+    share = next(share for share in job.shares if share.node == name)
+    if share.phase == "exited":
+        return []
+    if share.phase == "launching" and not job.ending_cause:
+        return [LaunchShare(node=name, job_id=job.id)]
+    if share.phase == "launching":
+        return _lose_share(txn, job, name, "", cause=job.ending_cause)
+    return _lose_share(txn, job, name, f"{name} has no record of the job any more")
+
+
+def _lose_share(
+    txn: Transaction, job: Job, name: NodeName, message: str, *, cause: str = "node_fail"
+) -> list[Effect]:
+    gone = wire.JobReport(
+        job_id=job.id,
+        restarts=job.restarts,
+        phase="exited",
+        exit_code=1,
+        cause=cause,
+        message=message,
+        ended_at=txn.now,
+    )
+    return apply_report(txn, name, gone)
+
+
+def known(txn: Transaction, name: NodeName) -> Node:
+    """The node of that name. Raises UserError."""
+    node = txn.state.nodes.get(name)
+    if node is None:
+        raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
+    return node
+
+
+def describe(node: Node, found: wire.Inventory) -> Node:
+    """The node with what its agent discovered."""
+    return amend(
+        node,
+        hostname=found.hostname,
+        boot_id=found.boot_id,
+        cpus=found.cpus,
+        mem_bytes=found.mem_bytes,
+        gpus=tuple(
+            Gpu(
+                index=gpu.index,
+                uuid=GpuUuid(gpu.uuid),
+                name=gpu.name,
+                type=gpu_type(gpu.name),
+                mem_bytes=gpu.mem_bytes,
+                numa_node=gpu.numa_node,
+            )
+            for gpu in found.gpus
+        ),
+        driver=found.driver,
+        kernel=found.kernel,
+        containment=found.containment,
+        gpu_error=found.gpu_error,
+    )
+
+
+def gpu_type(name: str) -> str:
+    """The short type that --gres=gpu:TYPE matches: "NVIDIA H100 80GB HBM3" -> h100, "NVIDIA GeForce RTX 3090" -> 3090."""
+    for word in re.split(r"[\s\-_]+", name.lower()):
+        if word and word not in _GPU_WORDS and not re.fullmatch(r"\d+g[bi]?b?", word):
+            return word
+    return name.lower().replace(" ", "_") or "gpu"
+

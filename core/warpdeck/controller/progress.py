@@ -1,0 +1,220 @@
+"""What nodes say of jobs: started, ended, refused, gone; and the planner's starts. Handlers of the reducer.
+
+A job is RUNNING when every share runs. It ends when its batch share ended (the other nodes of a gang only hold the
+allocation), or, for an srun-like job, when all shares have. The end is final when every share has ended.
+"""
+
+from __future__ import annotations
+
+from warpdeck.model import Allocation, ExitStatus, Job, JobId, JobState, NodeName, Share, ShareStatus, has_task
+from warpdeck.policy import Start
+from warpdeck_agent.wire import messages as wire
+
+from .events import (
+    CollectOutput,
+    Effect,
+    ForgetShare,
+    KillShare,
+    LaunchRefused,
+    LaunchShare,
+    Outcome,
+    Planned,
+    Reported,
+)
+from .jobs import end_job, put_back, split_task
+from .state import Transaction, amend
+from .view import is_free, why_unavailable
+
+_STATE_OF_CAUSE = {
+    "cancelled": JobState.CANCELLED,
+    "requeued": JobState.CANCELLED,
+    "timeout": JobState.TIMEOUT,
+    "oom": JobState.OUT_OF_MEMORY,
+    "node_fail": JobState.NODE_FAIL,
+    "launch_failed": JobState.FAILED,
+    "unknown": JobState.FAILED,
+}
+
+
+def start_jobs(txn: Transaction, event: Planned) -> Outcome:
+    """Commits the planner's starts; one that does not fit the present state any more is left for the next pass."""
+    effects: list[Effect] = []
+    for start in event.starts:
+        effects += _start(txn, start)
+    return Outcome(effects=tuple(effects), replan=False)
+
+
+def _start(txn: Transaction, start: Start) -> list[Effect]:
+    job = txn.state.jobs.get(start.job_id)
+    if job is None or job.state is not JobState.PENDING or job.held:
+        return []
+    if not _still_fits(txn, start.allocation):
+        return []
+    if job.is_folded_array:
+        if start.task is None or not has_task(job.pending_tasks, start.task):
+            return []
+        job = split_task(txn, job, start.task)
+    names = start.allocation.node_names()
+    job = txn.put_job(
+        amend(
+            job,
+            state=JobState.CONFIGURING,
+            allocation=start.allocation,
+            shares=tuple(ShareStatus(node=name) for name in names),
+        )
+    )
+    txn.log(job.id, f"allocated {', '.join(_say(share) for share in start.allocation.shares)}")
+    return [LaunchShare(node=name, job_id=job.id) for name in names]
+
+
+def _say(share: Share) -> str:
+    if not share.gpus:
+        return share.node
+    return f"{share.node} (GPU {','.join(str(index) for index in share.gpus)})"
+
+
+def _still_fits(txn: Transaction, allocation: Allocation) -> bool:
+    state = txn.state
+    for share in allocation.shares:
+        node = state.nodes.get(share.node)
+        if node is None or why_unavailable(state, node) or not is_free(state, node, share):
+            return False
+    return True
+
+
+def report(txn: Transaction, event: Reported) -> Outcome:
+    """An agent's word on a launch of ours. Words on launches that do not count any more are put right."""
+    return Outcome(effects=tuple(apply_report(txn, event.name, event.report)))
+
+
+def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
+    """A node could not start its share; nothing of it runs there."""
+    failed = event.failed
+    gone = wire.JobReport(
+        job_id=failed.job_id,
+        restarts=failed.restarts,
+        phase="exited",
+        exit_code=1,
+        cause="launch_failed",
+        message=failed.message,
+        ended_at=txn.now,
+    )
+    return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
+
+
+def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
+    """Moves the share and the job along. Repeated reports change nothing and cost at most a Forget."""
+    job = txn.state.jobs.get(JobId(said.job_id))
+    share = None if job is None else _share(job, name)
+    current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
+    if not current or job is None or share is None:
+        return [_settle_stray(name, said)]
+    if share.phase == "exited":
+        return []
+    if said.phase == "running":
+        return _share_runs(txn, job, share, said)
+    return _share_ended(txn, job, share, said)
+
+
+def _settle_stray(name: NodeName, said: wire.JobReport) -> Effect:
+    job_id = JobId(said.job_id)
+    if said.phase == "running":
+        return KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)
+    return ForgetShare(node=name, job_id=job_id, restarts=said.restarts)
+
+
+def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+    effects: list[Effect] = []
+    visible = not said.stdout_path.startswith("spool:")
+    started = amend(
+        share,
+        phase="running",
+        pid=said.pid,
+        stdout_path=said.stdout_path,
+        stderr_path=said.stderr_path,
+        work_dir=said.work_dir,
+        visible=visible,
+    )
+    if share.phase != "running" or share != started:
+        job = _put_share(txn, job, started)
+    if not visible:
+        effects.append(CollectOutput(node=share.node, job_id=job.id))
+    if job.state is JobState.COMPLETING:
+        effects.append(
+            KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)
+        )
+    elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
+        txn.put_job(amend(job, state=JobState.RUNNING, start_at_unix=said.started_at or txn.now))
+        txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
+    return effects
+
+
+def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+    cause = said.cause or ("unknown" if said.phase == "lost" else "")
+    status = ExitStatus(code=said.exit_code, signal=said.signal, cause=cause, message=said.message)
+    paths = {}
+    if said.stdout_path:
+        paths = {"stdout_path": said.stdout_path, "visible": not said.stdout_path.startswith("spool:")}
+    ended = amend(
+        share,
+        phase="exited",
+        exit=status,
+        stderr_path=said.stderr_path or share.stderr_path,
+        work_dir=said.work_dir or share.work_dir,
+        peak_mem_bytes=said.peak_mem_bytes,
+        cpu_seconds=said.cpu_seconds,
+        **paths,
+    )
+    job = _put_share(txn, job, ended)
+    if job.start_at_unix is None and said.started_at:
+        job = txn.put_job(amend(job, start_at_unix=said.started_at))
+    effects: list[Effect] = [] if ended.visible else [CollectOutput(node=share.node, job_id=job.id)]
+    if all(part.phase == "exited" for part in job.shares):
+        return effects + finish(txn, job, ended_at=said.ended_at or txn.now)
+    batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"
+    failed = cause not in ("", "cancelled") and job.state is not JobState.COMPLETING
+    if job.state is not JobState.COMPLETING and (batch_ended or failed):
+        effects += end_job(txn, job, cause if failed else "")
+    return effects
+
+
+def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
+    """All shares have ended: the job's final state, or back to the queue. The nodes may forget it after the commit."""
+    status = final_status(job)
+    state = _STATE_OF_CAUSE.get(status.cause)
+    if state is None:
+        state = JobState.COMPLETED if (status.code, status.signal) == (0, 0) else JobState.FAILED
+    effects: list[Effect] = [
+        ForgetShare(node=share.node, job_id=job.id, restarts=job.restarts) for share in job.shares
+    ]
+    if job.start_at_unix is not None:
+        ended_at = max(ended_at, job.start_at_unix)
+    txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
+    ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at))
+    again = job.requeue_on_exit or (state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty)
+    if again:
+        put_back(txn, ended)
+        txn.log(job.id, f"requeued (start {job.restarts + 1})")
+    return effects
+
+
+def final_status(job: Job) -> ExitStatus:
+    """The batch share's status, or the worst of all; what ordered the end outranks what the nodes saw."""
+    ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
+    worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))
+    blamed = next((end for end in ends if end.cause not in ("", "cancelled")), None)
+    if job.ending_cause:
+        message = blamed.message if blamed is not None else worst.message
+        return ExitStatus(code=worst.code, signal=worst.signal, cause=job.ending_cause, message=message)
+    if blamed is not None and not worst.cause:
+        return ExitStatus(code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message)
+    return worst
+
+
+def _share(job: Job, name: NodeName) -> ShareStatus | None:
+    return next((share for share in job.shares if share.node == name), None)
+
+
+def _put_share(txn: Transaction, job: Job, changed: ShareStatus) -> Job:
+    shares = tuple(changed if part.node == changed.node else part for part in job.shares)
+    return txn.put_job(amend(job, shares=shares))

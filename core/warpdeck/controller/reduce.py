@@ -1,0 +1,64 @@
+"""The reducer: one event in, changes to the transaction and effects out. The only way the state changes.
+
+Raises UserError where the event is refused; the caller then undoes what the event had begun.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from . import jobs, nodes, progress
+from .events import (
+    Cancelled,
+    Event,
+    Held,
+    LaunchRefused,
+    NodeAdded,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeResumed,
+    NodeUp,
+    Outcome,
+    Planned,
+    Released,
+    Reported,
+    Requeued,
+    Submitted,
+)
+from .state import Transaction
+
+
+def reduce(txn: Transaction, event: Event) -> Outcome:
+    """Applies the event."""
+    match event:
+        case Submitted():
+            return jobs.submit(txn, event)
+        case Cancelled():
+            return jobs.cancel(txn, event)
+        case Held():
+            return jobs.hold(txn, event)
+        case Released():
+            return jobs.release(txn, event)
+        case Requeued():
+            return jobs.requeue(txn, event)
+        case Planned():
+            return progress.start_jobs(txn, event)
+        case Reported():
+            return progress.report(txn, event)
+        case LaunchRefused():
+            return progress.refuse(txn, event)
+        case NodeUp():
+            return nodes.up(txn, event)
+        case NodeLost():
+            return nodes.lost(txn, event)
+        case NodeAdded():
+            return nodes.add(txn, event)
+        case NodeDrained():
+            return nodes.drain(txn, event)
+        case NodeResumed():
+            return nodes.resume(txn, event)
+        case NodeRemoved():
+            return nodes.remove(txn, event)
+        case _:
+            assert_never(event)
