@@ -86,5 +86,7 @@ def _after(clause: Dependency, targets: list[Job], name: str, now: float) -> Ver
         return Verdict(waits_for=f"waits for job {name} to start")
     latest = max(at for at in begun if at is not None)
     if now < latest + clause.delay_s:
-        return Verdict(waits_for=f"waits {round(latest + clause.delay_s - now)} s more after the start of job {name}")
+        return Verdict(
+            waits_for=f"waits {round(latest + clause.delay_s - now)} s more after the start of job {name}"
+        )
     return HOLDS

@@ -42,7 +42,9 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     for clause in dependencies.clauses if dependencies else ():
         known = clause.kind == "singleton" or state.array_members(clause.job_id)
         if not known and not any(job.array_job_id == clause.job_id for job in event.ended):
-            raise UserError(f"dependency on job {clause.job_id}, which does not exist", "see `warpdeck queue --all`")
+            raise UserError(
+                f"dependency on job {clause.job_id}, which does not exist", "see `warpdeck queue --all`"
+            )
     for ended in event.ended:
         if ended.id not in state.jobs:
             state.place_job(ended)
@@ -140,7 +142,9 @@ def release(txn: Transaction, event: Released) -> Outcome:
 
 def _set_held(txn: Transaction, job: Job, *, held: bool) -> list[Effect]:
     if job.state is not JobState.PENDING:
-        raise UserError(f"job {job.label()} is not waiting ({job.state})", "only waiting jobs can be held or released")
+        raise UserError(
+            f"job {job.label()} is not waiting ({job.state})", "only waiting jobs can be held or released"
+        )
     if job.held is not held:
         txn.put_job(amend(job, held=held))
         txn.log(job.id, "held" if held else "released")
@@ -249,4 +253,3 @@ def _each(
             txn.undo(mark)
             errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
     return Outcome(effects=tuple(effects), labels=tuple(labels), errors=tuple(errors))
-

@@ -9,7 +9,17 @@ from warpdeck.errors import UserError
 from warpdeck.model import Gpu, GpuUuid, Job, Link, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
-from .events import Effect, LaunchShare, NodeAdded, NodeDrained, NodeLost, NodeRemoved, NodeResumed, NodeUp, Outcome
+from .events import (
+    Effect,
+    LaunchShare,
+    NodeAdded,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeResumed,
+    NodeUp,
+    Outcome,
+)
 from .progress import apply_report
 from .state import Transaction, amend
 
@@ -42,7 +52,9 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     jobs = txn.state.jobs_on(event.name)
     if jobs and not event.force:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
-        raise UserError(f"jobs hold {event.name}: {labels}", "cancel them first, or use --force: they end as NODE_FAIL")
+        raise UserError(
+            f"jobs hold {event.name}: {labels}", "cancel them first, or use --force: they end as NODE_FAIL"
+        )
     effects: list[Effect] = []
     for job in jobs:
         effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
@@ -150,4 +162,3 @@ def gpu_type(name: str) -> str:
         if word and word not in _GPU_WORDS and not re.fullmatch(r"\d+g[bi]?b?", word):
             return word
     return name.lower().replace(" ", "_") or "gpu"
-

@@ -117,3 +117,21 @@ class Fleet(Protocol):
     async def close(self) -> None: ...
 
 
+class TreeCache(Protocol):
+    """Packed snapshots that users uploaded, kept apart by user."""
+
+    def find(self, uid: int, tree: str) -> PackedTree | None: ...
+
+
+class OutputCollector(Protocol):
+    """Brings output that was written on a node to the submit host's files."""
+
+    def begin(
+        self, job_id: JobId, restarts: int, node: NodeName, *, files: dict[str, str], uid: int, user: str
+    ) -> None:
+        """Starts following; repeating it is harmless. `files`: channel (out, err) -> path on the submit host."""
+        ...
+
+    async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
+        """Returns when everything of this launch was brought here (at once, if nothing was begun)."""
+        ...

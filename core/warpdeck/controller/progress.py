@@ -6,7 +6,17 @@ allocation), or, for an srun-like job, when all shares have. The end is final wh
 
 from __future__ import annotations
 
-from warpdeck.model import Allocation, ExitStatus, Job, JobId, JobState, NodeName, Share, ShareStatus, has_task
+from warpdeck.model import (
+    Allocation,
+    ExitStatus,
+    Job,
+    JobId,
+    JobState,
+    NodeName,
+    Share,
+    ShareStatus,
+    has_task,
+)
 from warpdeck.policy import Start
 from warpdeck_agent.wire import messages as wire
 
@@ -191,7 +201,9 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
         ended_at = max(ended_at, job.start_at_unix)
     txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
     ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at))
-    again = job.requeue_on_exit or (state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty)
+    again = job.requeue_on_exit or (
+        state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
+    )
     if again:
         put_back(txn, ended)
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
@@ -207,7 +219,9 @@ def final_status(job: Job) -> ExitStatus:
         message = blamed.message if blamed is not None else worst.message
         return ExitStatus(code=worst.code, signal=worst.signal, cause=job.ending_cause, message=message)
     if blamed is not None and not worst.cause:
-        return ExitStatus(code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message)
+        return ExitStatus(
+            code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message
+        )
     return worst
 
 

@@ -69,7 +69,9 @@ def is_free(state: State, node: Node, share: Share) -> bool:
     )
 
 
-def blocked_gpus(reading: Reading | None, holders: dict[tuple[NodeName, int], JobId], name: NodeName) -> dict[int, str]:
+def blocked_gpus(
+    reading: Reading | None, holders: dict[tuple[NodeName, int], JobId], name: NodeName
+) -> dict[int, str]:
     """GPU index -> why no job may have it: a process that is not of the job that holds it keeps memory there."""
     blocked: dict[int, str] = {}
     for gpu in reading.gpus if reading else ():
@@ -155,5 +157,7 @@ def _namesakes(state: State, job: Job) -> list[Job]:
     return [
         other
         for other in found
-        if other.user == job.user and other.request.name == job.request.name and other.array_job_id != job.array_job_id
+        if other.user == job.user
+        and other.request.name == job.request.name
+        and other.array_job_id != job.array_job_id
     ]

@@ -55,9 +55,7 @@ FINISHED = frozenset(
 )
 """Where a job rests. Only an explicit requeue leads out of these."""
 
-HOLDS_RESOURCES = frozenset(
-    {JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED}
-)
+HOLDS_RESOURCES = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED})
 """The states in which a job's allocation is taken."""
 
 _LIVE_ENDS = FINISHED | {JobState.COMPLETING, JobState.PENDING}

@@ -67,12 +67,11 @@ class SqliteStore:
             await self._set_meta("controller_id", controller_id)
         next_id = int(await self._meta("next_job_id") or 1)
         jobs = await self._jobs(
-            f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id", (finished_since_unix,)
+            f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
+            (finished_since_unix,),
         )
         nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
-        return Loaded(
-            controller_id=controller_id, next_job_id=next_id, jobs=tuple(jobs), nodes=tuple(nodes)
-        )
+        return Loaded(controller_id=controller_id, next_job_id=next_id, jobs=tuple(jobs), nodes=tuple(nodes))
 
     async def commit(self, changes: Changes) -> None:
         """One durable transaction. Raises StoreError and keeps nothing of it."""

@@ -1,0 +1,253 @@
+"""The loop: events in batches, one transaction a batch, effects after the commit, a planning pass when something changed.
+
+One task owns the state. Everybody else calls `apply` (and gets the answer after the commit) or `post` (agents' messages).
+A commit that fails is undone in memory and told to whoever asked; the loop goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
+from warpdeck.model import JobId, Node, NodeName
+from warpdeck.policy import Plan, Settings, plan
+from warpdeck_agent.wire import messages as wire
+
+from .config import Config
+from .effects import EffectRunner
+from .events import Event, LaunchRefused, NodeAdded, NodeLost, NodeUp, Outcome, Planned, Reported
+from .hub import Hub
+from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
+from .readings import to_reading
+from .reduce import reduce
+from .state import State, Transaction
+from .view import blocked_gpus, build_view, gpu_holders
+
+log = logging.getLogger("warpdeck.controller")
+
+MAX_QUEUE = 20_000
+"""Events that may wait. Askers wait for room; agents' reports are repeated by their next Welcome."""
+MAX_BATCH = 512
+"""Events in one transaction: bounds what one commit can delay."""
+REPLAN_S = 30.0
+"""Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
+SUBSECOND_S = 0.02
+"""Rest between passes while events pour in, so that planning never takes the whole loop."""
+
+_Asked = tuple[Event, "asyncio.Future[Outcome] | None"]
+
+
+class Controller:
+    """The scheduler core over a store and a fleet. `clock` gives unix seconds."""
+
+    def __init__(
+        self,
+        store: Store,
+        fleet: Fleet,
+        *,
+        trees: TreeCache,
+        outputs: OutputCollector,
+        clock: Callable[[], float],
+        config: Config,
+        submit_host: str,
+    ) -> None:
+        self.store = store
+        self.fleet = fleet
+        self.trees = trees
+        self.config = config
+        self.clock = clock
+        self.hub = Hub()
+        self.state = State()
+        self.controller_id = ""
+        self._queue: asyncio.Queue[_Asked] = asyncio.Queue(MAX_QUEUE)
+        self._plan_wanted = asyncio.Event()
+        self._effects = EffectRunner(
+            self, fleet, trees, outputs, submit_host=submit_host, grace_s=config.grace_s
+        )
+
+    async def load(self) -> None:
+        """Reads the store; raises StoreError. Nothing is started yet."""
+        loaded = await self.store.load(finished_since_unix=self.clock() - self.config.keep_finished_s)
+        self.controller_id = loaded.controller_id
+        self.state = State.from_store(loaded)
+        await self._load_dependencies()
+
+    async def run(self) -> None:
+        """Serves until cancelled. Links to all known nodes are kept from here on."""
+        self.fleet.start(self.post)
+        for node in self.state.nodes.values():
+            self.fleet.connect(node)
+        self._plan_wanted.set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._serve(), name="events")
+                group.create_task(self._plan_for_ever(), name="planner")
+                group.create_task(self._housekeeping(), name="housekeeping")
+                group.create_task(self._effects.run(), name="effects")
+        finally:
+            await self.fleet.close()
+
+    async def apply(self, event: Event) -> Outcome:
+        """Puts an event through the reducer; returns after its commit. Raises UserError or StoreError."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        await self._queue.put((event, answer))
+        return await answer
+
+    def post(self, event: FleetEvent) -> None:
+        """A node's message."""
+        name, message = event
+        match message:
+            case str():
+                self._put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
+            case wire.Welcome():
+                self._put(NodeUp(name=name, welcome=message))
+            case wire.JobReport():
+                self._put(Reported(name=name, report=message))
+            case wire.LaunchFailed():
+                self._put(LaunchRefused(name=name, failed=message))
+            case wire.Sample():
+                self._take_sample(name, message)
+
+    async def add_node(self, node: Node, welcome: wire.Welcome) -> None:
+        """Records a node that the fleet has just connected."""
+        await self.apply(NodeAdded(node=node))
+        await self.apply(NodeUp(name=node.name, welcome=welcome))
+
+    def wake_planner(self) -> None:
+        self._plan_wanted.set()
+
+    def _put(self, event: Event) -> None:
+        try:
+            self._queue.put_nowait((event, None))
+        except asyncio.QueueFull:
+            log.warning("event queue full, dropped %s", type(event).__name__)
+
+    async def _serve(self) -> None:
+        while True:
+            batch = [await self._queue.get()]
+            while len(batch) < MAX_BATCH and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._handle(batch)
+
+    async def _handle(self, batch: list[_Asked]) -> None:
+        txn = Transaction(self.state, self.clock())
+        outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
+        try:
+            await self.store.commit(txn.changes())
+        except StoreError as error:
+            txn.undo()
+            log.error("%s", error)
+            for answer, _ in outcomes:
+                _fail(answer, UserError(str(error), "free some space, then try again"))
+            return
+        replan = False
+        for answer, outcome in outcomes:
+            if outcome is None:
+                continue
+            self._effects.add(outcome.effects)
+            replan = replan or outcome.replan
+            if answer is not None and not answer.done():
+                answer.set_result(outcome)
+        self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
+        if replan:
+            self._plan_wanted.set()
+
+    def _reduce(
+        self, txn: Transaction, event: Event, answer: asyncio.Future[Outcome] | None
+    ) -> Outcome | None:
+        mark = txn.mark()
+        try:
+            return reduce(txn, event)
+        except (UserError, InvalidTransition) as error:
+            txn.undo(mark)
+            if answer is None:
+                log.warning("%s refused: %s", type(event).__name__, error)
+            _fail(answer, error)
+            return None
+
+    def _nodes_touched(self, txn: Transaction, batch: list[_Asked]) -> list[NodeName]:
+        names = dict.fromkeys(txn.touched_nodes())
+        for job_id in txn.touched_jobs():
+            job = self.state.jobs.get(job_id)
+            if job is not None and job.allocation is not None:
+                names.update(dict.fromkeys(job.allocation.node_names()))
+        for event, _ in batch:
+            if isinstance(event, NodeUp | NodeLost):
+                names[event.name] = None
+        return list(names)
+
+    async def _plan_for_ever(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._plan_wanted.wait(), REPLAN_S)
+            except TimeoutError:
+                if not self.state.pending:
+                    continue
+            self._plan_wanted.clear()
+            if self.state.pending:
+                await self._plan_once()
+                await asyncio.sleep(0 if self._queue.empty() else SUBSECOND_S)
+
+    async def _plan_once(self) -> None:
+        now = self.clock()
+        view = build_view(self.state, now=now, avoid_foreign=self.config.avoid_foreign_gpu_processes)
+        made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
+        if made.starts:
+            await self.apply(Planned(starts=made.starts))
+        changed: list[JobId] = []
+        for job_id, why in made.whys.items():
+            if job_id in self.state.pending and self.state.whys.get(job_id) != why:
+                self.state.whys[job_id] = why
+                changed.append(job_id)
+        self.hub.touch(jobs=changed)
+        if made.more:
+            self._plan_wanted.set()
+
+    def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
+        state = self.state
+        if name not in state.nodes:
+            return
+        holders = gpu_holders(state)
+        before = blocked_gpus(state.readings.get(name), holders, name)
+        state.readings[name] = to_reading(sample)
+        if blocked_gpus(state.readings[name], holders, name) != before:
+            self._plan_wanted.set()
+        jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
+        self.hub.touch(jobs=jobs, nodes=[name])
+
+    async def _housekeeping(self) -> None:
+        while True:
+            await asyncio.sleep(REPLAN_S)
+            self._evict_finished()
+
+    def _evict_finished(self) -> None:
+        before = self.clock() - self.config.keep_finished_s
+        wanted = self._dependency_targets()
+        gone = [
+            job.id
+            for job in self.state.jobs.values()
+            if job.is_finished and (job.end_at_unix or 0.0) < before and job.array_job_id not in wanted
+        ]
+        for job_id in gone:
+            self.state.drop_job(job_id)
+        self.hub.touch(jobs=gone)
+
+    def _dependency_targets(self) -> frozenset[JobId]:
+        wanted: set[JobId] = set()
+        for job_id in self.state.pending:
+            dependencies = self.state.jobs[job_id].request.dependencies
+            wanted.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
+        return frozenset(wanted)
+
+    async def _load_dependencies(self) -> None:
+        for job_id in sorted(self._dependency_targets()):
+            for job in await self.store.array_jobs(job_id):
+                if job.id not in self.state.jobs:
+                    self.state.place_job(job)
+
+
+def _fail(answer: asyncio.Future[Outcome] | None, error: WarpdeckError) -> None:
+    if answer is not None and not answer.done():
+        answer.set_exception(error)

@@ -1,0 +1,122 @@
+"""Carries out effects after their commit, in order for each node. Any of them may be repeated without harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from warpdeck.errors import RemoteError
+from warpdeck.model import Job, NodeName
+from warpdeck_agent.wire import messages as wire
+
+from .events import CollectOutput, Effect, ForgetShare, KillShare, LaunchShare
+from .launching import build_launch, output_paths
+from .ports import Fleet, OutputCollector, TreeCache
+
+if TYPE_CHECKING:
+    from .app import Controller
+
+log = logging.getLogger("warpdeck.effects")
+
+
+class EffectRunner:
+    """One queue and one task per node: a node that is slow to take a launch delays no other."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        fleet: Fleet,
+        trees: TreeCache,
+        outputs: OutputCollector,
+        *,
+        submit_host: str,
+        grace_s: float,
+    ) -> None:
+        self._controller = controller
+        self._fleet = fleet
+        self._trees = trees
+        self._outputs = outputs
+        self._submit_host = submit_host
+        self._grace_s = grace_s
+        self._queues: dict[NodeName, asyncio.Queue[Effect]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def add(self, effects: Sequence[Effect]) -> None:
+        """Queues effects. The queues are bounded by the jobs that hold resources."""
+        for effect in effects:
+            queue = self._queues.get(effect.node)
+            if queue is None:
+                queue = self._queues[effect.node] = asyncio.Queue()
+                if self._group is not None:
+                    self._group.create_task(self._work(queue), name=f"effects of {effect.node}")
+            queue.put_nowait(effect)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for name, queue in self._queues.items():
+                group.create_task(self._work(queue), name=f"effects of {name}")
+            await asyncio.Event().wait()
+
+    async def _work(self, queue: asyncio.Queue[Effect]) -> None:
+        while True:
+            effect = await queue.get()
+            try:
+                await self._carry_out(effect)
+            except RemoteError as error:
+                log.warning("%s: %s", type(effect).__name__, error)
+
+    async def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case LaunchShare():
+                await self._launch(effect)
+            case KillShare():
+                grace_s = 0.0 if effect.at_once else self._grace_s
+                await self._fleet.send(
+                    effect.node,
+                    wire.Kill(
+                        job_id=effect.job_id,
+                        restarts=effect.restarts,
+                        cause=effect.cause,
+                        grace_s=grace_s,
+                        signal=effect.signal,
+                    ),
+                )
+            case ForgetShare():
+                self._forget(effect)
+            case CollectOutput():
+                self._collect(effect)
+            case _:
+                assert_never(effect)
+
+    async def _launch(self, effect: LaunchShare) -> None:
+        job = self._controller.state.jobs.get(effect.job_id)
+        if job is None or job.allocation is None:
+            return
+        rank = job.allocation.node_names().index(effect.node)
+        launch = build_launch(job, rank, submit_host=self._submit_host, grace_s=self._grace_s)
+        snapshot = job.request.snapshot
+        tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
+        await self._fleet.launch(effect.node, launch, tree)
+
+    def _collect(self, effect: CollectOutput) -> None:
+        job = self._controller.state.jobs.get(effect.job_id)
+        if job is None or (not job.request.script and not job.request.output):
+            return
+        self._outputs.begin(job.id, job.restarts, effect.node, files=_files(job), uid=job.uid, user=job.user)
+
+    def _forget(self, effect: ForgetShare) -> None:
+        assert self._group is not None
+        self._group.create_task(self._forget_when_collected(effect))
+
+    async def _forget_when_collected(self, effect: ForgetShare) -> None:
+        await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
+        await self._fleet.send(effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts))
+
+
+def _files(job: Job) -> dict[str, str]:
+    stdout, stderr = output_paths(job)
+    return {channel: path for channel, path in (("out", stdout), ("err", stderr)) if path}

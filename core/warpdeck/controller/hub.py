@@ -1,0 +1,51 @@
+"""Who is told when rows change. Each listener has two small sets of what is dirty, so a slow reader costs a set, not a queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from warpdeck.model import JobId, NodeName
+
+
+class Listener:
+    """What has changed since this reader last took it."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, None] = {}
+        self.nodes: dict[NodeName, None] = {}
+        self.changed = asyncio.Event()
+
+    def take(self) -> tuple[list[JobId], list[NodeName]]:
+        """The dirty ids, which are clean from now on."""
+        jobs, nodes = list(self.jobs), list(self.nodes)
+        self.jobs.clear()
+        self.nodes.clear()
+        self.changed.clear()
+        return jobs, nodes
+
+
+class Hub:
+    """The listeners of a controller."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[int, Listener] = {}
+
+    def listen(self) -> Listener:
+        """A new listener; give it back with `leave`."""
+        listener = Listener()
+        self._listeners[id(listener)] = listener
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self._listeners.pop(id(listener), None)
+
+    def touch(self, *, jobs: Iterable[JobId] = (), nodes: Iterable[NodeName] = ()) -> None:
+        """Marks these as changed for everybody."""
+        job_ids, names = list(jobs), list(nodes)
+        if not job_ids and not names:
+            return
+        for listener in self._listeners.values():
+            listener.jobs.update(dict.fromkeys(job_ids))
+            listener.nodes.update(dict.fromkeys(names))
+            listener.changed.set()

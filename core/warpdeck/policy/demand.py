@@ -1,0 +1,81 @@
+"""From what was asked to what each node must give: a gang of n nodes, each with tasks, CPUs, memory and GPUs. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.model import Resources
+
+WHOLE_NODE = -1
+"""As a memory figure: all of it (`--mem=0`)."""
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node of the gang must give. `gpu_type` is lower case, "" is any."""
+
+    tasks: int
+    cpus: int
+    mem_bytes: int
+    gpus: int
+    gpu_type: str = ""
+    exclusive: bool = False
+
+
+def gang_sizes(asked: Resources) -> range:
+    """The numbers of nodes to try, fewest first."""
+    return range(asked.nodes_min, max(asked.nodes_min, asked.nodes_max) + 1)
+
+
+def needs(asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int) -> tuple[Need, ...]:
+    """What each of so many nodes must give, the largest first; () if the tasks cannot be laid out so."""
+    layout = _tasks_per_node(asked, nodes)
+    gpus = _gpus_per_node(asked, layout)
+    if gpus is None:
+        return ()
+    found = []
+    for tasks, count in zip(layout, gpus, strict=True):
+        cpus = max(1, tasks * asked.cpus_per_task)
+        found.append(
+            Need(
+                tasks=tasks,
+                cpus=cpus,
+                mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
+                gpus=count,
+                gpu_type=asked.gpus.type.lower(),
+                exclusive=asked.exclusive,
+            )
+        )
+    return tuple(found)
+
+
+def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:
+    total = asked.tasks if asked.tasks is not None else nodes * (asked.tasks_per_node or 1)
+    total = max(total, nodes)
+    each, left = divmod(total, nodes)
+    if asked.tasks_per_node is not None and asked.tasks is None:
+        return [asked.tasks_per_node] * nodes
+    return [each + 1] * left + [each] * (nodes - left)
+
+
+def _gpus_per_node(asked: Resources, layout: list[int]) -> list[int] | None:
+    gpus = asked.gpus
+    if gpus.per_node is not None:
+        return [gpus.per_node] * len(layout)
+    if gpus.per_task is not None:
+        return [tasks * gpus.per_task for tasks in layout]
+    if gpus.total is None:
+        return [0] * len(layout)
+    if gpus.total < len(layout):
+        return None
+    each, left = divmod(gpus.total, len(layout))
+    return [each + 1] * left + [each] * (len(layout) - left)
+
+
+def _memory(asked: Resources, cpus: int, gpus: int, default_per_cpu: int) -> int:
+    if asked.mem_per_node_bytes is not None:
+        return asked.mem_per_node_bytes or WHOLE_NODE
+    if asked.mem_per_cpu_bytes is not None:
+        return asked.mem_per_cpu_bytes * cpus
+    if asked.mem_per_gpu_bytes is not None:
+        return asked.mem_per_gpu_bytes * gpus
+    return default_per_cpu * cpus
