@@ -343,7 +343,8 @@ AgentMessage = Union[
 ]
 
 _BY_TAG: Dict[str, Any] = {
-    cls.__dataclass_fields__["t"].default: cls for cls in (*get_args(ControllerMessage), *get_args(AgentMessage))
+    cls.__dataclass_fields__["t"].default: cls
+    for cls in (*get_args(ControllerMessage), *get_args(AgentMessage))
 }
 _HINTS: Dict[Any, Dict[str, Any]] = {}
 

@@ -1,0 +1,28 @@
+"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `ptyhost`."""
+
+from __future__ import annotations
+
+import sys
+from typing import List
+
+USAGE = "usage: agent.pyz start|serve|attach --dir FOLDER"
+
+
+def main(argv: List[str]) -> int:
+    """Runs one command. Modules are imported by need: attach and ptyhost stay small."""
+    if len(argv) > 1 and argv[0] == "ptyhost":
+        from .ptyhost import main as ptyhost
+
+        return ptyhost(argv[1:])
+    if len(argv) == 3 and argv[1] == "--dir":
+        from . import daemon
+
+        commands = {"start": daemon.start, "serve": daemon.serve, "attach": daemon.attach}
+        if argv[0] in commands:
+            return commands[argv[0]](argv[2])
+    print(USAGE, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

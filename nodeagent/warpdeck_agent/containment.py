@@ -1,0 +1,97 @@
+"""How jobs are held together on this node: a cgroup v2 group each where we may make one, else process marks only.
+
+Grouping and killing need no controller. Where the memory controller is delegated to us the job's memory is limited too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Tuple
+
+
+class Containment:
+    """`words` says openly what the node can do."""
+
+    def __init__(self, agent_dir: str) -> None:
+        self._base = ""
+        own = _own_group()
+        if own:
+            base = os.path.join(own, "warpdeck-" + _short(agent_dir))
+            try:
+                os.makedirs(base, exist_ok=True)
+                if os.path.exists(os.path.join(base, "cgroup.kill")):
+                    self._base = base
+            except OSError:
+                self._base = ""
+        if self._base:
+            self.words = "cgroup v2: jobs are grouped and ended as a whole"
+        else:
+            self.words = "no cgroup: jobs are ended by process group and environment mark"
+
+    def make(self, name: str, mem_bytes: int) -> str:
+        """A group for a launch; "" where none can be made, which never stops a launch."""
+        if not self._base:
+            return ""
+        path = os.path.join(self._base, name)
+        try:
+            os.makedirs(path, exist_ok=True)
+            limit = os.path.join(path, "memory.max")
+            if mem_bytes and os.path.exists(limit):
+                with open(limit, "w", encoding="ascii") as file:
+                    file.write(str(mem_bytes))
+        except OSError:
+            return ""
+        return path
+
+
+def usage(path: str) -> Tuple[int, float, bool]:
+    """(peak memory in bytes, CPU seconds, whether the kernel killed for memory); zeros where unknown."""
+    peak = _number(_text(os.path.join(path, "memory.peak")))
+    cpu_us = _number(_field(_text(os.path.join(path, "cpu.stat")), "usage_usec"))
+    oom = _number(_field(_text(os.path.join(path, "memory.events")), "oom_kill"))
+    return peak, cpu_us / 1e6, oom > 0
+
+
+def remove(path: str) -> None:
+    """Removes an empty group; one that is not empty yet is left for the next start of the agent."""
+    if path:
+        try:
+            os.rmdir(path)
+        except OSError:
+            return
+
+
+def _own_group() -> str:
+    mount = ""
+    for line in _text("/proc/self/mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        if right.startswith("cgroup2 "):
+            mount = left.split()[4]
+    for line in _text("/proc/self/cgroup").splitlines():
+        if line.startswith("0::") and mount:
+            return os.path.normpath(mount + "/" + line[3:])
+    return ""
+
+
+def _short(path: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in path.strip("/"))[-48:]
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _field(text: str, key: str) -> str:
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        if name == key:
+            return value
+    return ""
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdigit() else 0

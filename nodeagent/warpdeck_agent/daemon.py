@@ -1,0 +1,157 @@
+"""Starting the agent so that it outlives whoever started it, and joining a byte stream to it.
+
+`start` and `attach` are run over SSH, where a user's shell start files may print things first: what counts begins with SENTINEL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import select
+import socket
+import sys
+import time
+from typing import Any, Dict, List
+
+SENTINEL = "WARPDECK-AGENT "
+START_S = 15.0
+"""How long a starting agent may take to answer."""
+MAX_LOG_BYTES = 4 * 1024 * 1024
+"""agent.log is begun anew when it is larger than this at a start."""
+RELAY_BYTES = 256 * 1024
+
+
+def build_id() -> str:
+    """SHA-256 of the zipapp that runs; "source" from a checkout."""
+    archive = os.path.abspath(sys.argv[0])
+    if not archive.endswith(".pyz"):
+        return "source"
+    with open(archive, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def serve(folder: str) -> int:
+    """Runs the agent in the foreground; a second one for the same folder ends at once."""
+    from .server import Agent
+
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not _lock(lock):
+        print("an agent runs here already", file=sys.stderr)
+        return 1
+
+    async def run() -> None:
+        await Agent(folder, build_id()).run()
+
+    asyncio.run(run())
+    return 0
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the agent's lock; one that is just ending is waited for."""
+    deadline = time.monotonic() + 5.0
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+
+
+def start(folder: str) -> int:
+    """Starts the agent in the background unless one answers, waits until it does, and says so."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if answers(folder):
+        return _say({"ok": True, "running": True})
+    _detach([sys.executable, *_program(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if answers(folder):
+            return _say({"ok": True, "running": False})
+        time.sleep(0.01)
+    return _say({"ok": False, "error": f"the agent did not start; see {folder}/agent.log"})
+
+
+def attach(folder: str) -> int:
+    """Relays standard input and output to the agent's socket until either side ends."""
+    try:
+        link = _connect(folder)
+    except OSError as error:
+        return _say({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
+    _say({"ok": True, "attached": True})
+    while True:
+        ready, _, _ = select.select([0, link], [], [])
+        if 0 in ready:
+            data = os.read(0, RELAY_BYTES)
+            if not data:
+                return 0
+            link.sendall(data)
+        if link in ready:
+            data = link.recv(RELAY_BYTES)
+            if not data:
+                return 0
+            _write_all(1, data)
+
+
+def answers(folder: str) -> bool:
+    """Whether an agent listens there."""
+    try:
+        _connect(folder).close()
+    except OSError:
+        return False
+    return True
+
+
+def _connect(folder: str) -> socket.socket:
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    link = socket.socket(socket.AF_UNIX)
+    try:
+        link.connect(f"/proc/self/fd/{descriptor}/agent.sock")
+    except OSError:
+        link.close()
+        raise
+    finally:
+        os.close(descriptor)
+    return link
+
+
+def _program() -> List[str]:
+    archive = os.path.abspath(sys.argv[0])
+    return [archive] if archive.endswith(".pyz") else ["-m", "warpdeck_agent"]
+
+
+def _detach(argv: List[str], log: str) -> None:
+    """Runs the command in a session of its own, with nothing of ours open."""
+    if os.path.exists(log) and os.path.getsize(log) > MAX_LOG_BYTES:
+        os.unlink(log)
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    os.umask(0o022)
+    null = os.open("/dev/null", os.O_RDWR)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.closerange(3, 256)
+    os.execv(argv[0], argv)
+
+
+def _say(words: Dict[str, Any]) -> int:
+    _write_all(1, (SENTINEL + json.dumps(words) + "\n").encode())
+    return 0 if words.get("ok") else 1
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

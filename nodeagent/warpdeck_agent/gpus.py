@@ -1,0 +1,152 @@
+"""GPUs through NVML: discovery, and readings in a thread of their own, because a driver may hang.
+
+Cheap values (utilisation, memory, power, temperature) are read every time; process lists, which can cost milliseconds and
+a global lock in the driver, every PROCESS_EVERY readings. A value the driver does not give is None, never 0.
+"""
+
+from __future__ import annotations
+
+import pwd
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .processes import attribute
+from .wire.messages import GpuInfo, GpuProcess, GpuSample
+
+PROCESS_EVERY = 3
+"""Readings between two looks at the process lists."""
+DEADLINE_S = 2.0
+"""A reading that takes longer is reported as unknown."""
+
+
+class GpuReader:
+    """NVML behind a few calls. Without a driver there are simply no GPUs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._nvml: Any = None
+        self._handles: List[Tuple[int, Any]] = []
+        self._processes: Dict[int, List[GpuProcess]] = {}
+        self._round = 0
+        self.driver = ""
+        self.error = ""
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            import pynvml
+        except ImportError as error:
+            self.error = f"pynvml is missing: {error}"
+            return
+        try:
+            pynvml.nvmlInit()
+            self._nvml = pynvml
+            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                self._handles.append((index, pynvml.nvmlDeviceGetHandleByIndex(index)))
+        except pynvml.NVMLError as error:
+            no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+            if error.value not in no_driver:
+                self.error = f"NVML: {error}"
+
+    def discover(self) -> List[GpuInfo]:
+        """The GPUs, by NVML's index."""
+        return [
+            GpuInfo(
+                index=index,
+                uuid=_text(self._ask("nvmlDeviceGetUUID", handle) or f"GPU-{index}"),
+                name=_text(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
+                mem_bytes=self._memory(handle)[0] or 0,
+                minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
+                bus_id=_text(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
+                numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
+            )
+            for index, handle in self._handles
+        ]
+
+    def read(self) -> List[GpuSample]:
+        """One reading of all GPUs. Blocks as long as the driver does."""
+        self._round += 1
+        with_processes = self._round % PROCESS_EVERY == 1
+        return [self._read_one(index, handle, with_processes) for index, handle in self._handles]
+
+    def unknown(self, words: str) -> List[GpuSample]:
+        """What is reported while a reading hangs."""
+        return [GpuSample(index=index, error=words) for index, _ in self._handles]
+
+    def _read_one(self, index: int, handle: Any, with_processes: bool) -> GpuSample:
+        began = self._clock()
+        utilisation = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        used = self._memory(handle)[1]
+        power = self._ask("nvmlDeviceGetPowerUsage", handle)
+        temperature = self._ask("nvmlDeviceGetTemperature", handle, 0)
+        if with_processes:
+            self._processes[index] = self._read_processes(handle)
+        if self._clock() - began > DEADLINE_S:
+            return GpuSample(index=index, error="the driver took too long to answer")
+        return GpuSample(
+            index=index,
+            util_pct=getattr(utilisation, "gpu", None),
+            mem_used_bytes=used,
+            power_w=None if power is None else power / 1000.0,
+            temp_c=temperature,
+            processes=self._processes.get(index, []),
+            error="" if used is not None or utilisation is not None else "the GPU does not answer",
+        )
+
+    def _memory(self, handle: Any) -> Tuple[Optional[int], Optional[int]]:
+        found = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        return (None, None) if found is None else (int(found.total), int(found.used))
+
+    def _read_processes(self, handle: Any) -> List[GpuProcess]:
+        found: Dict[int, int] = {}
+        for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
+            for process in self._ask(call, handle) or ():
+                found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
+        return [_describe(pid, mem) for pid, mem in sorted(found.items())]
+
+    def _ask(self, call: str, *args: Any) -> Any:
+        try:
+            return getattr(self._nvml, call)(*args)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+
+def _describe(pid: int, mem_bytes: int) -> GpuProcess:
+    mark = attribute(pid)
+    job = mark.partition(".")[0]
+    return GpuProcess(
+        pid=pid,
+        mem_bytes=mem_bytes,
+        job_id=int(job) if job.isdigit() else 0,
+        user=_owner(pid),
+        command=_command(pid),
+    )
+
+
+def _owner(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
+    except (OSError, StopIteration):
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: Any, default: int) -> int:
+    return value if isinstance(value, int) else default

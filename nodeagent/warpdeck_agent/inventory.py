@@ -1,0 +1,66 @@
+"""What this node is: CPUs, memory, system. GPUs are asked of NVML (gpus.py)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from typing import Tuple
+
+from .gpus import GpuReader
+from .wire.messages import Inventory
+
+
+def take_inventory(gpus: GpuReader, containment: str) -> Inventory:
+    """The node as found."""
+    return Inventory(
+        hostname=socket.gethostname(),
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        cpus=len(os.sched_getaffinity(0)),
+        mem_bytes=memory()[0],
+        gpus=gpus.discover(),
+        driver=gpus.driver,
+        kernel=platform.release(),
+        arch=platform.machine(),
+        python=platform.python_version(),
+        containment=containment,
+        gpu_error=gpus.error,
+    )
+
+
+def memory() -> Tuple[int, int]:
+    """(total, used) in bytes; used is what is not available."""
+    values = {}
+    for line in _read("/proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        values[name] = int(rest.split()[0]) * 1024
+    total = values.get("MemTotal", 0)
+    return total, total - values.get("MemAvailable", values.get("MemFree", 0))
+
+
+class CpuMeter:
+    """CPU use between two readings, in percent of all CPUs."""
+
+    def __init__(self) -> None:
+        self._busy, self._total = self._ticks()
+
+    def percent(self) -> float:
+        """Since the last call."""
+        busy, total = self._ticks()
+        spent, passed = busy - self._busy, total - self._total
+        self._busy, self._total = busy, total
+        return 100.0 * spent / passed if passed > 0 else 0.0
+
+    @staticmethod
+    def _ticks() -> Tuple[int, int]:
+        fields = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:9]]
+        total = sum(fields)
+        return total - fields[3] - fields[4], total
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,247 @@
+"""The host of one terminal: a small process that outlives the agent, keeps the scrollback and serves viewers.
+
+    ptyhost FOLDER CWD ROWS COLS COMMAND...
+
+Viewers connect to FOLDER/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols"} first, then data
+frames are keyboard input and {"t": "resize"} changes the size (the last one wins). They get {"t": "attached", "offset",
+"total"}, output as data frames, and {"t": "exit"} at the end. The terminal never waits for a slow viewer: one that is
+MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollback is kept in FOLDER/out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import socket
+import struct
+import termios
+import time
+from typing import Any, Dict, List, Optional
+
+from .wire.frames import JSON, FrameDecoder, WireError, data_frame, json_frame, parse_json, split_data
+
+SCROLLBACK_BYTES = 1024 * 1024
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+READ_BYTES = 64 * 1024
+LINGER_S = 3.0
+"""How long the end waits for viewers to take the last output."""
+
+
+class Viewer:
+    """A connection to the terminal."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self.link = link
+        self.decoder = FrameDecoder(1 << 20)
+        self.unsent = bytearray()
+        self.attached = False
+
+
+class PtyHost:
+    """One command on a terminal."""
+
+    def __init__(self, folder: str, cwd: str, rows: int, cols: int, command: List[str]) -> None:
+        self._folder = folder
+        self._viewers: Dict[int, Viewer] = {}
+        self._scrollback = bytearray()
+        self._total = 0
+        self._open = True
+        self._listener = self._listen()
+        self._pid, self._master = self._fork(cwd, command)
+        self._resize(rows, cols)
+
+    def run(self) -> int:
+        """Serves until the command has ended and its output is away. Returns the wait status."""
+        status: Optional[int] = None
+        deadline = 0.0
+        while status is None or (
+            any(v.unsent for v in self._viewers.values()) and time.monotonic() < deadline
+        ):
+            self._turn(0.2 if self._open or status is not None else 0.02)
+            if status is None and not self._open:
+                status = self._reap()
+                if status is not None:
+                    deadline = time.monotonic() + LINGER_S
+                    self._say_exit(status)
+        return status
+
+    def keep_scrollback(self) -> None:
+        """Leaves the last output for `warpdeck logs`."""
+        with open(os.path.join(self._folder, "out"), "wb") as file:
+            file.write(self._scrollback)
+
+    def _listen(self) -> socket.socket:
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            os.umask(0o077)
+            listener.bind(f"/proc/self/fd/{folder}/pty.sock")
+        finally:
+            os.close(folder)
+        listener.listen(8)
+        listener.setblocking(False)
+        return listener
+
+    def _fork(self, cwd: str, command: List[str]) -> Any:
+        pid, master = pty.fork()
+        if pid == 0:
+            try:
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_DFL)
+                os.umask(0o022)
+                os.chdir(cwd)
+                os.environ.setdefault("TERM", "xterm-256color")
+                os.execvp(command[0], command)
+            except OSError as error:
+                os.write(2, f"cannot run {command[0]}: {error.strerror}\r\n".encode())
+            finally:
+                os._exit(127)
+        os.set_blocking(master, False)
+        return pid, master
+
+    def _turn(self, timeout_s: float) -> None:
+        reads: List[Any] = [self._listener, *(viewer.link for viewer in self._viewers.values())]
+        if self._open:
+            reads.append(self._master)
+        writes = [viewer.link for viewer in self._viewers.values() if viewer.unsent]
+        ready, writable, _ = select.select(reads, writes, [], timeout_s)
+        for source in ready:
+            if source is self._listener:
+                self._accept()
+            elif source == self._master:
+                self._read_terminal()
+            elif source.fileno() in self._viewers:
+                self._read_viewer(self._viewers[source.fileno()])
+        for sink in writable:
+            if sink.fileno() in self._viewers:
+                self._flush(self._viewers[sink.fileno()])
+
+    def _accept(self) -> None:
+        link, _ = self._listener.accept()
+        link.setblocking(False)
+        self._viewers[link.fileno()] = Viewer(link)
+
+    def _read_terminal(self) -> None:
+        try:
+            data = os.read(self._master, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: the last process on the terminal is gone
+            data = b""
+        if not data:
+            self._open = False
+            return
+        self._total += len(data)
+        self._scrollback += data
+        del self._scrollback[: max(0, len(self._scrollback) - SCROLLBACK_BYTES)]
+        self._send_all(data_frame(1, data))
+
+    def _send_all(self, frame: bytes) -> None:
+        for viewer in list(self._viewers.values()):
+            if viewer.attached:
+                viewer.unsent += frame
+                if len(viewer.unsent) > MAX_UNSENT_BYTES:
+                    self._drop(viewer)
+                else:
+                    self._flush(viewer)
+
+    def _flush(self, viewer: Viewer) -> None:
+        try:
+            sent = viewer.link.send(viewer.unsent)
+            del viewer.unsent[:sent]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(viewer)
+
+    def _drop(self, viewer: Viewer) -> None:
+        self._viewers.pop(viewer.link.fileno(), None)
+        viewer.link.close()
+
+    def _read_viewer(self, viewer: Viewer) -> None:
+        try:
+            data = viewer.link.recv(READ_BYTES)
+            if not data:
+                raise ConnectionError
+            for kind, payload in viewer.decoder.feed(data):
+                if kind == JSON:
+                    self._command(viewer, parse_json(payload))
+                elif self._open:
+                    self._type(split_data(payload)[1])
+        except BlockingIOError:
+            return
+        except (OSError, WireError, KeyError, TypeError, ValueError):
+            self._drop(viewer)
+
+    def _command(self, viewer: Viewer, message: Dict[str, Any]) -> None:
+        if message["t"] == "attach":
+            first = self._total - len(self._scrollback)
+            offset = min(max(int(message.get("offset", 0)), first), self._total)
+            viewer.unsent += json_frame({"t": "attached", "offset": offset, "total": self._total})
+            missed = bytes(self._scrollback[offset - first :])
+            if missed:
+                viewer.unsent += data_frame(1, missed)
+            viewer.attached = True
+            self._flush(viewer)
+        self._resize(int(message["rows"]), int(message["cols"]))
+
+    def _type(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and self._open:
+            try:
+                view = view[os.write(self._master, view) :]
+            except BlockingIOError:
+                select.select([], [self._master], [], 0.1)
+            except OSError:
+                return
+
+    def _resize(self, rows: int, cols: int) -> None:
+        size = struct.pack("HHHH", min(max(rows, 1), 1000), min(max(cols, 1), 1000), 0, 0)
+        try:
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+        except OSError:
+            return
+
+    def _reap(self) -> Optional[int]:
+        pid, status = os.waitpid(self._pid, os.WNOHANG)
+        return status if pid else None
+
+    def _say_exit(self, status: int) -> None:
+        code, number = split_status(status)
+        self._send_all(json_frame({"t": "exit", "code": code, "signal": number}))
+
+
+def split_status(status: int) -> Any:
+    """(exit code, signal) of a wait status."""
+    if os.WIFSIGNALED(status):
+        return 0, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
+def main(argv: List[str]) -> int:
+    """Runs the command; standard input is the job folder's lock, held until the end."""
+    folder, cwd, rows, cols, *command = argv
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    lock = os.dup(0)
+    os.set_inheritable(lock, False)
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    _write(folder, "pid", str(os.getpid()))
+    host = PtyHost(folder, cwd, int(rows), int(cols), command)
+    status = host.run()
+    host.keep_scrollback()
+    code, number = split_status(status)
+    _write(folder, "rc", f"{code} {number} end\n")
+    os.close(lock)
+    return 0
+
+
+def _write(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

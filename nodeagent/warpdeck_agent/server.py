@@ -1,0 +1,329 @@
+"""The agent: one controller at a time on a Unix socket, its messages dispatched, samples sent at the asked rate.
+
+A newer connection replaces an older one. Whatever arrives that is no valid message closes that connection only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import signal
+import time
+from typing import Any, Dict, Optional, Set
+
+from .gpus import DEADLINE_S, GpuReader
+from .inventory import CpuMeter, memory, take_inventory
+from .jobs import Jobs
+from .logs import LogError, follow
+from .spool import Spool
+from .streams import OutStream
+from .terminal import Terminal, attach, pump
+from .trees import TreeError, TreeStore, Upload
+from .wire import JSON, PROTOCOL_VERSION, WireError, decode, encode, json_frame, read_frame, split_data
+from .wire import messages as wire
+from .wire.frames import parse_json
+
+CLEAN_S = 600.0
+"""How often folders of jobs that were let go are looked through."""
+MAX_WRITE_BUFFER = 64 * 1024 * 1024
+"""A controller that is this far behind is disconnected; it will ask for everything anew."""
+
+
+class Agent:
+    """Everything that runs on the node, behind one socket."""
+
+    def __init__(self, folder: str, build: str) -> None:
+        self._spool = Spool(folder)
+        self._build = build
+        self._trees = TreeStore(self._spool.path)
+        self.jobs = Jobs(self._spool, self._trees, self._tell)
+        self._gpus = GpuReader()
+        self._session: Optional[Session] = None
+        self._stop = asyncio.Event()
+        self._waiting_for_tree: Dict[str, Dict[int, wire.Launch]] = {}
+
+    async def run(self) -> None:
+        """Serves until told to quit. Jobs go on."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        self.jobs.adopt()
+        folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        address = f"/proc/self/fd/{folder}/agent.sock"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        old = os.umask(0o077)
+        try:
+            server = await asyncio.start_unix_server(self._serve, address)
+        finally:
+            os.umask(old)
+        cleaning = loop.create_task(self._clean_for_ever())
+        await self._stop.wait()
+        server.close()
+        cleaning.cancel()
+        if self._session is not None:
+            self._session.close()
+
+    def quit(self) -> None:
+        self._stop.set()
+
+    def welcome(self) -> wire.Welcome:
+        """What the controller gets first."""
+        return wire.Welcome(
+            build=self._build,
+            inventory=take_inventory(self._gpus, self.jobs.containment.words),
+            jobs=self.jobs.reports(),
+            pid=os.getpid(),
+            user=pwd.getpwuid(os.geteuid()).pw_name,
+        )
+
+    def launch(self, launch: wire.Launch) -> None:
+        """Starts it, or asks for its code first."""
+        tree = launch.tree
+        if tree is not None and not self._trees.has(tree.sha256):
+            known = self.jobs.find(launch.job_id, launch.restarts)
+            if known is None:
+                self._waiting_for_tree.setdefault(tree.sha256, {})[launch.job_id] = launch
+                self._tell(wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.tree))
+                return
+        self.jobs.start(launch)
+
+    def tree_arrived(self, sha256: str, error: str) -> None:
+        """Starts what waited for this tree, or refuses it all."""
+        for launch in self._waiting_for_tree.pop(sha256, {}).values():
+            if error:
+                self._tell(wire.LaunchFailed(job_id=launch.job_id, restarts=launch.restarts, message=error))
+            else:
+                self.jobs.start(launch)
+
+    def upload(self, put: wire.PutTree) -> Upload:
+        return Upload(self._trees, put.sha256, put.size_bytes)
+
+    async def samples(self, interval_s: float) -> None:
+        """Sends a sample every interval while a controller listens. A driver that hangs holds up nothing else."""
+        loop = asyncio.get_running_loop()
+        meter = CpuMeter()
+        reading: Optional[asyncio.Future[Any]] = None
+        while True:
+            await asyncio.sleep(interval_s)
+            if reading is None:
+                reading = loop.run_in_executor(None, self._gpus.read)
+            done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
+            gpus = reading.result() if done else self._gpus.unknown("the driver does not answer")
+            reading = None if done else reading
+            self._tell(
+                wire.Sample(
+                    at_unix=time.time(), cpu_pct=meter.percent(), mem_used_bytes=memory()[1], gpus=gpus
+                )
+            )
+
+    def _tell(self, message: Any) -> None:
+        if self._session is not None:
+            self._session.tell(message)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        session = Session(self, reader, writer)
+        try:
+            await session.run(self._take_over)
+        finally:
+            if self._session is session:
+                self._session = None
+            session.close()
+
+    def _take_over(self, session: Session) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = session
+
+    async def _clean_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(CLEAN_S)
+            self.jobs.clean()
+
+
+class Session:
+    """One connection of a controller, with its streams."""
+
+    def __init__(self, agent: Agent, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._agent = agent
+        self._reader = reader
+        self._writer = writer
+        self._out: Dict[int, OutStream] = {}
+        self._stream_tasks: Dict[int, asyncio.Task[None]] = {}
+        self._terminals: Dict[int, Terminal] = {}
+        self._uploads: Dict[int, Upload] = {}
+        self._upload_names: Dict[int, str] = {}
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    async def run(self, take_over: Any) -> None:
+        """Hello, Welcome, then messages until the connection ends."""
+        try:
+            hello = decode(parse_json((await read_frame(self._reader))[1]))
+            if not isinstance(hello, wire.Hello) or hello.version != PROTOCOL_VERSION:
+                raise WireError(f"this agent speaks protocol {PROTOCOL_VERSION}")
+            take_over(self)
+            self.tell(self._agent.welcome())
+            self._spawn(self._agent.samples(max(0.1, hello.sample_interval_s)))
+            while True:
+                kind, payload = await read_frame(self._reader)
+                if kind == JSON:
+                    self._dispatch(decode(parse_json(payload)))
+                else:
+                    self._take_data(*split_data(payload))
+        except (asyncio.IncompleteReadError, ConnectionError, WireError) as error:
+            if isinstance(error, WireError):
+                self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
+
+    def tell(self, message: Any) -> None:
+        """Sends a message."""
+        self._write(json_frame(encode(message)))
+
+    def close(self) -> None:
+        """Ends the connection and its streams."""
+        for terminal in self._terminals.values():
+            terminal.close()
+        for upload in self._uploads.values():
+            upload.close()
+        for task in [*self._tasks, *self._stream_tasks.values()]:
+            task.cancel()
+        self._writer.close()
+
+    def _write(self, frame: bytes) -> None:
+        if self._writer.is_closing():
+            return
+        if self._writer.transport.get_write_buffer_size() > MAX_WRITE_BUFFER:
+            self._writer.transport.abort()
+            return
+        self._writer.write(frame)
+
+    def _dispatch(self, message: Any) -> None:
+        jobs = self._agent.jobs
+        if isinstance(message, wire.Launch):
+            self._agent.launch(message)
+        elif isinstance(message, wire.Kill):
+            self._kill(message)
+        elif isinstance(message, wire.Forget):
+            jobs.forget(message.job_id, message.restarts)
+        elif isinstance(message, wire.StreamAck):
+            if message.stream in self._out:
+                self._out[message.stream].acknowledge(message.size)
+        elif isinstance(message, wire.OpenLog):
+            self._open_stream(message.stream, self._send_log(message))
+        elif isinstance(message, wire.OpenPty):
+            self._open_stream(message.stream, self._send_terminal(message))
+        elif isinstance(message, wire.ResizePty):
+            if message.stream in self._terminals:
+                self._terminals[message.stream].resize(message.rows, message.cols)
+        elif isinstance(message, wire.PutTree):
+            self._begin_upload(message)
+        elif isinstance(message, wire.StreamEnd):
+            self._end_stream(message)
+        elif isinstance(message, wire.ProbePath):
+            found = os.path.lexists(os.path.join(message.path, message.name))
+            self.tell(wire.PathProbed(probe=message.probe, found=found))
+        elif isinstance(message, wire.Quit):
+            self._agent.quit()
+
+    def _kill(self, message: wire.Kill) -> None:
+        job = self._agent.jobs.find(message.job_id, message.restarts)
+        if job is not None:
+            self._agent.jobs.kill(job, cause=message.cause, grace_s=message.grace_s, number=message.signal)
+
+    def _open_stream(self, stream: int, work: Any) -> None:
+        self._out[stream] = OutStream(stream, self._write, self.tell)
+        self._stream_tasks[stream] = asyncio.get_running_loop().create_task(self._run_stream(stream, work))
+
+    async def _run_stream(self, stream: int, work: Any) -> None:
+        error = ""
+        try:
+            await work
+        except (LogError, OSError) as problem:
+            error = str(problem)
+        finally:
+            out = self._out.pop(stream, None)
+            self._stream_tasks.pop(stream, None)
+            terminal = self._terminals.pop(stream, None)
+            if terminal is not None:
+                terminal.close()
+        if out is not None:
+            out.end(error)
+
+    async def _send_log(self, asked: wire.OpenLog) -> None:
+        out = self._out[asked.stream]
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        if job is not None:
+            path, uid = job.output(asked.channel), job.meta.uid
+        else:
+            kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
+            path, uid = (kept, -1) if kept else (asked.path, asked.uid)
+        if not path or path.startswith("spool:"):
+            raise LogError("the output is not kept any more")
+        await follow(
+            out,
+            self.tell,
+            path,
+            uid=uid,
+            offset=asked.offset,
+            running=lambda: asked.follow and job is not None and job.phase in ("running", "ending"),
+        )
+
+    async def _send_terminal(self, asked: wire.OpenPty) -> None:
+        out = self._out[asked.stream]
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        if job is None or not job.meta.pty or job.phase != "running":
+            raise LogError("the terminal has ended")
+        terminal, reader, opened = await attach(out, job.folder.path, asked)
+        self._terminals[asked.stream] = terminal
+        self.tell(opened)
+        await pump(out, reader)
+
+    def _take_data(self, stream: int, data: bytes) -> None:
+        terminal = self._terminals.get(stream)
+        if terminal is not None:
+            terminal.type(data)
+            return
+        upload = self._uploads.get(stream)
+        if upload is None:
+            return
+        try:
+            upload.write(data)
+            self.tell(wire.StreamAck(stream=stream, size=len(data)))
+        except (TreeError, OSError) as error:
+            self._fail_upload(stream, str(error))
+
+    def _begin_upload(self, put: wire.PutTree) -> None:
+        self._upload_names[put.stream] = put.sha256
+        try:
+            self._uploads[put.stream] = self._agent.upload(put)
+        except (TreeError, OSError) as error:
+            self._fail_upload(put.stream, str(error))
+
+    def _fail_upload(self, stream: int, error: str) -> None:
+        upload = self._uploads.pop(stream, None)
+        if upload is not None:
+            upload.close()
+        self.tell(wire.StreamEnd(stream=stream, error=error))
+        self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
+
+    def _end_stream(self, message: wire.StreamEnd) -> None:
+        task = self._stream_tasks.get(message.stream)
+        if task is not None:
+            task.cancel()
+            self._out.pop(message.stream, None)
+            return
+        upload = self._uploads.pop(message.stream, None)
+        if upload is None:
+            return
+        try:
+            upload.finish()
+        except (TreeError, OSError) as error:
+            self._agent.tree_arrived(self._upload_names.pop(message.stream), str(error))
+            return
+        self._agent.tree_arrived(self._upload_names.pop(message.stream), "")
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,159 @@
+"""The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
+
+    D/agent.sock agent.lock agent.log wrapper.sh
+    D/jobs/<job>.<restarts>/   meta.json  lock  pid  job  rc  cause  message  out  err  pty.sock  forgotten
+    D/work/<workspace>/        checkouts; they stay after the job
+    D/trees/<sha256>.tar.gz    packed snapshots
+
+`lock` is held (flock) by the job's supervisor through its standard input: free and no `pid` means it never started;
+free, `pid` and no whole `rc` means the supervisor was killed. `rc` is "<code> <signal> end": without "end" it counts as absent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, Optional, Tuple
+
+KEEP_FORGOTTEN_S = 3600.0
+"""How long output that only the agent keeps can still be read after the controller let the job go."""
+
+
+@dataclass
+class Meta:
+    """What is kept of a launch: enough to watch, end and report it. Holds neither environment nor script."""
+
+    job_id: int
+    restarts: int
+    role: str
+    user: str
+    uid: int
+    started_at: float
+    time_limit_s: Optional[float]
+    grace_s: float
+    stdout: str
+    stderr: str
+    work_dir: str
+    pty: bool
+    gpus: Tuple[str, ...] = field(default_factory=tuple)
+    cgroup: str = ""
+
+
+class JobFolder:
+    """One launch's folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def file(self, name: str) -> str:
+        """The path of a file in the folder."""
+        return os.path.join(self.path, name)
+
+    def read(self, name: str) -> str:
+        """A small file's text, "" if there is none."""
+        try:
+            with open(self.file(name), encoding="utf-8", errors="replace") as file:
+                return file.read(65536).strip()
+        except FileNotFoundError:
+            return ""
+
+    def write(self, name: str, text: str) -> None:
+        """Writes a small file durably: whole or not at all."""
+        temporary = self.file(name + ".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, text.encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, self.file(name))
+
+    def write_meta(self, meta: Meta) -> None:
+        self.write("meta.json", json.dumps(meta.__dict__))
+
+    def meta(self) -> Optional[Meta]:
+        """The launch, or None if the agent died before it was written."""
+        text = self.read("meta.json")
+        if not text:
+            return None
+        values: Dict[str, object] = json.loads(text)
+        values["gpus"] = tuple(values.get("gpus") or ())  # type: ignore[arg-type]
+        return Meta(**values)  # type: ignore[arg-type]
+
+    def pid(self) -> int:
+        """The supervisor's pid, 0 before it has begun."""
+        text = self.read("pid")
+        return int(text) if text.isdigit() else 0
+
+    def exit_status(self) -> Optional[Tuple[int, int]]:
+        """(code, signal) once the supervisor has written them whole. 128+n from a shell is signal n."""
+        words = self.read("rc").split()
+        if len(words) != 3 or words[2] != "end":
+            return None
+        code, signal = int(words[0]), int(words[1])
+        if not signal and 128 < code <= 128 + 64:
+            return 0, code - 128
+        return code, signal
+
+    def sync_exit(self) -> None:
+        """The exit status outlives a power cut from here on."""
+        try:
+            descriptor = os.open(self.file("rc"), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def open_lock(self) -> int:
+        """A descriptor that holds the lock, for the supervisor's standard input."""
+        descriptor = os.open(self.file("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+
+    def supervisor_lives(self) -> bool:
+        """Whether somebody holds the lock."""
+        try:
+            descriptor = os.open(self.file("lock"), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Spool:
+    """The agent's folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        # Jobs of other users must be able to reach their own folder below a root agent's.
+        mode = 0o711 if os.geteuid() == 0 else 0o700
+        for name in ("", "jobs", "work", "trees"):
+            folder = os.path.join(self.path, name) if name else self.path
+            os.makedirs(folder, mode=mode, exist_ok=True)
+            os.chmod(folder, 0o700 if name == "trees" else mode)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def job(self, job_id: int, restarts: int) -> JobFolder:
+        """The folder of a launch, there or not."""
+        return JobFolder(os.path.join(self.path, "jobs", f"{job_id}.{restarts}"))
+
+    def jobs(self) -> Iterator[JobFolder]:
+        """All launches' folders, in a stable order."""
+        base = os.path.join(self.path, "jobs")
+        for name in sorted(os.listdir(base)):
+            yield JobFolder(os.path.join(base, name))

@@ -1,0 +1,45 @@
+"""Streams to the controller with flow control: a sender stops at a window until the receiver says it took the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Callable
+
+from .wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, data_frame
+from .wire.messages import StreamEnd
+
+
+class OutStream:
+    """Bytes towards the controller on one stream id."""
+
+    def __init__(self, stream: int, write: Callable[[bytes], None], tell: Callable[[Any], None]) -> None:
+        self.stream = stream
+        self._write = write
+        self._tell = tell
+        self._window = STREAM_WINDOW_BYTES
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+
+    async def send(self, data: bytes) -> None:
+        """Sends all of it, waiting for room."""
+        view = memoryview(data)
+        while view:
+            while self._window <= 0:
+                self._room.clear()
+                await self._room.wait()
+            part = bytes(view[: min(DATA_CHUNK_BYTES, self._window)])
+            self._window -= len(part)
+            self._write(data_frame(self.stream, part))
+            view = view[len(part) :]
+
+    def acknowledge(self, size: int) -> None:
+        """The receiver took so many bytes."""
+        self._window += size
+        self._room.set()
+
+    def end(self, error: str = "") -> None:
+        """Says that nothing follows, once."""
+        if not self._ended:
+            self._ended = True
+            self._tell(StreamEnd(stream=self.stream, error=error))

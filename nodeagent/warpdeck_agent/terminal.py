@@ -1,0 +1,73 @@
+"""The agent's side of a terminal: a relay between the controller's stream and the terminal's host process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Tuple
+
+from .streams import OutStream
+from .wire.frames import BINARY, DATA_CHUNK_BYTES, data_frame, json_frame, parse_json, read_frame, split_data
+from .wire.messages import OpenPty, StreamOpened
+
+CONNECT_S = 10.0
+"""How long a terminal that was just started may take to listen."""
+
+
+async def connect(folder: str) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the terminal's host; waits for it to come up. Raises OSError."""
+    deadline = asyncio.get_running_loop().time() + CONNECT_S
+    while True:
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}/pty.sock")
+        except (FileNotFoundError, ConnectionRefusedError):
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+        finally:
+            os.close(descriptor)
+        await asyncio.sleep(0.01)
+
+
+class Terminal:
+    """One attached viewer."""
+
+    def __init__(self, out: OutStream, writer: asyncio.StreamWriter) -> None:
+        self._out = out
+        self._writer = writer
+
+    def type(self, data: bytes) -> None:
+        """Keyboard input."""
+        for start in range(0, len(data), DATA_CHUNK_BYTES):
+            self._writer.write(data_frame(1, data[start : start + DATA_CHUNK_BYTES]))
+
+    def resize(self, rows: int, cols: int) -> None:
+        self._writer.write(json_frame({"t": "resize", "rows": rows, "cols": cols}))
+
+    def close(self) -> None:
+        """Detaches; the terminal goes on."""
+        self._writer.close()
+
+
+async def attach(
+    out: OutStream, folder: str, asked: OpenPty
+) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
+    """Attaches and says from where the scrollback comes."""
+    reader, writer = await connect(folder)
+    hello = {"t": "attach", "offset": asked.offset, "rows": asked.rows, "cols": asked.cols}
+    writer.write(json_frame(hello))
+    _, payload = await read_frame(reader)
+    said = parse_json(payload)
+    opened = StreamOpened(stream=asked.stream, offset=int(said["offset"]), size_bytes=int(said["total"]))
+    return Terminal(out, writer), reader, opened
+
+
+async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
+    """Terminal output to the controller until the terminal ends."""
+    while True:
+        try:
+            kind, payload = await read_frame(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        if kind == BINARY:
+            await out.send(split_data(payload)[1])
