@@ -84,8 +84,9 @@ def attach(folder: str) -> int:
     except OSError as error:
         return _say({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
     _say({"ok": True, "attached": True})
+    sources: List[Any] = [0, link]
     while True:
-        ready, _, _ = select.select([0, link], [], [])
+        ready, _, _ = select.select(sources, [], [])
         if 0 in ready:
             data = os.read(0, RELAY_BYTES)
             if not data:

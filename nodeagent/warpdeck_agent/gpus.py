@@ -6,6 +6,7 @@ a global lock in the driver, every PROCESS_EVERY readings. A value the driver do
 
 from __future__ import annotations
 
+import importlib
 import pwd
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -34,7 +35,7 @@ class GpuReader:
 
     def _open(self) -> None:
         try:
-            import pynvml
+            pynvml: Any = importlib.import_module("pynvml")
         except ImportError as error:
             self.error = f"pynvml is missing: {error}"
             return

@@ -1,0 +1,5 @@
+"""Links to the nodes' agents: over SSH to hosts, over a Unix socket on this machine."""
+
+from .fleet import AgentFleet
+
+__all__ = ["AgentFleet"]

@@ -1,0 +1,49 @@
+"""The agent as one file: a zipapp of warpdeck_agent and pynvml's module, the same bytes for the same sources."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import os
+import zipfile
+from pathlib import Path
+
+MAIN = b"import sys\nfrom warpdeck_agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+MAX_BYTES = 400 * 1024
+"""The promise of the design: the agent is on a node in one short upload."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def build_zipapp(folder: str) -> tuple[str, str]:
+    """Writes agent-<hash>.pyz into the folder unless it is there. Returns (path, SHA-256)."""
+    data = zipapp_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    path = os.path.join(folder, f"agent-{digest[:12]}.pyz")
+    if not os.path.exists(path):
+        os.makedirs(folder, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        temporary = f"{path}.{os.getpid()}"
+        Path(temporary).write_bytes(data)
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, path)
+    return path, digest
+
+
+def zipapp_bytes() -> bytes:
+    """The zipapp: fixed order and times."""
+    members = {"__main__.py": MAIN, "pynvml.py": _module_source("pynvml").read_bytes()}
+    package = _module_source("warpdeck_agent").parent
+    for file in sorted(package.rglob("*.py")):
+        members[f"warpdeck_agent/{file.relative_to(package)}"] = file.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(members.items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED, 9)
+    assert buffer.tell() <= MAX_BYTES, f"the agent has {buffer.tell()} bytes"
+    return buffer.getvalue()
+
+
+def _module_source(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.origin is not None, f"{name} is not installed"
+    return Path(spec.origin)

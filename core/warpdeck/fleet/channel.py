@@ -1,0 +1,210 @@
+"""One connection to an agent, whatever carries it: messages, streams with flow control, uploads, probes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from warpdeck.controller.ports import PackedTree, StreamSink
+from warpdeck.errors import RemoteError
+from warpdeck_agent.wire import JSON, WireError, data_frame, decode, encode, json_frame, read_frame, split_data
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, parse_json
+
+HELLO_S = 20.0
+"""How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
+PROBE_S = 10.0
+OPEN_S = 30.0
+
+
+class Reader(Protocol):
+    """What read_frame needs."""
+
+    async def readexactly(self, n: int) -> bytes: ...
+
+
+class Writer(Protocol):
+    """The writing half."""
+
+    def write(self, data: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Channel:
+    """Frames in and out of one agent. `on_message` gets what concerns the controller."""
+
+    def __init__(self, name: str, reader: Reader, writer: Writer, on_message: Callable[[Any], None]) -> None:
+        self._name = name
+        self._reader: Any = reader
+        self._writer = writer
+        self._on_message = on_message
+        self._ids = itertools.count(1)
+        self._sinks: dict[int, StreamSink] = {}
+        self._incoming: dict[int, asyncio.Queue[Any]] = {}
+        self._credit: dict[int, _Credit] = {}
+        self._probes: dict[int, asyncio.Future[bool]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def greet(self, controller_id: str) -> wire.Welcome:
+        """Hello and Welcome. Raises RemoteError."""
+        self.send(wire.Hello(controller_id=controller_id))
+        try:
+            async with asyncio.timeout(HELLO_S):
+                _, payload = await read_frame(self._reader)
+            welcome = decode(parse_json(payload))
+        except (TimeoutError, asyncio.IncompleteReadError, OSError, WireError) as error:
+            raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
+        if not isinstance(welcome, wire.Welcome):
+            raise RemoteError(self._name, getattr(welcome, "error", "") or "the agent said something strange")
+        return welcome
+
+    async def pump(self) -> None:
+        """Takes what comes until the connection ends. Raises RemoteError with the cause."""
+        try:
+            while True:
+                kind, payload = await read_frame(self._reader)
+                if kind == JSON:
+                    await self._take(decode(parse_json(payload)))
+                else:
+                    stream, data = split_data(payload)
+                    if stream in self._incoming:
+                        self._incoming[stream].put_nowait(data)
+        except (asyncio.IncompleteReadError, OSError, WireError) as error:
+            raise RemoteError(self._name, f"the link broke: {error}") from error
+        finally:
+            self._end_all()
+
+    def send(self, message: Any) -> None:
+        """Queues a message."""
+        self._writer.write(json_frame(encode(message)))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def probe(self, path: str, name: str) -> bool:
+        """Whether the folder on the node holds that entry. Raises TimeoutError."""
+        number = next(self._ids)
+        answer = self._probes[number] = asyncio.get_running_loop().create_future()
+        self.send(wire.ProbePath(probe=number, path=path, name=name))
+        try:
+            return await asyncio.wait_for(answer, PROBE_S)
+        finally:
+            del self._probes[number]
+
+    async def upload(self, tree: PackedTree) -> None:
+        """Sends a packed tree, with the window's patience."""
+        stream = next(self._ids)
+        credit = self._credit[stream] = _Credit()
+        self.send(wire.PutTree(tree=tree.tree, sha256=tree.sha256, size_bytes=tree.size_bytes, stream=stream))
+        loop = asyncio.get_running_loop()
+        try:
+            with open(tree.path, "rb") as file:
+                while chunk := await loop.run_in_executor(None, file.read, DATA_CHUNK_BYTES):
+                    await credit.spend(len(chunk))
+                    self._writer.write(data_frame(stream, chunk))
+        finally:
+            del self._credit[stream]
+        self.send(wire.StreamEnd(stream=stream))
+
+    def open_stream(self, message: wire.OpenLog | wire.OpenPty, sink: StreamSink) -> ChannelStream:
+        """Opens a log or terminal; the sink gets opened, data and ended."""
+        stream = next(self._ids)
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._incoming[stream] = queue
+        self.send(dataclasses.replace(message, stream=stream))
+        task = asyncio.get_running_loop().create_task(self._feed(stream, queue, sink))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ChannelStream(self, stream)
+
+    def write_stream(self, stream: int, data: bytes) -> None:
+        for start in range(0, len(data), DATA_CHUNK_BYTES):
+            self._writer.write(data_frame(stream, data[start : start + DATA_CHUNK_BYTES]))
+
+    def close_stream(self, stream: int) -> None:
+        """Our side wants no more."""
+        if stream in self._incoming:
+            self.send(wire.StreamEnd(stream=stream))
+            self._incoming[stream].put_nowait(wire.StreamEnd(stream=stream))
+
+    async def _feed(self, stream: int, queue: asyncio.Queue[Any], sink: StreamSink) -> None:
+        """Passes a stream on in order; acknowledges what the sink has taken."""
+        try:
+            while True:
+                item = await queue.get()
+                if isinstance(item, bytes):
+                    await sink.data(item)
+                    self.send(wire.StreamAck(stream=stream, size=len(item)))
+                elif isinstance(item, wire.StreamOpened):
+                    await sink.opened(item.offset, item.size_bytes, item.path)
+                else:
+                    await sink.ended(item.error)
+                    return
+        finally:
+            self._incoming.pop(stream, None)
+
+    async def _take(self, message: Any) -> None:
+        match message:
+            case wire.StreamOpened(stream=stream) | wire.StreamEnd(stream=stream):
+                if stream in self._incoming:
+                    self._incoming[stream].put_nowait(message)
+            case wire.StreamAck(stream=stream, size=size):
+                if stream in self._credit:
+                    self._credit[stream].earn(size)
+            case wire.PathProbed(probe=number, found=found):
+                if number in self._probes and not self._probes[number].done():
+                    self._probes[number].set_result(found)
+            case _:
+                self._on_message(message)
+
+    def _end_all(self) -> None:
+        for stream, queue in self._incoming.items():
+            queue.put_nowait(wire.StreamEnd(stream=stream, error=f"the link to {self._name} broke"))
+        for credit in self._credit.values():
+            credit.break_off()
+
+
+class ChannelStream:
+    """A NodeStream on a channel."""
+
+    def __init__(self, channel: Channel, stream: int) -> None:
+        self._channel = channel
+        self._stream = stream
+
+    async def write(self, data: bytes) -> None:
+        self._channel.write_stream(self._stream, data)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        self._channel.send(wire.ResizePty(stream=self._stream, rows=rows, cols=cols))
+
+    async def close(self) -> None:
+        self._channel.close_stream(self._stream)
+
+
+class _Credit:
+    """How much of an upload may still be sent."""
+
+    def __init__(self) -> None:
+        self._left = STREAM_WINDOW_BYTES
+        self._more = asyncio.Event()
+        self._broken = False
+
+    async def spend(self, size: int) -> None:
+        while self._left < size:
+            if self._broken:
+                raise ConnectionError("the link broke")
+            self._more.clear()
+            await self._more.wait()
+        self._left -= size
+
+    def earn(self, size: int) -> None:
+        self._left += size
+        self._more.set()
+
+    def break_off(self) -> None:
+        self._broken = True
+        self._more.set()

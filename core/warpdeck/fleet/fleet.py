@@ -1,0 +1,237 @@
+"""All nodes' links: connect for ever with capped back-off, replace agents of another build, pass messages on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+
+from warpdeck.controller.ports import FleetEvent, NodeStream, PackedTree, StreamSink
+from warpdeck.errors import RemoteError, UserError, WarpdeckError
+from warpdeck.model import Node, NodeName
+from warpdeck.paths import Paths
+from warpdeck_agent.wire import messages as wire
+
+from .channel import Channel
+from .deploy import Progress, connect_ssh
+from .local import connect_local
+from .transport import Transport
+
+log = logging.getLogger("warpdeck.fleet")
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_LAST_S = 30.0
+"""The longest wait between two attempts; each is stretched by up to a half, so that nodes do not come all at once."""
+MAX_REPLACEMENTS = 3
+"""How often an agent of another build is told to go within one attempt."""
+
+
+class Link:
+    """One node's connection, as far as it stands."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.channel: Channel | None = None
+        self.transport: Transport | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.visible: dict[str, bool] = {}
+        self.trees: dict[str, PackedTree] = {}
+
+
+class AgentFleet:
+    """controller.ports.Fleet over SSH and Unix sockets."""
+
+    def __init__(self, paths: Paths, controller_id: str, rng: random.Random) -> None:
+        self._paths = paths
+        self._controller_id = controller_id
+        self._rng = rng
+        self._links: dict[NodeName, Link] = {}
+        self._on_event: Callable[[FleetEvent], None] = lambda event: None
+        self._uploads: set[asyncio.Task[None]] = set()
+
+    def start(self, on_event: Callable[[FleetEvent], None]) -> None:
+        self._on_event = on_event
+
+    async def add(
+        self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
+    ) -> tuple[Node, wire.Welcome]:
+        """Connects once, so that what is wrong is told to whoever asks, and keeps the link from then on."""
+        link = Link(node)
+        welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
+        for gpu in welcome.inventory.gpus:
+            await progress(f"GPU {gpu.index}: {gpu.name}")
+        self._links[node.name] = link
+        link.task = asyncio.get_running_loop().create_task(self._keep(link, welcome))
+        return node, welcome
+
+    def connect(self, node: Node) -> None:
+        link = self._links[node.name] = Link(node)
+        link.task = asyncio.get_running_loop().create_task(self._keep(link, None))
+
+    async def remove(self, name: NodeName) -> None:
+        """Lets the node go: its agent ends, jobs it may still run are not ours any more."""
+        link = self._links.pop(name, None)
+        if link is None:
+            return
+        if link.channel is not None:
+            link.channel.send(wire.Quit())
+        await self._end(link)
+
+    def is_up(self, name: NodeName) -> bool:
+        link = self._links.get(name)
+        return link is not None and link.channel is not None
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            return
+        if tree is not None:
+            link.trees[tree.tree] = tree
+        visible = await self._is_visible(link, launch.cwd)
+        if link.channel is not None:
+            values = {**launch.__dict__, "cwd_visible": visible}
+            link.channel.send(wire.Launch(**values))
+
+    async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None:
+        link = self._links.get(name)
+        if link is not None and link.channel is not None:
+            link.channel.send(message)
+
+    async def open_stream(
+        self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
+    ) -> NodeStream:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return link.channel.open_stream(message, sink)
+
+    async def close(self) -> None:
+        """Ends all links; agents and jobs go on."""
+        for link in list(self._links.values()):
+            await self._end(link)
+        self._links.clear()
+
+    async def _end(self, link: Link) -> None:
+        if link.task is not None:
+            link.task.cancel()
+            await asyncio.gather(link.task, return_exceptions=True)
+        self._drop(link)
+
+    def _drop(self, link: Link) -> None:
+        if link.transport is not None:
+            link.transport.close()
+        link.channel = link.transport = None
+        link.visible.clear()
+
+    async def _keep(self, link: Link, welcome: wire.Welcome | None) -> None:
+        """The link's life: pump while it stands, then try again for ever."""
+        name, wait_s = link.node.name, BACKOFF_FIRST_S
+        while True:
+            try:
+                if welcome is None:
+                    welcome = await self._open(link)
+                    self._on_event((name, welcome))
+                wait_s = BACKOFF_FIRST_S
+                assert link.channel is not None
+                await link.channel.pump()
+            except WarpdeckError as error:
+                reason = error.cause if isinstance(error, RemoteError) else str(error)
+                log.info("%s: %s", name, reason)
+                self._on_event((name, f"lost: {reason}"))
+            finally:
+                self._drop(link)
+            welcome = None
+            await asyncio.sleep(wait_s * (1.0 + self._rng.random() / 2))
+            wait_s = min(wait_s * 2, BACKOFF_LAST_S)
+
+    async def _open(
+        self, link: Link, *, accept_host_key: str = "", progress: Progress | None = None
+    ) -> wire.Welcome:
+        """Connects to an agent of our build; one of another build is told to go first, its jobs stay."""
+        for _ in range(MAX_REPLACEMENTS):
+            transport = await self._transport(link.node, accept_host_key, progress)
+            channel = Channel(
+                link.node.name, transport.reader, transport.writer, lambda message: self._take(link, message)
+            )
+            try:
+                welcome = await channel.greet(self._controller_id)
+            except BaseException:
+                transport.close()
+                raise
+            if welcome.build == transport.build:
+                link.channel, link.transport = channel, transport
+                return welcome
+            channel.send(wire.Quit())
+            if progress is not None:
+                await progress("replacing an agent of another version; its jobs go on")
+            await self._wait_for_end(channel)
+            transport.close()
+        raise RemoteError(link.node.name, "an agent of another version does not go away")
+
+    async def _transport(self, node: Node, accept_host_key: str, progress: Progress | None) -> Transport:
+        if not node.target:
+            return await connect_local(self._paths)
+        return await connect_ssh(
+            node.target,
+            self._paths,
+            controller_id=self._controller_id,
+            accept_host_key=accept_host_key,
+            progress=progress,
+        )
+
+    async def _wait_for_end(self, channel: Channel) -> None:
+        try:
+            async with asyncio.timeout(10.0):
+                await channel.pump()
+        except (TimeoutError, RemoteError):
+            return
+
+    def _take(self, link: Link, message: object) -> None:
+        if isinstance(message, wire.NeedTree):
+            tree = link.trees.get(message.tree)
+            if tree is None or link.channel is None:
+                failed = wire.LaunchFailed(
+                    job_id=message.job_id, restarts=message.restarts, message="the code snapshot is not there any more"
+                )
+                self._on_event((link.node.name, failed))
+                return
+            task = asyncio.get_running_loop().create_task(self._upload(link.channel, tree))
+            self._uploads.add(task)
+            task.add_done_callback(self._uploads.discard)
+        elif isinstance(message, wire.JobReport | wire.LaunchFailed | wire.Sample):
+            self._on_event((link.node.name, message))
+
+    async def _upload(self, channel: Channel, tree: PackedTree) -> None:
+        try:
+            await channel.upload(tree)
+        except (OSError, UserError) as error:
+            log.warning("upload of %s: %s", tree.tree, error)
+
+    async def _is_visible(self, link: Link, folder: str) -> bool:
+        """Whether the submit folder is the same folder on the node: a file dropped here is looked for there."""
+        if link.transport is not None and link.transport.is_local:
+            return True
+        known = link.visible.get(folder)
+        if known is None:
+            known = link.visible[folder] = await self._probe(link, folder)
+        return known
+
+    async def _probe(self, link: Link, folder: str) -> bool:
+        name = f".warpdeck-probe-{secrets.token_hex(8)}"
+        path = os.path.join(folder, name)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
+        except OSError as error:
+            log.debug("no probe in %s: %s", folder, errno.errorcode.get(error.errno or 0))
+            return False
+        try:
+            return link.channel is not None and await link.channel.probe(folder, name)
+        except TimeoutError:
+            return False
+        finally:
+            os.unlink(path)

@@ -1,0 +1,52 @@
+"""The agent of this machine: the same zipapp, started without SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from warpdeck.errors import RemoteError
+from warpdeck.paths import Paths
+
+from .build import build_zipapp
+from .transport import Transport, start_result
+
+START_S = 30.0
+
+
+async def connect_local(paths: Paths) -> Transport:
+    """Starts this machine's agent if need be, and connects. Raises RemoteError."""
+    program, build = build_zipapp(paths.agent)
+    await start_local(paths, program)
+    folder = os.open(paths.agent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/agent.sock")
+    except OSError as error:
+        raise RemoteError("this machine", f"the agent does not answer: {error}") from error
+    finally:
+        os.close(folder)
+    return Transport(reader=reader, writer=writer, build=build, close=writer.close, is_local=True)
+
+
+async def start_local(paths: Paths, program: str) -> None:
+    """`agent.pyz start`, in a child of its own."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        program,
+        "start",
+        "--dir",
+        paths.agent,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(START_S):
+            out, err = await child.communicate()
+    except TimeoutError as error:
+        child.kill()
+        raise RemoteError("this machine", "the agent did not start in time") from error
+    start_result("this machine", out.decode(errors="replace"), err.decode(errors="replace"))
+
+

@@ -1,0 +1,41 @@
+"""What carries an agent's frames, and the words with which `agent.pyz` answers on the way there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from warpdeck.errors import RemoteError
+from warpdeck_agent.daemon import SENTINEL
+
+
+class Transport(msgspec.Struct, frozen=True, kw_only=True):
+    """An open byte stream to an agent, and the build that should run there."""
+
+    reader: Any
+    writer: Any
+    build: str
+    close: Callable[[], object]
+    is_local: bool = False
+
+
+def said(output: str) -> dict[str, Any] | None:
+    """What the agent's command said, among whatever a shell's start files printed; None if it said nothing."""
+    for line in output.splitlines():
+        if line.startswith(SENTINEL):
+            found = json.loads(line[len(SENTINEL) :])
+            return found if isinstance(found, dict) else None
+    return None
+
+
+def start_result(node: str, out: str, err: str) -> None:
+    """Raises RemoteError unless the agent said that it runs."""
+    answer = said(out)
+    if answer is None:
+        last = (err.strip() or out.strip() or "it said nothing").splitlines()[-1]
+        raise RemoteError(node, f"the agent did not start: {last}")
+    if not answer.get("ok"):
+        raise RemoteError(node, str(answer.get("error", "the agent did not start")))
