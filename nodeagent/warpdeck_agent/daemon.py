@@ -16,7 +16,8 @@ import sys
 import time
 from typing import Any, Dict, List
 
-SENTINEL = "WARPDECK-AGENT "
+from .wire.frames import SENTINEL
+
 START_S = 15.0
 """How long a starting agent may take to answer."""
 MAX_LOG_BYTES = 4 * 1024 * 1024

@@ -28,7 +28,6 @@ from warpdeck.model import (
 
 from .ports import Changes, JournalEntry, Loaded
 
-
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 

@@ -10,7 +10,16 @@ from typing import Any, Protocol
 
 from warpdeck.controller.ports import PackedTree, StreamSink
 from warpdeck.errors import RemoteError
-from warpdeck_agent.wire import JSON, WireError, data_frame, decode, encode, json_frame, read_frame, split_data
+from warpdeck_agent.wire import (
+    JSON,
+    WireError,
+    data_frame,
+    decode,
+    encode,
+    json_frame,
+    read_frame,
+    split_data,
+)
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, parse_json
 

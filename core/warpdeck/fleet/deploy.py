@@ -19,7 +19,7 @@ import msgspec
 
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.paths import Paths
-from warpdeck_agent.daemon import SENTINEL
+from warpdeck_agent.wire.frames import SENTINEL
 
 from .build import build_zipapp
 from .ssh import connect
@@ -35,7 +35,9 @@ for python in /usr/bin/python3 /usr/local/bin/python3 /opt/python3/bin/python3 \
     /usr/bin/python3.14 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 /usr/bin/python3.10 /usr/bin/python3.9 \
     "$(command -v python3 2>/dev/null)"; do
     [ -n "$python" ] && [ -x "$python" ] || continue
-    version=$("$python" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2]); sys.exit(sys.version_info < (3, 9))' 2>/dev/null) || continue
+    version=$("$python" -I -S -c 'import sys
+print("%d.%d" % sys.version_info[:2])
+sys.exit(sys.version_info < (3, 9))' 2>/dev/null) || { version=; continue; }
     break
 done
 [ -n "$version" ] || python=
@@ -83,7 +85,9 @@ async def _silent(_: str) -> None:
     return None
 
 
-async def _run(connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes) -> tuple[str, str]:
+async def _run(
+    connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes
+) -> tuple[str, str]:
     """A remote command with its input; (stdout, stderr)."""
     try:
         async with asyncio.timeout(STEP_S):
@@ -109,7 +113,9 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
         )
     _, python, version, base, host, arch = line.split("|")
     if not python:
-        raise UserError(f"{target} has no Python 3.9 or newer", "install python3 there; nothing else is needed")
+        raise UserError(
+            f"{target} has no Python 3.9 or newer", "install python3 there; nothing else is needed"
+        )
     return Site(python=python, version=version, folder=f"{base}/{controller_id[:8]}-{host}", arch=arch)
 
 
@@ -119,13 +125,13 @@ async def _upload(
     """Unless a file of that name (it holds the hash) and size is there."""
     data = Path(program).read_bytes()
     quoted, folder = shlex.quote(remote), shlex.quote(remote.rpartition("/")[0])
-    check = f"[ \"$(wc -c <{quoted} 2>/dev/null)\" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS"
+    check = f'[ "$(wc -c <{quoted} 2>/dev/null)" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS'
     out, _ = await _run(connection, target, "/bin/sh", (check + "\n").encode())
     if "WARPDECK-HAS" in out:
         return
     script = (
         f"umask 022; mkdir -p {folder} && cat >{quoted}.new && "
-        f"[ \"$(wc -c <{quoted}.new)\" = {len(data)} ] && mv {quoted}.new {quoted} && echo WARPDECK-OK"
+        f'[ "$(wc -c <{quoted}.new)" = {len(data)} ] && mv {quoted}.new {quoted} && echo WARPDECK-OK'
     )
     out, err = await _run(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
     if "WARPDECK-OK" not in out:
@@ -145,7 +151,9 @@ async def _attach(
     command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} attach --dir {shlex.quote(site.folder)}"
     try:
         async with asyncio.timeout(STEP_S):
-            process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(command, encoding=None)
+            process: asyncssh.SSHClientProcess[bytes] = await connection.create_process(
+                command, encoding=None
+            )
             for _ in range(MAX_NOISE_LINES):
                 line = await process.stdout.readline()
                 if line.startswith(SENTINEL.encode()):

@@ -195,7 +195,9 @@ class AgentFleet:
             tree = link.trees.get(message.tree)
             if tree is None or link.channel is None:
                 failed = wire.LaunchFailed(
-                    job_id=message.job_id, restarts=message.restarts, message="the code snapshot is not there any more"
+                    job_id=message.job_id,
+                    restarts=message.restarts,
+                    message="the code snapshot is not there any more",
                 )
                 self._on_event((link.node.name, failed))
                 return

@@ -48,5 +48,3 @@ async def start_local(paths: Paths, program: str) -> None:
         child.kill()
         raise RemoteError("this machine", "the agent did not start in time") from error
     start_result("this machine", out.decode(errors="replace"), err.decode(errors="replace"))
-
-

@@ -21,7 +21,9 @@ KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is noticed after about 20 s."""
 
-_TARGET = re.compile(r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+_TARGET = re.compile(
+    r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?"
+)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +43,9 @@ def parse_target(text: str) -> Target:
     match = _TARGET.fullmatch(text)
     port = int(match["port"]) if match and match["port"] else None
     if match is None or match["host"].startswith("-") or (port is not None and not 0 < port < 65536):
-        raise UserError(f"{text!r} is no host", "write [USER@]HOST[:PORT]; an IPv6 address goes in [brackets]")
+        raise UserError(
+            f"{text!r} is no host", "write [USER@]HOST[:PORT]; an IPv6 address goes in [brackets]"
+        )
     return Target(host=match["host"].strip("[]"), user=match["user"] or "", port=port)
 
 
@@ -68,18 +72,23 @@ def explain(target: str, error: Exception) -> UserError:
     match error:
         case asyncssh.PermissionDenied():
             return UserError(
-                f"{target} refuses our key", f"check that `ssh {target}` works without a password, then try again"
+                f"{target} refuses our key",
+                f"check that `ssh {target}` works without a password, then try again",
             )
         case asyncssh.HostKeyNotVerifiable():
             return UserError(f"the host key of {target} cannot be verified", "see known_hosts")
         case TimeoutError():
-            return UserError(f"{target} does not answer within {CONNECT_S:.0f} s", "is it up, and is the port right?")
+            return UserError(
+                f"{target} does not answer within {CONNECT_S:.0f} s", "is it up, and is the port right?"
+            )
         case socket.gaierror():
             return UserError(f"there is no host {target}", "check the name, or its entry in ~/.ssh/config")
         case ConnectionRefusedError():
             return UserError(f"{target} refuses the connection", "is sshd running there, on that port?")
         case OSError():
-            return UserError(f"cannot reach {target}: {os.strerror(error.errno or 0)}", "is the network right?")
+            return UserError(
+                f"cannot reach {target}: {os.strerror(error.errno or 0)}", "is the network right?"
+            )
     reason = str(error) or type(error).__name__
     return UserError(f"no SSH connection to {target}: {reason}", f"see what `ssh -v {target}` says")
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.errors import RemoteError
-from warpdeck_agent.daemon import SENTINEL
+from warpdeck_agent.wire.frames import SENTINEL
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,9 @@ DATA_CHUNK_BYTES = 64 * 1024
 STREAM_WINDOW_BYTES = 1024 * 1024
 """How much of one stream may be sent before the receiver has acknowledged it ("ack" messages)."""
 
+SENTINEL = "WARPDECK-AGENT "
+"""Begins the one line that an agent command says before frames: shell start files may have printed before it."""
+
 _HEADER = struct.Struct(">IB")
 _STREAM = struct.Struct(">I")
 

@@ -1,0 +1,224 @@
+"""One client of the socket: reads requests, answers them, and keeps its streams and subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from warpdeck import __version__
+from warpdeck.controller.events import Who
+from warpdeck.errors import RemoteError, StoreError, UserError
+from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, pack
+
+from . import protocol
+from .handlers import Handlers
+
+if TYPE_CHECKING:
+    from .server import ApiServer
+
+log = logging.getLogger("warpdeck.api")
+
+HELLO_S = 10.0
+MAX_REQUESTS_AT_ONCE = 64
+"""Requests of one client that may be under way; more wait in its socket."""
+OUTBOX_BYTES = 8 * 1024 * 1024
+"""Answers a client may leave unread; beyond this its requests wait."""
+
+_DECODER = msgspec.json.Decoder(protocol.ClientMessage)
+_ENCODER = msgspec.json.Encoder()
+
+
+class Connection:
+    """A client. `who` is what the kernel said."""
+
+    def __init__(
+        self, server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, who: Who
+    ) -> None:
+        self.server = server
+        self.who = who
+        self._reader = reader
+        self._writer = writer
+        self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
+        self._handlers = Handlers(self)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
+        self.streams: dict[int, ClientStream] = {}
+
+    async def run(self) -> None:
+        """Serves the client until it goes, or says something that is no request."""
+        try:
+            async with asyncio.timeout(HELLO_S):
+                hello = await self._read()
+            if not isinstance(hello, protocol.Hello):
+                raise WireError("the first message must be hello")
+            if hello.version != protocol.API_VERSION:
+                raise WireError(f"this controller speaks version {protocol.API_VERSION}; run `warpdeck down`")
+            self._welcome()
+            while True:
+                message = await self._read()
+                if message is not None:
+                    await self._begin(message)
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            return
+        except WireError as error:
+            self.send_error(0, UserError(str(error), "speak the protocol of warpdeck.api.protocol"))
+        finally:
+            self.close()
+
+    def refuse(self, error: UserError) -> None:
+        """Says why and hangs up."""
+        self.send_error(0, error)
+        self._writer.close()
+
+    def close(self) -> None:
+        """Ends everything of this client."""
+        for stream in list(self.streams.values()):
+            stream.end()
+        for task in list(self._tasks.values()):
+            task.cancel()
+        self._writer.close()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message, unless the client is gone."""
+        if not self._writer.is_closing():
+            self._writer.write(pack(JSON, _ENCODER.encode(message)))
+
+    def send_error(self, number: int, error: UserError) -> None:
+        self.send(
+            {
+                "t": "error",
+                "id": number,
+                "message": error.message,
+                "hint": error.hint,
+                "code": error.code,
+                "exit_code": error.exit_code,
+                "details": error.details,
+            }
+        )
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(data_frame(stream, data))
+
+    async def drain(self) -> None:
+        """Waits until the client has read enough."""
+        await self._writer.drain()
+
+    async def progress(self, number: int, line: str) -> None:
+        self.send({"t": "progress", "id": number, "line": line})
+
+    def _welcome(self) -> None:
+        controller = self.server.controller
+        self.send(
+            {
+                "t": "welcome",
+                "version": protocol.API_VERSION,
+                "warpdeck": __version__,
+                "controller": controller.controller_id,
+                "user": self.who.user,
+                "uid": self.who.uid,
+                "admin": self.who.admin,
+            }
+        )
+
+    async def _read(self) -> Any:
+        """The next message; data goes to its stream (None is returned)."""
+        kind, payload = await read_frame(self._reader, protocol.MAX_REQUEST_BYTES)
+        if kind != JSON:
+            stream, data = split_data(payload)
+            if stream in self.streams:
+                await self.streams[stream].incoming(data)
+            return None
+        try:
+            return _DECODER.decode(payload)
+        except msgspec.DecodeError as error:
+            raise WireError(f"a request that is not understood: {error}") from error
+
+    async def _begin(self, message: Any) -> None:
+        match message:
+            case protocol.Ack(stream=stream, size=size):
+                if stream in self.streams:
+                    self.streams[stream].acknowledge(size)
+            case protocol.Resize(stream=stream, rows=rows, cols=cols):
+                if stream in self.streams:
+                    await self.streams[stream].resize(rows, cols)
+            case protocol.Close(stream=stream) | protocol.End(stream=stream):
+                self._end_stream(stream, finished=isinstance(message, protocol.End))
+            case _:
+                await self._slots.acquire()
+                task = asyncio.get_running_loop().create_task(self._answer(message))
+                self._tasks[message.id] = task
+                task.add_done_callback(lambda done, number=message.id: self._done(number, done))
+
+    def _done(self, number: int, task: asyncio.Task[None]) -> None:
+        self._slots.release()
+        if self._tasks.get(number) is task:
+            del self._tasks[number]
+
+    def _end_stream(self, number: int, *, finished: bool) -> None:
+        stream = self.streams.get(number)
+        if stream is not None:
+            stream.end(finished=finished)
+        elif number in self._tasks:
+            self._tasks[number].cancel()
+
+    async def _answer(self, message: Any) -> None:
+        try:
+            work: Coroutine[Any, Any, Any] = self._handlers.handle(message)
+            result = await work
+            if result is not None:
+                self.send({"t": "ok", "id": message.id, "result": result})
+        except UserError as error:
+            self.send_error(message.id, error)
+        except (RemoteError, StoreError) as error:
+            self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
+        except Exception:
+            log.exception("a bug in %s", type(message).__name__)
+            failed = UserError("an error inside the controller", f"see {self.server.paths.log}")
+            self.send_error(message.id, failed)
+
+
+class ClientStream:
+    """A stream of bytes with one client, with its window. Subclasses in streams.py say what the bytes mean."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self._window = STREAM_WINDOW_BYTES
+        self._room = asyncio.Event()
+        connection.streams[number] = self
+
+    async def send(self, data: bytes) -> None:
+        """Sends bytes to the client, waiting for its acknowledgements."""
+        for start in range(0, len(data), DATA_CHUNK_BYTES):
+            chunk = data[start : start + DATA_CHUNK_BYTES]
+            while self._window <= 0:
+                self._room.clear()
+                await self._room.wait()
+            self._window -= len(chunk)
+            self.connection.send_data(self.number, chunk)
+        await self.connection.drain()
+
+    def acknowledge(self, size: int) -> None:
+        self._window += size
+        self._room.set()
+
+    def say_end(self, error: str, ended: dict[str, int] | None) -> None:
+        """The last message of the stream."""
+        if self.connection.streams.pop(self.number, None) is not None:
+            self.connection.send({"t": "end", "stream": self.number, "error": error, "exit": ended})
+
+    async def incoming(self, data: bytes) -> None:
+        """Bytes from the client."""
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """The client's terminal has a new size."""
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client wants no more; `finished` ends an upload well."""
+        self.connection.streams.pop(self.number, None)

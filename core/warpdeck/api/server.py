@@ -1,0 +1,102 @@
+"""The controller's Unix socket: who asks is what the kernel says, what is asked is decoded and limited, and answered.
+
+One task per connection reads; each request runs in a task of its own. What is sent goes through the connection's outbox,
+so a client that does not read holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.controller.events import Who
+from warpdeck.errors import UserError
+from warpdeck.paths import Paths
+
+from .connection import Connection
+from .protocol import MAX_CLIENTS
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+    from warpdeck.controller.trees import TreeFiles
+
+log = logging.getLogger("warpdeck.api")
+
+
+class ApiServer:
+    """Listens, and makes a Connection of each client."""
+
+    def __init__(
+        self, controller: Controller, trees: TreeFiles, paths: Paths, *, stop: asyncio.Event
+    ) -> None:
+        self.controller = controller
+        self.trees = trees
+        self.paths = paths
+        self.stop = stop
+        self.started_at = controller.clock()
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+
+    @property
+    def clients(self) -> int:
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Binds the socket. For all users if the controller is root's, else for its own."""
+        folder = os.open(self.paths.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        address = f"/proc/self/fd/{folder}/{os.path.basename(self.paths.socket)}"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(address)
+        os.chmod(address, 0o666 if os.geteuid() == 0 else 0o600)
+        listener.setblocking(False)
+        os.close(folder)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.paths.socket)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            who = identify(writer)
+            connection = Connection(self, reader, writer, who)
+            if len(self._connections) >= MAX_CLIENTS:
+                connection.refuse(UserError(f"{MAX_CLIENTS} clients are connected already", "close some"))
+                return
+        except UserError as error:
+            Connection(self, reader, writer, Who(user="", uid=-1)).refuse(error)
+            return
+        self._connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+
+
+def identify(writer: asyncio.StreamWriter) -> Who:
+    """Who is at the other end (SO_PEERCRED). Raises UserError for somebody a personal controller does not serve."""
+    peer: Any = writer.get_extra_info("socket")
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    own = os.geteuid()
+    if own != 0 and uid not in (own, 0):
+        raise UserError(
+            "this controller serves only its own user", "start one of your own: unset WARPDECK_HOME"
+        )
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return Who(user=name, uid=uid, admin=uid in (0, own))

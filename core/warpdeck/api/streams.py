@@ -1,0 +1,300 @@
+"""The requests that are streams: uploads, logs, terminals, subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from typing import Any
+
+from warpdeck.controller import present
+from warpdeck.controller.ports import NodeStream
+from warpdeck.controller.trees import Receiving
+from warpdeck.errors import RemoteError, UserError
+from warpdeck.model import Job, JobState, ShareStatus
+from warpdeck_agent.wire import messages as wire
+
+from . import protocol as ask
+from .connection import ClientStream, Connection
+
+DELTA_INTERVAL_S = 0.1
+"""Least time between two deltas to one subscriber."""
+DELTA_ROWS = 500
+"""Rows in one delta: a page of a large queue, well below the frame limit."""
+WAIT_TICK_S = 30.0
+READ_BYTES = 256 * 1024
+
+
+class TreeStream(ClientStream):
+    """An upload of a packed tree."""
+
+    def __init__(self, connection: Connection, number: int, receiving: Receiving) -> None:
+        super().__init__(connection, number)
+        self._receiving = receiving
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def incoming(self, data: bytes) -> None:
+        try:
+            self._receiving.write(data)
+        except UserError as error:
+            self._fail(error)
+            return
+        self.connection.send({"t": "ack", "stream": self.number, "size": len(data)})
+
+    def end(self, *, finished: bool = False) -> None:
+        super().end()
+        if self.done.done():
+            return
+        try:
+            if not finished:
+                raise UserError("the upload was broken off", "submit again")
+            self._receiving.finish()
+            self.done.set_result(None)
+        except UserError as error:
+            self._fail(error)
+
+    def _fail(self, error: UserError) -> None:
+        self._receiving.abandon()
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
+    """Answers when the tree is stored."""
+    receiving = connection.server.trees.receive(
+        connection.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
+    )
+    await TreeStream(connection, message.id, receiving).done
+    connection.send({"t": "ok", "id": message.id, "result": {}})
+
+
+class NodeBytes(ClientStream):
+    """A stream from a node to the client: a StreamSink for the fleet."""
+
+    def __init__(self, connection: Connection, number: int, job: Job, *, follow: bool) -> None:
+        super().__init__(connection, number)
+        self._job = job
+        self._follow = follow
+        self._node = job.shares[0].node if job.shares else ""
+        self.node_stream: NodeStream | None = None
+        self._waiting: asyncio.Task[None] | None = None
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None:
+        result = {"offset": offset, "size_bytes": size_bytes, "path": path, "node": self._node}
+        self.connection.send({"t": "ok", "id": self.number, "result": result})
+
+    async def data(self, chunk: bytes) -> None:
+        await self.send(chunk)
+
+    async def ended(self, error: str) -> None:
+        """Says the end; a followed one waits for the job's own, which comes a moment later."""
+        if self._follow and not error:
+            self._waiting = asyncio.get_running_loop().create_task(self._end_with_exit())
+        else:
+            self.say_end(error, exit_of(self.connection, self._job))
+
+    async def _end_with_exit(self) -> None:
+        job = await wait_for(
+            self.connection, self._job, lambda now: now.is_finished or now.state is JobState.PENDING
+        )
+        self.say_end("", exit_of(self.connection, job))
+
+    async def incoming(self, data: bytes) -> None:
+        if self.node_stream is not None:
+            await self.node_stream.write(data)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        if self.node_stream is not None:
+            await self.node_stream.resize(rows, cols)
+
+    def end(self, *, finished: bool = False) -> None:
+        super().end()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self.node_stream is not None:
+            stream = self.node_stream
+            self.closing = asyncio.get_running_loop().create_task(stream.close())
+
+
+def exit_of(connection: Connection, job: Job) -> dict[str, int] | None:
+    """The job's exit as it stands now."""
+    now = connection.server.controller.state.jobs.get(job.id, job)
+    return None if now.exit is None else {"code": now.exit.code, "signal": now.exit.signal}
+
+
+async def wait_for(connection: Connection, job: Job, reached: Any, *, tell: int = 0) -> Job:
+    """Waits until the job is where it should be, telling why it waits as progress of request `tell`."""
+    controller = connection.server.controller
+    listener = controller.hub.listen()
+    told = ""
+    try:
+        while True:
+            job = controller.state.jobs.get(job.id, job)
+            if reached(job):
+                return job
+            why = controller.state.whys.get(job.id)
+            if tell and why is not None and why.sentence != told:
+                told = why.sentence
+                await connection.progress(tell, f"waiting: {told}")
+            try:
+                await asyncio.wait_for(listener.changed.wait(), WAIT_TICK_S)
+            except TimeoutError:
+                continue
+            listener.take()
+    finally:
+        controller.hub.leave(listener)
+
+
+def _begun(job: Job) -> bool:
+    return job.is_finished or any(share.phase != "launching" for share in job.shares)
+
+
+async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
+    """Opens the log of a job's share; one that waits is waited for when following."""
+    if job.is_folded_array:
+        raise UserError(
+            f"job {job.label()} is an array", f"name a task: {job.array_job_id}_{job.pending_tasks[0][0]}"
+        )
+    if message.follow:
+        job = await wait_for(connection, job, _begun, tell=message.id)
+    if not job.shares:
+        raise UserError(f"job {job.label()} has not run ({job.state})", "it has no log yet")
+    share = _share(job, message.node)
+    stream = NodeBytes(connection, message.id, job, follow=message.follow)
+    path = share.stdout_path if message.channel == "out" else share.stderr_path or share.stdout_path
+    asked = wire.OpenLog(
+        stream=0,
+        job_id=job.id,
+        restarts=job.restarts,
+        channel=message.channel,
+        offset=message.offset,
+        follow=message.follow,
+        path=path,
+        uid=job.uid,
+    )
+    try:
+        if job.is_finished and not share.visible and job.request.script:
+            raise RemoteError(share.node, "its output was brought here")
+        stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
+    except RemoteError as error:
+        await _send_local(stream, job, message, error)
+
+
+def _share(job: Job, node: str) -> ShareStatus:
+    for share in job.shares:
+        if not node or share.node == node:
+            return share
+    raise UserError(f"job {job.label()} has no share on {node}", "see `warpdeck show`")
+
+
+async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: RemoteError) -> None:
+    """The file on the submit host, where the node cannot be asked."""
+    row = present.job_detail(stream.connection.server.controller.state, job, [])
+    path = row.stdout if message.channel == "out" else row.stderr or row.stdout
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        stream.end()
+        raise UserError(f"the log of job {job.label()} cannot be read: {cause}", "is its node up?") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or (os.geteuid() == 0 and status.st_uid not in (job.uid, 0)):
+            raise UserError(f"{path} is not the output of job {job.label()}", "")
+        at = max(0, status.st_size + message.offset) if message.offset < 0 else message.offset
+        await stream.opened(at, status.st_size, path)
+        while chunk := os.pread(descriptor, READ_BYTES, at):
+            at += len(chunk)
+            await stream.send(chunk)
+    finally:
+        os.close(descriptor)
+    stream.say_end("", exit_of(stream.connection, job))
+
+
+async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
+    """Joins the client to the terminal of an interactive job."""
+    if job.request.pty is None:
+        raise UserError(f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}")
+    job = await wait_for(connection, job, _begun, tell=message.id)
+    if job.is_finished:
+        raise UserError(
+            f"job {job.label()} has ended ({job.state})", f"see what it left: warpdeck logs {job.label()}"
+        )
+    share = job.shares[0]
+    stream = NodeBytes(connection, message.id, job, follow=True)
+    asked = wire.OpenPty(
+        stream=0,
+        job_id=job.id,
+        restarts=job.restarts,
+        rows=message.rows,
+        cols=message.cols,
+        offset=message.offset,
+    )
+    try:
+        stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
+    except RemoteError:
+        stream.end()
+        raise
+
+
+class SubscriptionStream(ClientStream):
+    """Exists so that Close finds it."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        super().__init__(connection, number)
+        self.task = asyncio.current_task()
+
+    def end(self, *, finished: bool = False) -> None:
+        super().end()
+        if self.task is not None:
+            self.task.cancel()
+
+
+async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
+    """Everything there is, then what changes, for as long as the client stays."""
+    controller = connection.server.controller
+    state = controller.state
+    listener = controller.hub.listen()
+    SubscriptionStream(connection, message.id)
+    connection.send({"t": "ok", "id": message.id, "result": {}})
+    listener.jobs.update(dict.fromkeys(sorted(state.jobs)))
+    listener.nodes.update(dict.fromkeys(sorted(state.nodes)))
+    ready = False
+    try:
+        while True:
+            jobs, nodes = listener.take()
+            while jobs or nodes or not ready:
+                page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
+                last = not jobs
+                delta = _delta(controller, message, page, nodes if last else [], ready=last and not ready)
+                connection.send({"t": "delta", **delta})
+                await connection.drain()
+                if last:
+                    nodes, ready = [], True
+            await listener.changed.wait()
+            await asyncio.sleep(DELTA_INTERVAL_S)
+    finally:
+        controller.hub.leave(listener)
+
+
+def _delta(
+    controller: Any, message: ask.Subscribe, jobs: list[Any], nodes: list[Any], *, ready: bool
+) -> dict[str, Any]:
+    state = controller.state
+    since = controller.clock() - message.finished_s
+    rows, gone = [], []
+    if "jobs" in message.topics:
+        for job_id in jobs:
+            job = state.jobs.get(job_id)
+            if job is None or (job.is_finished and (job.end_at_unix or 0.0) < since):
+                gone.append(job_id)
+            elif message.user in (None, job.user):
+                rows.append(present.job_row(state, job))
+    wanted = nodes if "nodes" in message.topics else []
+    return {
+        "id": message.id,
+        "jobs": rows,
+        "gone_jobs": gone,
+        "nodes": [present.node_row(state, state.nodes[name]) for name in wanted if name in state.nodes],
+        "gone_nodes": [name for name in wanted if name not in state.nodes],
+        "ready": ready,
+    }

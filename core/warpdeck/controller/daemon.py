@@ -1,0 +1,147 @@
+"""The controller as a process: one per home (lock), in the background, log file, socket; starting and stopping it.
+
+Imports stay light until the process itself runs: the command line calls ensure_running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from warpdeck.errors import UserError
+from warpdeck.paths import Paths
+
+START_S = 20.0
+STOP_S = 20.0
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""controller.log is moved to controller.log.1 when it is larger than this at a start."""
+
+
+def connect_socket(paths: Paths) -> socket.socket:
+    """A connection to the home's controller, however long its path is. Raises OSError."""
+    folder = os.open(paths.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    link = socket.socket(socket.AF_UNIX)
+    try:
+        link.connect(f"/proc/self/fd/{folder}/{os.path.basename(paths.socket)}")
+    except OSError:
+        link.close()
+        raise
+    finally:
+        os.close(folder)
+    return link
+
+
+def is_running(paths: Paths) -> bool:
+    """Whether a controller answers."""
+    try:
+        connect_socket(paths).close()
+    except OSError:
+        return False
+    return True
+
+
+def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
+    """Starts the controller unless one answers; True if it was started. Raises UserError."""
+    if is_running(paths):
+        return False
+    if os.path.isdir(paths.home) and os.stat(paths.home).st_uid != os.getuid():
+        raise UserError(f"no controller runs in {paths.home}", "ask whoever runs it to start it: warpdeck up")
+    try:
+        os.makedirs(paths.home, mode=0o700, exist_ok=True)
+        log = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UserError(
+            f"cannot use {paths.home}: {os.strerror(error.errno or 0)}",
+            "set WARPDECK_HOME to a folder of yours",
+        ) from error
+    argv = [sys.executable, "-m", "warpdeck.controller.main", "--home", paths.home]
+    if not local_node:
+        argv.append("--no-local-node")
+    try:
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    finally:
+        os.close(log)
+    _wait_for_start(paths, child)
+    return True
+
+
+def _wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        if is_running(paths):
+            child.returncode = 0  # it goes on without us; no warning about a child left behind
+            return
+        if child.poll() is not None and not is_running(paths):
+            raise UserError(f"the controller did not start: {_last_line(paths.log)}", f"see {paths.log}")
+        time.sleep(0.01)
+    raise UserError("the controller does not answer", f"see {paths.log}")
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read()[-4096:].strip().splitlines()
+    except OSError:
+        return "it left no word"
+    return lines[-1] if lines else "it left no word"
+
+
+def stop(paths: Paths) -> bool:
+    """Ends the controller; agents and jobs go on. False if none ran. Raises UserError."""
+    pid = running_pid(paths)
+    if pid == 0:
+        return False
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it") from error
+    deadline = time.monotonic() + STOP_S
+    while running_pid(paths):
+        if time.monotonic() > deadline:
+            raise UserError(f"the controller (pid {pid}) does not end", f"see {paths.log}")
+        time.sleep(0.02)
+    return True
+
+
+def running_pid(paths: Paths) -> int:
+    """The pid of the process that holds the home's lock, 0 if none does."""
+    try:
+        descriptor = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return 0
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else 0
+    finally:
+        os.close(descriptor)
+    return 0
+
+
+def take_lock(paths: Paths) -> int:
+    """Makes this process the home's only controller. Raises UserError."""
+    descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UserError(f"a controller runs in {paths.home} already", "see `warpdeck status`") from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def rotate_log(paths: Paths) -> None:
+    """Keeps the log bounded."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.getsize(paths.log) > MAX_LOG_BYTES:
+            os.replace(paths.log, paths.log + ".1")

@@ -1,0 +1,259 @@
+"""The state as rows for clients. Pure functions of the state."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.api.rows import (
+    GpuRow,
+    GpuUse,
+    JobDetail,
+    JobEvent,
+    JobRow,
+    NodeRow,
+    ProcessRow,
+    WhyRow,
+)
+from warpdeck.model import (
+    COMPACT,
+    GpuReading,
+    Job,
+    JobId,
+    JobState,
+    Link,
+    Node,
+    NodeName,
+    Request,
+    count_tasks,
+)
+from warpdeck.notation.dependencies import format_dependencies
+from warpdeck.notation.hostlist import collapse
+
+from .launching import output_paths
+from .ports import JournalEntry
+from .state import State
+from .view import blocked_gpus, gpu_holders
+
+
+def job_row(state: State, job: Job) -> JobRow:
+    """One line of the queue."""
+    request, allocation = job.request, job.allocation
+    asked = request.resources
+    shares = allocation.shares if allocation else ()
+    util, mem = _gpu_use(state, job)
+    why = state.whys.get(job.id)
+    ended = job.exit
+    return JobRow(
+        id=job.id,
+        label=job.label(),
+        array_job_id=job.array_job_id,
+        array_task_id=job.array_task_id,
+        tasks_pending=count_tasks(job.pending_tasks),
+        name=request.name,
+        user=job.user,
+        account=request.account,
+        partition=request.partition or "main",
+        qos=request.qos or "normal",
+        state=job.state.value,
+        state_short=COMPACT[job.state],
+        why=_why(job, why),
+        nodes=len(shares) or asked.nodes_min,
+        node_list=collapse(allocation.node_names()) if allocation else "",
+        cpus=sum(share.cpus for share in shares) or asked.task_count() * asked.cpus_per_task,
+        gpus=allocation.gpu_count() if allocation else gpus_asked(request),
+        gpu_type=asked.gpus.type,
+        mem_bytes=sum(share.mem_bytes for share in shares) or asked.mem_per_node_bytes or 0,
+        time_limit_s=request.time_limit_s,
+        submit=job.submit_at_unix,
+        start=job.start_at_unix,
+        end=job.end_at_unix,
+        exit_code=str(ended) if ended else "",
+        exit_cause=ended.cause if ended else "",
+        restarts=job.restarts,
+        held=job.held,
+        interactive=request.pty is not None,
+        gpu_util_pct=util,
+        gpu_mem_bytes=mem,
+        tree=request.snapshot.tree if request.snapshot else "",
+        comment=request.comment,
+    )
+
+
+def _why(job: Job, why: object) -> WhyRow | None:
+    if job.state is not JobState.PENDING:
+        return None
+    if job.held:
+        return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
+    if why is None:
+        return WhyRow(code="None", sentence="not looked at yet")
+    return WhyRow(
+        code=getattr(why, "code", ""),
+        sentence=getattr(why, "sentence", ""),
+        expected_start=getattr(why, "expected_start_unix", None),
+    )
+
+
+def gpus_asked(request: Request) -> int:
+    """GPUs in all that a request asks for."""
+    gpus = request.resources.gpus
+    if gpus.total is not None:
+        return gpus.total
+    if gpus.per_task is not None:
+        return gpus.per_task * request.resources.task_count()
+    return (gpus.per_node or 0) * request.resources.nodes_min
+
+
+def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail:
+    """All there is to say of a job, less its environment."""
+    request = job.request
+    stdout, stderr = output_paths(job)
+    first = job.shares[0] if job.shares else None
+    return JobDetail(
+        row=job_row(state, job),
+        script=request.script,
+        argv=list(request.argv),
+        submit_line=request.submit_line,
+        submit_dir=request.submit_dir,
+        work_dir=first.work_dir if first else "",
+        stdout=stdout or (first.stdout_path if first else ""),
+        stderr=stderr,
+        gpus=_job_gpus(state, job),
+        dependency=format_dependencies(
+            msgspec.to_builtins(request.dependencies) if request.dependencies else None
+        ),
+        snapshot=msgspec.to_builtins(request.snapshot) if request.snapshot else None,
+        message=job.exit.message if job.exit else "",
+        peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
+        cpu_seconds=sum(share.cpu_seconds for share in job.shares),
+        events=[JobEvent(at=entry.at_unix, text=entry.text) for entry in journal],
+    )
+
+
+def node_row(state: State, node: Node) -> NodeRow:
+    """A node with its GPUs as last read."""
+    jobs = state.jobs_on(node.name)
+    reading = state.readings.get(node.name)
+    holders = gpu_holders(state)
+    shares = [
+        share
+        for job in jobs
+        for share in (job.allocation.shares if job.allocation else ())
+        if share.node == node.name
+    ]
+    blocked = blocked_gpus(reading, holders, node.name)
+    gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
+    cpus_used = sum(share.cpus for share in shares)
+    return NodeRow(
+        name=node.name,
+        target=node.target or "local",
+        state=node_state(state, node, cpus_used),
+        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        hostname=node.hostname,
+        cpus=node.cpus,
+        cpus_used=cpus_used,
+        cpu_pct=reading.cpu_pct if reading else None,
+        mem_bytes=node.mem_bytes,
+        mem_alloc_bytes=sum(share.mem_bytes for share in shares),
+        mem_used_bytes=reading.mem_used_bytes if reading else None,
+        gpus=gpus,
+        driver=node.driver,
+        kernel=node.kernel,
+        containment=node.containment,
+        gpu_error=node.gpu_error,
+        jobs=[job.label() for job in jobs],
+        at=reading.at_unix if reading else None,
+    )
+
+
+def node_state(state: State, node: Node, cpus_used: int) -> str:
+    """In sinfo's words."""
+    link = state.links.get(node.name, Link.CONNECTING)
+    busy = bool(state.jobs_on(node.name))
+    if node.drained:
+        return "draining" if busy else "drained"
+    if link is Link.LOST:
+        return "down"
+    if link is Link.CONNECTING:
+        return "connecting"
+    if not busy:
+        return "idle"
+    return "allocated" if cpus_used >= node.cpus else "mixed"
+
+
+def _gpu_row(
+    state: State,
+    node: Node,
+    position: int,
+    holders: dict[tuple[NodeName, int], JobId],
+    blocked: dict[int, str],
+) -> GpuRow:
+    gpu = node.gpus[position]
+    reading = _reading(state, node.name, gpu.index)
+    holder = state.jobs.get(holders.get((node.name, gpu.index), JobId(0)))
+    return GpuRow(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        type=gpu.type,
+        mem_bytes=gpu.mem_bytes,
+        util_pct=reading.util_pct if reading else None,
+        mem_used_bytes=reading.mem_used_bytes if reading else None,
+        power_w=reading.power_w if reading else None,
+        temp_c=reading.temp_c if reading else None,
+        job=holder.label() if holder else "",
+        job_user=holder.user if holder else "",
+        blocked=blocked.get(gpu.index, ""),
+        error=reading.error if reading else "",
+        processes=[
+            ProcessRow(
+                pid=process.pid,
+                user=process.user,
+                command=process.command,
+                mem_bytes=process.mem_bytes,
+                job=_label(state, process.job_id),
+            )
+            for process in (reading.processes if reading else ())
+        ],
+    )
+
+
+def _label(state: State, job_id: JobId) -> str:
+    if not job_id:
+        return ""
+    job = state.jobs.get(job_id)
+    return job.label() if job else str(job_id)
+
+
+def _reading(state: State, name: NodeName, index: int) -> GpuReading | None:
+    reading = state.readings.get(name)
+    return next((gpu for gpu in reading.gpus if gpu.index == index), None) if reading else None
+
+
+def _job_gpus(state: State, job: Job) -> list[GpuUse]:
+    found = []
+    for share in job.allocation.shares if job.allocation else ():
+        node = state.nodes.get(share.node)
+        sizes = {gpu.index: gpu.mem_bytes for gpu in node.gpus} if node else {}
+        for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
+            reading = _reading(state, share.node, index) if job.holds_resources else None
+            found.append(
+                GpuUse(
+                    node=share.node,
+                    index=index,
+                    uuid=uuid,
+                    util_pct=reading.util_pct if reading else None,
+                    mem_used_bytes=reading.mem_used_bytes if reading else None,
+                    mem_bytes=sizes.get(index, 0),
+                )
+            )
+    return found
+
+
+def _gpu_use(state: State, job: Job) -> tuple[int | None, int | None]:
+    """(mean utilisation, memory in all) over the job's GPUs, None where nothing is known."""
+    if not job.holds_resources or job.allocation is None or not job.allocation.gpu_count():
+        return None, None
+    uses = _job_gpus(state, job)
+    utils = [use.util_pct for use in uses if use.util_pct is not None]
+    mems = [use.mem_used_bytes for use in uses if use.mem_used_bytes is not None]
+    return (round(sum(utils) / len(utils)) if utils else None), (sum(mems) if mems else None)

@@ -1,0 +1,46 @@
+"""--array: "0-9:2,12%4"."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from warpdeck.errors import UserError
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+
+def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
+    """(ranges as (first, last, step), ascending and disjoint; how many at once, 0 for any). Raises UserError."""
+    body, percent, limit = text.partition("%")
+    if percent and (not limit.isdigit() or int(limit) < 1):
+        raise UserError(
+            f"--array={text}: {limit!r} is no limit", "write FIRST-LAST%LIMIT with a limit of 1 or more"
+        )
+    ranges = [_parse_range(piece, text) for piece in body.split(",")]
+    return _disjoint(ranges), int(limit) if limit else 0
+
+
+def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
+    match = _RANGE.fullmatch(piece.strip())
+    if match is None:
+        raise UserError(f"--array={text}: {piece!r} is no range", "write such as 0-9, 1-100:5 or 4,7,22")
+    first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+    if last < first or step < 1:
+        raise UserError(f"--array={text}: the range {piece} is empty", "write the smaller number first")
+    return first, first + (last - first) // step * step, step if last > first else 1
+
+
+def _disjoint(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Ascending; where ranges overlap, the numbers themselves are gathered."""
+    ordered = sorted(ranges)
+    if all(left[1] < right[0] for left, right in itertools.pairwise(ordered)):
+        return ordered
+    numbers = sorted({number for first, last, step in ordered for number in range(first, last + 1, step)})
+    merged: list[tuple[int, int, int]] = []
+    for number in numbers:
+        if merged and number == merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], number, 1)
+        else:
+            merged.append((number, number, 1))
+    return merged

@@ -1,0 +1,182 @@
+"""sbatch's options: which there are, what they take, and getopt_long's habits (abbreviations, glued short options).
+
+HONOURED change the request. HARMLESS cannot change what a job gets here; they are accepted with a note. Any other option of
+sbatch is refused by name, because passing over it in silence would give the user something else than asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from warpdeck.errors import UserError
+
+REQUIRED, NONE, OPTIONAL = "required", "none", "optional"
+
+HONOURED: dict[str, tuple[str, str]] = {
+    "account": ("A", REQUIRED),
+    "array": ("a", REQUIRED),
+    "begin": ("b", REQUIRED),
+    "chdir": ("D", REQUIRED),
+    "comment": ("", REQUIRED),
+    "cpus-per-task": ("c", REQUIRED),
+    "dependency": ("d", REQUIRED),
+    "error": ("e", REQUIRED),
+    "exclude": ("x", REQUIRED),
+    "exclusive": ("", OPTIONAL),
+    "export": ("", REQUIRED),
+    "gpus": ("G", REQUIRED),
+    "gpus-per-node": ("", REQUIRED),
+    "gpus-per-task": ("", REQUIRED),
+    "gres": ("", REQUIRED),
+    "hold": ("H", NONE),
+    "job-name": ("J", REQUIRED),
+    "mem": ("", REQUIRED),
+    "mem-per-cpu": ("", REQUIRED),
+    "mem-per-gpu": ("", REQUIRED),
+    "nice": ("", OPTIONAL),
+    "no-requeue": ("", NONE),
+    "nodelist": ("w", REQUIRED),
+    "nodes": ("N", REQUIRED),
+    "ntasks": ("n", REQUIRED),
+    "ntasks-per-node": ("", REQUIRED),
+    "open-mode": ("", REQUIRED),
+    "output": ("o", REQUIRED),
+    "partition": ("p", REQUIRED),
+    "priority": ("", REQUIRED),
+    "qos": ("q", REQUIRED),
+    "requeue": ("", NONE),
+    "tasks-per-node": ("", REQUIRED),
+    "time": ("t", REQUIRED),
+}
+HARMLESS: dict[str, tuple[str, str]] = {
+    "acctg-freq": ("", REQUIRED),
+    "get-user-env": ("", OPTIONAL),
+    "hint": ("", REQUIRED),
+    "kill-on-invalid-dep": ("", REQUIRED),
+    "mail-type": ("", REQUIRED),
+    "mail-user": ("", REQUIRED),
+    "no-kill": ("k", OPTIONAL),
+    "parsable": ("", OPTIONAL),
+    "propagate": ("", OPTIONAL),
+    "quiet": ("Q", NONE),
+    "verbose": ("v", NONE),
+    "wait-all-nodes": ("", REQUIRED),
+    "wckey": ("", REQUIRED),
+}
+REFUSED: dict[str, tuple[str, str]] = dict.fromkeys(
+    [
+        "batch",
+        "bb",
+        "bbf",
+        "burst-buffer",
+        "clusters",
+        "constraint",
+        "container",
+        "core-spec",
+        "cores-per-socket",
+        "cpu-freq",
+        "cpus-per-gpu",
+        "deadline",
+        "delay-boot",
+        "distribution",
+        "extra-node-info",
+        "gid",
+        "gpu-bind",
+        "gpu-freq",
+        "gres-flags",
+        "input",
+        "licenses",
+        "mem-bind",
+        "mincpus",
+        "nodefile",
+        "ntasks-per-core",
+        "ntasks-per-gpu",
+        "ntasks-per-socket",
+        "power",
+        "prefer",
+        "profile",
+        "reservation",
+        "signal",
+        "sockets-per-node",
+        "switches",
+        "thread-spec",
+        "threads-per-core",
+        "time-min",
+        "tmp",
+        "tres-per-task",
+        "uid",
+    ],
+    ("", REQUIRED),
+) | dict.fromkeys(
+    ("contiguous", "ignore-pbs", "overcommit", "reboot", "spread-job", "use-min-nodes"), ("", NONE)
+)
+REFUSED |= {"oversubscribe": ("s", NONE), "constraint": ("C", REQUIRED), "distribution": ("m", REQUIRED)}
+REFUSED |= {"licenses": ("L", REQUIRED), "clusters": ("M", REQUIRED), "input": ("i", REQUIRED)}
+
+ALL = {**REFUSED, **HARMLESS, **HONOURED}
+_SHORT = {short: name for name, (short, _) in ALL.items() if short}
+
+
+def parse_words(words: Iterable[str], where: str) -> list[tuple[str, str]]:
+    """(long option, value) in order; words that are no options are an error. Raises UserError."""
+    found: list[tuple[str, str]] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word.startswith("--") and len(word) > 2:
+            found.append(_long(word[2:], queue, where))
+        elif word.startswith("-") and len(word) > 1:
+            found += _short(word[1:], queue, where)
+        else:
+            raise UserError(f"{where}: {word!r} is no option", "quote values that hold blanks")
+    return found
+
+
+def full_name(name: str, where: str) -> str:
+    """The option that a name or unique abbreviation stands for. Raises UserError."""
+    if name in ALL:
+        return name
+    matches = sorted(option for option in ALL if option.startswith(name)) if name else []
+    if len(matches) == 1:
+        return matches[0]
+    near = matches or difflib.get_close_matches(name, list(ALL), n=3)
+    hint = (
+        "did you mean " + ", ".join(f"--{option}" for option in near[:3]) + "?"
+        if near
+        else "see sbatch's options"
+    )
+    raise UserError(f"{where}: unknown option --{name}", hint)
+
+
+def _long(text: str, queue: list[str], where: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    option = full_name(name, where)
+    takes = ALL[option][1]
+    if takes == NONE and equals:
+        raise UserError(f"{where}: --{option} takes no value", f"write --{option}")
+    if takes == REQUIRED and not equals:
+        value = _next(option, queue, where)
+    return option, value
+
+
+def _short(text: str, queue: list[str], where: str) -> list[tuple[str, str]]:
+    found = []
+    while text:
+        option = _SHORT.get(text[0])
+        if option is None:
+            raise UserError(f"{where}: unknown option -{text[0]}", "see sbatch's options")
+        text = text[1:]
+        takes = ALL[option][1]
+        if takes == NONE:
+            found.append((option, ""))
+            continue
+        value = text if text or takes == OPTIONAL else _next(option, queue, where)
+        return [*found, (option, value)]
+    return found
+
+
+def _next(option: str, queue: list[str], where: str) -> str:
+    if not queue:
+        raise UserError(f"{where}: --{option} needs a value", f"write --{option}=VALUE")
+    return queue.pop(0)

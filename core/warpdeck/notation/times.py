@@ -1,0 +1,52 @@
+"""Slurm's durations: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S. A limit counts in whole minutes, rounded up."""
+
+from __future__ import annotations
+
+import re
+
+from warpdeck.errors import UserError
+
+_PLAIN = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})?(?::(\d{1,9}))?(?::(\d{1,9}))?")
+MAX_SECONDS = 2**31
+"""68 years: beyond it a number is a slip."""
+
+
+def parse_limit(text: str) -> int | None:
+    """Seconds, a multiple of 60; None is no limit (0, -1, INFINITE, UNLIMITED). Raises UserError.
+
+    "24:00" is 24 minutes, not hours, as in Slurm.
+    """
+    word = text.strip()
+    if word.lower() in ("infinite", "unlimited", "-1"):
+        return None
+    match = _PLAIN.fullmatch(word)
+    if match is None or (match[1] is None and match[2] is None) or (match[2] is None and match[3]):
+        raise UserError(f"{text!r} is no time", "write MINUTES, H:MM:SS, D-H or D-HH:MM:SS")
+    seconds = _seconds(match)
+    if seconds > MAX_SECONDS:
+        raise UserError(f"{text!r} is too long a time", "write UNLIMITED for no limit")
+    return -(-seconds // 60) * 60 or None
+
+
+def _seconds(match: re.Match[str]) -> int:
+    days, first, second, third = (int(group) if group else 0 for group in match.groups())
+    if match[1] is not None:
+        return days * 86_400 + first * 3600 + second * 60 + third
+    if match[4] is not None:
+        return first * 3600 + second * 60 + third
+    return first * 60 + second
+
+
+def format_duration(seconds: float | None) -> str:
+    """As squeue prints it: 5:03, 1:02:03, 2-01:02:03; None is UNLIMITED."""
+    if seconds is None:
+        return "UNLIMITED"
+    total = max(0, int(seconds))
+    days, rest = divmod(total, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{days}-{hours:02d}:{minutes:02d}:{secs:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{secs:02d}"
+    return f"{minutes}:{secs:02d}"
