@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ class Connection:
                 await self._slots.acquire()
                 task = asyncio.get_running_loop().create_task(self._answer(message))
                 self._tasks[message.id] = task
-                task.add_done_callback(lambda done, number=message.id: self._done(number, done))
+                task.add_done_callback(functools.partial(self._done, message.id))
 
     def _done(self, number: int, task: asyncio.Task[None]) -> None:
         self._slots.release()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from typing import Any
 
 import asyncssh
 import msgspec
@@ -53,16 +54,16 @@ async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyn
     """An open connection. Raises UserError, with code "host_key" where the user has to confirm a key first."""
     target = parse_target(text)
     known = _known_hosts(paths)
-    options: dict[str, object] = {"known_hosts": known, **_options(target)}
+    options: dict[str, Any] = {"known_hosts": known, **_options(target)}
     try:
-        return await asyncssh.connect(target.host, **options)  # type: ignore[arg-type]
+        return await asyncssh.connect(target.host, **options)
     except asyncssh.HostKeyNotVerifiable as error:
         await _confirm_host_key(target, paths, accept_host_key, error)
     except (OSError, asyncssh.Error) as error:
         raise explain(text, error) from error
     options["known_hosts"] = _known_hosts(paths)
     try:
-        return await asyncssh.connect(target.host, **options)  # type: ignore[arg-type]
+        return await asyncssh.connect(target.host, **options)
     except (OSError, asyncssh.Error) as error:
         raise explain(text, error) from error
 
@@ -93,8 +94,8 @@ def explain(target: str, error: Exception) -> UserError:
     return UserError(f"no SSH connection to {target}: {reason}", f"see what `ssh -v {target}` says")
 
 
-def _options(target: Target) -> dict[str, object]:
-    options: dict[str, object] = {
+def _options(target: Target) -> dict[str, Any]:
+    options: dict[str, Any] = {
         "connect_timeout": CONNECT_S,
         "login_timeout": CONNECT_S,
         "keepalive_interval": KEEPALIVE_S,
@@ -118,7 +119,7 @@ async def _confirm_host_key(
     """Keeps the key if its fingerprint is the one the user confirmed; else says what to confirm."""
     options = {key: value for key, value in _options(target).items() if key in ("port",)}
     try:
-        key = await asyncssh.get_server_host_key(target.host, **options)  # type: ignore[arg-type]
+        key = await asyncssh.get_server_host_key(target.host, **options)
     except (OSError, asyncssh.Error) as error:
         raise explain(target.host, error) from error
     if key is None:

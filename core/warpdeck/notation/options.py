@@ -64,55 +64,23 @@ HARMLESS: dict[str, tuple[str, str]] = {
     "wait-all-nodes": ("", REQUIRED),
     "wckey": ("", REQUIRED),
 }
-REFUSED: dict[str, tuple[str, str]] = dict.fromkeys(
-    [
-        "batch",
-        "bb",
-        "bbf",
-        "burst-buffer",
-        "clusters",
-        "constraint",
-        "container",
-        "core-spec",
-        "cores-per-socket",
-        "cpu-freq",
-        "cpus-per-gpu",
-        "deadline",
-        "delay-boot",
-        "distribution",
-        "extra-node-info",
-        "gid",
-        "gpu-bind",
-        "gpu-freq",
-        "gres-flags",
-        "input",
-        "licenses",
-        "mem-bind",
-        "mincpus",
-        "nodefile",
-        "ntasks-per-core",
-        "ntasks-per-gpu",
-        "ntasks-per-socket",
-        "power",
-        "prefer",
-        "profile",
-        "reservation",
-        "signal",
-        "sockets-per-node",
-        "switches",
-        "thread-spec",
-        "threads-per-core",
-        "time-min",
-        "tmp",
-        "tres-per-task",
-        "uid",
-    ],
-    ("", REQUIRED),
-) | dict.fromkeys(
-    ("contiguous", "ignore-pbs", "overcommit", "reboot", "spread-job", "use-min-nodes"), ("", NONE)
-)
-REFUSED |= {"oversubscribe": ("s", NONE), "constraint": ("C", REQUIRED), "distribution": ("m", REQUIRED)}
-REFUSED |= {"licenses": ("L", REQUIRED), "clusters": ("M", REQUIRED), "input": ("i", REQUIRED)}
+_NOT_YET = """
+batch bb bbf burst-buffer clusters constraint container core-spec cores-per-socket cpu-freq cpus-per-gpu deadline
+delay-boot distribution extra-node-info gid gpu-bind gpu-freq gres-flags input licenses mem-bind mincpus nodefile
+ntasks-per-core ntasks-per-gpu ntasks-per-socket power prefer profile reservation signal sockets-per-node switches
+thread-spec threads-per-core time-min tmp tres-per-task uid
+"""
+_NOT_YET_FLAGS = "contiguous ignore-pbs overcommit reboot spread-job use-min-nodes"
+REFUSED: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(_NOT_YET.split(), ("", REQUIRED)),
+    **dict.fromkeys(_NOT_YET_FLAGS.split(), ("", NONE)),
+    "oversubscribe": ("s", NONE),
+    "constraint": ("C", REQUIRED),
+    "distribution": ("m", REQUIRED),
+    "licenses": ("L", REQUIRED),
+    "clusters": ("M", REQUIRED),
+    "input": ("i", REQUIRED),
+}
 
 ALL = {**REFUSED, **HARMLESS, **HONOURED}
 _SHORT = {short: name for name, (short, _) in ALL.items() if short}

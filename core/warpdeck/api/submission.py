@@ -1,0 +1,142 @@
+"""From a script or a command to a submitted job: parse, snapshot, upload, submit. The command line and the app both use it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from warpdeck.errors import UserError
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, read_directives
+from warpdeck.notation.options import parse_words
+from warpdeck.notation.request import Options, build_request
+from warpdeck.paths import Paths
+
+from .sync import SyncClient
+
+
+class Submitted:
+    """What became of a submission."""
+
+    def __init__(self, answer: dict[str, Any], notes: list[str]) -> None:
+        self.job_id = int(answer["job_id"])
+        self.label = str(answer["label"])
+        self.tasks = int(answer["tasks"])
+        self.notes = notes
+
+
+def read_script(path: str) -> str:
+    """A batch script's text. Raises UserError for what is none."""
+    try:
+        if os.path.isdir(path):
+            raise UserError(f"{path} is a folder", "give a batch script")
+        with open(path, "rb") as file:
+            data = file.read(MAX_SCRIPT_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"there is no script {path}", "check the path") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {os.strerror(error.errno or 0)}", "check its permissions"
+        ) from error
+    if len(data) > MAX_SCRIPT_BYTES:
+        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+    text = data.decode("utf-8", "surrogateescape")
+    check_script(text, path)
+    return text
+
+
+def script_options(text: str, name: str) -> Options:
+    """The options of a script's #SBATCH lines."""
+    found: Options = []
+    for number, words in read_directives(text, name):
+        where = f"{name}:{number}"
+        found += [(option, value, where) for option, value in parse_words(words, where)]
+    return found
+
+
+def command_options(words: Sequence[str]) -> Options:
+    """Options as typed on a command line."""
+    return [(option, value, "command line") for option, value in parse_words(words, "command line")]
+
+
+def submit_script(
+    client: SyncClient,
+    paths: Paths,
+    *,
+    text: str,
+    name: str,
+    args: Sequence[str] = (),
+    options: Sequence[str] = (),
+    cwd: str,
+    environ: Mapping[str, str],
+    now: float,
+    snapshot: str = "auto",
+) -> Submitted:
+    """Submits a batch script; `options` outrank its own. `snapshot`: auto, none or require. Raises UserError."""
+    request, notes = build_request([*script_options(text, name), *command_options(options)], environ, now=now)
+    request |= {"script": text, "script_args": list(args)}
+    request.setdefault("name", os.path.basename(name))
+    request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
+    return _submit(client, paths, request, notes, cwd=cwd, snapshot=snapshot)
+
+
+def submit_command(
+    client: SyncClient,
+    paths: Paths,
+    *,
+    argv: Sequence[str],
+    options: Sequence[str] = (),
+    cwd: str,
+    environ: Mapping[str, str],
+    now: float,
+    pty: tuple[int, int] | None = None,
+    snapshot: str = "none",
+) -> Submitted:
+    """Submits a command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
+    request, notes = build_request(command_options(options), environ, now=now)
+    request["argv"] = list(argv)
+    request.setdefault("name", os.path.basename(argv[0]))
+    request["requeue"] = False
+    if pty is not None:
+        request["pty"] = {"rows": pty[0], "cols": pty[1]}
+    request["submit_line"] = shlex.join(["srun", *options, *argv])
+    return _submit(client, paths, request, notes, cwd=cwd, snapshot=snapshot)
+
+
+def _submit(
+    client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, cwd: str, snapshot: str
+) -> Submitted:
+    request["submit_dir"] = cwd
+    request["submit_host"] = socket.gethostname()
+    if request.get("chdir"):
+        request["chdir"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(request["chdir"])))
+    if snapshot != "none":
+        _add_snapshot(client, paths, request, notes, required=snapshot == "require")
+    answer = client.call("submit", request=request)
+    return Submitted(answer, notes)
+
+
+def _add_snapshot(
+    client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
+) -> None:
+    from warpdeck.snapshots import take
+
+    try:
+        taken = take(request.get("chdir") or request["submit_dir"], paths.snapshots)
+    except (UserError, OSError) as error:
+        if required:
+            raise
+        notes.append(f"no snapshot: {error}; the job runs in its folder")
+        return
+    if taken.snapshot is None and required:
+        raise UserError(taken.notes[0], "put the code into a git repository")
+    notes += taken.notes
+    if taken.snapshot is None:
+        return
+    request["snapshot"] = taken.snapshot
+    tree = taken.snapshot["tree"]
+    if not client.call("have_tree", tree=tree)["have"]:
+        facts = {"tree": tree, "sha256": taken.snapshot["sha256"], "size_bytes": taken.snapshot["size_bytes"]}
+        client.upload("put_tree", taken.packed, **facts)

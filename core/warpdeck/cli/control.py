@@ -1,0 +1,78 @@
+"""warpdeck up|down|status|demo."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.times import format_duration
+from warpdeck.paths import default_paths
+
+from .output import print_json
+
+TEXTS = {
+    "up": "Starts the controller in the background, unless it runs. Every other verb does so by itself.",
+    "down": "Stops the controller. Jobs go on; the next controller finds them again.",
+    "status": "Says whether the controller runs, since when, and what it has in hand.",
+    "demo": "Opens the app over a simulated cluster of 64 GPUs with a live workload.",
+}
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs the verb."""
+    parser = argparse.ArgumentParser(prog=f"warpdeck {verb}", description=TEXTS[verb])
+    if verb == "up":
+        parser.add_argument(
+            "--no-local-node", action="store_true", help="do not make this machine the first node"
+        )
+    if verb == "status":
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    if verb == "up":
+        return _up(local_node=not args.no_local_node)
+    if verb == "down":
+        return _down()
+    if verb == "status":
+        return _status(as_json=args.json)
+    return int(importlib.import_module("warpdeck_tui.app").demo())
+
+
+def _up(*, local_node: bool) -> int:
+    from warpdeck.controller.daemon import ensure_running
+
+    paths = default_paths()
+    started = ensure_running(paths, local_node=local_node)
+    print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
+    return 0
+
+
+def _down() -> int:
+    from warpdeck.controller.daemon import stop
+
+    paths = default_paths()
+    print("the controller has ended; jobs go on" if stop(paths) else f"no controller runs in {paths.home}")
+    return 0
+
+
+def _status(*, as_json: bool) -> int:
+    paths = default_paths()
+    try:
+        client = SyncClient.connect(paths, start=False)
+    except UserError:
+        if as_json:
+            print_json({"running": False, "home": paths.home})
+        else:
+            print(f"no controller runs in {paths.home}", file=sys.stderr)
+        return 1
+    found = client.call("status")
+    if as_json:
+        print_json({"running": True, **found})
+        return 0
+    jobs = ", ".join(f"{count} {state}" for state, count in sorted(found["jobs"].items())) or "none"
+    print(f"running, pid {found['pid']}, for {format_duration(found['uptime_s'])}, in {found['home']}")
+    print(f"nodes: {found['nodes']}   jobs: {jobs}")
+    print(f"log: {found['log']}")
+    return 0

@@ -1,0 +1,89 @@
+"""The command line's entry: finds the verb, runs it, and turns errors into one sentence and a next step."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from warpdeck import __version__
+from warpdeck.errors import UserError, WarpdeckError
+
+VERBS: dict[str, tuple[str, str]] = {
+    "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
+    "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
+    "attach": ("run", "join the terminal of an interactive job"),
+    "queue": ("jobs", "the waiting and running jobs"),
+    "show": ("jobs", "everything about a job"),
+    "why": ("jobs", "why a job waits, and when it should start"),
+    "logs": ("jobs", "a job's output; -f follows it"),
+    "cancel": ("jobs", "end jobs, or send them a signal"),
+    "hold": ("jobs", "keep waiting jobs from starting"),
+    "release": ("jobs", "let held jobs start"),
+    "requeue": ("jobs", "end jobs and put them back into the queue"),
+    "node": ("nodes", "add, list, drain and remove nodes"),
+    "snapshot": ("snapshot", "the code a job ran: show it, compare it"),
+    "up": ("control", "start the controller"),
+    "down": ("control", "stop the controller; jobs go on"),
+    "status": ("control", "whether the controller runs, and how it is"),
+    "demo": ("control", "the app over a simulated cluster of 64 GPUs"),
+}
+HELP_FLAGS = ("-h", "--help", "help")
+
+
+def usage() -> str:
+    """The overview."""
+    lines = [
+        "usage: warpdeck [VERB ...]",
+        "",
+        "Without a verb the full-screen app opens. `warpdeck VERB --help` tells more of each:",
+        "",
+        *(f"  {verb:<10} {text}" for verb, (_, text) in VERBS.items()),
+        "",
+        "  warpdeck node add gpu01          add a machine over SSH",
+        "  warpdeck submit train.sh         submit a job",
+        "  warpdeck run --gpus 1 --pty bash a shell on a GPU",
+    ]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one verb; the return value is the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        print(f"warpdeck: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except WarpdeckError as error:
+        print(f"warpdeck: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in HELP_FLAGS:
+        print(usage())
+        return 0
+    if words and words[0] in ("--version", "version"):
+        print(f"warpdeck {__version__}")
+        return 0
+    if not words:
+        # By name: the core does not depend on the app, which depends on the core.
+        return int(importlib.import_module("warpdeck_tui.app").main())
+    verb = words[0]
+    if verb not in VERBS:
+        raise UserError(f"there is no verb {verb!r}", "see `warpdeck --help`", exit_code=2)
+    module = importlib.import_module(f"warpdeck.cli.{VERBS[verb][0]}")
+    return int(module.main(verb, words[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

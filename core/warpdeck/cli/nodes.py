@@ -1,0 +1,178 @@
+"""warpdeck node add|ls|show|drain|resume|rm."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.memory import format_memory
+from warpdeck.paths import default_paths
+
+from .output import note, print_json, print_table
+
+
+def main(_: str, words: list[str]) -> int:
+    """Runs the sub-verb."""
+    args = _parser().parse_args(words)
+    client = SyncClient.connect(default_paths())
+    try:
+        return int(args.run(client, args))
+    finally:
+        client.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="warpdeck node",
+        description="Nodes are reached over plain SSH; warpdeck copies its agent there and needs nothing but Python 3.9.",
+        epilog="examples:\n  warpdeck node add alice@gpu01:2222 --name gpu01\n  warpdeck node drain gpu01 'bad fan'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    add = verbs.add_parser("add", help="add a host over SSH, or `local` for this machine")
+    add.add_argument("target", metavar="[USER@]HOST[:PORT]")
+    add.add_argument("--name", default="", help="the node's name; default: the host's")
+    add.add_argument(
+        "--accept-host-key", default="", metavar="FINGERPRINT", help="accept exactly this unknown host key"
+    )
+    add.set_defaults(run=_add)
+    ls = verbs.add_parser("ls", help="list the nodes")
+    ls.set_defaults(run=_ls)
+    show = verbs.add_parser("show", help="a node with its GPUs and their processes")
+    show.set_defaults(run=_show)
+    drain = verbs.add_parser("drain", help="no new jobs; running ones go on")
+    drain.set_defaults(run=_drain)
+    resume = verbs.add_parser("resume", help="take jobs again")
+    resume.set_defaults(run=_resume)
+    remove = verbs.add_parser("rm", help="remove a node")
+    remove.set_defaults(run=_remove)
+    remove.add_argument("--force", action="store_true", help="even if jobs run there: they end as NODE_FAIL")
+    for each in (show, drain, resume, remove):
+        each.add_argument("name", metavar="NODE")
+    drain.add_argument("reason", nargs="?", default="", help="why, for everybody to read")
+    for each in (add, ls, show, drain, resume, remove):
+        each.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add(client: SyncClient, args: argparse.Namespace) -> int:
+    fields = {"target": args.target, "name": args.name}
+    try:
+        row = client.call("node_add", progress=note, accept_host_key=args.accept_host_key, **fields)
+    except UserError as error:
+        if error.code != "host_key" or args.accept_host_key:
+            raise
+        row = client.call("node_add", progress=note, accept_host_key=_ask(error, args.target), **fields)
+    if args.json:
+        print_json(row)
+    else:
+        print(
+            f"added {row['name']}: {row['cpus']} CPUs, {format_memory(row['mem_bytes'])}, {_gpus(row) or 'no GPU'}"
+        )
+    return 0
+
+
+def _ask(error: UserError, target: str) -> str:
+    """The fingerprint, once the user has seen it and said yes."""
+    fingerprint = error.details["fingerprint"]
+    if not sys.stdin.isatty():
+        raise UserError(
+            error.message, f"warpdeck node add {target} --accept-host-key {fingerprint}", code="host_key"
+        )
+    note(
+        f"The host key of {error.details['host']} is not known:\n  {error.details['key_type']}  {fingerprint}"
+    )
+    if input("Accept it? Type yes: ").strip() != "yes":
+        raise UserError("the host key was not accepted; nothing was changed", "")
+    return fingerprint
+
+
+def _ls(client: SyncClient, args: argparse.Namespace) -> int:
+    rows = client.call("nodes")["nodes"]
+    if args.json:
+        print_json(rows)
+        return 0
+    head = ["NODE", "STATE", "CPUS", "MEMORY", "GPUS", "JOBS", "REASON"]
+    print_table(
+        head,
+        [
+            [
+                row["name"],
+                row["state"],
+                f"{row['cpus_used']}/{row['cpus']}",
+                format_memory(row["mem_bytes"]),
+                _gpus(row),
+                ",".join(row["jobs"][:4]),
+                row["reason"],
+            ]
+            for row in rows
+        ],
+    )
+    return 0
+
+
+def _gpus(row: dict[str, Any]) -> str:
+    if not row["gpus"]:
+        return ""
+    busy = sum(bool(gpu["job"]) for gpu in row["gpus"])
+    return f"{busy}/{len(row['gpus'])} {row['gpus'][0]['type']}"
+
+
+def _show(client: SyncClient, args: argparse.Namespace) -> int:
+    row = client.call("nodes", name=args.name)["nodes"][0]
+    if args.json:
+        print_json(row)
+        return 0
+    used = format_memory(row["mem_used_bytes"]) or "?"
+    for name, value in (
+        ("node", f"{row['name']} ({row['target']}, {row['hostname']})"),
+        ("state", row["state"] + (f": {row['reason']}" if row["reason"] else "")),
+        ("CPUs", f"{row['cpus_used']} of {row['cpus']} given to jobs"),
+        ("memory", f"{used} of {format_memory(row['mem_bytes'])} in use"),
+        ("kernel", row["kernel"]),
+        ("driver", row["driver"] or row["gpu_error"] or "no NVIDIA driver"),
+        ("containment", row["containment"]),
+        ("jobs", ", ".join(row["jobs"])),
+    ):
+        if value:
+            print(f"{name:>12}  {value}")
+    for gpu in row["gpus"]:
+        print(f"{'GPU ' + str(gpu['index']):>12}  {_gpu_line(gpu)}")
+        for process in gpu["processes"]:
+            whose = f"job {process['job']}" if process["job"] else "outside the queue"
+            mem = format_memory(process["mem_bytes"])
+            print(f"{'':>16}{process['pid']} {process['command']} {process['user']} {mem}  {whose}")
+    return 0
+
+
+def _gpu_line(gpu: dict[str, Any]) -> str:
+    def known(value: Any, unit: str) -> str:
+        return "?" if value is None else f"{value:.0f}{unit}"
+
+    mem = f"{format_memory(gpu['mem_used_bytes']) or '?'}/{format_memory(gpu['mem_bytes'])}"
+    words = f"{gpu['name']}  {known(gpu['util_pct'], '%')}  {mem}  {known(gpu['power_w'], ' W')}  {known(gpu['temp_c'], ' C')}"
+    owner = f"  job {gpu['job']} ({gpu['job_user']})" if gpu["job"] else ""
+    return words + owner + (f"  blocked: {gpu['blocked']}" if gpu["blocked"] else "")
+
+
+def _drain(client: SyncClient, args: argparse.Namespace) -> int:
+    return _done(client.call("node_drain", name=args.name, reason=args.reason), args)
+
+
+def _resume(client: SyncClient, args: argparse.Namespace) -> int:
+    return _done(client.call("node_resume", name=args.name), args)
+
+
+def _remove(client: SyncClient, args: argparse.Namespace) -> int:
+    return _done(client.call("node_rm", name=args.name, force=args.force), args)
+
+
+def _done(answer: dict[str, Any], args: argparse.Namespace) -> int:
+    if args.json:
+        print_json(answer)
+    elif answer:
+        print(f"{answer['name']}: {answer['state']}")
+    return 0

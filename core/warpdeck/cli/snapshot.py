@@ -1,0 +1,79 @@
+"""warpdeck snapshot show|diff JOB [JOB2]: the code a job ran."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import default_paths
+from warpdeck.snapshots import SnapshotStore, take
+
+from .output import print_json
+
+
+def main(_: str, words: list[str]) -> int:
+    """Runs the sub-verb."""
+    parser = argparse.ArgumentParser(
+        prog="warpdeck snapshot",
+        description="Shows the code that a job ran, or compares it with another job's or with the folder as it is now.",
+        epilog="examples:\n  warpdeck snapshot show 12\n  warpdeck snapshot diff 12       against the folder now\n"
+        "  warpdeck snapshot diff 12 15",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("verb", choices=["show", "diff"])
+    parser.add_argument("jobs", metavar="JOB", nargs="+")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    client = SyncClient.connect(default_paths())
+    found = [_snapshot(client, job) for job in args.jobs]
+    client.close()
+    return _show(found[0], args) if args.verb == "show" else _diff(found, args)
+
+
+def _snapshot(client: SyncClient, job: str) -> dict[str, Any]:
+    snapshot = client.call("job", job=job).get("snapshot")
+    if not snapshot:
+        raise UserError(
+            f"job {job} has no snapshot", "it ran in its folder; submit from a git repository to get one"
+        )
+    return dict(snapshot)
+
+
+def _show(snapshot: dict[str, Any], args: argparse.Namespace) -> int:
+    store = SnapshotStore(snapshot["store"])
+    meta, files = store.meta(snapshot["tree"]), store.files(snapshot["tree"])
+    if args.json:
+        print_json({**snapshot, "meta": meta, "paths": files})
+        return 0
+    print(f"tree    {snapshot['tree']}")
+    print(f"root    {snapshot['root']}")
+    if snapshot["head"]:
+        changed = " with uncommitted changes" if snapshot["dirty"] else ""
+        print(f"commit  {snapshot['head']} ({meta.get('branch') or 'no branch'}){changed}")
+    for name in meta.get("skipped", []):
+        print(f"left out (too large)  {name}")
+    print(f"files   {len(files)}")
+    for name in files:
+        print(f"  {name}")
+    return 0
+
+
+def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
+    first = found[0]
+    if len(found) > 1:
+        other = found[1]["tree"]
+    else:
+        now = take(first["root"], first["store"]).snapshot
+        if now is None:
+            raise UserError(f"the folder {first['root']} cannot be taken now", "compare with another job")
+        other = now["tree"]
+    text = SnapshotStore(first["store"]).diff(first["tree"], other)
+    if args.json:
+        print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})
+    else:
+        sys.stdout.write(text)
+    return 0

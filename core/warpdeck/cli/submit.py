@@ -1,0 +1,133 @@
+"""warpdeck submit [OPTIONS] SCRIPT [ARGS]: sbatch's options, anywhere before the script."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from warpdeck.api.submission import read_script, submit_script
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.options import ALL, REQUIRED, full_name
+from warpdeck.paths import default_paths
+
+from .output import note, print_json
+
+HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
+       warpdeck submit [OPTIONS] --wrap COMMAND
+
+Submits a batch script. Its #SBATCH lines are read as sbatch reads them; options given here outrank them. The code of the
+folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
+
+  --wrap COMMAND      submit this shell command in place of a script
+  --no-snapshot       run in the folder itself
+  --require-snapshot  refuse to submit if no snapshot can be taken
+  --wait              wait for the end; the exit code is the job's
+  --parsable          print the job id alone
+  --json              print JSON
+
+examples:
+  warpdeck submit --gpus 2 --time 4:00:00 train.sh --lr 0.1
+  warpdeck submit --array 0-9 sweep.sh
+  warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
+"""
+OWN = ("--no-snapshot", "--require-snapshot", "--wait", "--parsable", "--json")
+
+
+def main(_: str, words: list[str]) -> int:
+    """Submits and says the id."""
+    own, options, rest, wrap = split_words(words)
+    if "--help" in own:
+        print(HELP, end="")
+        return 0
+    cwd = os.getcwd()
+    if wrap is not None:
+        text, name, args = f"#!/bin/sh\n{wrap}\n", "wrap", []
+    elif rest:
+        text, name, args = read_script(rest[0]), rest[0], rest[1:]
+    else:
+        raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
+    paths = default_paths()
+    client = SyncClient.connect(paths)
+    snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
+    done = submit_script(
+        client,
+        paths,
+        text=text,
+        name=name,
+        args=args,
+        options=options,
+        cwd=cwd,
+        environ=os.environ,
+        now=time.time(),
+        snapshot=snapshot,
+    )
+    for line in done.notes:
+        note(f"warpdeck: {line}")
+    if "--json" in own:
+        print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
+    else:
+        print(done.job_id if "--parsable" in own else f"Submitted batch job {done.job_id}")
+    return wait_for_job(client, done.job_id) if "--wait" in own else 0
+
+
+def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str | None]:
+    """(our own flags, sbatch options, script and its arguments, the wrapped command)."""
+    own: set[str] = set()
+    options: list[str] = []
+    wrap: str | None = None
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word in ("-h", "--help"):
+            own.add("--help")
+        elif word in OWN:
+            own.add(word)
+        elif word.startswith("--wrap"):
+            name, equals, value = word.partition("=")
+            if name != "--wrap" or (not equals and index + 1 >= len(words)):
+                raise UserError(
+                    f"unknown option {name}" if name != "--wrap" else "--wrap needs a command", "see --help"
+                )
+            wrap = value if equals else words[index + 1]
+            index += 0 if equals else 1
+        elif word.startswith("-") and len(word) > 1:
+            options.append(word)
+            if takes_next(word):
+                options += words[index + 1 : index + 2]
+                index += 1
+        else:
+            break
+        index += 1
+    return own, options, words[index:], wrap
+
+
+def takes_next(word: str) -> bool:
+    """Whether an option's value is the next word."""
+    if word.startswith("--"):
+        name, equals, _ = word[2:].partition("=")
+        return not equals and ALL[full_name(name, "command line")][1] == REQUIRED
+    kind = next((takes for short, takes in ALL.values() if short == word[1]), "")
+    return kind == REQUIRED and len(word) == 2
+
+
+def wait_for_job(client: SyncClient, job_id: int) -> int:
+    """Follows the queue until the job, or every task of the array, has ended; the highest exit code."""
+    number = client.begin("subscribe", topics=["jobs"])
+    rows: dict[int, dict[str, object]] = {}
+    ready = False
+    while True:
+        for word, message in client.events(number):
+            if word == "delta":
+                ready = ready or bool(message["ready"])
+                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
+        if ready and rows and all(row["end"] for row in rows.values()):
+            return max(exit_code(str(row["exit_code"])) for row in rows.values())
+
+
+def exit_code(text: str) -> int:
+    """A shell's exit code of "code:signal"."""
+    code, _, signal = text.partition(":")
+    if not code:
+        return 1
+    return 128 + int(signal) if int(signal or 0) else int(code)

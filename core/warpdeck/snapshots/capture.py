@@ -1,0 +1,166 @@
+"""Taking a snapshot: which files belong to it, and what is recorded beside them.
+
+In a git work tree: what git tracks and what it does not ignore, as it lies there now, nested repositories included. It works
+during a merge conflict, with index.lock held and before the first commit, because the repository is only read. A plain
+folder: everything in it, within limits. A snapshot that cannot be taken never stops a submission unless it is required.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from warpdeck.errors import UserError
+
+from .store import SnapshotStore, run_git
+
+MAX_UNTRACKED_BYTES = 50 * 1024 * 1024
+"""A larger file that git does not track is data, not code: it is left out and named."""
+MAX_FOLDER_FILES = 2000
+MAX_FOLDER_BYTES = 64 * 1024 * 1024
+"""A plain folder beyond these is no code folder."""
+MAX_LINKS = 200
+MAX_NESTING = 8
+_LIST = (
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.untrackedCache=false",
+    "ls-files",
+    "-z",
+    "--exclude-standard",
+)
+
+
+class Taken:
+    """A snapshot (model.Snapshot as JSON) or None, and notes for the user."""
+
+    def __init__(self, snapshot: dict[str, Any] | None, notes: list[str], packed: str = "") -> None:
+        self.snapshot = snapshot
+        self.notes = notes
+        self.packed = packed
+        """The path of the packed tree."""
+
+
+def take(folder: str, store_path: str) -> Taken:
+    """A snapshot of the work tree, or plain folder, that holds `folder`. Raises UserError if git fails."""
+    folder = os.path.realpath(folder)
+    root = _git_root(folder)
+    skipped: list[str] = []
+    facts: dict[str, Any] = {"head": "", "branch": "", "dirty": False}
+    links: list[str] = []
+    if root:
+        files = _git_files(root, skipped)
+        facts = _git_facts(root)
+        links = _ignored(root)
+    else:
+        root = folder
+        if folder in ("/", os.path.realpath(os.path.expanduser("~"))):
+            return Taken(None, [f"no snapshot of {folder}: it is no code folder; the job runs in it"])
+        found = _folder_files(folder)
+        if found is None:
+            limit = f"{MAX_FOLDER_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MiB"
+            return Taken(
+                None,
+                [f"no snapshot: {folder} is no git repository and holds over {limit}; the job runs in it"],
+            )
+        files = found
+    store = SnapshotStore(store_path)
+    store.ensure()
+    tree = store.write_tree(root, files)
+    meta = {"root": root, **facts, "files": len(files), "skipped": skipped}
+    commit = store.commit(tree, meta)
+    packed, sha256, size_bytes = store.pack(tree)
+    notes = [f"left out of the snapshot, over {MAX_UNTRACKED_BYTES >> 20} MiB: {name}" for name in skipped]
+    subdir = os.path.relpath(folder, root)
+    snapshot = {
+        "commit": commit,
+        "tree": tree,
+        "root": root,
+        "subdir": "" if subdir == "." else subdir,
+        "sha256": sha256,
+        "size_bytes": size_bytes,
+        "links": links,
+        "head": facts["head"],
+        "dirty": facts["dirty"],
+        "store": store_path,
+    }
+    return Taken(snapshot, notes, packed)
+
+
+def _git_root(folder: str) -> str:
+    try:
+        return os.fsdecode(run_git(["rev-parse", "--show-toplevel"], cwd=folder).rstrip(b"\n"))
+    except UserError:
+        return ""
+
+
+def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
+    """Tracked files and untracked ones that are not ignored, relative to root, those of nested repositories too."""
+    tracked = set(run_git([*_LIST, "--cached"], cwd=root).split(b"\0")) - {b""}
+    others = set(run_git([*_LIST, "--others"], cwd=root).split(b"\0")) - {b""}
+    base = os.fsencode(root)
+    files: list[bytes] = []
+    for name in sorted(tracked | others):
+        path = os.path.join(base, name.rstrip(b"/"))
+        try:
+            status = os.lstat(path)
+        except OSError:
+            continue  # deleted in the work tree
+        if stat.S_ISDIR(status.st_mode):
+            if depth < MAX_NESTING and os.path.exists(os.path.join(path, b".git")):
+                inner = _git_files(os.fsdecode(path), skipped, depth=depth + 1)
+                files += [name.rstrip(b"/") + b"/" + each for each in inner]
+        elif not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            continue
+        elif name not in tracked and status.st_size > MAX_UNTRACKED_BYTES:
+            skipped.append(os.fsdecode(name))
+        else:
+            files.append(name)
+    return files
+
+
+def _git_facts(root: str) -> dict[str, Any]:
+    def ask(*argv: str) -> str:
+        try:
+            return run_git(argv, cwd=root).decode("utf-8", "replace").strip()
+        except UserError:
+            return ""
+
+    dirty = bool(ask("-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=normal"))
+    return {
+        "head": ask("rev-parse", "--verify", "--quiet", "HEAD"),
+        "branch": ask("symbolic-ref", "--short", "--quiet", "HEAD"),
+        "dirty": dirty,
+    }
+
+
+def _ignored(root: str) -> list[str]:
+    """Entries of the root itself that git ignores: data, environments, results."""
+    out = run_git([*_LIST, "--others", "--ignored", "--directory"], cwd=root)
+    names = {os.fsdecode(name.rstrip(b"/")) for name in out.split(b"\0") if name}
+    return sorted(name for name in names if "/" not in name)[:MAX_LINKS]
+
+
+def _folder_files(folder: str) -> list[bytes] | None:
+    """All files of a plain folder, or None if there are too many or too much."""
+    files: list[bytes] = []
+    total = 0
+    base = os.fsencode(folder)
+    for where, folders, names in os.walk(base):
+        folders.sort()
+        for name in sorted(
+            [*names, *(each for each in folders if os.path.islink(os.path.join(where, each)))]
+        ):
+            path = os.path.join(where, name)
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                files.append(os.path.relpath(path, base))
+                total += status.st_size
+            if len(files) > MAX_FOLDER_FILES or total > MAX_FOLDER_BYTES:
+                return None
+    return files

@@ -1,0 +1,166 @@
+"""The user's snapshot store: a bare git repository that keeps trees byte for byte, apart from the user's repositories.
+
+Attributes and filters are switched off in it (info/attributes outranks what the tree says), so that what is checked out is
+what lay there. Every root that is captured has an index of its own in the store, whose stat cache makes the next capture
+fast; a lock per root lets two submissions at once take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from warpdeck.errors import UserError
+
+GIT_S = 300.0
+"""No git command on a store may take longer."""
+_ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -export-ignore -export-subst\n"
+
+
+def git_environment() -> dict[str, str]:
+    """The environment for git: nothing of the caller's repository, no prompts, no paging."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    who = {"NAME": "warpdeck", "EMAIL": "warpdeck@localhost", "DATE": "@0 +0000"}
+    return {
+        **clean,
+        **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in who.items()},
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+def run_git(argv: Sequence[str], *, cwd: str, data: bytes = b"", env: dict[str, str] | None = None) -> bytes:
+    """Standard output of a git command. Raises UserError with git's own last line."""
+    try:
+        done = subprocess.run(
+            ["git", *argv],
+            cwd=cwd,
+            input=data,
+            capture_output=True,
+            env=env or git_environment(),
+            timeout=GIT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UserError("git is not installed", "install git, or submit with --no-snapshot") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"git {argv[0]} took over {GIT_S:.0f} s", "submit with --no-snapshot") from error
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+        raise UserError(f"git {argv[0]}: {words[-1]}", "submit with --no-snapshot")
+    return done.stdout
+
+
+class SnapshotStore:
+    """The store at `path`, made when first used."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def ensure(self) -> None:
+        """Makes the repository if it is not there."""
+        if os.path.exists(os.path.join(self.path, "info", "attributes")):
+            return
+        os.makedirs(self.path, mode=0o700, exist_ok=True)
+        run_git(["init", "--quiet", "--bare", "."], cwd=self.path)
+        settings = {
+            "core.fsyncMethod": "batch",
+            "core.looseCompression": "1",
+            "gc.auto": "0",
+            "core.autocrlf": "false",
+        }
+        for key, value in settings.items():
+            run_git(["config", key, value], cwd=self.path)
+        for name in ("indices", "packed"):
+            os.makedirs(os.path.join(self.path, name), mode=0o700, exist_ok=True)
+        os.makedirs(os.path.join(self.path, "info"), exist_ok=True)
+        with open(os.path.join(self.path, "info", "attributes"), "w", encoding="ascii") as file:
+            file.write(_ATTRIBUTES)
+
+    def write_tree(self, root: str, files: Sequence[bytes]) -> str:
+        """The tree of exactly these files (relative to root) as they are now."""
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        index = os.path.join(self.path, "indices", name)
+        env = {**git_environment(), "GIT_DIR": self.path, "GIT_WORK_TREE": root, "GIT_INDEX_FILE": index}
+        with self._locked(index):
+            tracked = (
+                set(run_git(["ls-files", "-z"], cwd=root, env=env).split(b"\0"))
+                if os.path.exists(index)
+                else set()
+            )
+            gone = tracked - set(files) - {b""}
+            if gone:
+                run_git(
+                    ["update-index", "--force-remove", "-z", "--stdin"],
+                    cwd=root,
+                    env=env,
+                    data=b"\0".join(sorted(gone)),
+                )
+            data = b"\0".join(files) + (b"\0" if files else b"")
+            run_git(
+                ["update-index", "--add", "--remove", "--replace", "-z", "--stdin"],
+                cwd=root,
+                env=env,
+                data=data,
+            )
+            return run_git(["write-tree"], cwd=root, env=env).decode().strip()
+
+    def commit(self, tree: str, meta: dict[str, Any]) -> str:
+        """A commit of the tree with its facts, kept by a ref."""
+        message = json.dumps(meta, sort_keys=True).encode()
+        commit = self._git("commit-tree", tree, data=message).decode().strip()
+        self._git("update-ref", f"refs/snapshots/{tree}", commit)
+        return commit
+
+    def pack(self, tree: str) -> tuple[str, str, int]:
+        """(path, SHA-256, size) of the tree as tar.gz, made once."""
+        path = os.path.join(self.path, "packed", tree + ".tar.gz")
+        if not os.path.exists(path):
+            tar = self._git("archive", "--format=tar", f"refs/snapshots/{tree}")
+            temporary = f"{path}.{os.getpid()}"
+            with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed:
+                packed.write(tar)
+            os.replace(temporary, path)
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return path, digest, os.path.getsize(path)
+
+    def meta(self, tree: str) -> dict[str, Any]:
+        """The facts recorded with the snapshot. Raises UserError if it is not in this store."""
+        try:
+            text = self._git("show", "-s", "--format=%B", f"refs/snapshots/{tree}")
+        except UserError as error:
+            raise UserError(
+                f"the snapshot {tree[:12]} is not in your store", f"look on its submit host: {self.path}"
+            ) from error
+        found = json.loads(text)
+        return dict(found)
+
+    def files(self, tree: str) -> list[str]:
+        """The paths in the tree."""
+        out = self._git("ls-tree", "-r", "-z", "--name-only", tree)
+        return [os.fsdecode(name) for name in out.split(b"\0") if name]
+
+    def diff(self, old: str, new: str) -> str:
+        """A unified diff between two trees."""
+        argv = ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--text", old, new]
+        return self._git(*argv).decode("utf-8", "replace")
+
+    def _git(self, *argv: str, data: bytes = b"") -> bytes:
+        return run_git(argv, cwd=self.path, data=data, env={**git_environment(), "GIT_DIR": self.path})
+
+    @contextlib.contextmanager
+    def _locked(self, index: str) -> Iterator[None]:
+        with open(index + ".turn", "w", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(index + ".lock")  # left by a killed git; we hold the turn
+            yield
