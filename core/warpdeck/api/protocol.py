@@ -7,7 +7,8 @@ and some requests send {"t": "progress", "id": id, "line": ...} before it. Reque
 order. A frame that does not decode is answered with an error (id 0) and the connection is closed.
 
 Streams (log, attach, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
-sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. A stream ends with
+sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. An upload begins when the controller's
+first Ack has granted its window. A stream ends with
 {"t": "end", "stream": id, "error": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
 
 A subscription answers `ok` and then pushes Delta (below) whenever something changed, at most a few times a second. What a

@@ -13,6 +13,7 @@ from warpdeck.controller.trees import Receiving
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Job, JobState, ShareStatus
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
@@ -64,7 +65,9 @@ async def receive_tree(connection: Connection, message: ask.PutTree) -> None:
     receiving = connection.server.trees.receive(
         connection.who.uid, message.tree, sha256=message.sha256, size_bytes=message.size_bytes
     )
-    await TreeStream(connection, message.id, receiving).done
+    stream = TreeStream(connection, message.id, receiving)
+    connection.send({"t": "ack", "stream": message.id, "size": STREAM_WINDOW_BYTES})
+    await stream.done
     connection.send({"t": "ok", "id": message.id, "result": {}})
 
 

@@ -14,7 +14,6 @@ from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     JSON,
-    STREAM_WINDOW_BYTES,
     FrameDecoder,
     WireError,
     data_frame,
@@ -145,9 +144,9 @@ class SyncClient:
         self._send(json_frame({"t": kind, **fields}))
 
     def upload(self, kind: str, path: str, **fields: Any) -> None:
-        """Sends a file as the request's stream, within the window."""
+        """Sends a file as the request's stream, within the window that the controller grants."""
         number = self.begin(kind, **fields)
-        room = STREAM_WINDOW_BYTES
+        room = 0  # the first ack grants the window
         with open(path, "rb") as file:
             while chunk := file.read(DATA_CHUNK_BYTES):
                 while room < len(chunk):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from warpdeck.controller.ports import Changes, JournalEntry, Store
 from warpdeck.errors import StoreError
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request

@@ -1,0 +1,61 @@
+"""Fixtures for all tests: homes with short paths, and the choice of tests that this machine can run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.home import Home
+
+NEEDS = {
+    "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
+    "tmux": ("/usr/bin/tmux",),
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what this machine cannot run, and says so; under CI nothing may be left out."""
+    left: list[pytest.Item] = []
+    for item in list(items):
+        for marker, programs in NEEDS.items():
+            if item.get_closest_marker(marker) is None:
+                continue
+            missing = [program for program in programs if not Path(program).exists()]
+            if marker == "lab" and os.geteuid() != 0:
+                missing.append("root")
+            if missing and item not in left:
+                left.append(item)
+                config.stash.setdefault(LEFT_OUT, {})[marker] = ", ".join(missing)
+    if left and os.environ.get("CI"):
+        raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+
+
+LEFT_OUT: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for marker, missing in config.stash.get(LEFT_OUT, {}).items():
+        terminalreporter.write_line(f"left out: the {marker} tests, because this machine lacks {missing}")
+
+
+@pytest.fixture
+def short_tmp() -> Iterator[Path]:
+    """A temporary folder with a short path: Unix sockets and ssh have limits."""
+    path = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def home(short_tmp: Path) -> Iterator[Home]:
+    """A home with no controller yet."""
+    made = Home(short_tmp / "home")
+    yield made
+    made.close()

@@ -1,0 +1,91 @@
+"""A warpdeck home of a test's own: runs verbs as a user would, and leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+VERB_S = 60.0
+
+
+class Home:
+    """One home, one controller, one user's environment."""
+
+    def __init__(self, path: Path, **environ: str) -> None:
+        self.path = path
+        self.environ = {**os.environ, "WARPDECK_HOME": str(path), "NO_COLOR": "1", **environ}
+
+    def run(self, *argv: str, cwd: Path | None = None, data: str = "") -> subprocess.CompletedProcess[str]:
+        """warpdeck ARGV as a process."""
+        return subprocess.run(
+            [sys.executable, "-m", "warpdeck.cli.main", *argv],
+            cwd=cwd or self.path.parent,
+            env=self.environ,
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    def ok(self, *argv: str, cwd: Path | None = None) -> str:
+        """Standard output of a verb that must succeed."""
+        done = self.run(*argv, cwd=cwd)
+        assert done.returncode == 0, f"warpdeck {' '.join(argv)}: {done.stdout}{done.stderr}\n{self.log()}"
+        return done.stdout
+
+    def json(self, *argv: str, cwd: Path | None = None) -> Any:
+        """What a verb prints with --json."""
+        if argv[0] == "submit":  # what follows the script is the script's
+            return json.loads(self.ok("submit", "--json", *argv[1:], cwd=cwd))
+        return json.loads(self.ok(*argv, "--json", cwd=cwd))
+
+    def job(self, job: object) -> dict[str, Any]:
+        """A job's row."""
+        row: dict[str, Any] = self.json("show", str(job))["row"]
+        return row
+
+    def state(self, job: object) -> str:
+        return str(self.job(job)["state"])
+
+    def log(self) -> str:
+        """The end of the controller's log."""
+        try:
+            return (self.path / "controller.log").read_text()[-3000:]
+        except FileNotFoundError:
+            return ""
+
+    def controller_pid(self) -> int:
+        return int((self.path / "controller.lock").read_text())
+
+    def kill_controller(self) -> None:
+        """kill -9, as the worst day does."""
+        os.kill(self.controller_pid(), signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ends the controller, this machine's agent and whatever jobs they left."""
+        self.run("down")
+        mark = f"WARPDECK_HOME={self.path}".encode()
+        own = os.getpid()
+        for name in os.listdir("/proc"):
+            if name.isdigit() and int(name) != own and mark in _environ(name):
+                _kill(int(name))
+
+
+def _environ(pid: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,1 @@
+"""Test hosts with real sshd in namespaces, and a stand-in NVML library."""
