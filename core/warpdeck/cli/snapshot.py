@@ -7,10 +7,11 @@ import sys
 import time
 from typing import Any
 
+from warpdeck.api.code import tree_now
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
-from warpdeck.snapshots import SnapshotStore, take
+from warpdeck.snapshots import SnapshotStore
 
 from .output import print_json
 
@@ -64,13 +65,7 @@ def _show(snapshot: dict[str, Any], args: argparse.Namespace) -> int:
 
 def _diff(found: list[dict[str, Any]], args: argparse.Namespace) -> int:
     first = found[0]
-    if len(found) > 1:
-        other = found[1]["tree"]
-    else:
-        now = take(first["root"], first["store"]).snapshot
-        if now is None:
-            raise UserError(f"the folder {first['root']} cannot be taken now", "compare with another job")
-        other = now["tree"]
+    other = found[1]["tree"] if len(found) > 1 else tree_now(first)
     text = SnapshotStore(first["store"]).diff(first["tree"], other)
     if args.json:
         print_json({"old": first["tree"], "new": other, "diff": text, "at": time.time()})

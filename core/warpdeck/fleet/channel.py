@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import asyncssh
+
 from warpdeck.controller.ports import PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import (
@@ -65,7 +67,7 @@ class Channel:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)
             welcome = decode(parse_json(payload))
-        except (TimeoutError, asyncio.IncompleteReadError, OSError, WireError) as error:
+        except (TimeoutError, asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
         if not isinstance(welcome, wire.Welcome):
             raise RemoteError(self._name, getattr(welcome, "error", "") or "the agent said something strange")
@@ -82,7 +84,7 @@ class Channel:
                     stream, data = split_data(payload)
                     if stream in self._incoming:
                         self._incoming[stream].put_nowait(data)
-        except (asyncio.IncompleteReadError, OSError, WireError) as error:
+        except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the link broke: {error}") from error
         finally:
             self._end_all()

@@ -10,6 +10,8 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable
 
+import asyncssh
+
 from warpdeck.controller.ports import FleetEvent, NodeStream, PackedTree, StreamSink
 from warpdeck.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.model import Node, NodeName
@@ -138,7 +140,7 @@ class AgentFleet:
                 wait_s = BACKOFF_FIRST_S
                 assert link.channel is not None
                 await link.channel.pump()
-            except WarpdeckError as error:
+            except (WarpdeckError, OSError, asyncssh.Error) as error:
                 reason = error.cause if isinstance(error, RemoteError) else str(error)
                 log.info("%s: %s", name, reason)
                 self._on_event((name, f"lost: {reason}"))

@@ -1,0 +1,50 @@
+# make run | test | check | bench | demo | fmt | clean
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := core tui nodeagent tests
+
+.PHONY: run demo test check lint bench fmt clean tools
+
+run: $(VENV)/.run
+	$(BIN)/warpdeck
+
+demo: $(VENV)/.run
+	$(BIN)/warpdeck demo
+
+test: tools $(VENV)/.dev lint
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check $(SOURCES)
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m tests.bench
+
+fmt: $(VENV)/.dev
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+tools:
+	sh tests/setup.sh
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,21 @@
+"""Comparing the code of jobs, on the machine whose user has the snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.errors import UserError
+from warpdeck.snapshots import SnapshotStore, take
+
+
+def diff_with_now(snapshot: dict[str, Any]) -> str:
+    """A unified diff from a job's snapshot to its folder as it is now. Raises UserError."""
+    return SnapshotStore(snapshot["store"]).diff(snapshot["tree"], tree_now(snapshot))
+
+
+def tree_now(snapshot: dict[str, Any]) -> str:
+    """The tree of the snapshot's folder as it is now."""
+    now = take(snapshot["root"], snapshot["store"]).snapshot
+    if now is None:
+        raise UserError(f"the folder {snapshot['root']} cannot be taken now", "compare with another job")
+    return str(now["tree"])

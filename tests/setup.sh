@@ -1,0 +1,18 @@
+#!/bin/sh
+# Installs what the tests need besides Python packages, where we may: root on Debian or Ubuntu. Elsewhere pytest leaves the
+# tests out that this machine cannot run, and says which and why.
+set -eu
+missing=
+for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "not installed (root on Debian or Ubuntu could):$missing"
+    exit 0
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086
+apt-get install -y -qq --no-install-recommends $missing >/dev/null

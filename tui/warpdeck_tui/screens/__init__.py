@@ -1,0 +1,1 @@
+"""The screens: they compose widgets and turn keys into calls."""
