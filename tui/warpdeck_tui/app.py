@@ -29,6 +29,8 @@ from .screens.queue import QueueScreen
 from .themes import ThemeFile, all_themes, text_styles, to_textual
 
 FALLBACK_THEME = "deck-dark"
+STDIN, STDOUT = 0, 1
+"""The terminal itself: Textual replaces sys.stdout while it runs."""
 
 
 class DeckApp(App[None]):
@@ -148,8 +150,8 @@ class DeckApp(App[None]):
         except UserError as error:
             self.call_from_thread(self._tell_error, error)
             return
-        for error in answer.get("errors", ()):
-            self.call_from_thread(self.notify, error, severity="error")
+        for refused in answer.get("errors", ()):
+            self.call_from_thread(self.notify, refused, severity="error")
 
     def _tell_error(self, error: UserError) -> None:
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
@@ -180,8 +182,8 @@ class DeckApp(App[None]):
                 ended = relay(
                     client,
                     label,
-                    stdin_fd=sys.stdin.fileno(),
-                    stdout_fd=sys.__stdout__.fileno(),
+                    stdin_fd=STDIN,
+                    stdout_fd=STDOUT,
                     progress=print,
                 )
             except (UserError, KeyboardInterrupt) as error:
@@ -194,7 +196,7 @@ class DeckApp(App[None]):
 
     def action_shell(self) -> None:
         gpus = int(any(node["gpus"] for node in self.nodes.values()))
-        rows, cols = window_size(sys.__stdout__.fileno())
+        rows, cols = window_size(STDOUT)
         try:
             label = self.core.shell(gpus=gpus, rows=rows, cols=cols)
         except UserError as error:

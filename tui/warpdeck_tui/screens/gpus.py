@@ -42,7 +42,7 @@ class GpuScreen(Screen[None]):
         self.query_one(CellGrid).focus()
 
     def on_screen_resume(self) -> None:
-        self.query_one(CellGrid).set_styles(self._app.palette)
+        self.query_one(CellGrid).use_palette(self._app.palette)
         self.draw()
 
     def draw(self) -> None:

@@ -57,7 +57,7 @@ class QueueScreen(Screen[None]):
         self.draw()
 
     def on_screen_resume(self) -> None:
-        self.query_one(VirtualTable).set_styles(self._app.palette)
+        self.query_one(VirtualTable).use_palette(self._app.palette)
         self.draw()
 
     def draw(self) -> None:

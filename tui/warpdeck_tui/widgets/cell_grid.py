@@ -66,7 +66,7 @@ class CellGrid(ScrollView, can_focus=True):
             if old != new:
                 self.refresh(Region(0, index - top, self.size.width, 1))
 
-    def set_styles(self, styles: Mapping[str, Style]) -> None:
+    def use_palette(self, styles: Mapping[str, Style]) -> None:
         """Another theme."""
         self._styles = styles
         self.refresh()

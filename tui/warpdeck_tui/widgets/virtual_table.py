@@ -86,7 +86,7 @@ class VirtualTable(ScrollView, can_focus=True):
             if rows[line] != before[line]:
                 self.refresh(Region(0, line - top + 1, self.size.width, 1))
 
-    def set_styles(self, styles: Mapping[str, Style]) -> None:
+    def use_palette(self, styles: Mapping[str, Style]) -> None:
         """Another theme."""
         self._styles = styles
         self.refresh()
