@@ -251,9 +251,11 @@ class DeckApp(App[None]):
                 yield SystemCommand(action.title, action.help, getattr(screen, f"action_{action.id}"))
 
 
-def main() -> int:
+def main(*, everybody: bool = False) -> int:
     """Opens the app on the default home."""
     if not sys.stdout.isatty():
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    DeckApp().run()
+    app = DeckApp()
+    app.everybody = everybody
+    app.run()
     return 0

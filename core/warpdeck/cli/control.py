@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import subprocess
 import sys
+import tempfile
 
 from warpdeck.api.sync import SyncClient
+from warpdeck.controller.daemon import ensure_running, stop, wait_for_start
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
@@ -37,12 +41,27 @@ def main(verb: str, words: list[str]) -> int:
         return _down()
     if verb == "status":
         return _status(as_json=args.json)
-    return int(importlib.import_module("warpdeck_tui.app").demo())
+    return _demo()
+
+
+def _demo() -> int:
+    """A simulated controller in a folder of its own, and the app on it; nothing is left behind."""
+    with tempfile.TemporaryDirectory(prefix="warpdeck-demo-") as home:
+        os.environ["WARPDECK_HOME"] = home
+        with open(os.path.join(home, "controller.log"), "wb") as log:
+            argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
+            child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            wait_for_start(default_paths(), child)
+            return int(importlib.import_module("warpdeck_tui.app").main(everybody=True))
+        finally:
+            child.terminate()
+            child.wait()
 
 
 def _up(*, local_node: bool) -> int:
-    from warpdeck.controller.daemon import ensure_running
-
     paths = default_paths()
     started = ensure_running(paths, local_node=local_node)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
@@ -50,8 +69,6 @@ def _up(*, local_node: bool) -> int:
 
 
 def _down() -> int:
-    from warpdeck.controller.daemon import stop
-
     paths = default_paths()
     print("the controller has ended; jobs go on" if stop(paths) else f"no controller runs in {paths.home}")
     return 0

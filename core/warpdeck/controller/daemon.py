@@ -69,15 +69,16 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         )
     finally:
         os.close(log)
-    _wait_for_start(paths, child)
+    wait_for_start(paths, child)
+    child.returncode = 0  # it goes on without us; no warning about a child left behind
     return True
 
 
-def _wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
+def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
+    """Returns when the controller answers. Raises UserError with its last word if it does not."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if is_running(paths):
-            child.returncode = 0  # it goes on without us; no warning about a child left behind
             return
         if child.poll() is not None and not is_running(paths):
             raise UserError(f"the controller did not start: {_last_line(paths.log)}", f"see {paths.log}")
