@@ -1,0 +1,462 @@
+"""The asyncio client of the controller's socket, with typed answers. The app uses it; so may any program.
+
+    async with await Client.connect(default_paths()) as client:
+        for row in await client.jobs():
+            print(row.label, row.state)
+
+One connection carries everything: requests overlap, each stream (a log, the subscription) has an inbox of its own. One
+reader task sorts frames into the inboxes. A log's inbox is bounded by the window of the protocol, the subscription's by
+merging what was not taken yet, so a reader that is slow in one place holds up nothing else.
+
+Every call raises UserError: with what the controller said, or with the code GONE when the connection is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from warpdeck.errors import UserError
+from warpdeck.model import Request
+from warpdeck.paths import Paths
+from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
+
+from . import protocol as ask
+from .rows import JobDetail, JobRow, NodeRow
+from .sync import user_error
+
+ANSWER_S = 120.0
+"""How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
+GONE = "gone"
+"""The code of the UserError that tells of a lost connection."""
+
+T = TypeVar("T")
+Progress = Callable[[str], None]
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the controller says of itself and of us."""
+
+    controller: str = ""
+    warpdeck: str = ""
+    user: str = ""
+    uid: int = -1
+    admin: bool = False
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A committed submission."""
+
+    job_id: int
+    label: str
+    tasks: int = 1
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a cancel, hold, release or requeue: the labels it met, and what was refused, in words."""
+
+    jobs: list[str] = []
+    errors: list[str] = []
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """How the controller is."""
+
+    pid: int
+    home: str
+    version: str
+    uptime_s: float
+    user: str
+    jobs: dict[str, int]
+    nodes: int
+    log: str
+    clients: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that are new or changed, and what is gone. Up to the first with `ready` they carry everything there is."""
+
+    jobs: list[JobRow] = []
+    gone_jobs: list[int] = []
+    nodes: list[NodeRow] = []
+    gone_nodes: list[str] = []
+    ready: bool = False
+
+
+class LogOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a log's data begins (`offset`), the file's size then, its path and node."""
+
+    offset: int = 0
+    size_bytes: int = 0
+    path: str = ""
+    node: str = ""
+
+
+class _Jobs(msgspec.Struct, frozen=True):
+    jobs: list[JobRow]
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    nodes: list[NodeRow]
+
+
+class _Inbox:
+    """What has come for one request: JSON messages and data, in order; `failed` ends it."""
+
+    def __init__(self) -> None:
+        self.items: deque[dict[str, Any] | bytes] = deque()
+        self.failed: UserError | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, item: dict[str, Any] | bytes) -> None:
+        self.items.append(item)
+        self._arrived.set()
+
+    def fail(self, error: UserError) -> None:
+        self.failed = error
+        self._arrived.set()
+
+    async def get(self) -> dict[str, Any] | bytes:
+        """The next item. Raises UserError for an error message and when the connection is lost."""
+        while not self.items:
+            if self.failed is not None:
+                raise self.failed
+            self._arrived.clear()
+            await self._arrived.wait()
+        item = self.items.popleft()
+        if isinstance(item, dict) and item["t"] == "error":
+            raise user_error(item)
+        return item
+
+
+class _Merged(_Inbox):
+    """The subscription's inbox: deltas that were not taken yet are one, so it never holds more than the rows there are."""
+
+    def put(self, item: dict[str, Any] | bytes) -> None:
+        if isinstance(item, dict) and item["t"] == "delta" and self.items:
+            waiting = self.items[-1]
+            if isinstance(waiting, dict) and waiting["t"] == "delta":
+                self.items[-1] = merge(waiting, item)
+                return
+        super().put(item)
+
+
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Two deltas as one: the later word on each row counts."""
+    merged: dict[str, Any] = {"t": "delta", "id": new["id"], "ready": old["ready"] or new["ready"]}
+    for rows, gone, key in (("jobs", "gone_jobs", "id"), ("nodes", "gone_nodes", "name")):
+        kept = {row[key]: row for row in old[rows]}
+        lost = dict.fromkeys(old[gone])
+        for row in new[rows]:
+            kept[row[key]] = row
+            lost.pop(row[key], None)
+        for name in new[gone]:
+            kept.pop(name, None)
+            lost[name] = None
+        merged[rows], merged[gone] = list(kept.values()), list(lost)
+    return merged
+
+
+class Client:
+    """A connection. Made by `connect`; ends with `close` or its `async with`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._ids = itertools.count(1)
+        self._inboxes: dict[int, _Inbox] = {}
+        self._gone: UserError | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self.welcome = Welcome()
+
+    @classmethod
+    async def connect(cls, paths: Paths, *, start: bool = True, name: str = "client") -> Client:
+        """Connects to the home's controller; starts one if none runs and `start`. Raises UserError."""
+        from warpdeck.controller.daemon import connect_socket, ensure_running
+
+        try:
+            link = connect_socket(paths)
+        except PermissionError as error:
+            hint = "set WARPDECK_HOME to your own"
+            raise UserError(f"the controller in {paths.home} is not yours", hint) from error
+        except OSError as error:
+            if not start:
+                raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
+            await asyncio.to_thread(ensure_running, paths)
+            link = connect_socket(paths)
+        client = cls(*await asyncio.open_unix_connection(sock=link))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await client._greet(name)
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connection; whoever still waits for an answer gets the error GONE."""
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.wait([self._pump])
+        self._fail(_gone())
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    # ---- requests
+
+    async def status(self) -> Status:
+        return await self._ask(ask.Status(), Status)
+
+    async def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: Sequence[str] = (),
+        ids: Sequence[str] = (),
+        finished: bool = False,
+        limit: int = 10_000,
+    ) -> list[JobRow]:
+        """Unfinished jobs, oldest first; `finished` adds ended ones, at most `limit` rows."""
+        wanted = ask.Jobs(user=user, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
+        return (await self._ask(wanted, _Jobs)).jobs
+
+    async def job(self, job: str) -> JobDetail:
+        """All there is to say of a job of any age."""
+        return await self._ask(ask.JobInfo(job=job), JobDetail)
+
+    async def cancel(self, jobs: Sequence[str], *, signal: str = "") -> Changed:
+        """Ends jobs, or sends them a signal by name."""
+        return await self._ask(ask.Cancel(jobs=tuple(jobs), signal=signal), Changed)
+
+    async def hold(self, jobs: Sequence[str]) -> Changed:
+        return await self._ask(ask.Hold(jobs=tuple(jobs)), Changed)
+
+    async def release(self, jobs: Sequence[str]) -> Changed:
+        return await self._ask(ask.Release(jobs=tuple(jobs)), Changed)
+
+    async def requeue(self, jobs: Sequence[str]) -> Changed:
+        return await self._ask(ask.Requeue(jobs=tuple(jobs)), Changed)
+
+    async def submit(self, request: Request) -> Submitted:
+        """A request whose snapshot, if any, was uploaded before; warpdeck.api.submission does both."""
+        return await self._ask(ask.Submit(request=request), Submitted)
+
+    async def nodes(self, *, name: str = "") -> list[NodeRow]:
+        return (await self._ask(ask.Nodes(name=name), _Nodes)).nodes
+
+    async def node_add(
+        self, target: str, *, name: str = "", accept_host_key: str = "", progress: Progress | None = None
+    ) -> NodeRow:
+        """Adds [USER@]HOST[:PORT]. The error "host_key" has the fingerprint in its details: ask, and send it again."""
+        wanted = ask.NodeAdd(target=target, name=name, accept_host_key=accept_host_key)
+        return await self._ask(wanted, NodeRow, progress=progress)
+
+    async def node_drain(self, name: str, *, reason: str) -> NodeRow:
+        return await self._ask(ask.NodeDrain(name=name, reason=reason), NodeRow)
+
+    async def node_resume(self, name: str) -> NodeRow:
+        return await self._ask(ask.NodeResume(name=name), NodeRow)
+
+    async def node_remove(self, name: str, *, force: bool = False) -> None:
+        await self._ask(ask.NodeRemove(name=name, force=force), dict[str, Any])
+
+    async def shutdown(self) -> None:
+        """Ends the controller; agents and jobs go on."""
+        await self._ask(ask.Shutdown(), dict[str, Any])
+
+    # ---- streams
+
+    async def subscribe(
+        self, *, finished_s: float = 3600.0, user: str | None = None
+    ) -> AsyncGenerator[Delta, None]:
+        """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
+        wanted = ask.Subscribe(finished_s=finished_s, user=user)
+        number, inbox = await self._begin(wanted, _Merged())
+        try:
+            while True:
+                item = await inbox.get()
+                if isinstance(item, dict) and item["t"] == "delta":
+                    yield _convert(item, Delta)
+        finally:
+            await self._forget(number)
+
+    def log(
+        self,
+        job: str,
+        *,
+        channel: str = "out",
+        offset: int = 0,
+        follow: bool = False,
+        node: str = "",
+        progress: Progress | None = None,
+    ) -> LogStream:
+        """A job's output as it grows: `async with client.log("12", follow=True) as log: async for chunk in log: ...`"""
+        wanted = ask.Log(job=job, channel=channel, offset=offset, follow=follow, node=node)
+        return LogStream(self, wanted, progress)
+
+    # ---- the connection
+
+    async def _greet(self, name: str) -> None:
+        await self._send(ask.Hello(version=ask.API_VERSION, client=name))
+        try:
+            kind, payload = await read_frame(self._reader)
+            message = parse_json(payload) if kind == JSON else {"t": "data"}
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise _gone() from error
+        except WireError as error:
+            raise UserError(
+                f"the controller said something strange: {error}", "is it of this version?"
+            ) from error
+        if message["t"] == "error":
+            raise user_error(message)
+        self.welcome = _convert(message, Welcome)
+        self._pump = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        """Sorts frames into inboxes until the connection ends."""
+        try:
+            while True:
+                kind, payload = await read_frame(self._reader)
+                if kind != JSON:
+                    stream, data = split_data(payload)
+                    self._deliver(stream, data)
+                    continue
+                message = parse_json(payload)
+                number = message.get("id", message.get("stream", 0))
+                if message["t"] == "error" and number == 0:
+                    raise user_error(message)
+                self._deliver(number, message)
+        except (OSError, asyncio.IncompleteReadError):
+            self._fail(_gone())
+        except WireError as error:
+            self._fail(UserError(f"the controller said something strange: {error}", "is it of this version?"))
+        except UserError as error:
+            self._fail(error)
+
+    def _deliver(self, number: int, item: dict[str, Any] | bytes) -> None:
+        inbox = self._inboxes.get(number)
+        if inbox is not None:  # else it was given up, and what is still on its way is dropped
+            inbox.put(item)
+
+    def _fail(self, error: UserError) -> None:
+        self._gone = self._gone or error
+        for inbox in self._inboxes.values():
+            inbox.fail(self._gone)
+
+    async def _ask(self, message: ask.Message, kind: type[T], *, progress: Progress | None = None) -> T:
+        number, inbox = await self._begin(message, _Inbox())
+        try:
+            while True:
+                async with asyncio.timeout(ANSWER_S):
+                    item = await inbox.get()
+                if isinstance(item, dict) and item["t"] == "ok":
+                    return _convert(item["result"], kind)
+                if isinstance(item, dict) and item["t"] == "progress" and progress is not None:
+                    progress(str(item["line"]))
+        except TimeoutError as error:
+            raise UserError("the controller gave no answer", "see its log: warpdeck status") from error
+        finally:
+            self._inboxes.pop(number, None)
+
+    async def _begin(self, message: ask.Message, inbox: _Inbox) -> tuple[int, _Inbox]:
+        if self._gone is not None:
+            raise self._gone
+        number = next(self._ids)
+        self._inboxes[number] = inbox
+        try:
+            await self._send(msgspec.structs.replace(message, id=number))
+        except BaseException:
+            del self._inboxes[number]
+            raise
+        return number, inbox
+
+    async def _forget(self, number: int) -> None:
+        self._inboxes.pop(number, None)
+        if self._gone is None:
+            await self._send(ask.Close(stream=number))
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json_frame(message))
+
+    async def _send(self, message: ask.Message) -> None:
+        try:
+            self._writer.write(pack(JSON, msgspec.json.encode(message)))
+            await self._writer.drain()
+        except OSError as error:
+            raise _gone() from error
+
+
+class LogStream:
+    """A log being read. Iterating acknowledges each chunk when the next is asked for: a slow reader slows only this log."""
+
+    def __init__(self, client: Client, message: ask.Log, progress: Progress | None) -> None:
+        self._client = client
+        self._message = message
+        self._progress = progress
+        self._number = 0
+        self._inbox = _Inbox()
+        self.opened = LogOpened()
+        self.exit: tuple[int, int] | None = None
+        """(exit code, signal) of the job, once the stream ended with its end."""
+
+    async def __aenter__(self) -> LogStream:
+        self._number, self._inbox = await self._client._begin(self._message, self._inbox)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(UserError):
+            await self._client._forget(self._number)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The chunks. Raises UserError where the log cannot be read (any more)."""
+        while True:
+            item = await self._inbox.get()
+            if isinstance(item, bytes):
+                yield item
+                self._client._tell({"t": "ack", "stream": self._number, "size": len(item)})
+            elif item["t"] == "ok":
+                self.opened = _convert(item["result"], LogOpened)
+            elif item["t"] == "progress" and self._progress is not None:
+                self._progress(str(item["line"]))
+            elif item["t"] == "end":
+                self._end(item)
+                return
+
+    def _end(self, item: dict[str, Any]) -> None:
+        if item.get("error"):
+            raise UserError(str(item["error"]), "open the log again")
+        ended = item.get("exit")
+        if ended:
+            self.exit = (int(ended["code"]), int(ended["signal"]))
+
+
+def _gone() -> UserError:
+    return UserError("the controller went away", "try again; `warpdeck status` tells how it is", code=GONE)
+
+
+def _convert(value: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"the controller's answer is not understood: {error}", "is it of this version?"
+        ) from error
