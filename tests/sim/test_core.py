@@ -1,0 +1,259 @@
+"""The real controller over the in-memory store and a simulated fleet: seeded storms, after which everything must add up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from warpdeck.controller.app import Controller
+from warpdeck.controller.config import Config
+from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.trees import TreeFiles
+from warpdeck.errors import UserError
+from warpdeck.model import (
+    ArraySpec,
+    Dependencies,
+    Dependency,
+    GpuAsk,
+    Job,
+    JobId,
+    JobState,
+    Node,
+    NodeName,
+    Request,
+    Resources,
+)
+from warpdeck.sim.demo import NoOutputs
+from warpdeck.sim.fleet import SimFleet, SimNode
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
+
+ANN, BOB = Who(user="ann", uid=1), Who(user="bob", uid=2)
+
+
+def make_nodes() -> list[SimNode]:
+    return [SimNode(NodeName(f"n{number}"), gpus=4, cpus=16) for number in range(3)]
+
+
+class Rig:
+    """A controller that can be killed and started again on the same store and nodes."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = MemoryStore()
+        self.nodes = make_nodes()
+        self.runs: dict[tuple[str, int, int], int] = {}
+        self.endless: set[str] = set()
+
+    def run_time(self, launch: wire.Launch) -> tuple[float, int]:
+        if launch.env["SLURM_JOB_NAME"] == "endless":
+            return 3600.0, 0
+        return self.rng.uniform(0.0, 0.05), int(launch.env["SLURM_JOB_NAME"] == "fails")
+
+    @asynccontextmanager
+    async def controller(self) -> AsyncIterator[Controller]:
+        """Runs a controller; its end is a kill: nothing is told, the nodes go on."""
+        fleet = SimFleet(self.nodes, clock=time.time, rng=self.rng, run_time=self.run_time)
+        made = Controller(
+            self.store,
+            fleet,
+            trees=TreeFiles("/nonexistent"),
+            outputs=NoOutputs(),
+            clock=time.time,
+            config=Config(),
+            submit_host="test",
+        )
+        await made.load()
+        task = asyncio.get_running_loop().create_task(made.run())
+        if not made.state.nodes:
+            for node in self.nodes:
+                added = Node(name=node.name, target="simulated")
+                await made.apply(NodeAdded(node=added))
+                fleet.connect(added)
+        try:
+            yield made
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(controller: Controller, reached: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+    """Waits for the state to be so, woken by every change."""
+    listener = controller.hub.listen()
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not reached():
+                await listener.changed.wait()
+                listener.take()
+    finally:
+        controller.hub.leave(listener)
+
+
+async def submit(controller: Controller, request: Request, who: Who = ANN) -> Job:
+    outcome = await controller.apply(Submitted(who=who, request=request))
+    assert outcome.job is not None
+    return outcome.job
+
+
+def request(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: object) -> Request:
+    resources = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
+    return Request(name=name, script="#!/bin/sh\n", resources=resources, **fields)  # type: ignore[arg-type]
+
+
+def no_gpu_has_two_jobs(controller: Controller) -> None:
+    held: dict[tuple[str, int], JobId] = {}
+    for job in controller.state.jobs.values():
+        for share in job.allocation.shares if job.holds_resources and job.allocation else ():
+            for index in share.gpus:
+                assert held.setdefault((share.node, index), job.id) == job.id
+
+
+async def ready(controller: Controller) -> None:
+    await until(controller, lambda: all(node.cpus for node in controller.state.nodes.values()))
+
+
+async def test_jobs_arrays_and_gangs_run_to_their_ends() -> None:
+    rig = Rig(1)
+    async with rig.controller() as controller:
+        await ready(controller)
+        good = await submit(controller, request(gpus=2))
+        bad = await submit(controller, request("fails"))
+        gang = await submit(controller, request(gpus=4, nodes=3))
+        array = await submit(controller, request(array=ArraySpec(ranges=((0, 9, 1),), throttle=2)))
+        jobs = controller.state.jobs
+        await until(controller, lambda: bool(jobs) and all(job.is_finished for job in jobs.values()))
+        assert jobs[good.id].state is JobState.COMPLETED
+        assert jobs[bad.id].state is JobState.FAILED
+        assert jobs[gang.id].allocation is not None and len(jobs[gang.id].allocation.shares) == 3
+        tasks = controller.state.array_members(array.id)
+        assert sorted(job.array_task_id or 0 for job in tasks) == list(range(10))
+
+
+async def test_dependencies_hold_and_failures_are_final() -> None:
+    rig = Rig(2)
+    async with rig.controller() as controller:
+        await ready(controller)
+        first = await submit(controller, request("fails"))
+
+        def after(kind: str) -> Dependencies:
+            return Dependencies(clauses=(Dependency(kind=kind, job_id=first.id),))
+
+        any_end = await submit(controller, request(dependencies=after("afterany")))
+        success = await submit(controller, request(dependencies=after("afterok")))
+        jobs, whys = controller.state.jobs, controller.state.whys
+        await until(controller, lambda: jobs[any_end.id].is_finished and success.id in whys)
+        await until(controller, lambda: whys[success.id].code == "DependencyNeverSatisfied")
+        assert jobs[success.id].state is JobState.PENDING
+        with pytest.raises(UserError, match="does not exist"):
+            await submit(
+                controller,
+                request(dependencies=Dependencies(clauses=(Dependency(kind="afterok", job_id=JobId(99)),))),
+            )
+
+
+async def test_cancel_hold_release_and_requeue() -> None:
+    rig = Rig(3)
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        held = await submit(controller, request(hold=True))
+        endless = await submit(controller, request("endless", gpus=1))
+        await until(controller, lambda: jobs[endless.id].state is JobState.RUNNING)
+        denied = await controller.apply(Cancelled(who=BOB, jobs=(str(endless.id),)))
+        assert "belongs to ann" in denied.errors[0] and jobs[endless.id].state is JobState.RUNNING
+        await controller.apply(Requeued(who=ANN, jobs=(str(endless.id),)))
+        await until(
+            controller, lambda: jobs[endless.id].restarts == 1 and jobs[endless.id].state is JobState.RUNNING
+        )
+        await controller.apply(Cancelled(who=ANN, jobs=(str(endless.id),)))
+        await until(controller, lambda: jobs[endless.id].state is JobState.CANCELLED)
+        assert jobs[held.id].state is JobState.PENDING
+        await controller.apply(Released(who=ANN, jobs=(str(held.id),)))
+        await until(controller, lambda: jobs[held.id].state is JobState.COMPLETED)
+        refused = await controller.apply(Held(who=ANN, jobs=(str(held.id), "77", "x")))
+        assert len(refused.errors) == 3 and not refused.labels
+
+
+async def test_one_waiting_task_of_an_array_can_be_cancelled() -> None:
+    rig = Rig(4)
+    async with rig.controller() as controller:
+        await ready(controller)
+        array = await submit(controller, request(hold=True, array=ArraySpec(ranges=((0, 2, 1),))))
+        await controller.apply(Cancelled(who=ANN, jobs=(f"{array.id}_1",)))
+        labels = {job.label(): job.state for job in controller.state.array_members(array.id)}
+        assert labels == {f"{array.id}_[0,2]": JobState.PENDING, f"{array.id}_1": JobState.CANCELLED}
+
+
+async def test_a_request_beyond_every_node_is_refused_and_takes_no_id() -> None:
+    rig = Rig(5)
+    async with rig.controller() as controller:
+        await ready(controller)
+        before = controller.state.next_job_id
+        with pytest.raises(UserError, match="never start"):
+            await submit(controller, request(gpus=5))
+        assert controller.state.next_job_id == before
+
+
+async def test_a_time_limit_ends_a_job_as_timeout() -> None:
+    rig = Rig(6)
+    async with rig.controller() as controller:
+        await ready(controller)
+        job = await submit(controller, request("endless", time_limit_s=1))
+        await until(controller, lambda: controller.state.jobs[job.id].state is JobState.TIMEOUT)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_storms_and_kills_lose_nothing(seed: int) -> None:
+    rig = Rig(seed)
+    answered: list[JobId] = []
+    for _ in range(4):
+        async with rig.controller() as controller:
+            await ready(controller)
+            for _ in range(rig.rng.randint(5, 15)):
+                await one_thing(rig, controller, answered)
+                no_gpu_has_two_jobs(controller)
+            for node in rig.nodes:
+                node.up = True
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        assert set(answered) <= set(jobs), f"seed {seed}: an answered id is lost"
+        waiting = [job.label() for job in jobs.values() if job.held]
+        await controller.apply(Released(who=ANN, jobs=tuple(waiting)))
+        await until(controller, lambda: all(job.is_finished for job in jobs.values()))
+        no_gpu_has_two_jobs(controller)
+
+
+async def one_thing(rig: Rig, controller: Controller, answered: list[JobId]) -> None:
+    """A random thing that may happen."""
+    rng = rig.rng
+    what = rng.choice(("submit", "submit", "submit", "cancel", "hold", "requeue", "lose", "find", "rest"))
+    node = rng.choice(rig.nodes)
+    known = (str(rng.choice(answered)),) if answered else ("1",)
+    if what == "submit":
+        array = ArraySpec(ranges=((0, rng.randint(1, 6), 1),)) if rng.random() < 0.3 else None
+        wanted = request(
+            gpus=rng.randint(0, 4), nodes=rng.randint(1, 2), array=array, hold=rng.random() < 0.1
+        )
+        answered.append((await submit(controller, wanted)).id)
+    elif what == "cancel":
+        await controller.apply(Cancelled(who=ANN, jobs=known))
+    elif what == "hold":
+        await controller.apply(Held(who=ANN, jobs=known))
+    elif what == "requeue":
+        await controller.apply(Requeued(who=ANN, jobs=known))
+    elif what == "lose":
+        fleet = controller.fleet
+        assert isinstance(fleet, SimFleet)
+        fleet.lose(node.name)
+    elif what == "find":
+        fleet = controller.fleet
+        assert isinstance(fleet, SimFleet)
+        fleet.find(node.name)
+    else:
+        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)

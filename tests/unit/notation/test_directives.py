@@ -1,0 +1,96 @@
+"""The #SBATCH grammar and what becomes of options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from warpdeck.api.submission import script_options
+from warpdeck.errors import UserError
+from warpdeck.model import Request
+from warpdeck.notation.directives import check_script
+from warpdeck.notation.request import build_request
+
+
+def built(*lines: str, environ: dict[str, str] | None = None) -> dict[str, Any]:
+    text = "#!/bin/bash\n" + "\n".join(lines) + "\ntrue\n"
+    request, _ = build_request(script_options(text, "job.sh"), environ or {}, now=100.0)
+    msgspec.convert(request, Request)
+    return request
+
+
+def test_directives_are_read_up_to_the_first_command() -> None:
+    request = built("", "# words", "#SBATCH --job-name=a", "true", "#SBATCH --job-name=b")
+    assert request["name"] == "a"
+
+
+@pytest.mark.parametrize("line", [" #SBATCH -J x", "# SBATCH -J x", "##SBATCH -J x", "#sbatch -J x"])
+def test_look_alikes_are_comments(line: str) -> None:
+    assert "name" not in built(line)
+
+
+def test_no_blank_is_needed_and_a_hash_ends_the_line_inside_a_word() -> None:
+    assert built("#SBATCH--job-name=a#b")["name"] == "a"
+    assert built("#SBATCH -J 'a#b c' # why")["name"] == "a#b c"
+
+
+def test_the_last_one_wins_and_abbreviations_and_glued_options_work() -> None:
+    request = built("#SBATCH -n3 --ntasks=5", "#SBATCH -N2-4 --out=x.out -t12:00:00")
+    assert request["resources"]["tasks"] == 5
+    assert (request["resources"]["nodes_min"], request["resources"]["nodes_max"]) == (2, 4)
+    assert (request["output"], request["time_limit_s"]) == ("x.out", 43_200)
+
+
+def test_what_a_job_asks_for() -> None:
+    request = built(
+        "#SBATCH --gres=gpu:h100:4 --mem=64G --cpus-per-task=8 --array=0-3%2",
+        "#SBATCH --dependency=afterok:7 --hold --no-requeue --comment='zwei Wörter'",
+    )
+    assert request["resources"]["gpus"] == {"per_node": 4, "type": "h100"}
+    assert request["resources"]["mem_per_node_bytes"] == 64 * 2**30
+    assert request["array"] == {"ranges": [(0, 3, 1)], "throttle": 2}
+    assert request["hold"] and not request["requeue"] and request["comment"] == "zwei Wörter"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#SBATCH --foo=1", "unknown option --foo"),
+        ("#SBATCH --constraint=a100", "not supported yet"),
+        ("#SBATCH -J a b", "'b' is no option"),
+        ("#SBATCH –nodes=2", "is no option"),
+        ("#SBATCH --mem=64 G", "'G' is no option"),
+        ("#SBATCH -J 'a", "quote is not closed"),
+        ("#SBATCH --time", "needs a value"),
+        ("#SBATCH --mem=1G --mem-per-cpu=1G", "exclude each other"),
+        ("#SBATCH --time=12h", "is no time"),
+    ],
+)
+def test_what_is_refused_names_line_and_option(line: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        built(line)
+    assert caught.value.hint
+    assert "exclude" in words or "job.sh:2" in caught.value.message
+
+
+def test_harmless_options_are_noted() -> None:
+    _, notes = build_request([("mail-type", "ALL", "job.sh:2")], {}, now=0.0)
+    assert notes == ["job.sh:2: --mail-type has no effect here"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "empty"), ("echo\n", "no #!"), ("#!/bin/sh\r\n", "DOS"), ("#!\0", "no text")]
+)
+def test_files_that_are_no_scripts(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_script(text, "job.sh")
+
+
+def test_export_decides_the_environment() -> None:
+    environ = {"A": "1", "B": "2", "SLURM_JOB_ID": "9"}
+    assert built(environ=environ)["env"] == {"A": "1", "B": "2"}
+    assert built("#SBATCH --export=NONE", environ=environ)["env"] == {}
+    assert built("#SBATCH --export=A,C=3", environ=environ)["env"] == {"A": "1", "C": "3"}
+    assert built("#SBATCH --export=ALL,A=x", environ=environ)["env"] == {"A": "x", "B": "2"}

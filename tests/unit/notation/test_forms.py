@@ -1,0 +1,149 @@
+"""Slurm's text forms, as Slurm reads them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpdeck.errors import UserError
+from warpdeck.notation.arrays import parse_array
+from warpdeck.notation.dependencies import format_dependencies, parse_dependencies
+from warpdeck.notation.gres import parse_gpus, parse_gres
+from warpdeck.notation.hostlist import collapse, expand
+from warpdeck.notation.memory import format_memory, parse_memory
+from warpdeck.notation.patterns import resolve
+from warpdeck.notation.times import format_duration, parse_limit
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("1:30", 2),
+        ("1:30:00", 90),
+        ("2-0", 2880),
+        ("2-12:30:15", 3631),
+        ("24:00", 24),
+        ("0-2:0", 120),
+        ("100:00:00", 6000),
+        ("1-", 1440),
+        ("6:0", 6),
+    ],
+)
+def test_times_are_read_as_slurm_reads_them(text: str, minutes: int) -> None:
+    assert parse_limit(text) == minutes * 60
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "INFINITE", "unlimited"])
+def test_no_limit(text: str) -> None:
+    assert parse_limit(text) is None
+
+
+@pytest.mark.parametrize("text", ["12h", "1d", "1.5", "1:2:3:4", "", "x", "48:00:00:00"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_limit(text)
+
+
+def test_durations_are_printed_like_squeue() -> None:
+    assert [format_duration(value) for value in (5, 303, 3723, 176_523, None)] == [
+        "0:05",
+        "5:03",
+        "1:02:03",
+        "2-01:02:03",
+        "UNLIMITED",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [("64G", 65536), ("64GB", 65536), ("64gb", 65536), ("512000", 512000), ("1T", MIB), ("100K", 1)],
+)
+def test_memory(text: str, mib: int) -> None:
+    assert parse_memory(text) == mib * MIB
+
+
+@pytest.mark.parametrize("text", ["64GiB", "1.5G", "all", "64G,", ""])
+def test_what_is_no_memory_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_memory(text)
+
+
+def test_memory_is_printed_short() -> None:
+    assert [format_memory(value) for value in (None, 512 * MIB, 3 * 2**30 // 2, 80 * 2**30)] == [
+        "",
+        "512M",
+        "1.5G",
+        "80G",
+    ]
+
+
+def test_gpus() -> None:
+    assert parse_gres("gpu") == ("", 1)
+    assert parse_gres("gpu:4") == ("", 4)
+    assert parse_gres("gpu:a100") == ("a100", 1)
+    assert parse_gres("gpu:nvidia_h100_80gb_hbm3_3g.40gb:2") == ("nvidia_h100_80gb_hbm3_3g.40gb", 2)
+    assert parse_gres("none") == ("", 0)
+    assert parse_gpus("h200:4", "gpus") == ("h200", 4)
+    for bad in ("gpu=2", "gpu:", "foo:1", "gpu:1,nvme:100", "gpu:2(S:0)"):
+        with pytest.raises(UserError):
+            parse_gres(bad)
+
+
+def test_arrays() -> None:
+    assert parse_array("0-9") == ([(0, 9, 1)], 0)
+    assert parse_array("1-100:20%5") == ([(1, 81, 20)], 5)
+    assert parse_array("7,4,22") == ([(4, 4, 1), (7, 7, 1), (22, 22, 1)], 0)
+    assert parse_array("0-4,2-6") == ([(0, 6, 1)], 0)
+    for bad in ("9-0", "%4", "0-", "a", "1-5%0"):
+        with pytest.raises(UserError):
+            parse_array(bad)
+
+
+def test_dependencies() -> None:
+    parsed = parse_dependencies("afterok:1:2_3,afterany:4")
+    assert [(clause["kind"], clause["job_id"], clause.get("task")) for clause in parsed["clauses"]] == [
+        ("afterok", 1, None),
+        ("afterok", 2, 3),
+        ("afterany", 4, None),
+    ]
+    assert format_dependencies(parsed) == "afterok:1,afterok:2_3,afterany:4"
+    assert parse_dependencies("after:5+10")["clauses"][0]["delay_s"] == 600
+    assert parse_dependencies("afterok:1?afterok:2")["any_of"]
+    for bad in ("afterok", "nonsense:1", "afterok:x", "afterok:1?afterok:2,afterok:3"):
+        with pytest.raises(UserError):
+            parse_dependencies(bad)
+
+
+def test_patterns() -> None:
+    values = {"j": "12", "x": "train", "A": "10", "a": "3"}
+    assert resolve("logs/%x-%A_%a.out", values) == "logs/train-10_3.out"
+    assert resolve("%6j-%%-%q", values) == "000012-%-%q"
+    assert resolve("\\%j", values) == "%j"
+
+
+def test_hostlists() -> None:
+    assert expand("gpu[01-03,07],login") == ["gpu01", "gpu02", "gpu03", "gpu07", "login"]
+    assert collapse(["gpu01", "gpu02", "gpu03", "gpu07", "login"]) == "gpu[01-03,07],login"
+    assert collapse(["gpu1"]) == "gpu1"
+    for bad in ("gpu[1-", "gpu[a]", "gpu[1-999999999]"):
+        with pytest.raises(UserError):
+            expand(bad)
+
+
+@given(st.sets(st.integers(0, 3000), min_size=1, max_size=60), st.integers(4, 6))
+def test_a_hostlist_keeps_its_names(numbers: set[int], width: int) -> None:
+    names = [f"n{number:0{width}d}" for number in sorted(numbers)]
+    assert expand(collapse(names)) == names
+
+
+@given(st.text(max_size=30))
+def test_no_text_breaks_a_parser(text: str) -> None:
+    for parse in (parse_limit, parse_memory, parse_gres, parse_array, parse_dependencies, expand):
+        try:
+            parse(text)
+        except UserError as error:
+            assert error.message

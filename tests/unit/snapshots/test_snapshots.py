@@ -1,0 +1,132 @@
+"""Snapshots with real git: byte for byte, whatever state the repository is in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from warpdeck.snapshots import SnapshotStore, Taken, take
+
+
+def git(folder: Path, *argv: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@t", *argv],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "code"
+    (folder / "pkg").mkdir(parents=True)
+    git(folder, "init", "-q")
+    (folder / "pkg" / "a.py").write_text("one\n")
+    (folder / ".gitignore").write_text("data/\n*.log\n")
+    return folder
+
+
+def taken(folder: Path) -> Taken:
+    return take(str(folder), str(folder.parent / "store.git"))
+
+
+def content(found: Taken) -> dict[str, bytes]:
+    with tarfile.open(found.packed) as archive:
+        members = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
+        return {name: file.read() for name, file in members.items() if file is not None}
+
+
+def test_uncommitted_and_untracked_files_are_in_it_and_ignored_ones_are_linked(code: Path) -> None:
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "x")
+    (code / "pkg" / "a.py").write_text("two\n")
+    (code / "new file.txt").write_bytes(b"\x00\xff\r\n")
+    (code / "data").mkdir()
+    (code / "data" / "big.bin").write_text("x")
+    found = taken(code / "pkg")
+    assert found.snapshot is not None
+    assert content(found) == {
+        ".gitignore": b"data/\n*.log\n",
+        "new file.txt": b"\x00\xff\r\n",
+        "pkg/a.py": b"two\n",
+    }
+    assert found.snapshot["subdir"] == "pkg"
+    assert found.snapshot["links"] == ["data"]
+    assert found.snapshot["dirty"] and len(found.snapshot["head"]) == 40
+
+
+def test_it_works_before_the_first_commit_and_with_the_index_locked(code: Path) -> None:
+    (code / ".git" / "index.lock").write_text("")
+    assert "pkg/a.py" in content(taken(code))
+
+
+def test_it_works_during_a_merge_conflict(code: Path) -> None:
+    git(code, "add", "-A")
+    git(code, "commit", "-qm", "base")
+    git(code, "checkout", "-qb", "other")
+    (code / "pkg" / "a.py").write_text("theirs\n")
+    git(code, "commit", "-qam", "theirs")
+    git(code, "checkout", "-q", "-")
+    (code / "pkg" / "a.py").write_text("ours\n")
+    git(code, "commit", "-qam", "ours")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(code, "merge", "other")
+    assert b"<<<<<<<" in content(taken(code))["pkg/a.py"]
+
+
+def test_attributes_change_no_byte(code: Path) -> None:
+    (code / ".gitattributes").write_text(
+        "* text=auto eol=crlf filter=lfs ident export-subst\nsecret export-ignore\n"
+    )
+    (code / "secret").write_bytes(b"$Format:%H$ $Id$\r\nx\n")
+    assert content(taken(code))["secret"] == b"$Format:%H$ $Id$\r\nx\n"
+
+
+def test_nested_repositories_links_and_modes_are_kept(code: Path) -> None:
+    inner = code / "inner"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / "x.py").write_text("inner\n")
+    (code / "run.sh").write_text("#!/bin/sh\n")
+    os.chmod(code / "run.sh", 0o755)
+    os.symlink("/etc/passwd", code / "link")
+    os.mkfifo(code / "fifo")
+    found = taken(code)
+    assert content(found)["inner/x.py"] == b"inner\n"
+    with tarfile.open(found.packed) as archive:
+        assert archive.getmember("run.sh").mode & 0o100
+        assert archive.getmember("link").linkname == "/etc/passwd"
+        assert "fifo" not in archive.getnames()
+
+
+def test_equal_code_is_one_tree_and_a_deleted_file_is_gone(code: Path) -> None:
+    first, second = taken(code), taken(code)
+    assert first.snapshot == second.snapshot
+    (code / "pkg" / "a.py").unlink()
+    (code / "b.py").write_text("b")
+    assert sorted(content(taken(code))) == [".gitignore", "b.py"]
+
+
+def test_a_diff_names_what_changed(code: Path) -> None:
+    first = taken(code).snapshot
+    (code / "pkg" / "a.py").write_text("three\n")
+    second = taken(code).snapshot
+    assert first is not None and second is not None
+    text = SnapshotStore(first["store"]).diff(first["tree"], second["tree"])
+    assert "-one" in text and "+three" in text
+
+
+def test_a_plain_folder_is_taken_within_limits_only(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a")
+    assert content(taken(folder)) == {"a.txt": b"a"}
+    with open(folder / "huge", "wb") as file:
+        file.truncate(65 * 2**20)
+    found = taken(folder)
+    assert found.snapshot is None and "64 MiB" in found.notes[0]
