@@ -71,7 +71,7 @@ class Job:
         return JobReport(
             job_id=self.meta.job_id,
             restarts=self.meta.restarts,
-            phase=self.phase,
+            phase="running" if self.phase == "ending" else self.phase,  # how it ended is not read yet
             pid=self.folder.pid() if self.phase == "running" else 0,
             started_at=self.meta.started_at,
             ended_at=self.ended_at,

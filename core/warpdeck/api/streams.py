@@ -11,7 +11,7 @@ from warpdeck.controller import present
 from warpdeck.controller.ports import NodeStream
 from warpdeck.controller.trees import Receiving
 from warpdeck.errors import RemoteError, UserError
-from warpdeck.model import Job, JobState, ShareStatus
+from warpdeck.model import Job, JobState, Link, NodeName, ShareStatus
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
@@ -23,6 +23,8 @@ DELTA_INTERVAL_S = 0.1
 DELTA_ROWS = 500
 """Rows in one delta: a page of a large queue, well below the frame limit."""
 WAIT_TICK_S = 30.0
+LINK_S = 15.0
+"""How long a request for a stream waits for a link that is being made."""
 READ_BYTES = 256 * 1024
 
 
@@ -140,10 +142,26 @@ async def wait_for(connection: Connection, job: Job, reached: Any, *, tell: int 
                 told = why.sentence
                 await connection.progress(tell, f"waiting: {told}")
             try:
-                await asyncio.wait_for(listener.changed.wait(), WAIT_TICK_S)
+                async with asyncio.timeout(WAIT_TICK_S):
+                    await listener.changed.wait()
             except TimeoutError:
                 continue
             listener.take()
+    finally:
+        controller.hub.leave(listener)
+
+
+async def settle_link(connection: Connection, name: NodeName) -> None:
+    """A controller that has just started is still connecting to its nodes: gives it a moment."""
+    controller = connection.server.controller
+    listener = controller.hub.listen()
+    try:
+        async with asyncio.timeout(LINK_S):
+            while controller.state.links.get(name) is Link.CONNECTING:
+                await listener.changed.wait()
+                listener.take()
+    except TimeoutError:
+        return
     finally:
         controller.hub.leave(listener)
 
@@ -163,6 +181,7 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     if not job.shares:
         raise UserError(f"job {job.label()} has not run ({job.state})", "it has no log yet")
     share = _share(job, message.node)
+    await settle_link(connection, share.node)
     stream = NodeBytes(connection, message.id, job, follow=message.follow)
     path = share.stdout_path if message.channel == "out" else share.stderr_path or share.stdout_path
     asked = wire.OpenLog(
@@ -223,6 +242,7 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
             f"job {job.label()} has ended ({job.state})", f"see what it left: warpdeck logs {job.label()}"
         )
     share = job.shares[0]
+    await settle_link(connection, share.node)
     stream = NodeBytes(connection, message.id, job, follow=True)
     asked = wire.OpenPty(
         stream=0,

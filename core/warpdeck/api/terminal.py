@@ -92,7 +92,7 @@ def relay(
     before = signal.signal(signal.SIGWINCH, lambda *_: os.write(wake_w, b"w"))
     try:
         if saved is not None:
-            tty.setraw(stdin_fd)
+            tty.setraw(stdin_fd, termios.TCSADRAIN)  # what was typed ahead is kept
         return _loop(client, number, stdin_fd=stdin_fd, stdout_fd=stdout_fd, wake=wake_r)
     finally:
         signal.signal(signal.SIGWINCH, before)

@@ -181,7 +181,9 @@ class Controller:
     async def _plan_for_ever(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._plan_wanted.wait(), REPLAN_S)
+                # Not wait_for: before Python 3.12 it can swallow a cancellation.
+                async with asyncio.timeout(REPLAN_S):
+                    await self._plan_wanted.wait()
             except TimeoutError:
                 if not self.state.pending:
                     continue

@@ -102,7 +102,8 @@ class Channel:
         answer = self._probes[number] = asyncio.get_running_loop().create_future()
         self.send(wire.ProbePath(probe=number, path=path, name=name))
         try:
-            return await asyncio.wait_for(answer, PROBE_S)
+            async with asyncio.timeout(PROBE_S):
+                return await answer
         finally:
             del self._probes[number]
 

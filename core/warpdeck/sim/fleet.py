@@ -41,6 +41,8 @@ class SimNode:
         self.reports: dict[Key, wire.JobReport] = {}
         self.tasks: dict[Key, asyncio.Task[None]] = {}
         self.up = True
+        self.tell: Callable[[FleetEvent], None] = lambda event: None
+        """Whoever is connected now: what runs here outlives a fleet, as on a real node."""
 
 
 class SimFleet:
@@ -70,7 +72,9 @@ class SimFleet:
         raise RemoteError(node.name, "the simulated cluster has no hosts to add")
 
     def connect(self, node: Node) -> None:
-        self._spawn(self._live(self._nodes[node.name]))
+        simulated = self._nodes[node.name]
+        simulated.tell = self._on_event
+        self._spawn(self._live(simulated))
 
     async def remove(self, name: NodeName) -> None:
         return None
@@ -87,7 +91,7 @@ class SimFleet:
             self._on_event((name, node.reports[key]))
             return
         node.launches[key] = launch
-        node.tasks[key] = self._spawn(self._run(node, launch, key))
+        node.tasks[key] = asyncio.get_running_loop().create_task(self._run(node, launch, key))
 
     async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None:
         node = self._nodes[name]
@@ -180,7 +184,7 @@ class SimFleet:
             work_dir="simulated",
         )
         if node.up:
-            self._on_event((node.name, said))
+            node.tell((node.name, said))
 
     def _sample(self, node: SimNode) -> wire.Sample:
         holders = {
