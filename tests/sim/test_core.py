@@ -223,9 +223,26 @@ async def test_storms_and_kills_lose_nothing(seed: int) -> None:
         await ready(controller)
         jobs = controller.state.jobs
         assert set(answered) <= set(jobs), f"seed {seed}: an answered id is lost"
-        waiting = [job.label() for job in jobs.values() if job.held]
+        waiting = sorted({str(job.array_job_id) for job in jobs.values() if job.held})
         await controller.apply(Released(who=ANN, jobs=tuple(waiting)))
-        await until(controller, lambda: all(job.is_finished for job in jobs.values()))
+        try:
+            await until(controller, lambda: all(job.is_finished for job in jobs.values()), timeout_s=8)
+        except TimeoutError:
+            raise AssertionError(
+                [
+                    (
+                        job.label(),
+                        job.state,
+                        job.held,
+                        job.ending_cause,
+                        job.restarts,
+                        job.shares,
+                        controller.state.whys.get(job.id),
+                    )
+                    for job in jobs.values()
+                    if not job.is_finished
+                ]
+            ) from None
         no_gpu_has_two_jobs(controller)
 
 

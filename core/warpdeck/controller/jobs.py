@@ -232,6 +232,22 @@ def may_touch(who: Who, job: Job) -> bool:
     return who.admin or who.uid == job.uid
 
 
+def _on_some(txn: Transaction, found: list[Job], act: Callable[[Job], list[Effect]]) -> list[Effect]:
+    """Does it to those jobs of an array to which it applies; raises the first error if there is none such."""
+    effects: list[Effect] = []
+    refused: list[UserError] = []
+    for job in found:
+        mark = txn.mark()
+        try:
+            effects += act(job)
+        except UserError as error:
+            txn.undo(mark)
+            refused.append(error)
+    if len(refused) == len(found):
+        raise refused[0]
+    return effects
+
+
 def _each(
     txn: Transaction, who: Who, references: tuple[str, ...], act: Callable[[Job], list[Effect]]
 ) -> Outcome:
@@ -246,8 +262,7 @@ def _each(
             denied = [job for job in found if not may_touch(who, job)]
             if denied:
                 raise UserError(f"job {reference} belongs to {denied[0].user}, not to {who.user}")
-            for job in found:
-                effects += act(job)
+            effects += _on_some(txn, found, act)
             labels.append(reference)
         except UserError as error:
             txn.undo(mark)
