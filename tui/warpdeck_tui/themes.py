@@ -1,19 +1,46 @@
-"""Colour themes: TOML files, shipped with the app or in the user's configuration, checked before they are used."""
+"""Colour themes: TOML files, shipped with the app or in the user's configuration, checked before they are used.
+
+A bad file never stops the app: it becomes one notice that names the file and what is wrong with it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import msgspec
+from rich.errors import StyleSyntaxError
 from rich.style import Style
+from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from warpdeck.errors import UserError
 from warpdeck.paths import config_dir
 
+from .palette import ansi_styles
+
+MAX_THEME_BYTES = 64 * 1024
+"""A theme is 1 kB; a larger file is something else by mistake."""
+ANSI_THEME = "deck-ansi"
+Ramp = tuple[str, str, str, str, str, str, str, str]
+
+
+class States(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Colours of the states of jobs."""
+
+    running: str = ""
+    starting: str = ""
+    pending: str = ""
+    held: str = ""
+    done: str = ""
+    failed: str = ""
+
 
 class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A theme: Textual's base colours, a colour for each role, and eight steps of the heat map from cold to hot."""
+    """A theme: Textual's base colours, a colour for each role, and eight steps of the heat map from cold to hot.
+
+    `ansi`: the colours are the terminal's own ("ansi_blue", "ansi_default"), for 16 colours. `states` and the colours
+    that are "" follow from the others.
+    """
 
     name: str
     dark: bool
@@ -29,8 +56,15 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     error: str
     muted: str
     cursor: str
-    heat: tuple[str, str, str, str, str, str, str, str]
-    heat_text: tuple[str, str, str, str, str, str, str, str]
+    cursor_blurred: str = ""
+    match: str = ""
+    track: str = ""
+    heat: Ramp
+    heat_text: Ramp
+    states: States = States()
+    ansi: bool = False
+    variables: dict[str, str] = {}
+    """Textual's own variables, where its choice does not fit."""
 
 
 def shipped_folder() -> Path:
@@ -42,16 +76,36 @@ def shipped_folder() -> Path:
 def load_theme(path: Path) -> ThemeFile:
     """Raises UserError that names the file and what is wrong."""
     try:
-        theme = msgspec.toml.decode(path.read_bytes(), type=ThemeFile)
+        theme = msgspec.toml.decode(_read(path), type=ThemeFile)
         to_textual(theme).to_color_system().generate()
         text_styles(theme)
+        _check_variables(theme.variables)
     except OSError as error:
         raise UserError(f"cannot read the theme {path}: {error.strerror}", "check its permissions") from error
-    except Exception as error:  # a colour that Textual or Rich cannot parse has no common error class
-        raise UserError(
-            f"the theme {path} cannot be used: {error}", "correct it, or remove the file"
-        ) from error
+    except (ColorParseError, StyleSyntaxError, ValueError) as error:  # msgspec's errors are ValueErrors
+        raise _unusable(path, str(error).partition("\n")[0]) from error
     return theme
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        text = file.read(MAX_THEME_BYTES + 1)
+    if len(text) > MAX_THEME_BYTES:
+        raise ValueError(f"larger than {MAX_THEME_BYTES // 1024} KiB")
+    return text
+
+
+def _unusable(path: Path, cause: str) -> UserError:
+    return UserError(f"the theme {path} cannot be used: {cause}", "correct it, or remove the file")
+
+
+def _check_variables(variables: dict[str, str]) -> None:
+    """What Textual would only find out, fatally, when the theme is put on. Raises ColorParseError, StyleSyntaxError."""
+    for name, value in variables.items():
+        if name.endswith("-style"):
+            Style.parse(value)
+        else:
+            Color.parse(value.partition(" ")[0])
 
 
 def all_themes() -> tuple[list[ThemeFile], list[str]]:
@@ -69,7 +123,12 @@ def all_themes() -> tuple[list[ThemeFile], list[str]]:
 
 
 def to_textual(theme: ThemeFile) -> Theme:
-    """As Textual wants it."""
+    """As Textual wants it; our roles are there for style sheets too, as $running, $heat-0, $muted and so on."""
+    roles = _state_colours(theme)
+    if not theme.ansi:
+        roles |= {"scrollbar": theme.cursor, "scrollbar-background": theme.background}
+        roles |= {"scrollbar-hover": theme.accent, "scrollbar-active": theme.accent}
+    roles |= {f"heat-{step}": colour for step, colour in enumerate(theme.heat)}
     return Theme(
         name=theme.name,
         dark=theme.dark,
@@ -83,31 +142,78 @@ def to_textual(theme: ThemeFile) -> Theme:
         success=theme.success,
         warning=theme.warning,
         error=theme.error,
+        ansi=theme.ansi,
+        variables={**roles, "muted": theme.muted, "cursor": theme.cursor, **theme.variables},
     )
 
 
 def text_styles(theme: ThemeFile) -> dict[str, Style]:
-    """The styles that the line widgets draw with, by role."""
-    states = {
-        "RUNNING": theme.success,
-        "COMPLETING": theme.success,
-        "CONFIGURING": theme.secondary,
-        "PENDING": theme.warning,
-        "COMPLETED": theme.muted,
-        "CANCELLED": theme.muted,
-        "FAILED": theme.error,
-        "TIMEOUT": theme.error,
-        "NODE_FAIL": theme.error,
-        "OUT_OF_MEMORY": theme.error,
-    }
-    styles = {name: Style(color=color) for name, color in states.items()}
+    """The styles that the line widgets draw with, by role (see `palette`)."""
+    if theme.ansi:
+        return ansi_styles()
+    colours = _state_colours(theme)
+    styles = {state: _ink(colours[role]) for state, role in STATE_ROLES.items()}
+    match = theme.match or theme.warning
     styles |= {
-        "muted": Style(color=theme.muted),
-        "accent": Style(color=theme.accent),
-        "warn": Style(color=theme.error, bold=True),
-        "header": Style(color=theme.primary, bold=True),
-        "cursor": Style(bgcolor=theme.cursor, bold=True),
+        "muted": _ink(theme.muted),
+        "accent": _ink(theme.accent),
+        "warn": _ink(theme.error, bold=True),
+        "header": _ink(theme.muted, bold=True),
+        "cursor": Style(bgcolor=_rich(theme.cursor), bold=True),
+        "cursor-blurred": Style(bgcolor=_rich(theme.cursor_blurred or theme.panel)),
+        "cursor-sign": _ink(theme.accent, bold=True),
+        "marked": Style(bgcolor=_rich(theme.panel)),
+        "mark-sign": _ink(theme.warning, bold=True),
+        "match": Style(color=_contrast(match), bgcolor=_rich(match)),
+        "track": Style(bgcolor=_rich(theme.track or theme.panel)),
+        "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
     }
-    for step, (color, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
-        styles[f"heat{step}"] = Style(color=text, bgcolor=color)
+    for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
+        styles[f"heat{step}"] = Style(color=_rich(text), bgcolor=_rich(colour))
     return styles
+
+
+STATE_ROLES = {
+    "RUNNING": "running",
+    "COMPLETING": "running",
+    "CONFIGURING": "starting",
+    "PENDING": "pending",
+    "HELD": "held",
+    "SUSPENDED": "held",
+    "PREEMPTED": "held",
+    "COMPLETED": "done",
+    "CANCELLED": "done",
+    "FAILED": "failed",
+    "TIMEOUT": "failed",
+    "NODE_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+    "DEADLINE": "failed",
+    "BOOT_FAIL": "failed",
+}
+"""Slurm's states, and HELD, by the colour they share."""
+
+
+def _state_colours(theme: ThemeFile) -> dict[str, str]:
+    states = theme.states
+    return {
+        "running": states.running or theme.success,
+        "starting": states.starting or theme.secondary,
+        "pending": states.pending or theme.warning,
+        "held": states.held or theme.accent,
+        "done": states.done or theme.muted,
+        "failed": states.failed or theme.error,
+    }
+
+
+def _rich(colour: str) -> str:
+    """A colour as Rich spells it. Raises ColorParseError."""
+    return Color.parse(colour).rich_color.name
+
+
+def _contrast(ground: str) -> str:
+    """Black or white, whichever reads on that ground."""
+    return Color.parse(ground).get_contrast_text(1.0).rich_color.name
+
+
+def _ink(colour: str, *, bold: bool = False) -> Style:
+    return Style(color=_rich(colour), bold=bold or None)

@@ -1,27 +1,63 @@
-"""Nodes x GPUs as one heat map in one widget: a line a node, five characters a GPU, a cursor."""
+"""Nodes x GPUs as one heat map in one widget: a line or more for each node, a tile for each GPU, a cursor.
+
+Tiles grow with the terminal: five characters each on a narrow one, a bar beside the number on a wide one; a node with more
+GPUs than fit on a line goes on below. Each tile says in characters what its colour says. Only the tiles whose content has
+changed are written again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from warpdeck_tui.viewmodels import GpuCell
+from warpdeck_tui.palette import PLAIN, Palette, for_terminal
 
-NAME_WIDTH = 18
-Line = tuple[str, tuple[GpuCell, ...]]
+from .cells import fit, printable
+from .glyphs import UNICODE, Glyphs
+from .lines import blank, finished
+from .meter import HEAT_STEPS, bar
+
+GridCell = tuple[tuple[str, int], str, int] | tuple[tuple[str, int], str, int, float | None]
+"""(node and GPU, text, step of the heat ramp or -1 for unknown) and, for a bar on a wide terminal, the percentage."""
+GridLine = tuple[str, tuple[GridCell, ...]]
+"""A node's label, "name state", and its cells."""
+
+GUTTER_WIDTH = 1
+NAME_MIN = 8
+NAME_MAX = 24
+STATE_WIDTH = 11
+"""As long as the longest of sinfo's words, and a space."""
+TEXT_WIDTH = 5
+TILE_MIN = TEXT_WIDTH + 2
+TILE_MAX = 22
+"""A longer bar says no more."""
+BAR_MIN = 3
+HEADER_LINES = 1
+WHEEL_LINES = 2
+NO_CELLS = "no GPU"
+
+
+class _Place(NamedTuple):
+    """A line on the screen: the node it belongs to, and which of its cells it shows."""
+
+    node: int
+    first: int
+    last: int
 
 
 class CellGrid(ScrollView, can_focus=True):
-    """The heat map. Each cell shows a number or letters; the colour repeats what they say."""
+    """The heat map. The owner switches the metric by giving other cells."""
 
+    DEFAULT_CSS = "CellGrid { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("j,down", "move(1, 0)", ""),
         ("k,up", "move(-1, 0)", ""),
@@ -29,73 +65,284 @@ class CellGrid(ScrollView, can_focus=True):
         ("h,left", "move(0, -1)", ""),
         ("g,home", "first", ""),
         ("G,end", "last", ""),
+        ("ctrl+d,pagedown", "page(1)", ""),
+        ("ctrl+u,pageup", "page(-1)", ""),
+        ("enter", "select", ""),
     ]
 
-    class Moved(Message):
+    class _About(Message):
+        """A message of a grid about the cell under its cursor."""
+
+        def __init__(self, grid: CellGrid) -> None:
+            super().__init__()
+            self.grid = grid
+
+        @property
+        def control(self) -> CellGrid:
+            return self.grid
+
+    class Moved(_About):
         """The cursor is on another cell."""
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, CellGrid.Moved)
+            return isinstance(message, CellGrid.Moved) and message.grid is self.grid
 
-    def __init__(self, styles: Mapping[str, Style], *, id: str = "") -> None:
+    class Selected(_About):
+        """Enter or a double click on the cell under the cursor."""
+
+    def __init__(self, styles: Palette, *, id: str = "", legend: str = "", glyphs: Glyphs = UNICODE) -> None:
         super().__init__(id=id or None)
+        self._given_styles = styles
         self._styles = styles
-        self._lines: list[Line] = []
+        self._legend = legend
+        self._glyphs = glyphs
+        self._lines: list[GridLine] = []
+        self._places: list[_Place] = []
+        self._tile = TILE_MIN
+        self._name_width = NAME_MAX
+        self._label_width = GUTTER_WIDTH + NAME_MAX + STATE_WIDTH
         self._row = self._column = 0
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """(node, GPU index) under the cursor; index -1 on a node without GPUs."""
+        """(node, GPU index) under the cursor; index -1 on a node without GPUs, ("", -1) on an empty grid."""
         if not self._lines:
             return "", -1
         label, cells = self._lines[self._row]
         if not cells:
-            return label.split(" ")[0], -1
-        return cells[min(self._column, len(cells) - 1)].key
+            return label.partition(" ")[0], -1
+        return cells[min(self._column, len(cells) - 1)][0]
 
-    def show(self, lines: Sequence[Line]) -> None:
-        """New values; only lines that changed are written."""
-        before, self._lines = self._lines, list(lines)
-        self.virtual_size = Size(self.size.width, len(self._lines))
-        if len(before) != len(self._lines):
-            self._row = max(0, min(self._row, len(self._lines) - 1))
+    def show(self, lines: Sequence[GridLine]) -> None:
+        """New values; the cursor stays on its GPU."""
+        cursor, before, places = self.cursor, self._lines, self._places
+        self._lines = list(lines)
+        self._follow(cursor)
+        self._arrange()
+        if places != self._places or [line[0] for line in before] != [line[0] for line in self._lines]:
             self.refresh()
-            return
-        top = self.scroll_offset.y
-        for index, (old, new) in enumerate(zip(before, self._lines, strict=True)):
-            if old != new:
-                self.refresh(Region(0, index - top, self.size.width, 1))
+        elif regions := tuple(self._changed(before)):
+            self.refresh(*regions)
+        if cursor != self.cursor:
+            self.post_message(self.Moved(self))
 
-    def use_palette(self, styles: Mapping[str, Style]) -> None:
+    def use_palette(self, styles: Palette) -> None:
         """Another theme."""
-        self._styles = styles
+        self._given_styles = styles
+        self._styles = for_terminal(styles, self.app.console.color_system)
         self.refresh()
+
+    # Where things are
+
+    def _follow(self, cursor: tuple[str, int]) -> None:
+        node, _ = cursor
+        for row, (label, cells) in enumerate(self._lines):
+            if label.partition(" ")[0] == node:
+                self._row = row
+                keys = [cell[0] for cell in cells]
+                self._column = keys.index(cursor) if cursor in keys else self._column
+                return
+        self._row = max(0, min(self._row, len(self._lines) - 1))
+
+    def _arrange(self) -> None:
+        """How wide a tile is, how many stand on a line, which line shows which cells."""
+        most = max((len(cells) for _, cells in self._lines), default=1) or 1
+        longest = max((len(label.partition(" ")[0]) for label, _ in self._lines), default=0)
+        for_names = self.size.width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
+        self._name_width = max(NAME_MIN, min(longest + 2, for_names, NAME_MAX))
+        self._label_width = GUTTER_WIDTH + self._name_width + STATE_WIDTH
+        room = max(TILE_MIN, self.size.width - self._label_width)
+        widest = TILE_MAX if self._has_bars() else TILE_MIN + 2
+        self._tile = max(TILE_MIN, min(widest, room // most))
+        in_line = max(1, room // self._tile)
+        self._places = [
+            _Place(node, first, min(first + in_line, len(cells)))
+            for node, (_, cells) in enumerate(self._lines)
+            for first in range(0, max(1, len(cells)), in_line)
+        ]
+        self.virtual_size = Size(self.size.width, len(self._places) + HEADER_LINES)
+
+    def _has_bars(self) -> bool:
+        return any(len(cell) > 3 and cell[3] is not None for _, cells in self._lines for cell in cells)
+
+    def _changed(self, before: Sequence[GridLine]) -> Iterator[Region]:
+        """The regions of neighbouring tiles that differ."""
+        top = self.scroll_offset.y
+        for y in range(HEADER_LINES, self.size.height):
+            if y - HEADER_LINES + top >= len(self._places):
+                return
+            node, first, last = self._places[y - HEADER_LINES + top]
+            old, new = before[node][1], self._lines[node][1]
+            differ = [at for at in range(first, last) if old[at] != new[at]]
+            if differ:
+                start = self._label_width + (differ[0] - first) * self._tile
+                yield Region(start, y, (differ[-1] - differ[0] + 1) * self._tile, 1)
+
+    def _place_of_cursor(self) -> int:
+        column = self._bounded_column()
+        return next(
+            (
+                at
+                for at, place in enumerate(self._places)
+                if place.node == self._row and place.first <= column < max(place.last, place.first + 1)
+            ),
+            0,
+        )
+
+    def _bounded_column(self) -> int:
+        cells = self._lines[self._row][1] if self._lines else ()
+        return max(0, min(self._column, len(cells) - 1))
+
+    # Painting
 
     def render_line(self, y: int) -> Strip:
-        index, width = y + self.scroll_offset.y, self.size.width
-        if index >= len(self._lines):
-            return Strip.blank(width)
-        label, cells = self._lines[index]
-        name, _, state = label.partition(" ")
-        segments = [Segment(f"{name[:11]:<11} {state[:5]:<5} ", self._styles.get("header", Style()))]
-        for position, cell in enumerate(cells):
-            style = self._styles.get(f"heat{cell.level}" if cell.level >= 0 else "warn") or Style()
-            here = index == self._row and position == min(self._column, len(cells) - 1)
-            segments.append(Segment(f"[{cell.text}]" if here else f" {cell.text} ", style))
+        width = self.size.width
+        if y < HEADER_LINES:
+            return self._header(width)
+        at = y - HEADER_LINES + self.scroll_offset.y
+        if at < len(self._places):
+            return self._node_line(self._places[at], width)
+        return self._legend_line(width) if y == self.size.height - 1 else blank(width, base=self.rich_style)
+
+    def _header(self, width: int) -> Strip:
+        style = self._styles.get("header", PLAIN)
+        text = " " * GUTTER_WIDTH + fit("NODE", self._name_width) + fit("STATE", STATE_WIDTH)
+        in_line = max((place.last - place.first for place in self._places), default=0)
+        text += "".join(
+            fit(str(index), TILE_MIN, align="center").ljust(self._tile) for index in range(in_line)
+        )
+        return finished([Segment(fit(text, width, glyphs=self._glyphs), style)], width, base=self.rich_style)
+
+    def _node_line(self, place: _Place, width: int) -> Strip:
+        label, cells = self._lines[place.node]
+        here = place.node == self._row
+        segments = self._label(label, here=here) if not place.first else [Segment(" " * self._label_width)]
+        for position in range(place.first, place.last):
+            segments += self._tile_of(cells[position], here=here and position == self._bounded_column())
         if not cells:
-            segments.append(Segment("no GPU", self._styles.get("muted", Style())))
-        return Strip(segments).simplify().adjust_cell_length(width)
+            segments.append(Segment(NO_CELLS, self._styles.get("muted", PLAIN)))
+        return finished(segments, width, base=self.rich_style)
+
+    def _label(self, label: str, *, here: bool) -> list[Segment]:
+        name, _, state = label.partition(" ")
+        sign = self._glyphs.cursor if here else " "
+        return [
+            Segment(sign, self._styles.get("cursor-sign", PLAIN)),
+            Segment(
+                fit(printable(name), self._name_width - 1, glyphs=self._glyphs) + " ",
+                Style(bold=here or None),
+            ),
+            Segment(fit(printable(state), STATE_WIDTH - 1) + " ", self._styles.get(_role_of(state), PLAIN)),
+        ]
+
+    def _tile_of(self, cell: GridCell, *, here: bool) -> list[Segment]:
+        text, level = cell[1], cell[2]
+        percent = cell[3] if len(cell) > 3 else None
+        style = self._tile_style(text, level)
+        shown = fit(printable(text), TEXT_WIDTH, glyphs=self._glyphs)
+        # Brackets beside the reversed colours: the cursor shows where there is no colour at all.
+        under_cursor = [Segment(f"[{shown}]", Style(reverse=True, bold=True))]
+        segments = under_cursor if here else [Segment(f" {shown}", style), Segment(" ")]
+        bar_width = self._tile - TILE_MIN - 1
+        if bar_width < BAR_MIN or level < 0 or percent is None:
+            return [*segments, Segment(" " * (self._tile - TILE_MIN))]
+        ink = self._styles.get("track", PLAIN) + Style(color=style.bgcolor)
+        return [*segments, Segment(bar(percent, bar_width, glyphs=self._glyphs), ink), Segment(" ")]
+
+    def _tile_style(self, text: str, level: int) -> Style:
+        if level >= 0:
+            return self._styles.get(f"heat{min(level, HEAT_STEPS - 1)}", PLAIN)
+        return self._styles.get("muted" if text.strip() == "?" else "warn", PLAIN)
+
+    def _legend_line(self, width: int) -> Strip:
+        """Below the last node, if there is room: the ramp from cold to hot, and the owner's words."""
+        muted = self._styles.get("muted", PLAIN)
+        segments = [Segment(" " * GUTTER_WIDTH + "low ", muted)]
+        segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
+        segments.append(Segment(f" high   {printable(self._legend)}", muted))
+        return finished(segments, width, base=self.rich_style)
+
+    # Moving
+
+    def _go(self, row: int, column: int) -> None:
+        before, old = self.cursor, self._place_of_cursor()
+        self._row = max(0, min(row, len(self._lines) - 1))
+        self._column = max(0, column)
+        at, top, page = self._place_of_cursor(), self.scroll_offset.y, max(1, self.size.height - HEADER_LINES)
+        if at < top:
+            self.scroll_to(y=at, animate=False, force=True)
+        elif at >= top + page:
+            self.scroll_to(y=at - page + 1, animate=False, force=True)
+        top = self.scroll_offset.y
+        for each in {old, at}:
+            self.refresh(Region(0, each - top + HEADER_LINES, self.size.width, 1))
+        if self.cursor != before:
+            self.post_message(self.Moved(self))
+        self._park_cursor()
+
+    def _park_cursor(self) -> None:
+        """The terminal's cursor goes to the cell under ours: assistive tools read what it is on."""
+        line = self._place_of_cursor() - self.scroll_offset.y + HEADER_LINES
+        if self.has_focus and self._places and 0 <= line < self.size.height:
+            place = self._places[self._place_of_cursor()]
+            x = self._label_width + (self._bounded_column() - place.first) * self._tile
+            self.app.cursor_position = Offset(self.content_region.x + x, self.content_region.y + line)
 
     def action_move(self, rows: int, columns: int) -> None:
-        self._row = max(0, min(self._row + rows, len(self._lines) - 1))
-        cells = self._lines[self._row][1] if self._lines else ()
-        self._column = max(0, min(self._column + columns, max(0, len(cells) - 1)))
-        self.scroll_to(y=max(0, self._row - self.size.height + 1), animate=False, force=True)
-        self.refresh()
-        self.post_message(self.Moved())
+        column = self._bounded_column() + columns if columns else self._column
+        self._go(self._row + rows, column)
 
     def action_first(self) -> None:
-        self.action_move(-len(self._lines), 0)
+        self._go(0, self._column)
 
     def action_last(self) -> None:
-        self.action_move(len(self._lines), 0)
+        self._go(len(self._lines) - 1, self._column)
+
+    def action_page(self, pages: int) -> None:
+        self._go(self._row + pages * max(1, self.size.height - HEADER_LINES - 1), self._column)
+
+    def action_select(self) -> None:
+        if self._lines:
+            self.post_message(self.Selected(self))
+
+    # Events
+
+    def on_mount(self) -> None:
+        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
+
+    def on_focus(self) -> None:
+        self._park_cursor()
+
+    def on_resize(self) -> None:
+        self._arrange()
+        self.refresh()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -WHEEL_LINES)
+
+    def _wheel(self, event: events.MouseEvent, lines: int) -> None:
+        event.stop()
+        event.prevent_default()
+        self.scroll_to(y=self.scroll_offset.y + lines, animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None or offset.y < HEADER_LINES:
+            return
+        at = offset.y - HEADER_LINES + self.scroll_offset.y
+        if at < len(self._places):
+            place = self._places[at]
+            column = place.first + max(0, offset.x - self._label_width) // self._tile
+            self._go(place.node, min(column, max(place.first, place.last - 1)))
+            if event.chain == 2:
+                self.action_select()
+
+
+def _role_of(state: str) -> str:
+    """The role that a node's state is drawn in."""
+    if state.startswith(("down", "drain")):
+        return "warn"
+    return "RUNNING" if state.startswith(("mix", "alloc")) else "muted"

@@ -1,134 +1,326 @@
-"""A table of any length: only the visible lines are made, and only when they change.
+"""A table of any length: only the visible lines are made, and only those that look different are written.
 
-Rows are view-models with a key; the cursor stays on its key when rows come and go. Columns have fixed widths but the last,
-which takes what is left; columns of low rank are left out when the terminal is narrow.
+Rows come from a RowSource; the cursor and the marks stay on their keys when rows come, go and move. How columns share the
+width is in `columns`. The cursor is a sign in the gutter as well as a colour, and the terminal's own (hidden) cursor is
+parked on its row, where screen readers and braille lines look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from warpdeck_tui.viewmodels import Row
+from warpdeck_tui.palette import PLAIN, Palette, for_terminal
+
+from .cells import Cell, fit, printable, role_of, text_of
+from .columns import GAP, Column, Placed, layout
+from .glyphs import UNICODE, Glyphs
+from .lines import blank, finished
+from .rows import RowList, RowSource, find
+
+__all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]
+
+HEADER_LINES = 1
+WHEEL_ROWS = 3
+MATCH_MAX_CHARACTERS = 200
+"""A longer filter highlights nothing: it is no word anybody looks for, and it would be compiled for each paint."""
 
 
-class Column(NamedTuple):
-    """A column: title, width (0: the rest), and rank: the higher, the sooner it goes on a narrow terminal."""
+class _Drawn(NamedTuple):
+    """What a line showed when it was last painted; equal means that it need not be painted again."""
 
-    title: str
-    width: int
-    rank: int = 0
+    key: str
+    cells: Sequence[Cell]
+    under_cursor: bool
+    marked: bool
 
 
 class VirtualTable(ScrollView, can_focus=True):
-    """Rows under a header line, with a cursor."""
+    """Rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
+    DEFAULT_CSS = "VirtualTable { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("j,down", "move(1)", ""),
         ("k,up", "move(-1)", ""),
         ("g,home", "first", ""),
         ("G,end", "last", ""),
-        ("ctrl+d,pagedown", "page(1)", ""),
-        ("ctrl+u,pageup", "page(-1)", ""),
+        ("pagedown", "page(1.0)", ""),
+        ("pageup", "page(-1.0)", ""),
+        ("ctrl+d", "page(0.5)", ""),
+        ("ctrl+u", "page(-0.5)", ""),
         ("enter", "select", ""),
+        ("space", "mark", ""),
+        ("escape", "clear_marks", ""),
     ]
 
-    class Selected(Message):
-        """Enter on a row."""
+    class _About(Message):
+        """A message of a table about a row."""
 
-        def __init__(self, key: str) -> None:
+        def __init__(self, table: VirtualTable, key: str) -> None:
             super().__init__()
+            self.table = table
             self.key = key
 
-    class Moved(Message):
+        @property
+        def control(self) -> VirtualTable:
+            return self.table
+
+    class Selected(_About):
+        """Enter or a double click on a row."""
+
+    class Moved(_About):
         """The cursor is on another row."""
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, VirtualTable.Moved)
+            return isinstance(message, VirtualTable.Moved) and message.table is self.table
+
+    class Marked(_About):
+        """The marks have changed; `key` is the row that did, "" for all of them."""
+
+    class HeaderSelected(_About):
+        """A click on the title of the column named `key`."""
 
     def __init__(
-        self, columns: Sequence[Column], styles: Mapping[str, Style], *, empty: str, id: str = ""
+        self,
+        columns: Sequence[Column],
+        styles: Palette,
+        *,
+        empty: str,
+        id: str = "",
+        marks: bool = False,
+        glyphs: Glyphs = UNICODE,
     ) -> None:
         super().__init__(id=id or None)
         self._columns = tuple(columns)
+        self._given_styles = styles
         self._styles = styles
         self._empty = empty
-        self._rows: list[Row] = []
+        self._takes_marks = marks
+        self._glyphs = glyphs
+        self._source: RowSource = RowList()
         self._cursor = 0
+        self._cursor_key = ""
+        self._marks: set[str] = set()
+        self._sort: tuple[str, bool] = ("", False)
+        self._words: re.Pattern[str] | None = None
+        self._drawn: dict[int, _Drawn | None] = {}
+        self._placed: tuple[Placed, ...] = ()
+        self._placed_for = -1
 
     @property
     def cursor_key(self) -> str:
         """The key under the cursor, "" in an empty table."""
-        return self._rows[self._cursor].key if self._rows else ""
+        return self._cursor_key
 
-    def show(self, rows: list[Row], *, empty: str = "") -> None:
-        """New rows. Lines that look as before are not written again."""
-        key, before = self.cursor_key, self._rows
-        self._rows = rows
-        self._empty = empty or self._empty
-        found = next((index for index, row in enumerate(rows) if row.key == key), None)
-        moved = self._cursor
-        self._cursor = found if found is not None else max(0, min(self._cursor, len(rows) - 1))
-        self.virtual_size = Size(self.size.width, len(rows) + 1)
-        if len(before) != len(rows) or moved != self._cursor or not rows:
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The keys of the marked rows that are there, in the table's order. Looks at every row."""
+        if not self._marks:
+            return ()
+        source = self._source
+        return tuple(key for key in map(source.key, range(len(source))) if key in self._marks)
+
+    def show(self, rows: Sequence[tuple[str, Sequence[Cell]]], *, empty: str = "") -> None:
+        """New rows, all of them: pairs of key and cells."""
+        if empty and empty != self._empty:
+            self._empty = empty
+            self._drawn.clear()
+            self.refresh()
+        self.update(RowList(rows))
+
+    def update(self, source: RowSource, *, changed_keys: Collection[str] | None = None) -> None:
+        """The rows as they are now; `changed_keys`: of the rows whose cells differ, None if that is not known."""
+        self._source = source
+        count = len(source)
+        self._stay_on_key(count)
+        self.virtual_size = Size(self.size.width, count + HEADER_LINES)
+        if not count:
+            self._drawn.clear()
             self.refresh()
             return
-        top = self.scroll_offset.y
-        for line in range(top, min(len(rows), top + self.size.height)):
-            if rows[line] != before[line]:
-                self.refresh(Region(0, line - top + 1, self.size.width, 1))
+        self._repaint(changed_keys)
 
-    def use_palette(self, styles: Mapping[str, Style]) -> None:
+    def use_palette(self, styles: Palette) -> None:
         """Another theme."""
-        self._styles = styles
+        self._given_styles = styles
+        self._styles = for_terminal(styles, self.app.console.color_system)
         self.refresh()
+
+    def show_sort(self, column: str, *, descending: bool = False) -> None:
+        """Points out the column that the source is sorted by; "" for none."""
+        self._sort = (column, descending)
+        self.refresh(Region(0, 0, self.size.width, HEADER_LINES))
+
+    def highlight(self, text: str) -> None:
+        """Each word of a filter is pointed out where it is found; "" for none."""
+        words = sorted(set(text[:MATCH_MAX_CHARACTERS].split()), key=lambda word: (-len(word), word))
+        pattern = "|".join(map(re.escape, words))
+        self._words = re.compile(pattern, re.IGNORECASE) if pattern else None
+        self.refresh()
+
+    def go_to(self, key: str) -> bool:
+        """Puts the cursor on the row with that key; False if there is none."""
+        found = find(self._source, key, near=self._cursor)
+        if found is not None:
+            self._go(found)
+        return found is not None
+
+    # Painting
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        if y == 0:
-            return self._line(
-                [column.title for column in self._columns], [self._style("header")] * 20, Style(), width
-            )
-        index = y - 1 + self.scroll_offset.y
-        if index >= len(self._rows):
-            text = self._empty if not self._rows and y == 1 else ""
-            return Strip([Segment(text[:width].ljust(width), self._style("muted"))], width)
-        row = self._rows[index]
-        under = self._style("cursor") if index == self._cursor else Style()
-        texts = [cell.text for cell in row.cells]
-        return self._line(texts, [self._style(cell.style) for cell in row.cells], under, width)
+        if y < HEADER_LINES:
+            return self._header(width)
+        line = self._line_at(y)
+        self._drawn[y] = line
+        if line is None:
+            return self._blank(y, width)
+        return self._row(line, width)
 
-    def _line(self, texts: Sequence[str], styles: Sequence[Style], under: Style, width: int) -> Strip:
-        segments, used = [], 0
-        for index, space in self._layout(width):
-            text = texts[index]
-            cut = text if len(text) <= space else text[: max(0, space - 1)] + "…"
-            segments.append(Segment(cut.ljust(space) + " ", styles[index] + under))
-            used += space + 1
-        return Strip(segments).simplify().adjust_cell_length(width, under)
+    def _line_at(self, y: int) -> _Drawn | None:
+        index = y - HEADER_LINES + self.scroll_offset.y
+        if index >= len(self._source):
+            return None
+        key = self._source.key(index)
+        return _Drawn(key, self._source.row(index), index == self._cursor, key in self._marks)
 
-    def _layout(self, width: int) -> list[tuple[int, int]]:
-        """(column, width) of the columns that fit; the flexible one gets at least 20."""
-        shown = list(range(len(self._columns)))
-        while len(shown) > 1:
-            fixed = sum(self._columns[index].width + 1 for index in shown)
-            rest = width - fixed
-            if rest >= 20 or not any(self._columns[index].rank for index in shown):
-                break
-            shown.remove(max(shown, key=lambda index: self._columns[index].rank))
-        rest = width - sum(self._columns[index].width + 1 for index in shown)
-        return [(index, self._columns[index].width or max(1, rest)) for index in shown]
+    def _layout(self, width: int) -> tuple[Placed, ...]:
+        if self._placed_for != width:
+            self._placed, self._placed_for = layout(self._columns, width - self._gutter), width
+        return self._placed
 
-    def _style(self, name: str) -> Style:
-        return self._styles.get(name) or Style()
+    @property
+    def _gutter(self) -> int:
+        return 2 if self._takes_marks else 1
+
+    def _header(self, width: int) -> Strip:
+        style = self._styles.get("header", PLAIN)
+        texts = []
+        for index, _, room in self._layout(width):
+            column = self._columns[index]
+            sign = ""
+            if column.name == self._sort[0]:
+                sign = self._glyphs.down if self._sort[1] else self._glyphs.up
+            texts.append(fit(column.title + sign, room, align=column.align, glyphs=self._glyphs))
+        text = " " * self._gutter + (" " * GAP).join(texts)
+        return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
+
+    def _row(self, line: _Drawn, width: int) -> Strip:
+        under = self._under(line)
+        gap = Segment(" " * GAP, under)
+        segments = self._gutter_of(line, under)
+        for position, (index, _, room) in enumerate(self._layout(width)):
+            cell = line.cells[index] if index < len(line.cells) else ""
+            text = fit(printable(text_of(cell)), room, align=self._columns[index].align, glyphs=self._glyphs)
+            if position:
+                segments.append(gap)
+            role = role_of(cell)
+            # Reversed, the colours of the states would become a row of patches.
+            style = self._styles.get(role, PLAIN) + under if role and not under.reverse else under
+            segments += self._pointed_out(text, style)
+        return finished(segments, width, base=self.rich_style, tail=under)
+
+    def _under(self, line: _Drawn) -> Style:
+        if line.under_cursor:
+            return self._styles.get("cursor" if self.has_focus else "cursor-blurred", PLAIN)
+        return self._styles.get("marked", PLAIN) if line.marked else PLAIN
+
+    def _gutter_of(self, line: _Drawn, under: Style) -> list[Segment]:
+        accent = self._styles.get("cursor-sign", PLAIN) + under
+        segments = [Segment(self._glyphs.cursor if line.under_cursor else " ", accent)]
+        if self._takes_marks:
+            mark = self._styles.get("mark-sign", PLAIN) + under
+            segments.append(Segment(self._glyphs.mark if line.marked else " ", mark))
+        return segments
+
+    def _pointed_out(self, text: str, style: Style) -> list[Segment]:
+        """The text, with the words of the filter in the style of a match."""
+        if self._words is None:
+            return [Segment(text, style)]
+        match_style = style + self._styles.get("match", PLAIN)
+        segments, at = [], 0
+        for found in self._words.finditer(text):
+            segments.append(Segment(text[at : found.start()], style))
+            segments.append(Segment(found.group(), match_style))
+            at = found.end()
+        segments.append(Segment(text[at:], style))
+        return [segment for segment in segments if segment.text]
+
+    def _blank(self, y: int, width: int) -> Strip:
+        if len(self._source) or y != max(HEADER_LINES, self.size.height // 3):
+            return blank(width, base=self.rich_style)
+        words = fit(printable(self._empty), width, align="center", glyphs=self._glyphs)
+        return finished([Segment(words, self._styles.get("muted", PLAIN))], width, base=self.rich_style)
+
+    def _repaint(self, changed: Collection[str] | None = None) -> None:
+        """Writes the visible lines that differ from what was painted."""
+        for y in range(HEADER_LINES, self.size.height):
+            index = y - HEADER_LINES + self.scroll_offset.y
+            before = self._drawn.get(y)
+            if (
+                before is not None
+                and changed is not None
+                and before.key not in changed
+                and index < len(self._source)
+                and self._source.key(index) == before.key
+                and before.under_cursor == (index == self._cursor)
+                and before.marked == (before.key in self._marks)
+            ):
+                continue
+            if y not in self._drawn or self._line_at(y) != before:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    # Moving
+
+    def _stay_on_key(self, count: int) -> None:
+        """Follows the row under the cursor to where it is now; where it is gone, the cursor keeps its place."""
+        top = self.scroll_offset.y
+        found = find(self._source, self._cursor_key, near=self._cursor) if self._cursor_key else None
+        before = self._cursor
+        self._cursor = found if found is not None else max(0, min(before, count - 1))
+        # The view moves along with the row, so that what the user looks at stays where it is.
+        if self._cursor != before and top <= before < top + self._page_rows and top > 0:
+            self.virtual_size = Size(self.size.width, count + HEADER_LINES)
+            self.scroll_to(y=max(0, top + self._cursor - before), animate=False, force=True)
+        self._note_key()
+
+    def _note_key(self) -> None:
+        key = self._source.key(self._cursor) if len(self._source) else ""
+        if key != self._cursor_key:
+            self._cursor_key = key
+            self.post_message(self.Moved(self, key))
+
+    @property
+    def _page_rows(self) -> int:
+        return max(1, self.size.height - HEADER_LINES)
+
+    def _go(self, index: int) -> None:
+        target = max(0, min(index, len(self._source) - 1))
+        self._cursor = target
+        self._note_key()
+        top = self.scroll_offset.y
+        if target < top:
+            self.scroll_to(y=target, animate=False, force=True)
+        elif target >= top + self._page_rows:
+            self.scroll_to(y=target - self._page_rows + 1, animate=False, force=True)
+        self._repaint(())
+        self._park_cursor()
+
+    def _park_cursor(self) -> None:
+        """The terminal's cursor goes to the row under ours: assistive tools read the line it is on."""
+        line = self._cursor - self.scroll_offset.y + HEADER_LINES
+        if self.has_focus and self.is_mounted and 0 <= line < self.size.height:
+            self.app.cursor_position = Offset(self.content_region.x, self.content_region.y + line)
 
     def action_move(self, by: int) -> None:
         self._go(self._cursor + by)
@@ -137,24 +329,76 @@ class VirtualTable(ScrollView, can_focus=True):
         self._go(0)
 
     def action_last(self) -> None:
-        self._go(len(self._rows) - 1)
+        self._go(len(self._source) - 1)
 
-    def action_page(self, direction: int) -> None:
-        self._go(self._cursor + direction * max(1, self.size.height - 2))
+    def action_page(self, pages: float) -> None:
+        """Moves by so many pages; a line of the old page stays for orientation."""
+        rows = max(1, int(abs(pages) * self._page_rows) - (abs(pages) >= 1))
+        self._go(self._cursor + (rows if pages > 0 else -rows))
 
     def action_select(self) -> None:
-        if self._rows:
-            self.post_message(self.Selected(self.cursor_key))
+        if self._cursor_key:
+            self.post_message(self.Selected(self, self._cursor_key))
 
-    def _go(self, index: int) -> None:
-        before, self._cursor = self._cursor, max(0, min(index, len(self._rows) - 1))
-        if before == self._cursor:
+    def action_mark(self) -> None:
+        """Marks the row or takes its mark away, and goes to the next."""
+        if not self._cursor_key:
             return
-        top = self.scroll_offset.y
-        visible = max(1, self.size.height - 1)
-        if not top <= self._cursor < top + visible:
-            target = self._cursor if self._cursor < top else self._cursor - visible + 1
-            self.scroll_to(y=target, animate=False, force=True)
-        for line in (before, self._cursor):
-            self.refresh(Region(0, line - top + 1, self.size.width, 1))
-        self.post_message(self.Moved())
+        self._marks ^= {self._cursor_key}
+        self.post_message(self.Marked(self, self._cursor_key))
+        self._go(self._cursor + 1)
+
+    def action_clear_marks(self) -> None:
+        self._marks.clear()
+        self.post_message(self.Marked(self, ""))
+        self._repaint(())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Without marks, space and Escape belong to whoever is behind the table."""
+        if action == "mark":
+            return self._takes_marks
+        if action == "clear_marks":
+            return bool(self._marks)
+        return True
+
+    # Events
+
+    def on_mount(self) -> None:
+        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
+
+    def on_focus(self) -> None:
+        self._park_cursor()
+
+    def on_resize(self) -> None:
+        self._drawn.clear()
+        self.virtual_size = Size(self.size.width, len(self._source) + HEADER_LINES)
+        self._go(self._cursor)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, -WHEEL_ROWS)
+
+    def _wheel(self, event: events.MouseEvent, rows: int) -> None:
+        event.stop()
+        event.prevent_default()
+        self.scroll_to(y=self.scroll_offset.y + rows, animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        if offset.y < HEADER_LINES:
+            self._select_header(offset.x - self._gutter)
+            return
+        index = offset.y - HEADER_LINES + self.scroll_offset.y
+        if index < len(self._source):
+            self._go(index)
+            if event.chain == 2:
+                self.action_select()
+
+    def _select_header(self, x: int) -> None:
+        for index, start, room in self._layout(self.size.width):
+            if start <= x < start + room:
+                self.post_message(self.HeaderSelected(self, self._columns[index].name))

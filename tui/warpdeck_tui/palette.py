@@ -1,0 +1,77 @@
+"""The styles that the line widgets draw with, by role, and what becomes of them on a terminal of 16 colours.
+
+Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign, marked, mark-sign,
+match, muted, accent, warn, track (the empty part of a bar), new (the badge for unseen lines). A role that a palette lacks
+draws plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.style import Style
+
+Palette = Mapping[str, Style]
+PLAIN = Style()
+"""Neither colour nor attribute; Style.null() would be dropped by simplify()."""
+
+_ANSI_STATES = {
+    "RUNNING": "green",
+    "COMPLETING": "green",
+    "CONFIGURING": "cyan",
+    "PENDING": "yellow",
+    "COMPLETED": "bright_black",
+    "CANCELLED": "bright_black",
+    "SUSPENDED": "magenta",
+    "HELD": "magenta",
+    "PREEMPTED": "magenta",
+    "FAILED": "red",
+    "TIMEOUT": "red",
+    "NODE_FAIL": "red",
+    "OUT_OF_MEMORY": "red",
+    "DEADLINE": "red",
+    "BOOT_FAIL": "red",
+}
+_ANSI_HEAT = (
+    ("white", "black"),
+    ("bright_white", "blue"),
+    ("bright_white", "blue"),
+    ("black", "cyan"),
+    ("black", "cyan"),
+    ("black", "green"),
+    ("black", "yellow"),
+    ("black", "bright_yellow"),
+)
+"""(text, background): ordered in brightness as far as 16 colours go, and readable in every step."""
+_ANSI_ROLES = {
+    "muted": Style(color="bright_black"),
+    "accent": Style(color="cyan"),
+    "warn": Style(color="red", bold=True),
+    "header": Style(bold=True, underline=True),
+    "cursor": Style(reverse=True),
+    "cursor-blurred": Style(bold=True),
+    "cursor-sign": Style(bold=True),
+    "marked": Style(bold=True),
+    "mark-sign": Style(color="yellow", bold=True),
+    "match": Style(underline=True, bold=True),
+    "track": Style(),
+    "new": Style(reverse=True, bold=True),
+}
+FEW_COLOURS = frozenset({"standard", "windows"})
+"""Rich's names of terminals with 16 colours."""
+
+
+def ansi_styles() -> dict[str, Style]:
+    """A palette of the terminal's own 16 colours, which its user has chosen to be readable."""
+    styles = {state: Style(color=colour) for state, colour in _ANSI_STATES.items()}
+    for step, (text, ground) in enumerate(_ANSI_HEAT):
+        styles[f"heat{step}"] = Style(color=text, bgcolor=ground)
+    return styles | _ANSI_ROLES
+
+
+def for_terminal(styles: Palette, color_system: str | None) -> Palette:
+    """The palette as it is, or the one of 16 colours where nearest colours would swallow cursor and heat map.
+
+    `color_system` in Rich's words: truecolor, 256, standard, windows; None writes no colour at all.
+    """
+    return ansi_styles() if color_system in FEW_COLOURS else styles

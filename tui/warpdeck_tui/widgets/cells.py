@@ -1,0 +1,47 @@
+"""Text in a cell: made harmless, measured in terminal columns, cut and padded to a width.
+
+Names of jobs and users are other people's words: a control character in one must never reach this terminal, where it
+could move the cursor or write the clipboard.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+
+from .glyphs import UNICODE, Glyphs
+
+Cell = str | tuple[str, str]
+"""Text, or text with the role of its style."""
+Align = Literal["left", "right", "center"]
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def text_of(cell: Cell) -> str:
+    """The words of a cell."""
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def role_of(cell: Cell) -> str:
+    """The role of a cell, "" if it has none."""
+    return "" if isinstance(cell, str) else cell[1]
+
+
+def printable(text: str) -> str:
+    """The text with everything a terminal would obey (controls, direction overrides, line ends) replaced."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else " " if each.isspace() else REPLACEMENT for each in text)
+
+
+def fit(text: str, width: int, *, align: Align = "left", glyphs: Glyphs = UNICODE) -> str:
+    """The text in exactly `width` terminal columns: cut with an ellipsis, or padded."""
+    if width <= 0:
+        return ""
+    length = len(text) if text.isascii() else cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + glyphs.ellipsis
+    padding = width - length
+    left = {"left": 0, "right": padding, "center": padding // 2}[align]
+    return " " * left + text + " " * (padding - left)

@@ -1,0 +1,51 @@
+"""Where a table's rows come from: a source that is asked for the visible ones only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from .cells import Cell
+
+
+class RowSource(Protocol):
+    """Rows by position. They must not change behind the table's back: `VirtualTable.update` tells it."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, index: int) -> Sequence[Cell]:
+        """The cells, one for each column."""
+
+    def key(self, index: int) -> str:
+        """What names the row through all updates."""
+
+
+class RowList:
+    """Rows that are all there: pairs of a key and its cells."""
+
+    def __init__(self, rows: Sequence[tuple[str, Sequence[Cell]]] = ()) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, index: int) -> Sequence[Cell]:
+        return self._rows[index][1]
+
+    def key(self, index: int) -> str:
+        return self._rows[index][0]
+
+
+def find(source: RowSource, key: str, *, near: int) -> int | None:
+    """The position of the row with that key, looked for from `near` outwards: rows seldom move far."""
+    count = len(source)
+    near = min(max(0, near), count - 1)
+    for distance in range(count):
+        below, above = near + distance, near - distance
+        if below < count and source.key(below) == key:
+            return below
+        if above >= 0 and source.key(above) == key:
+            return above
+        if below >= count and above < 0:
+            break
+    return None
