@@ -103,7 +103,7 @@ class Channel:
         self.send(wire.ProbePath(probe=number, path=path, name=name))
         try:
             async with asyncio.timeout(PROBE_S):
-                return await answer
+                return bool(await answer)
         finally:
             del self._probes[number]
 

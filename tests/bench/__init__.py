@@ -1,1 +1,0 @@
-"""Benchmarks: medians of real runs on this machine, each beside its budget."""
