@@ -78,16 +78,21 @@ class LogView(ScrollView, can_focus=True):
         new = self._count() - self._seen
         if y == self.size.height - 1 and not self._following and new > 0:
             words = f" {new} new lines below, G follows "
-            return Strip([Segment(words.ljust(width), Style(reverse=True))], width)
+            return Strip([Segment(words.ljust(width), self.rich_style + Style(reverse=True))], width)
         if index >= self._count():
-            return Strip.blank(width)
+            return Strip.blank(width, self.rich_style)
         raw = self._lines[index] if index < len(self._lines) else self._partial
         line = raw.rstrip(b"\r").rsplit(b"\r", 1)[-1][:MAX_LINE_BYTES]
         text = Text.from_ansi(
             _OTHER_ESCAPES.sub(b"", line).decode("utf-8", "replace").expandtabs(8), no_wrap=True
         )
-        strip = Strip(text.render(self.app.console)).simplify()
-        return strip.adjust_cell_length(width)
+        # Every segment needs a style with colours: Textual's filters for NO_COLOR look into them.
+        base = self.rich_style
+        parts = [
+            Segment(part.text, base + part.style if part.style else base)
+            for part in text.render(self.app.console)
+        ]
+        return Strip(parts).simplify().adjust_cell_length(width, base)
 
     def _count(self) -> int:
         return len(self._lines) + bool(self._partial)
