@@ -1,10 +1,10 @@
-# make run | test | check | | demo | fmt | clean
+# make run | demo | test | check | bench | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := core tui nodeagent tests
 
-.PHONY: run demo test check lint fmt clean tools
+.PHONY: run demo test check lint bench fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -24,6 +24,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m tests.bench
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)

@@ -1,0 +1,1 @@
+"""Benchmarks: medians of real runs on this machine. `make bench`."""
