@@ -26,7 +26,7 @@ from .wire.messages import JobReport, Launch, LaunchFailed
 Key = Tuple[int, int]
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
-SWEEP_DELAY_S = 0.02
+SWEEP_DELAY_S = 0.002
 """Ends that come this close together share one walk over /proc."""
 MIN_PIDFD_RETRY_S = 0.05
 

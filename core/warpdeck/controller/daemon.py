@@ -10,12 +10,15 @@ import fcntl
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
+
+if TYPE_CHECKING:
+    import subprocess
 
 START_S = 20.0
 STOP_S = 20.0
@@ -48,6 +51,8 @@ def is_running(paths: Paths) -> bool:
 
 def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     """Starts the controller unless one answers; True if it was started. Raises UserError."""
+    import subprocess  # costs a verb milliseconds, and is needed only when nothing runs yet
+
     if is_running(paths):
         return False
     if os.path.isdir(paths.home) and os.stat(paths.home).st_uid != os.getuid():
