@@ -169,6 +169,8 @@ class SimFleet:
     def _report(
         self, node: SimNode, key: Key, *, phase: str, exit_code: int = 0, signal: int = 0, cause: str = ""
     ) -> None:
+        if key not in node.launches:
+            return  # the controller has let it go meanwhile
         before = node.reports.get(key)
         node.reports[key] = said = wire.JobReport(
             job_id=key[0],
