@@ -1,12 +1,16 @@
-"""The app: wires the core's deltas to the screens and the screens' wishes to the core."""
+"""The app: wires the controller's deltas to the screens and the screens' wishes to the controller."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import getpass
 import os
+import random
+import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -15,247 +19,277 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from warpdeck.api.sync import SyncClient
-from warpdeck.api.terminal import RelayEnd, relay, window_size
+from warpdeck.api.client import Delta
+from warpdeck.api.rows import JobRow
+from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
-from warpdeck.paths import Paths, default_paths
+from warpdeck.paths import Paths, config_dir, default_paths
 
-from .actions import ACTIONS, bindings, help_lines
+from .actions import actions_at, bindings, help_lines, read_keymap
+from .board import Board
 from .client import Core
-from .screens.dialogs import Confirm, NewJob, Page
-from .screens.gpus import GpuScreen
+from .screens.base import DeckScreen
+from .screens.dialogs import Confirm, HelpPage
+from .screens.history import HistoryScreen
 from .screens.job import JobScreen
+from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
+from .screens.submit import NewJob
+from .terminal import STDOUT, join_terminal, kept_terminal
 from .themes import ThemeFile, all_themes, text_styles, to_textual
+from .viewmodels.queue import confirmation, target
 
 FALLBACK_THEME = "deck-dark"
-STDIN, STDOUT = 0, 1
-"""The terminal itself: Textual replaces sys.stdout while it runs."""
+DRAW_SHARE = 0.05
+"""Drawing what changed takes at most this share of a core, however long the queue is."""
+DRAW_LEAST_S = 0.1
 
 
 class DeckApp(App[None]):
     """The full-screen app."""
 
     TITLE = "warpdeck"
-    ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
+    CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("app")]
-    CSS = """
-    #head { background: $panel; color: $primary; width: 100%; height: 1; text-style: bold; }
-    #queue, #grid, #log { height: 1fr; background: $background; }
-    #under { height: 9; background: $surface; padding: 0 1; }
-    #facts { height: auto; max-height: 60%; background: $surface; padding: 0 1; }
-    Confirm, Page, Ask, NewJob { align: center middle; }
-    .dialog { width: 76; max-width: 95%; height: auto; max-height: 95%; padding: 1 2; background: $panel; }
-    .tall { height: 90%; width: 95%; }
-    .dialog Input { height: 1; border: none; padding: 0 1; background: $surface; }
-    .title { text-style: bold; color: $accent; }
-    .muted, .keys { color: $secondary; }
-    #error { color: $error; }
-    """
 
-    def __init__(self, paths: Paths | None = None) -> None:
+    def __init__(
+        self, paths: Paths | None = None, *, everybody: bool = False, readonly: bool = False, theme: str = ""
+    ) -> None:
         super().__init__()
-        self.core = Core(paths or default_paths())
+        self.core = Core(paths or default_paths(), rng=random.Random())
+        self.board = Board()
         self.user = getpass.getuser()
-        self.everybody = False
-        self.filter_text = ""
-        self.ready = False
-        self.link_words = "connecting ..."
-        self.jobs: dict[int, dict[str, Any]] = {}
-        self.nodes: dict[str, dict[str, Any]] = {}
-        self.theme_files: dict[str, ThemeFile] = {}
-        self.notices: list[str] = []
+        self.everybody = everybody
+        self.readonly = readonly
+        self.away = ""
+        """Why there is no connection, "" if there is one."""
+        self.keymap: dict[str, str] = {}
+        self._theme_wanted = theme
+        self._theme_files: dict[str, ThemeFile] = {}
+        self._styles: tuple[str, dict[str, Style]] = ("", {})
+        self._draw_planned = False
+        self._draw_took_s = self._drawn_at = 0.0
+        self._last_job = ""
 
     @property
     def palette(self) -> dict[str, Style]:
         """The line widgets' styles in the present theme."""
-        chosen = self.theme_files.get(self.theme)
-        return text_styles(chosen) if chosen else {"cursor": Style(reverse=True)}
+        if self._styles[0] != self.theme:
+            chosen = self._theme_files.get(self.theme)
+            self._styles = (self.theme, text_styles(chosen) if chosen else {})
+        return self._styles[1]
 
     def on_mount(self) -> None:
-        themes, self.notices = all_themes()
+        self._use_themes()
+        self._use_keys()
+        self.push_screen(QueueScreen())
+        # After the skeleton is on the screen: connecting may have to start a controller.
+        self.call_after_refresh(self._watch)
+
+    def _use_themes(self) -> None:
+        themes, notices = all_themes()
         for theme in themes:
             self.register_theme(to_textual(theme))
-            self.theme_files[theme.name] = theme
-        if FALLBACK_THEME in self.theme_files:
-            self.theme = FALLBACK_THEME
-        self.push_screen(QueueScreen())
-        for notice in self.notices:
-            self.notify(notice, severity="warning")
-        self._watch()
+            self._theme_files[theme.name] = theme
+        if self._theme_wanted and self._theme_wanted not in self._theme_files:
+            notices.append(
+                f"there is no theme {self._theme_wanted}; there are {', '.join(self._theme_files)}"
+            )
+        for name in (self._theme_wanted, FALLBACK_THEME):
+            if name in self._theme_files:
+                self.theme = name
+                break
+        for notice in notices:
+            self.notify(notice, severity="warning", markup=False)
 
-    def on_unmount(self) -> None:
-        self.core.close()
+    def _use_keys(self) -> None:
+        try:
+            self.keymap = read_keymap(Path(config_dir()) / "keys.toml")
+        except UserError as error:
+            self.tell_error(error)
+        self.set_keymap(self.keymap)
 
-    @work(thread=True)
-    def _watch(self) -> None:
-        self.core.watch(
-            lambda delta: self._from_thread(self.take_delta, delta),
-            lambda words: self._from_thread(self._link, words),
-        )
+    @work(exclusive=True, group="watch")
+    async def _watch(self) -> None:
+        await self.core.watch(self)
 
-    def _from_thread(self, call: Any, value: Any) -> None:
-        # The app may be closing: then nobody wants it any more.
-        with contextlib.suppress(RuntimeError):
-            self.call_from_thread(call, value)
+    # ---- what the core tells
 
-    def _link(self, words: str) -> None:
-        self.link_words = words
+    def linked(self, user: str) -> None:
+        self.user, self.away = user, ""
+        self.board.restart()
         self.redraw()
 
-    def take_delta(self, delta: dict[str, Any]) -> None:
-        """What has changed."""
-        for row in delta["jobs"]:
-            self.jobs[row["id"]] = row
-        for job_id in delta["gone_jobs"]:
-            self.jobs.pop(job_id, None)
-        for row in delta["nodes"]:
-            self.nodes[row["name"]] = row
-        for name in delta["gone_nodes"]:
-            self.nodes.pop(name, None)
-        self.ready = self.ready or delta["ready"]
+    def told(self, delta: Delta) -> None:
+        self.board.apply(delta)
+        if self._draw_planned:
+            return
+        wait_s = self._drawn_at + max(DRAW_LEAST_S, self._draw_took_s / DRAW_SHARE) - time.monotonic()
+        if wait_s <= 0:
+            self.redraw()
+        else:
+            self._draw_planned = True
+            self.set_timer(wait_s, self.redraw)
+
+    def went_away(self, words: str) -> None:
+        self.away = words
         self.redraw()
 
     def redraw(self) -> None:
         """The screen in front draws what it shows."""
-        if isinstance(self.screen, QueueScreen | GpuScreen):
+        self._draw_planned = False
+        began = time.process_time()
+        if isinstance(self.screen, DeckScreen):
             self.screen.draw()
+        self._draw_took_s = time.process_time() - began
+        self._drawn_at = time.monotonic()
+
+    # ---- what the screens ask
+
+    def find_job(self, key: str) -> JobRow | None:
+        """The job's row, from the board or from the screen that shows it."""
+        shown = self.screen.shown_job(key) if isinstance(self.screen, DeckScreen) else None
+        return self.board.job(key) or shown
 
     def open_job(self, key: str) -> None:
-        """The page of the job with that id; of an array's waiting rest its facts."""
-        row = self.jobs.get(int(key))
-        if row is not None:
-            label = str(row["id"]) if row["tasks_pending"] else str(row["label"])
-            self.push_screen(JobScreen(label))
+        """The page of the job with that id."""
+        self._last_job = key
+        self.push_screen(JobScreen(key))
 
-    def change(self, verb: str, key: str) -> None:
+    def confirm_change(self, verb: str, keys: Sequence[str]) -> None:
         """Cancels, holds, releases or requeues, once confirmed."""
-        if not key:
+        rows = [row for key in keys if (row := self.find_job(key)) is not None]
+        if not rows:
+            self.notify("there is no job under the cursor", severity="warning")
             return
-        row = self.jobs.get(int(key)) if key.isdigit() else None
-        label = str(row["array_job_id"] if row["tasks_pending"] else row["label"]) if row else key
+        names = list(dict.fromkeys(target(row) for row in rows))
 
         def act(sure: bool | None) -> None:
             if sure:
-                self.ask_core(verb, jobs=[label])
+                self._change(verb, names)
 
-        self.push_screen(Confirm(f"{verb.capitalize()} job {label}?", f"warpdeck {verb} {label}"), act)
+        self.push_screen(Confirm(confirmation(verb, rows, self.board.jobs.values())), act)
 
-    @work(thread=True)
-    def ask_core(self, kind: str, **fields: Any) -> None:
-        """A request whose answer is only told."""
+    @work
+    async def _change(self, verb: str, names: Sequence[str]) -> None:
         try:
-            answer = self.core.call(kind, **fields)
+            done = await self.core.change(verb, names)
         except UserError as error:
-            self.call_from_thread(self._tell_error, error)
+            self.tell_error(error)
             return
-        for refused in answer.get("errors", ()):
-            self.call_from_thread(self.notify, refused, severity="error")
+        for refused in done.errors:
+            self.notify(refused, severity="error", markup=False)
 
-    def _tell_error(self, error: UserError) -> None:
+    def tell_error(self, error: UserError) -> None:
+        """One sentence and the next step."""
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
+
+    def copy(self, text: str) -> None:
+        if text:
+            self.copy_to_clipboard(text)
+            self.notify(f"copied {text}", markup=False)
 
     def attach(self, key: str) -> None:
         """The terminal of an interactive job, in place of the app until it ends or is detached."""
-        row = self.jobs.get(int(key)) if key.isdigit() else None
-        label = str(row["label"]) if row else key
-        self._leave_for(label)
-
-    def _leave_for(self, label: str) -> None:
-        try:
-            ended = self._relay(label)
-        except UserError as error:
-            self._tell_error(error)
+        row = self.find_job(key)
+        if row is not None and not row.interactive:
+            self.notify(f"job {row.label} has no terminal; l shows its log", severity="warning", markup=False)
             return
-        words = f"detached from job {label}" if ended.detached else ended.error or f"job {label} has ended"
-        self.notify(words, markup=False)
+        label = row.label if row else key
+        try:
+            words = join_terminal(self, self.core.relay_client, label)
+        except UserError as error:
+            self.tell_error(error)
+        else:
+            self.notify(words, markup=False)
 
-    def _relay(self, label: str) -> RelayEnd:
-        client = SyncClient.connect(self.core.paths)
-        failure: UserError | None = None
-        ended = RelayEnd(detached=True)
-        with self.suspend():
-            # An exception inside suspend() would leave the app suspended for ever.
-            try:
-                print(f"job {label}: Enter ~d detaches, Enter ~? helps", flush=True)
-                ended = relay(
-                    client,
-                    label,
-                    stdin_fd=STDIN,
-                    stdout_fd=STDOUT,
-                    progress=print,
-                )
-            except (UserError, KeyboardInterrupt) as error:
-                failure = error if isinstance(error, UserError) else None
-            finally:
-                client.close()
-        if failure is not None:
-            raise failure
-        return ended
+    # ---- actions
 
-    def action_shell(self) -> None:
-        gpus = int(any(node["gpus"] for node in self.nodes.values()))
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (self.readonly and any(each.changes and each.id == action for each in actions_at("app")))
+
+    @work
+    async def action_shell(self) -> None:
         rows, cols = window_size(STDOUT)
         try:
-            label = self.core.shell(gpus=gpus, rows=rows, cols=cols)
+            done = await self.core.shell(gpus=int(self.board.has_gpus()), rows=rows, cols=cols)
         except UserError as error:
-            self._tell_error(error)
+            self.tell_error(error)
             return
-        self._leave_for(label)
+        self.attach(str(done.job_id))
 
     def action_new_job(self) -> None:
-        def submit(filled: tuple[str, list[str]] | None) -> None:
-            if filled is not None:
-                self._submit(*filled)
+        def submitted(job_id: str | None) -> None:
+            if job_id and isinstance(self.screen, QueueScreen):
+                self.screen.go_to(job_id)
 
-        self.push_screen(NewJob(), submit)
+        self.push_screen(NewJob(self.core, folder=os.getcwd()), submitted)
 
-    @work(thread=True)
-    def _submit(self, script: str, options: list[str]) -> None:
+    @work
+    async def action_start_controller(self) -> None:
         try:
-            done = self.core.submit(script, options, cwd=os.getcwd())
+            await self.core.start_controller()
         except UserError as error:
-            self.call_from_thread(self._tell_error, error)
-            return
-        self.call_from_thread(self.notify, f"submitted job {done.label}", markup=False)
+            self.tell_error(error)
 
     def action_show_queue(self) -> None:
         while len(self.screen_stack) > 2:
             self.pop_screen()
 
-    def action_show_gpus(self) -> None:
-        self.action_show_queue()
-        self.push_screen(GpuScreen())
+    def action_show_nodes(self) -> None:
+        self._show(NodesScreen)
+
+    def action_show_history(self) -> None:
+        self._show(HistoryScreen)
+
+    def _show(self, kind: type[NodesScreen | HistoryScreen]) -> None:
+        if not isinstance(self.screen, kind):
+            self.action_show_queue()
+            self.push_screen(kind())
+
+    def action_show_job(self) -> None:
+        if isinstance(self.screen, JobScreen):
+            return
+        keys = self.screen.job_keys if isinstance(self.screen, DeckScreen) else []
+        key = keys[0] if keys else self._last_job
+        if key:
+            self.open_job(key)
 
     def action_help(self) -> None:
-        self.push_screen(Page("Keys", "\n".join(help_lines())))
+        place = self.screen.place if isinstance(self.screen, DeckScreen) else "app"
+        self.push_screen(HelpPage(help_lines(place, self.keymap)))
 
     def action_next_theme(self) -> None:
-        names = sorted(self.theme_files)
+        names = sorted(self._theme_files)
         if names:
-            at = names.index(self.theme) if self.theme in names else -1
-            self.theme = names[(at + 1) % len(names)]
-            if isinstance(self.screen, QueueScreen | GpuScreen):
-                self.screen.on_screen_resume()
+            self.theme = (
+                names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+            )
+            if isinstance(self.screen, DeckScreen):
+                self.screen.recolour()
+                self.screen.draw()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every action that counts on the screen in front."""
-        where = {"QueueScreen": "queue", "GpuScreen": "gpus", "JobScreen": "job"}.get(
-            type(screen).__name__, ""
-        )
-        for action in ACTIONS:
-            if action.where == "app":
-                yield SystemCommand(action.title, action.help, getattr(self, f"action_{action.id}"))
-            elif action.where == where:
-                yield SystemCommand(action.title, action.help, getattr(screen, f"action_{action.id}"))
+        """The palette: every action that counts on the screen in front, with its key."""
+        place = screen.place if isinstance(screen, DeckScreen) else "app"
+        for action in actions_at(place):
+            owner = self if action.where == "app" else screen
+            if action.id != "command_palette" and owner.check_action(action.id, ()):
+                yield SystemCommand(action.title, action.help, getattr(owner, f"action_{action.id}"))
 
 
-def main(*, everybody: bool = False) -> int:
+def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
     """Opens the app on the default home."""
-    if not sys.stdout.isatty():
+    parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
+    parser.add_argument("--theme", default="", help="the theme to begin with")
+    parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
+    args = parser.parse_args(list(argv))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    app = DeckApp()
-    app.everybody = everybody
-    app.run()
-    return 0
+    app = DeckApp(everybody=everybody, readonly=args.readonly, theme=args.theme)
+    with kept_terminal():
+        # Without this a TERM would leave the terminal raw.
+        signal.signal(signal.SIGTERM, lambda *_: app.call_later(app.exit))
+        app.run()
+    return app.return_code or 0

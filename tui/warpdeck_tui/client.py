@@ -1,91 +1,188 @@
-"""The one class of the app that talks to the core: a subscription in a thread, and calls in threads of their own."""
+"""The one class of the app that talks to the core: a connection that comes back by itself, and what is asked over it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import threading
+import random
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+from warpdeck.api import code
+from warpdeck.api.client import GONE, Changed, Client, Delta
+from warpdeck.api.rows import JobDetail, JobRow, NodeRow
 from warpdeck.api.submission import Submitted, read_script, submit_command, submit_script
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 
-RECONNECT_S = 1.0
+RECONNECT_FIRST_S = 0.2
+RECONNECT_MOST_S = 5.0
+FINISHED_S = 3600.0
+"""Jobs that ended so long ago are still in the queue."""
+LOG_TAIL_BYTES = 4_000_000
+"""A log opens so far before its end."""
+HISTORY_ROWS = 10_000
+"""Ended jobs on the history screen; older ones are for the command line."""
+VERBS = ("cancel", "hold", "release", "requeue")
+
+
+class Listener(Protocol):
+    """Who is told: the app."""
+
+    def linked(self, user: str) -> None:
+        """A connection stands; everything is told anew."""
+
+    def told(self, delta: Delta) -> None: ...
+
+    def went_away(self, words: str) -> None:
+        """No connection, and why."""
 
 
 class Core:
-    """Everything asked of the controller. `on_delta` and `on_link` are called from a thread."""
+    """Everything asked of the controller. All calls raise UserError."""
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, *, rng: random.Random) -> None:
         self.paths = paths
-        self._stopping = threading.Event()
-        self._feed_client: SyncClient | None = None
+        self._rng = rng
+        self._client: Client | None = None
+        self._up = asyncio.Event()
 
-    def watch(self, on_delta: Callable[[dict[str, Any]], None], on_link: Callable[[str], None]) -> None:
-        """Passes on what changes until `close`; reconnects for ever and says how the link is ("" is well)."""
-        while not self._stopping.is_set():
+    async def watch(self, listener: Listener) -> None:
+        """Tells what changes, for ever.
+
+        The first connection starts a controller if none runs. Later one is started again only where it crashed: whoever
+        said `warpdeck down` does not want it back.
+        """
+        start, wait_s = True, RECONNECT_FIRST_S
+        while True:
             try:
-                client = self._feed_client = SyncClient.connect(self.paths)
-                number = client.begin("subscribe")
-                on_link("")
-                while not self._stopping.is_set():
-                    for word, message in client.events(number):
-                        if word == "delta":
-                            on_delta(message)
+                async with await Client.connect(self.paths, start=start, name="app") as client:
+                    wait_s = RECONNECT_FIRST_S
+                    self._client = client
+                    self._up.set()
+                    listener.linked(client.welcome.user)
+                    async with contextlib.aclosing(client.subscribe(finished_s=FINISHED_S)) as deltas:
+                        async for delta in deltas:
+                            listener.told(delta)
             except UserError as error:
-                if not self._stopping.is_set():
-                    on_link(error.message)
-                self._stopping.wait(RECONNECT_S)
+                stopped = error.code == GONE and not os.path.exists(self.paths.socket)
+                listener.went_away("the controller was stopped" if stopped else error.message)
+            finally:
+                self._client = None
+                self._up.clear()
+            start = os.path.exists(self.paths.socket)
+            await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, RECONNECT_MOST_S)
 
-    def close(self) -> None:
-        """Ends the subscription."""
-        self._stopping.set()
-        if self._feed_client is not None:
-            self._feed_client.close()
+    async def start_controller(self) -> None:
+        """After it was stopped; `watch` finds it."""
+        await (await Client.connect(self.paths, name="app")).close()
 
-    def call(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """One request. Raises UserError."""
-        with contextlib.closing(SyncClient.connect(self.paths)) as client:
-            return client.call(kind, **fields)
+    async def connected(self) -> None:
+        """Returns when a connection stands."""
+        await self._up.wait()
 
-    def follow_log(
-        self, job: str, *, channel: str, stop: threading.Event, on_data: Callable[[bytes], None]
-    ) -> None:
-        """A job's output from its last part on, as it grows. Raises UserError."""
-        with contextlib.closing(SyncClient.connect(self.paths)) as client:
-            number = client.begin("log", job=job, channel=channel, offset=-4_000_000, follow=True)
-            while not stop.is_set():
-                for word, value in client.events(number, timeout_s=0.2):
-                    if word == "data":
-                        on_data(value)
-                    elif word == "end":
-                        return
+    async def job(self, job: str) -> JobDetail:
+        return await self._live().job(job)
 
-    def submit(self, script: str, options: Sequence[str], *, cwd: str) -> Submitted:
-        """Submits a script file with further options, as the command line does. Raises UserError."""
+    async def history(self, user: str | None) -> list[JobRow]:
+        """Ended jobs, the latest first."""
+        rows = await self._live().jobs(user=user, finished=True, limit=HISTORY_ROWS)
+        return [row for row in reversed(rows) if row.end is not None]
+
+    async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
+        """One of VERBS."""
+        assert verb in VERBS
+        client = self._live()
+        calls = {
+            "cancel": client.cancel,
+            "hold": client.hold,
+            "release": client.release,
+            "requeue": client.requeue,
+        }
+        return await calls[verb](jobs)
+
+    async def node_add(
+        self, target: str, *, name: str, accept_host_key: str, progress: Callable[[str], None]
+    ) -> NodeRow:
+        return await self._live().node_add(
+            target, name=name, accept_host_key=accept_host_key, progress=progress
+        )
+
+    async def node_drain(self, name: str, *, reason: str) -> None:
+        await self._live().node_drain(name, reason=reason)
+
+    async def node_resume(self, name: str) -> None:
+        await self._live().node_resume(name)
+
+    async def node_remove(self, name: str) -> None:
+        await self._live().node_remove(name)
+
+    async def follow_log(
+        self, job: str, *, channel: str, progress: Callable[[str], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """A job's output from its last part on, as it grows, until the job ends."""
+        async with (
+            self._live().log(
+                job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, progress=progress
+            ) as log,
+            contextlib.aclosing(aiter(log)) as chunks,
+        ):
+            async for chunk in chunks:
+                yield chunk
+
+    async def submit(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> Submitted:
+        """Submits a script (its text, or what its file holds) as the command line does; parsing and git take a thread."""
+        return await asyncio.to_thread(self._submit, script, text, list(options), cwd)
+
+    async def shell(self, *, gpus: int, rows: int, cols: int) -> Submitted:
+        """Submits an interactive shell."""
+        return await asyncio.to_thread(self._shell, gpus, rows, cols)
+
+    async def files(self, snapshot: Mapping[str, Any]) -> list[str]:
+        """The paths in a job's snapshot."""
+        return await asyncio.to_thread(code.files, snapshot)
+
+    async def diff_with_now(self, snapshot: Mapping[str, Any]) -> str:
+        return await asyncio.to_thread(code.diff_with_now, snapshot)
+
+    async def diff_with_job(self, snapshot: Mapping[str, Any], other: str) -> str:
+        """From the other job's code to this one's."""
+        there = (await self.job(other)).snapshot
+        if not there:
+            raise UserError(f"job {other} has no snapshot", "compare with another")
+        return await asyncio.to_thread(code.diff, there, snapshot)
+
+    def relay_client(self) -> SyncClient:
+        """A connection of its own for a terminal."""
+        return SyncClient.connect(self.paths)
+
+    def _live(self) -> Client:
+        if self._client is None:
+            raise UserError("the controller is away", "wait until it is back", code=GONE)
+        return self._client
+
+    def _submit(self, script: str, text: str, options: list[str], cwd: str) -> Submitted:
         path = os.path.join(cwd, os.path.expanduser(script))
-        text = read_script(path)
         with contextlib.closing(SyncClient.connect(self.paths)) as client:
             return submit_script(
                 client,
                 self.paths,
-                text=text,
-                name=path,
+                text=text or read_script(path),
+                name="wrap" if text else path,
                 options=options,
-                cwd=os.path.dirname(path),
+                cwd=cwd,
                 environ=os.environ,
                 now=time.time(),
             )
 
-    def shell(self, *, gpus: int, rows: int, cols: int) -> str:
-        """Submits an interactive shell; its job id. Raises UserError."""
+    def _shell(self, gpus: int, rows: int, cols: int) -> Submitted:
         options = ["--gpus", str(gpus)] if gpus else []
         with contextlib.closing(SyncClient.connect(self.paths)) as client:
-            done = submit_command(
+            return submit_command(
                 client,
                 self.paths,
                 argv=[os.environ.get("SHELL", "/bin/sh")],
@@ -95,10 +192,3 @@ class Core:
                 now=time.time(),
                 pty=(rows, cols),
             )
-        return str(done.job_id)
-
-    def code_diff(self, snapshot: dict[str, Any]) -> str:
-        """What has changed in the folder since the snapshot. Raises UserError."""
-        from warpdeck.api.code import diff_with_now
-
-        return diff_with_now(snapshot)

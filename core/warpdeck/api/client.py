@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -426,7 +426,7 @@ class LogStream:
         with contextlib.suppress(UserError):
             await self._client._forget(self._number)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         """The chunks. Raises UserError where the log cannot be read (any more)."""
         while True:
             item = await self._inbox.get()

@@ -1,19 +1,30 @@
-"""Comparing the code of jobs, on the machine whose user has the snapshots."""
+"""The code of jobs, on the machine whose user has the snapshots: what it is, and how it differs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from warpdeck.errors import UserError
 from warpdeck.snapshots import SnapshotStore, take
 
 
-def diff_with_now(snapshot: dict[str, Any]) -> str:
+def files(snapshot: Mapping[str, Any]) -> list[str]:
+    """The paths in a snapshot. Raises UserError."""
+    return SnapshotStore(snapshot["store"]).files(snapshot["tree"])
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """A unified diff between two jobs' snapshots. Raises UserError."""
+    return SnapshotStore(new["store"]).diff(old["tree"], new["tree"])
+
+
+def diff_with_now(snapshot: Mapping[str, Any]) -> str:
     """A unified diff from a job's snapshot to its folder as it is now. Raises UserError."""
     return SnapshotStore(snapshot["store"]).diff(snapshot["tree"], tree_now(snapshot))
 
 
-def tree_now(snapshot: dict[str, Any]) -> str:
+def tree_now(snapshot: Mapping[str, Any]) -> str:
     """The tree of the snapshot's folder as it is now."""
     now = take(snapshot["root"], snapshot["store"]).snapshot
     if now is None:

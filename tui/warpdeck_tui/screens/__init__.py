@@ -1,1 +1,1 @@
-"""The screens: they compose widgets and turn keys into calls."""
+"""The screens: they compose widgets, draw what the board says, and turn keys into calls."""

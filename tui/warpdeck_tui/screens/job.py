@@ -1,123 +1,243 @@
-"""A job's page: its log, live, with its facts, code and history a key away. Ended jobs look the same."""
+"""A job's page: its log, live, and its facts, GPUs, code and history in panes. Ended jobs look the same."""
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
-from textual.widgets import Footer, Label, Static
+from textual.containers import Container
+from textual.widget import Widget
+from textual.widgets import Footer, Static
 
+from warpdeck.api.client import GONE
+from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
-from warpdeck_tui.viewmodels import GLYPHS, job_lines
+from warpdeck_tui.viewmodels import job as view
 from warpdeck_tui.widgets.log_view import LogView
 
-from .dialogs import Page
+from .base import DeckScreen, TextPane, paint
+from .dialogs import Ask, TextPage
 
-if TYPE_CHECKING:
-    from warpdeck_tui.app import DeckApp
+LOOK_S = 2.0
+"""How often an unfinished job's details are asked for anew."""
+WIDE_COLUMNS = 116
+"""From here on the facts stand beside the log."""
 
 
-class JobScreen(Screen[None]):
-    """One job."""
+class JobScreen(DeckScreen):
+    """One job, by its own id."""
 
+    place = "job"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("job")]
 
-    def __init__(self, label: str) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__()
-        self._label = label
+        self.key = key
+        self._pane = "log"
         self._channel = "out"
-        self._stop = threading.Event()
-        self._detail: dict[str, Any] = {}
+        self._detail: JobDetail | None = None
+        self._code_shown = False
+        self._waiting = ""
 
     def compose(self) -> ComposeResult:
-        yield Label("", id="head", markup=False)
-        yield Static("", id="facts", markup=False)
-        yield LogView(id="log")
-        yield Footer()
-
-    @property
-    def _app(self) -> DeckApp:
-        return cast("DeckApp", self.app)
+        yield Static("", id="head", markup=False)
+        yield Static("", id="status", markup=False)
+        yield Static("", id="tabs", markup=False)
+        with Container(id="split"):
+            yield LogView(id="log")
+            yield TextPane(id="details")
+            yield TextPane(id="gpus")
+            yield LogView(id="code")
+            yield TextPane(id="events")
+            yield Static("", id="side", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        self.query_one(LogView).focus()
-        self.query_one("#facts").display = False
-        self.set_interval(2.0, self.look)
+        self.set_interval(1.0, self.draw)
+        self.set_interval(LOOK_S, self._look_again)
+        self._show_pane("log")
         self.look()
-        self._follow()
+        self.follow()
 
-    def on_unmount(self) -> None:
-        self._stop.set()
+    @property
+    def job_keys(self) -> list[str]:
+        return [self.key]
 
-    @work(thread=True, exclusive=True, group="look")
-    def look(self) -> None:
-        """Asks for the job's facts."""
+    @property
+    def row(self) -> JobRow | None:
+        """As the board has it, else as it was when the details were asked for."""
+        return self.deck.board.job(self.key) or (self._detail.row if self._detail else None)
+
+    def shown_job(self, key: str) -> JobRow | None:
+        return self._detail.row if self._detail and key == self.key else None
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+
+    def recolour(self) -> None:
+        if self._detail is not None:
+            self._fill(self._detail)
+
+    @work(exclusive=True, group="look")
+    async def look(self) -> None:
+        """Asks for the job's details."""
         try:
-            detail = self._app.core.call("job", job=self._label)
+            self._detail = await self.deck.core.job(self.key)
         except UserError as error:
-            self.app.call_from_thread(self._say, error.message)
+            if self._detail is None:
+                self._waiting = error.message
+                self.draw()
             return
-        self.app.call_from_thread(self._draw, detail)
+        self._fill(self._detail)
+        self.draw()
 
-    def _draw(self, detail: dict[str, Any]) -> None:
-        self._detail = detail
-        row = detail["row"]
-        state = f"{GLYPHS.get(row['state'], '?')} {row['state']}"
-        where = row["node_list"] or (row.get("why") or {}).get("sentence", "")
-        channel = "stderr" if self._channel == "err" else "stdout"
-        self._say(f" job {row['label']}  {row['name']}   {state}   {where}   {channel}")
-        self.query_one("#facts", Static).update("\n".join(job_lines(detail)))
+    def _look_again(self) -> None:
+        if self.is_current and (self._detail is None or self._detail.row.end is None):
+            self.look()
 
-    def _say(self, text: str) -> None:
-        self.query_one("#head", Label).update(text)
+    @work(exclusive=True, group="log")
+    async def follow(self) -> None:
+        """Feeds the log view until the job ends; reads on when the controller is back."""
+        log = self.query_one("#log", LogView)
+        while True:
+            log.clear()
+            try:
+                chunks = self.deck.core.follow_log(self.key, channel=self._channel, progress=self._told)
+                async with contextlib.aclosing(chunks):
+                    async for chunk in chunks:
+                        self._waiting = ""
+                        log.feed(chunk)
+                return
+            except UserError as error:
+                if error.code != GONE:
+                    self._told(error.message)
+                    return
+            await self.deck.core.connected()
 
-    @work(thread=True, exclusive=True, group="log")
-    def _follow(self) -> None:
-        stop = self._stop = threading.Event()
-        view = self.query_one(LogView)
+    def _told(self, words: str) -> None:
+        self._waiting = words
+        self.draw()
 
-        def take(data: bytes) -> None:
-            if not stop.is_set():
-                self.app.call_from_thread(view.feed, data)
+    def draw(self) -> None:
+        """The lines above the panes."""
+        if not self.is_current:
+            return
+        row, styles, now = self.row, self.deck.palette, time.time()
+        if row is None:
+            self.set_head(f"job {self.key}   {self._waiting or 'looking it up ...'}")
+            return
+        head = self.query_one("#head", Static)
+        away = self.deck.away
+        head.set_class(bool(away), "away")
+        head.update(f" ⚠ {away}; reconnecting" if away else paint([view.head(row, now=now)], styles))
+        self.query_one("#status", Static).update(paint([view.status(row, now=now)], styles))
+        tabs = view.tabs(self._pane, channel=self._channel, waiting=self._waiting)
+        self.query_one("#tabs", Static).update(paint([tabs], styles))
 
+    def _fill(self, detail: JobDetail) -> None:
+        """The panes, from what was asked last."""
+        styles, now = self.deck.palette, time.time()
+        self.query_one("#details", TextPane).show(view.details(detail, now=now), styles)
+        self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
+        self.query_one("#events", TextPane).show(view.events(detail), styles)
+        self.query_one("#side", Static).update(paint(view.side(detail, now=now), styles))
+        if self._pane == "code" and not self._code_shown:
+            self._show_code()
+
+    @work(exclusive=True, group="code")
+    async def _show_code(self) -> None:
+        if self._detail is None:
+            return
+        self._code_shown = True
+        snapshot = self._detail.snapshot
         try:
-            self._app.core.follow_log(self._label, channel=self._channel, stop=stop, on_data=take)
+            text = view.code_text(snapshot, await self.deck.core.files(snapshot) if snapshot else [])
         except UserError as error:
-            if not stop.is_set():
-                self.app.call_from_thread(view.feed, f"[{error.message}]\n".encode())
+            text = f"{error.message}\n{error.hint}\n"
+        pane = self.query_one("#code", LogView)
+        pane.clear()
+        pane.feed(text.encode())
+        pane.action_first()
 
-    def action_back(self) -> None:
-        self.app.pop_screen()
+    def _show_pane(self, name: str) -> None:
+        self._pane = name
+        self._arrange()
+        pane: Widget = self.query_one(f"#{name}")
+        pane.focus()
+        if name == "code" and not self._code_shown:
+            self._show_code()
+        self.draw()
+
+    def _arrange(self) -> None:
+        for name in view.PANES:
+            self.query_one(f"#{name}").display = name == self._pane
+        self.query_one("#side").display = self._pane == "log" and self.size.width >= WIDE_COLUMNS
+
+    def action_next_pane(self) -> None:
+        self._show_pane(view.PANES[(view.PANES.index(self._pane) + 1) % len(view.PANES)])
+
+    def action_previous_pane(self) -> None:
+        self._show_pane(view.PANES[view.PANES.index(self._pane) - 1])
+
+    def action_log(self) -> None:
+        self._show_pane("log")
+
+    def action_details(self) -> None:
+        self._show_pane("details")
+
+    def action_gpus(self) -> None:
+        self._show_pane("gpus")
+
+    def action_code(self) -> None:
+        self._show_pane("code")
+
+    def action_events(self) -> None:
+        self._show_pane("events")
 
     def action_stream(self) -> None:
-        self._stop.set()
         self._channel = "out" if self._channel == "err" else "err"
-        self.query_one(LogView).clear()
-        self._follow()
-        self.look()
+        self._show_pane("log")
+        self.follow()
 
-    def action_facts(self) -> None:
-        facts = self.query_one("#facts")
-        facts.display = not facts.display
+    def action_back(self) -> None:
+        self.deck.pop_screen()
 
-    @work(thread=True)
     def action_diff(self) -> None:
-        snapshot = self._detail.get("snapshot")
+        if self._detail is None or not self._detail.snapshot:
+            self.app.notify("this job has no snapshot to compare", severity="warning")
+            return
+        snapshot, core = self._detail.snapshot, self.deck.core
+        what = f"job {self._label()} (-) and its folder now (+)"
+        self._show_diff(lambda: core.diff_with_now(snapshot), what)
+
+    def action_diff_job(self) -> None:
+        snapshot = self._detail.snapshot if self._detail else None
+        if not snapshot:
+            self.app.notify("this job has no snapshot to compare", severity="warning")
+            return
+
+        def compare(other: str | None) -> None:
+            if other:
+                what = f"job {other} (-) and job {self._label()} (+)"
+                self._show_diff(lambda: self.deck.core.diff_with_job(snapshot, other), what)
+
+        command = f"warpdeck snapshot diff JOB {self._label()}"
+        self.app.push_screen(Ask("Compare the code with which job?", command=command), compare)
+
+    @work(exclusive=True, group="diff")
+    async def _show_diff(self, diff: Callable[[], Awaitable[str]], what: str) -> None:
         try:
-            if not snapshot:
-                raise UserError("the job has no snapshot", "")
-            text = self._app.core.code_diff(snapshot) or "nothing has changed since it was submitted"
+            text = view.diff_text(await diff())
         except UserError as error:
-            text = error.message
-        self.app.call_from_thread(self.app.push_screen, Page(f"Code of job {self._label}, and now", text))
+            self.deck.tell_error(error)
+            return
+        self.app.push_screen(TextPage(f"Code: {what}", text))
 
-    def action_cancel(self) -> None:
-        self._app.change("cancel", self._label)
-
-    def action_attach(self) -> None:
-        self._app.attach(self._label)
+    def _label(self) -> str:
+        return self.row.label if self.row else self.key

@@ -1,0 +1,116 @@
+"""Adding a machine over SSH: its address, what happens meanwhile, and its host key to be confirmed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from warpdeck.errors import UserError
+from warpdeck_tui.client import Core
+from warpdeck_tui.viewmodels.cells import plural
+from warpdeck_tui.widgets.cells import printable
+
+PROGRESS_LINES = 6
+
+
+class NodeAdd(ModalScreen[None]):
+    """Enter adds; an unknown host key is shown first and accepted only by the word yes."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "Back")]
+
+    def __init__(self, core: Core) -> None:
+        super().__init__()
+        self._core = core
+        self._fingerprint = ""
+        self._told: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static("Add a node", classes="title", markup=False)
+            yield Static("address", classes="label")
+            yield Input(placeholder="[user@]host[:port], as for ssh", id="target", compact=True)
+            yield Static("name", classes="label")
+            yield Input(placeholder="the host's", id="name", compact=True)
+            yield Static("", id="key", classes="listed", markup=False)
+            yield Input(placeholder="type yes to accept this key", id="accept", compact=True)
+            yield Static("", id="progress", classes="muted", markup=False)
+            yield Static("", id="error", classes="error", markup=False)
+            yield Static("", id="command", classes="command", markup=False)
+            yield Static("Enter adds it    Esc goes back", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#key").display = self.query_one("#accept").display = False
+        self.on_input_changed()
+
+    def on_input_changed(self) -> None:
+        name = f" --name {shlex.quote(self._value('name'))}" if self._value("name") else ""
+        target = shlex.quote(self._value("target")) if self._value("target") else "HOST"
+        self.query_one("#command", Static).update(f"$ warpdeck node add {target}{name}")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if not self._value("target"):
+            self._say("write the machine's address first")
+            self.query_one("#target").focus()
+        elif event.input.id != "accept":
+            self._forget_key()
+            self._add("")
+        elif event.value.strip() == "yes":
+            self._add(self._fingerprint)
+        else:
+            self._say("the key was not accepted; nothing was changed")
+
+    @work(exclusive=True)
+    async def _add(self, accepted: str) -> None:
+        self._told.clear()
+        self._say("")
+        try:
+            row = await self._core.node_add(
+                self._value("target"),
+                name=self._value("name"),
+                accept_host_key=accepted,
+                progress=self._progress,
+            )
+        except UserError as error:
+            self._failed(error)
+            return
+        has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
+        self.app.notify(f"added {row.name}: {has}", markup=False)
+        self.dismiss(None)
+
+    def _failed(self, error: UserError) -> None:
+        if error.code != "host_key" or self._fingerprint:
+            self._say(f"{error.message}\n{error.hint}".strip())
+            return
+        self._fingerprint = error.details["fingerprint"]
+        key, accept = self.query_one("#key", Static), self.query_one("#accept", Input)
+        kind, host = error.details.get("key_type", ""), error.details.get("host", "")
+        key.update(
+            f"The host key of {host} is not known. Compare it with the machine's own:\n{kind} {self._fingerprint}"
+        )
+        key.display = accept.display = True
+        accept.focus()
+
+    def _forget_key(self) -> None:
+        self._fingerprint = ""
+        self.query_one("#accept", Input).value = ""
+        self.query_one("#key").display = self.query_one("#accept").display = False
+
+    def _progress(self, line: str) -> None:
+        self._told.append(printable(line))
+        self.query_one("#progress", Static).update("\n".join(self._told[-PROGRESS_LINES:]))
+
+    def _say(self, words: str) -> None:
+        self.query_one("#error", Static).update(words)
+
+    def _value(self, name: str) -> str:
+        return self.query_one(f"#{name}", Input).value.strip()
+
+    def action_give_up(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,188 @@
+"""The nodes: their GPUs as one heat map or the nodes as a list, and what is under the cursor beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.widgets import Footer, Static
+
+from warpdeck.api.rows import NodeRow
+from warpdeck.errors import UserError
+from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.nodes import (
+    METRIC_WORDS,
+    METRICS,
+    gpu_detail,
+    gpu_lines,
+    node_lines,
+    node_row,
+    summary,
+)
+from warpdeck_tui.viewmodels.queue import Question
+from warpdeck_tui.widgets.cell_grid import CellGrid
+from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
+
+from .base import DeckScreen, paint
+from .dialogs import Ask, Confirm
+from .node_add import NodeAdd
+
+COLUMNS = (
+    Column("NODE", 12, flex=1, most=24),
+    Column("STATE", 10),
+    Column("CPUS", 9, align="right"),
+    Column("LOAD", 6, 2),
+    Column("MEMORY", 6, 2),
+    Column("GPUS", 12),
+    Column("JOBS", 4, 1, align="right"),
+    Column("JOBS OR REASON", 0),
+)
+LEGEND = "* a job holds it   ! nobody may have it   ? not told"
+
+
+class NodesScreen(DeckScreen):
+    """`*` marks a GPU that a job holds, `!` one that nobody may have."""
+
+    place = "nodes"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("nodes")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metric = 0
+        self._listed = False
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        with Container(id="split"):
+            with Vertical(id="main"):
+                yield CellGrid(self.deck.palette, id="grid", legend=LEGEND)
+                yield VirtualTable(COLUMNS, self.deck.palette, empty="no nodes; A adds one", id="nodes")
+            yield Static("", id="under", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._show_list(False)
+
+    @property
+    def cursor(self) -> tuple[str, int]:
+        """(node, GPU index or -1) under the cursor."""
+        if self._listed:
+            return self.query_one("#nodes", VirtualTable).cursor_key, -1
+        return self.query_one(CellGrid).cursor
+
+    @property
+    def node(self) -> NodeRow | None:
+        return self.deck.board.nodes.get(self.cursor[0])
+
+    def recolour(self) -> None:
+        self.query_one(CellGrid).use_palette(self.deck.palette)
+        self.query_one("#nodes", VirtualTable).use_palette(self.deck.palette)
+
+    def draw(self) -> None:
+        if not self.is_current:
+            return
+        nodes = self.deck.board.node_list()
+        metric = METRICS[self._metric]
+        if self._listed:
+            self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
+        else:
+            self.query_one(CellGrid).show(gpu_lines(nodes, metric))
+        shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
+        self.set_head(f"{summary(nodes)}{shown}")
+        self._describe()
+
+    def on_cell_grid_moved(self) -> None:
+        self._describe()
+
+    def on_virtual_table_moved(self) -> None:
+        self._describe()
+
+    def on_virtual_table_selected(self) -> None:
+        self.action_map_or_list()
+
+    def on_cell_grid_selected(self) -> None:
+        self.action_holder()
+
+    def _describe(self) -> None:
+        node, index = self.node, self.cursor[1]
+        lines: list[Line] = []
+        if node is not None:
+            lines = node_lines(node) if index < 0 else [*gpu_detail(node, index), (), *node_lines(node)]
+        self.query_one("#under", Static).update(paint(lines, self.deck.palette))
+
+    def _show_list(self, listed: bool) -> None:
+        self._listed = listed
+        grid, table = self.query_one(CellGrid), self.query_one("#nodes", VirtualTable)
+        grid.display, table.display = not listed, listed
+        (table if listed else grid).focus()
+        self.draw()
+
+    def action_map_or_list(self) -> None:
+        self._show_list(not self._listed)
+
+    def action_metric(self) -> None:
+        self._metric = (self._metric + 1) % len(METRICS)
+        self.draw()
+
+    def action_copy(self) -> None:
+        self.deck.copy(self.cursor[0])
+
+    def action_back(self) -> None:
+        self.deck.action_show_queue()
+
+    def action_holder(self) -> None:
+        node, index = self.node, self.cursor[1]
+        gpu = next((each for each in node.gpus if each.index == index), None) if node else None
+        if gpu is None or not gpu.job:
+            self.app.notify("no job holds this GPU")
+            return
+        job = next((row for row in self.deck.board.jobs.values() if row.label == gpu.job), None)
+        if job is not None:
+            self.deck.open_job(str(job.id))
+
+    def action_drain(self) -> None:
+        node = self.node
+        if node is None:
+            return
+        name = node.name
+        if node.state in ("drained", "draining"):
+            question = Question(f"Let {name} take jobs again?", f"warpdeck node resume {name}")
+            self._confirmed(question, lambda: self.deck.core.node_resume(name))
+            return
+
+        def drain(reason: str | None) -> None:
+            if reason:
+                self._call(lambda: self.deck.core.node_drain(name, reason=reason))
+
+        self.app.push_screen(
+            Ask(f"Drain {name}: why?", command=f"warpdeck node drain {name} 'the reason'"), drain
+        )
+
+    def action_add(self) -> None:
+        self.app.push_screen(NodeAdd(self.deck.core))
+
+    def action_remove(self) -> None:
+        name = self.cursor[0]
+        if name:
+            question = Question(f"Remove the node {name}?", f"warpdeck node rm {name}")
+            self._confirmed(question, lambda: self.deck.core.node_remove(name))
+
+    def _confirmed(self, question: Question, call: Callable[[], Awaitable[None]]) -> None:
+        def act(sure: bool | None) -> None:
+            if sure:
+                self._call(call)
+
+        self.app.push_screen(Confirm(question), act)
+
+    @work
+    async def _call(self, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except UserError as error:
+            self.deck.tell_error(error)

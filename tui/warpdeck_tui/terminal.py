@@ -1,0 +1,80 @@
+"""The user's own terminal: left as it was found, whatever happens, and lent to an interactive job.
+
+Textual's suspend() resumes only when its body ends well, so everything raised inside is carried out of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from textual.app import App
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.api.terminal import RelayEnd, relay
+
+STDIN, STDOUT = 0, 1
+"""The terminal itself: Textual replaces sys.stdout while it runs."""
+_RESET = (
+    b"\x1b[<u"  # the kitty keyboard
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"  # the mouse
+    b"\x1b[?1004l\x1b[?2004l\x1b[?2026l"  # focus events, bracketed paste, synchronised output
+    b"\x1b[?1049l\x1b[?25h\x1b[0m\r"  # the alternate screen, the cursor, colours
+)
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def kept_terminal() -> Iterator[None]:
+    """Puts the line settings back afterwards and, if an exception comes through, every mode that the app may have set."""
+    saved = termios.tcgetattr(STDIN) if os.isatty(STDIN) else None
+    try:
+        yield
+    except BaseException:
+        if os.isatty(STDOUT):
+            os.write(STDOUT, _RESET)
+        raise
+    finally:
+        if saved is not None:
+            termios.tcsetattr(STDIN, termios.TCSADRAIN, saved)
+
+
+def join_terminal(app: App[None], connect: Callable[[], SyncClient], label: str) -> str:
+    """The terminal of an interactive job in the app's place until it ends or is detached; how it ended, in words.
+
+    Ctrl-C while the job still waits gives up waiting, not the job. Raises UserError.
+    """
+
+    def borrow() -> RelayEnd:
+        client = connect()
+        try:
+            print(f"job {label}: Enter ~d detaches, Enter ~? helps", flush=True)
+            return relay(client, label, stdin_fd=STDIN, stdout_fd=STDOUT, progress=print)
+        finally:
+            client.close()
+
+    try:
+        ended = lend_terminal(app, borrow)
+    except KeyboardInterrupt:
+        return f"gave up waiting for job {label}; it goes on, a joins it"
+    if ended.error:
+        return ended.error
+    return f"detached from job {label}; a comes back" if ended.detached else f"job {label} has ended"
+
+
+def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
+    """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards."""
+    result: list[T] = []
+    failure: BaseException | None = None
+    with app.suspend():
+        try:
+            result.append(borrow())
+        except BaseException as error:
+            failure = error
+    if failure is not None:
+        raise failure
+    return result[0]

@@ -1,0 +1,72 @@
+"""A cell, and the small forms that all screens share: glyphs, ages, sizes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from warpdeck.notation.memory import format_memory
+
+GLYPHS = {
+    "PENDING": "◌",
+    "CONFIGURING": "◔",
+    "RUNNING": "●",
+    "COMPLETING": "◕",
+    "COMPLETED": "✓",
+    "CANCELLED": "⊘",
+    "FAILED": "✗",
+    "TIMEOUT": "◷",
+    "NODE_FAIL": "⚠",
+    "OUT_OF_MEMORY": "✗",
+    "SUSPENDED": "◫",
+}
+"""A glyph beside Slurm's letters: colour never carries the meaning alone."""
+
+
+class Cell(NamedTuple):
+    """Text with the name of its style ("" is plain): state names, muted, accent, warn, header."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Cell, ...]
+
+
+TITLE_WIDTH = 8
+
+
+def fact(title: str, words: str, style: str = "") -> Line:
+    """A line of facts: the title at the right of its column, then the words."""
+    return Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(words, style)
+
+
+def glyph(state: str) -> str:
+    return GLYPHS.get(state, "?")
+
+
+def age(seconds: float) -> str:
+    """A duration in two units at most: 8s, 12m, 3h05, 2d4h. For what is only roughly known."""
+    total = max(0, round(seconds))
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m"
+    if total < 86_400:
+        return f"{total // 3600}h{total % 3600 // 60:02d}"
+    return f"{total // 86_400}d{total % 86_400 // 3600}h"
+
+
+def memory(used: int | None, total: int = 0) -> str:
+    """ "12G of 80G", "? of 80G", "12G"."""
+    known = format_memory(used) or "?"
+    return f"{known} of {format_memory(total)}" if total else known
+
+
+def known(value: float | None, unit: str) -> str:
+    """A reading with its unit; "?" where the driver did not say."""
+    return "?" if value is None else f"{value:.0f}{unit}"
+
+
+def plural(count: int, noun: str) -> str:
+    """ "1 GPU", "2 GPUs"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,103 @@
+"""The filter of the queue: words, fields and comparisons, all of which must hold.
+
+    llama            in the id, name, user, state or nodes
+    user:ann st:PD   in that field (id, name, user, state, node, part)
+    gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
+    !vit  !user:bob  must not hold
+
+What is half typed never fails: `gpu>` narrows nothing yet.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+
+from warpdeck.api.rows import JobRow
+
+Test = Callable[[JobRow], bool]
+
+_TEXT: dict[str, Callable[[JobRow], str]] = {
+    "id": lambda row: row.label,
+    "name": lambda row: row.name,
+    "user": lambda row: row.user,
+    "state": lambda row: f"{row.state} {row.state_short}",
+    "node": lambda row: row.node_list,
+    "part": lambda row: row.partition,
+}
+_SHORT = {
+    "st": "state",
+    "s": "state",
+    "u": "user",
+    "n": "name",
+    "partition": "part",
+    "nodes": "node",
+    "job": "id",
+}
+_NUMBERS: dict[str, Callable[[JobRow], int]] = {
+    "gpu": lambda row: row.gpus,
+    "cpu": lambda row: row.cpus,
+    "nodes": lambda row: row.nodes,
+}
+_COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)(\d*)")
+_OPERATORS: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+
+def parse_filter(text: str) -> Test:
+    """One test that all of the text's words make."""
+    tests = [_word(word) for word in text.lower().split()]
+    return lambda row: all(test(row) for test in tests)
+
+
+def plain_words(text: str) -> str:
+    """The words that are looked for as they stand: what a table may point out."""
+    return " ".join(
+        word for word in text.split() if ":" not in word and "!" not in word and not _COMPARED.fullmatch(word)
+    )
+
+
+def _word(word: str) -> Test:
+    if word.startswith("!"):
+        if word == "!":
+            return _anything
+        inner = _word(word[1:])
+        return lambda row: not inner(row)
+    compared = _COMPARED.fullmatch(word)
+    if compared:
+        return _number(*compared.groups())
+    field, colon, wanted = word.partition(":")
+    field = _SHORT.get(field, field)
+    if colon and field in _TEXT:
+        return _exact(field, wanted)
+    return lambda row: word in _hay(row)
+
+
+def _exact(field: str, wanted: str) -> Test:
+    read = _TEXT[field]
+    if field == "state":  # "r" is Slurm's short code, not a letter to look for
+        return lambda row: (
+            not wanted or wanted == row.state_short.lower() or row.state.lower().startswith(wanted)
+        )
+    return lambda row: wanted in read(row).lower()
+
+
+def _number(field: str, sign: str, digits: str) -> Test:
+    if not digits:
+        return _anything
+    read, compare, wanted = _NUMBERS[field], _OPERATORS[sign], int(digits)
+    return lambda row: compare(read(row), wanted)
+
+
+def _hay(row: JobRow) -> str:
+    return f"{row.label} {row.name} {row.user} {row.state} {row.state_short} {row.node_list}".lower()
+
+
+def _anything(_: JobRow) -> bool:
+    return True

@@ -1,0 +1,218 @@
+"""A job's page: its head, and the lines of its panes. Ended jobs look the same as running ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from warpdeck.api.rows import JobDetail, JobRow
+from warpdeck.notation.memory import format_memory
+from warpdeck.notation.times import format_duration
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.meter import bar
+
+from .cells import Cell, Line, age, fact, glyph, memory, plural
+from .queue import how_ended, ran_s, used_of_limit
+
+PANES = ("log", "details", "gpus", "code", "events")
+PANE_WORDS = {"log": "Log", "details": "Details", "gpus": "GPUs", "code": "Code", "events": "Events"}
+RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+MAX_DIFF_CHARS = 4 * 1024 * 1024
+"""What is shown of a diff; a larger one is for a pager."""
+
+
+def head(row: JobRow, *, now: float) -> Line:
+    """The page's first line: which job, its state, how long, where or why."""
+    ran = ran_s(row, now)
+    limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
+    cells = [
+        Cell(f" job {row.label}", "accent"),
+        Cell(f"  {printable(row.name)}  "),
+        Cell(f"{glyph(row.state)} {row.state}", row.state),
+        Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
+    ]
+    used = used_of_limit(row, now)
+    if used is not None:
+        cells.append(Cell(f" {bar(used, 8)}", "PENDING" if used >= 90 else "muted"))
+    return tuple(cells)
+
+
+def status(row: JobRow, *, now: float) -> Line:
+    """The page's second line: where it runs, why it waits, or how it ended."""
+    if row.why is not None:
+        expected = row.why.expected_start
+        soon = f"  expected to start in {age(expected - now)}" if expected is not None else ""
+        return (Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"), Cell(soon, "muted"))
+    if row.end is not None:
+        style = "muted" if row.state == "COMPLETED" else row.state
+        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
+    return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)
+
+
+def tabs(chosen: str, *, channel: str, waiting: str) -> Line:
+    """The names of the panes; the chosen one stands in brackets, whatever the colours are. Then what the log waits for."""
+    cells: list[Cell] = []
+    for name in PANES:
+        words = "Stderr" if name == "log" and channel == "err" else PANE_WORDS[name]
+        here = name == chosen
+        cells.append(Cell(f"[{words}]" if here else f" {words} ", "accent" if here else "muted"))
+    if waiting and chosen == "log":
+        cells.append(Cell(f"   {printable(waiting)}", "muted"))
+    return tuple(cells)
+
+
+def details(detail: JobDetail, *, now: float) -> list[Line]:
+    """The facts. The environment is not among them: it may hold secrets."""
+    row = detail.row
+    lines = [
+        fact("state", f"{row.state}" + (f", {how_ended(row)}" if row.end is not None else ""), row.state),
+        *_reasons(detail, now),
+        fact("asked", _asked(row)),
+        fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
+        fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
+        fact("part", f"{row.partition}, QoS {row.qos}"),
+    ]
+    optional = (
+        ("nodes", row.node_list),
+        ("after", detail.dependency),
+        ("used", _used(detail)),
+        ("restarts", str(row.restarts) if row.restarts else ""),
+        ("runs in", detail.work_dir),
+        ("from", detail.submit_dir),
+        ("stdout", detail.stdout),
+        ("stderr", detail.stderr if detail.stderr != detail.stdout else ""),
+        ("command", detail.submit_line),
+        ("comment", row.comment),
+    )
+    lines += [fact(title, printable(text)) for title, text in optional if text]
+    if detail.script:
+        lines += [(), (Cell("script", "accent"),)]
+        lines += [(Cell(f"  {printable(line.expandtabs(4))}"),) for line in detail.script.splitlines()]
+    return lines
+
+
+def side(detail: JobDetail, *, now: float) -> list[Line]:
+    """What stands beside the log on a wide screen: GPUs first, then the facts that fit."""
+    row = detail.row
+    facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
+    facts += [
+        *_reasons(detail, now),
+        fact("asked", _asked(row)),
+        fact("user", printable(row.user)),
+    ]
+    optional = (
+        ("nodes", row.node_list),
+        ("used", _used(detail)),
+        ("runs in", detail.work_dir),
+        ("stdout", detail.stdout),
+    )
+    facts += [fact(title, printable(text)) for title, text in optional if text]
+    return [*facts, (), *code_head(detail.snapshot)]
+
+
+def _reasons(detail: JobDetail, now: float) -> list[Line]:
+    row, lines = detail.row, []
+    if row.why is not None:
+        lines.append(fact("why", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
+        if row.why.expected_start is not None:
+            at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
+            lines.append(fact("start", f"about {at}, in {age(row.why.expected_start - now)}"))
+    if detail.message:
+        lines.append(fact("message", printable(detail.message), "warn"))
+    return lines
+
+
+def _asked(row: JobRow) -> str:
+    gpus = f", {plural(row.gpus, 'GPU')}{' ' + row.gpu_type if row.gpu_type else ''}" if row.gpus else ""
+    mem = f", {format_memory(row.mem_bytes)}" if row.mem_bytes else ""
+    return f"{plural(row.nodes, 'node')}, {plural(row.cpus, 'CPU')}{gpus}{mem}"
+
+
+def _used(detail: JobDetail) -> str:
+    parts = []
+    if detail.cpu_seconds:
+        parts.append(f"{format_duration(detail.cpu_seconds)} of CPU")
+    if detail.peak_mem_bytes:
+        parts.append(f"{format_memory(detail.peak_mem_bytes)} of memory at most")
+    return ", ".join(parts)
+
+
+def gpu_lines(detail: JobDetail) -> list[Line]:
+    """Each GPU of the job: use, memory, and the uuid that CUDA_VISIBLE_DEVICES got."""
+    if not detail.gpus:
+        return [
+            (Cell("this job has no GPU" if not detail.row.gpus else "no GPU is given to it now", "muted"),)
+        ]
+    lines: list[Line] = []
+    for gpu in detail.gpus:
+        percent = "  ?%" if gpu.util_pct is None else f"{gpu.util_pct:>3}%"
+        lines.append(
+            (
+                Cell(f"{gpu.node}:{gpu.index}".ljust(10), "accent"),
+                Cell(bar(gpu.util_pct, 8), "accent"),
+                Cell(f" {percent}  {memory(gpu.mem_used_bytes, gpu.mem_bytes)}"),
+            )
+        )
+    return lines
+
+
+def gpu_page(detail: JobDetail) -> list[Line]:
+    """The GPU pane: as beside the log, and each uuid."""
+    lines = gpu_lines(detail)
+    if detail.gpus:
+        lines += [(), (Cell("as the job sees them (CUDA_VISIBLE_DEVICES)", "muted"),)]
+        lines += [(Cell(f"  {gpu.node}:{gpu.index}  {gpu.uuid}"),) for gpu in detail.gpus]
+    return lines
+
+
+def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
+    """Which code it runs."""
+    if not snapshot:
+        return [(Cell("no snapshot: it runs in its folder as that is", "muted"),)]
+    head_commit = str(snapshot.get("head", ""))[:12] or "none"
+    changed = ", with uncommitted changes" if snapshot.get("dirty") else ""
+    return [
+        fact("code", f"tree {str(snapshot['tree'])[:12]}"),
+        fact("commit", f"{head_commit}{changed}"),
+        fact("root", printable(str(snapshot["root"]))),
+    ]
+
+
+def events(detail: JobDetail) -> list[Line]:
+    """The job's history, oldest first."""
+    return [
+        (
+            Cell(time.strftime("%d %b %H:%M:%S  ", time.localtime(event.at)), "muted"),
+            Cell(printable(event.text)),
+        )
+        for event in detail.events
+    ] or [(Cell("nothing is recorded", "muted"),)]
+
+
+def code_text(snapshot: Mapping[str, object] | None, files: Sequence[str]) -> str:
+    """The code pane: the snapshot's facts and its files, as text for the log view."""
+    lines = ["".join(cell.text for cell in line) for line in code_head(snapshot)]
+    if snapshot:
+        lines += [
+            "",
+            f"{BOLD}{plural(len(files), 'file')}{PLAIN}   D: against the folder now   =: against another job",
+        ]
+        lines += [f"  {printable(name)}" for name in files]
+    return "\n".join(lines) + "\n"
+
+
+def diff_text(diff: str) -> str:
+    """A unified diff in colours; the signs say the same without them."""
+    if not diff:
+        return "the code is the same\n"
+    colours = {"+": GREEN, "-": RED, "@": CYAN, "d": BOLD}
+    lines = []
+    for line in diff[:MAX_DIFF_CHARS].splitlines():
+        begin = "" if line.startswith(("+++", "---")) else colours.get(line[:1], "")
+        if line.startswith(("d", "+++", "---")):
+            begin = BOLD
+        clean = "".join(char if char.isprintable() or char == "\t" else "·" for char in line)
+        lines.append(f"{begin}{clean}{PLAIN}" if begin else clean)
+    if len(diff) > MAX_DIFF_CHARS:
+        lines.append("... cut here; `warpdeck snapshot diff` prints all of it")
+    return "\n".join(lines) + "\n"

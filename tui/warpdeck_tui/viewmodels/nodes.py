@@ -1,0 +1,178 @@
+"""Nodes and GPUs: the heat map's cells, the node table's rows, and what is said of what is under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.api.rows import GpuRow, NodeRow
+from warpdeck.notation.memory import format_memory
+from warpdeck_tui.widgets.cell_grid import GridCell, GridLine
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.meter import bar, heat_step
+
+from .cells import TITLE_WIDTH, Cell, Line, fact, known, memory, plural
+
+METRICS = ("util", "memory", "power", "temp", "owner")
+METRIC_WORDS = {
+    "util": "utilisation",
+    "memory": "memory",
+    "power": "power",
+    "temp": "temperature",
+    "owner": "owner",
+}
+FULL_POWER_W = 700.0
+"""An H100's limit: the top of the power scale."""
+HOT_C = 90.0
+"""Where data-centre GPUs begin to slow down: the top of the temperature scale."""
+OUT = ("down", "connecting")
+MAX_JOBS_NAMED = 8
+
+
+def gpu_lines(nodes: Sequence[NodeRow], metric: str) -> list[GridLine]:
+    """The heat map: a line a node, as ("name state", cells)."""
+    return [
+        (
+            f"{node.name} {node.state}",
+            tuple(gpu_cell(node.name, gpu, metric, out=node.state in OUT) for gpu in node.gpus),
+        )
+        for node in nodes
+    ]
+
+
+def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool) -> GridCell:
+    """Five characters, a step of the ramp and a percentage. `*` marks a GPU that a job holds, `!` one nobody may have."""
+    key = (node, gpu.index)
+    if out or gpu.error:
+        return key, "!", -1, None
+    if metric == "owner":
+        return (key, *_owner(gpu), None)
+    value, most, unit = _reading(gpu, metric)
+    if value is None:
+        return key, "?", -1, None
+    mark = "!" if gpu.blocked else "*" if gpu.job else " "
+    percent = 100 * value / most
+    return key, f"{value:>3.0f}{unit}{mark}", heat_step(percent), percent
+
+
+def _owner(gpu: GpuRow) -> tuple[str, int]:
+    """The job's label, in a colour that tells it from its neighbours: fragmentation can be seen."""
+    if gpu.job:
+        number = int("".join(char for char in gpu.job if char.isdigit()) or 0)
+        return f"{gpu.job[:5]:^5}", 1 + number % 6
+    return ("alien", 7) if gpu.blocked else ("  ·  ", 0)
+
+
+def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
+    """(value, the top of its scale, unit)."""
+    if metric == "memory":
+        used = gpu.mem_used_bytes
+        return None if used is None else 100 * used / max(1, gpu.mem_bytes), 100.0, "%"
+    if metric == "power":
+        return gpu.power_w, FULL_POWER_W, "W"
+    if metric == "temp":
+        return gpu.temp_c, HOT_C, "°"
+    return gpu.util_pct, 100.0, "%"
+
+
+def summary(nodes: Sequence[NodeRow]) -> str:
+    """ "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    held = sum(bool(gpu.job) for gpu in gpus)
+    blocked = sum(bool(gpu.blocked) for gpu in gpus)
+    down = sum(node.state == "down" for node in nodes)
+    words = plural(len(nodes), "node") + (f" ({down} down)" if down else "")
+    if gpus:
+        words += f", {held} of {plural(len(gpus), 'GPU')} held"
+    return words + (f", {blocked} blocked" if blocked else "")
+
+
+def node_row(node: NodeRow) -> tuple[str, Line]:
+    """(key, cells): name, state, CPUs, load, memory, GPUs, jobs, and the jobs or the reason."""
+    held = sum(bool(gpu.job) for gpu in node.gpus)
+    kind = node.gpus[0].type if node.gpus else ""
+    used = 100 * (node.mem_used_bytes or 0) / max(1, node.mem_bytes)
+    return (
+        node.name,
+        (
+            Cell(node.name, "accent"),
+            Cell(node.state, state_style(node.state)),
+            Cell(f"{node.cpus_used}/{node.cpus}"),
+            Cell(bar(node.cpu_pct, 6), "muted"),
+            Cell(bar(None if node.mem_used_bytes is None else used, 6), "muted"),
+            Cell(f"{held}/{len(node.gpus)} {kind}" if node.gpus else "none"),
+            Cell(str(len(node.jobs))),
+            Cell(printable(node.reason or ", ".join(node.jobs)), "muted"),
+        ),
+    )
+
+
+def state_style(state: str) -> str:
+    """The style of a node's state, borrowed from the jobs' states that mean as much."""
+    if state in ("down", "drained", "draining"):
+        return "FAILED" if state == "down" else "PENDING"
+    return {"idle": "RUNNING", "connecting": "muted"}.get(state, "")
+
+
+def node_lines(node: NodeRow) -> list[Line]:
+    """What is said of a node."""
+    title = (Cell(printable(node.name), "accent"), Cell(f"  {node.state}", state_style(node.state)))
+    lines: list[Line] = [title]
+    if node.reason:
+        lines.append((Cell(printable(node.reason), "warn"),))
+    lines += [
+        fact("CPUs", f"{node.cpus_used}/{node.cpus} given, {known(node.cpu_pct, '%')} busy"),
+        fact("memory", memory(node.mem_used_bytes, node.mem_bytes)),
+    ]
+    if node.jobs:
+        more = len(node.jobs) - MAX_JOBS_NAMED
+        lines.append(
+            fact("jobs", ", ".join(node.jobs[:MAX_JOBS_NAMED]) + (f" and {more} more" if more > 0 else ""))
+        )
+    lines.append(fact("reached", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
+    if not node.gpus:
+        lines.append(fact("GPUs", printable(node.gpu_error) or "none from NVIDIA"))
+    return lines
+
+
+def gpu_detail(node: NodeRow, index: int) -> list[Line]:
+    """What is said of the GPU under the cursor, with every process on it and whose it is."""
+    gpu = next((each for each in node.gpus if each.index == index), None)
+    if gpu is None:
+        return []
+    used = None if gpu.mem_used_bytes is None else 100 * gpu.mem_used_bytes / max(1, gpu.mem_bytes)
+    lines: list[Line] = [
+        (Cell(f"GPU {index}", "accent"), Cell(f"  {printable(gpu.name)}", "muted")),
+        _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
+        _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
+        fact("draws", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
+        _holder(gpu),
+    ]
+    return lines + _processes(gpu)
+
+
+def _holder(gpu: GpuRow) -> Line:
+    if gpu.error:
+        return (Cell(printable(gpu.error), "warn"),)
+    if gpu.blocked:
+        return fact("blocked", printable(gpu.blocked), "warn")
+    if gpu.job:
+        return (*fact("job", gpu.job, "accent"), Cell(f" of {printable(gpu.job_user)}"))
+    return fact("job", "free", "RUNNING")
+
+
+def _processes(gpu: GpuRow) -> list[Line]:
+    lines: list[Line] = []
+    for process in gpu.processes:
+        lines.append(
+            (
+                Cell(f"{process.pid:>8} ", "muted"),
+                Cell(f"{printable(process.command)[:16]:<16} {printable(process.user)[:8]:<8} "),
+                Cell(f"{format_memory(process.mem_bytes):>6} "),
+                Cell(f"job {process.job}", "accent") if process.job else Cell("stranger", "warn"),
+            )
+        )
+    return lines
+
+
+def _gauge(title: str, percent: float | None, words: str) -> Line:
+    return (Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(bar(percent, 10), "accent"), Cell(f" {words}"))
