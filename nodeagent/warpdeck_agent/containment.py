@@ -12,11 +12,11 @@ from typing import Tuple
 class Containment:
     """`words` says openly what the node can do."""
 
-    def __init__(self, agent_dir: str) -> None:
+    def __init__(self, agent: str) -> None:
         self._base = ""
         own = _own_group()
         if own:
-            base = os.path.join(own, "warpdeck-" + _short(agent_dir))
+            base = os.path.join(own, "warpdeck-" + agent)
             try:
                 os.makedirs(base, exist_ok=True)
                 if os.path.exists(os.path.join(base, "cgroup.kill")):
@@ -42,6 +42,10 @@ class Containment:
         except OSError:
             return ""
         return path
+
+    def close(self) -> None:
+        """Leaves nothing behind, unless jobs go on."""
+        remove(self._base)
 
 
 def usage(path: str) -> Tuple[int, float, bool]:
@@ -71,10 +75,6 @@ def _own_group() -> str:
         if line.startswith("0::") and mount:
             return os.path.normpath(mount + "/" + line[3:])
     return ""
-
-
-def _short(path: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in path.strip("/"))[-48:]
 
 
 def _text(path: str) -> str:

@@ -11,7 +11,7 @@ import pwd
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .processes import attribute
+from .processes import job_of
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
 
 PROCESS_EVERY = 3
@@ -21,9 +21,10 @@ DEADLINE_S = 2.0
 
 
 class GpuReader:
-    """NVML behind a few calls. Without a driver there are simply no GPUs."""
+    """NVML behind a few calls. Without a driver there are simply no GPUs. `agent` tells our jobs' processes from others."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, agent: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._agent = agent
         self._clock = clock
         self._nvml: Any = None
         self._handles: List[Tuple[int, Any]] = []
@@ -104,25 +105,19 @@ class GpuReader:
         for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for process in self._ask(call, handle) or ():
                 found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
-        return [_describe(pid, mem) for pid, mem in sorted(found.items())]
+        return [self._describe(pid, mem) for pid, mem in sorted(found.items())]
+
+    def _describe(self, pid: int, mem_bytes: int) -> GpuProcess:
+        job_id = job_of(pid, agent=self._agent)
+        return GpuProcess(
+            pid=pid, mem_bytes=mem_bytes, job_id=job_id, user=_owner(pid), command=_command(pid)
+        )
 
     def _ask(self, call: str, *args: Any) -> Any:
         try:
             return getattr(self._nvml, call)(*args)
         except (self._nvml.NVMLError, AttributeError):
             return None
-
-
-def _describe(pid: int, mem_bytes: int) -> GpuProcess:
-    mark = attribute(pid)
-    job = mark.partition(".")[0]
-    return GpuProcess(
-        pid=pid,
-        mem_bytes=mem_bytes,
-        job_id=int(job) if job.isdigit() else 0,
-        user=_owner(pid),
-        command=_command(pid),
-    )
 
 
 def _owner(pid: int) -> str:

@@ -38,9 +38,10 @@ class LaunchError(Exception):
 class Job:
     """A launch in memory."""
 
-    def __init__(self, folder: JobFolder, meta: Meta) -> None:
+    def __init__(self, folder: JobFolder, meta: Meta, *, agent: str) -> None:
         self.folder = folder
         self.meta = meta
+        self.mark = processes.mark(meta.job_id, meta.restarts, agent=agent)
         self.phase = "running"
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.ended_at = 0.0
@@ -55,10 +56,6 @@ class Job:
     @property
     def key(self) -> Key:
         return self.meta.job_id, self.meta.restarts
-
-    @property
-    def mark(self) -> str:
-        return f"{self.meta.job_id}.{self.meta.restarts}"
 
     def output(self, channel: str) -> str:
         """The file that holds this channel."""
@@ -100,7 +97,7 @@ class Jobs:
         self._tasks: Set[asyncio.Task[None]] = set()
         self._ended: List[Job] = []
         self._extracting: Dict[str, asyncio.Lock] = {}
-        self.containment = containment.Containment(spool.path)
+        self.containment = containment.Containment(spool.identity)
         install_wrapper(spool.file("wrapper.sh"))
 
     def reports(self) -> List[JobReport]:
@@ -119,7 +116,7 @@ class Jobs:
             elif meta is None:
                 folder.remove()
             else:
-                self._adopt_one(Job(folder, meta))
+                self._adopt_one(Job(folder, meta, agent=self._spool.identity))
 
     def _adopt_one(self, job: Job) -> None:
         lives = job.folder.supervisor_lives()
@@ -196,7 +193,7 @@ class Jobs:
             cgroup=self.containment.make(f"job-{launch.job_id}.{launch.restarts}", mem),
         )
         folder.write_meta(meta)
-        return Job(folder, meta)
+        return Job(folder, meta, agent=self._spool.identity)
 
     async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
         if launch.tree is None:

@@ -1,7 +1,8 @@
-"""The processes of jobs, found by the mark WARPDECK_JOB=<job>.<restarts> in their environment, and how to end them.
+"""The processes of jobs, found by the mark WARPDECK_JOB=<job>.<restarts>@<agent> in their environment, and how to end them.
 
 The mark is inherited, so daemons and setsid children are found too, unless they scrub their environment; with a cgroup
-those are caught as well.
+those are caught as well. Job ids are one controller's own, and agents of several controllers (or of several hosts that
+share a pid namespace) look over the same /proc: the agent's random identity keeps their jobs apart.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ MAX_PARENTS = 64
 """How far up attribution looks."""
 
 
+def mark(job_id: int, restarts: int, *, agent: str) -> str:
+    """What the processes of a launch carry: "12.0@5f3a..."."""
+    return f"{job_id}.{restarts}@{agent}"
+
+
 def mark_of(pid: int) -> str:
-    """ "12.0" if the process belongs to that launch, "" if to none, or if it may not be read."""
+    """The launch that the process belongs to, of whatever agent; "" if none, or if it may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = file.read(MAX_ENVIRON_BYTES)
@@ -34,22 +40,23 @@ def marked() -> Dict[str, List[int]]:
     found: Dict[str, List[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            mark = mark_of(int(name))
-            if mark:
-                found.setdefault(mark, []).append(int(name))
+            launch = mark_of(int(name))
+            if launch:
+                found.setdefault(launch, []).append(int(name))
     return found
 
 
-def attribute(pid: int) -> str:
-    """The launch a process belongs to, by its own mark or that of its nearest marked parent."""
+def job_of(pid: int, *, agent: str) -> int:
+    """The job of this agent that a process belongs to, by its own mark or its nearest marked parent's; 0 if none."""
     for _ in range(MAX_PARENTS):
         if pid <= 1:
-            return ""
-        mark = mark_of(pid)
-        if mark:
-            return mark
+            return 0
+        launch, _, owner = mark_of(pid).partition("@")
+        job = launch.partition(".")[0]
+        if owner == agent and job.isdigit():
+            return int(job)
         pid = parent_of(pid)
-    return ""
+    return 0
 
 
 def parent_of(pid: int) -> int:

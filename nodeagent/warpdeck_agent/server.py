@@ -39,7 +39,7 @@ class Agent:
         self._build = build
         self._trees = TreeStore(self._spool.path)
         self.jobs = Jobs(self._spool, self._trees, self._tell)
-        self._gpus = GpuReader()
+        self._gpus = GpuReader(self._spool.identity)
         self._session: Optional[Session] = None
         self._stop = asyncio.Event()
         self._waiting_for_tree: Dict[str, Dict[int, wire.Launch]] = {}
@@ -63,6 +63,7 @@ class Agent:
         await self._stop.wait()
         server.close()
         cleaning.cancel()
+        self.jobs.containment.close()
         if self._session is not None:
             self._session.close()
 

@@ -1,6 +1,6 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
-    D/agent.sock agent.lock agent.log wrapper.sh
+    D/agent.sock agent.lock agent.log identity wrapper.sh
     D/jobs/<job>.<restarts>/   meta.json  lock  pid  job  rc  cause  message  out  err  pty.sock  forgotten
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
@@ -14,10 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import shutil
 from dataclasses import dataclass, field
 from typing import Dict, Iterator, Optional, Tuple
 
+IDENTITY_BYTES = 8
+"""Random bytes of the agent's identity: enough that two never meet on one machine."""
 KEEP_FORGOTTEN_S = 3600.0
 """How long output that only the agent keeps can still be read after the controller let the job go."""
 
@@ -42,8 +45,8 @@ class Meta:
     cgroup: str = ""
 
 
-class JobFolder:
-    """One launch's folder."""
+class Folder:
+    """A folder with small files that are whole or not there."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -70,6 +73,10 @@ class JobFolder:
         finally:
             os.close(descriptor)
         os.replace(temporary, self.file(name))
+
+
+class JobFolder(Folder):
+    """One launch's folder."""
 
     def write_meta(self, meta: Meta) -> None:
         self.write("meta.json", json.dumps(meta.__dict__))
@@ -133,20 +140,20 @@ class JobFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class Spool:
-    """The agent's folder."""
+class Spool(Folder):
+    """The agent's folder. `identity` is random and stays: no other agent has it, wherever its folder or job ids are alike."""
 
     def __init__(self, path: str) -> None:
-        self.path = os.path.abspath(path)
+        super().__init__(os.path.abspath(path))
         # Jobs of other users must be able to reach their own folder below a root agent's.
         mode = 0o711 if os.geteuid() == 0 else 0o700
         for name in ("", "jobs", "work", "trees"):
             folder = os.path.join(self.path, name) if name else self.path
             os.makedirs(folder, mode=mode, exist_ok=True)
             os.chmod(folder, 0o700 if name == "trees" else mode)
-
-    def file(self, name: str) -> str:
-        return os.path.join(self.path, name)
+        if not self.read("identity"):
+            self.write("identity", secrets.token_hex(IDENTITY_BYTES))
+        self.identity = self.read("identity")
 
     def job(self, job_id: int, restarts: int) -> JobFolder:
         """The folder of a launch, there or not."""

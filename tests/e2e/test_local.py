@@ -58,7 +58,9 @@ def test_an_output_file_that_cannot_be_written_is_said(home: Home) -> None:
 
 def test_cancel_ends_daemons_and_setsid_children_too(home: Home) -> None:
     job = submit(home, "setsid sleep 1000 & (setsid sleep 1001 &) ; sleep 1002")
-    mark = f"WARPDECK_JOB={job}.0".encode()
+    eventually(lambda: home.state(job) == "RUNNING", what="it runs")
+    identity = (home.path / "agent" / "identity").read_text()
+    mark = f"WARPDECK_JOB={job}.0@{identity}".encode()
 
     def processes() -> list[str]:
         return [

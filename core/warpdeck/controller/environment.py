@@ -42,7 +42,6 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_SUBMIT_HOST": request.submit_host or submit_host,
         "SLURM_RESTART_COUNT": str(job.restarts),
         "SLURM_CONF": "/dev/null",
-        "WARPDECK_JOB": f"{job.id}.{job.restarts}",
     }
     if start is not None:
         made["SLURM_JOB_START_TIME"] = str(int(start))

@@ -1,0 +1,228 @@
+"""A node agent of a test's own: the real program as a process, driven over its own wire, without any controller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.waiting import eventually
+from warpdeck_agent.wire import FrameDecoder, data_frame, decode, encode, json_frame, split_data
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import JSON, parse_json
+
+ANSWER_S = 30.0
+"""How long any answer may take on a machine that others use."""
+FROM_SOURCE = (sys.executable, "-m", "warpdeck_agent")
+USER = pwd.getpwuid(os.geteuid()).pw_name
+M = TypeVar("M")
+
+
+class Link:
+    """One connection of a controller. Messages that were not asked for yet are kept; stream data is acknowledged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(ANSWER_S)
+        self.socket.connect(str(folder / "agent.sock"))
+        self.data: dict[int, bytearray] = {}
+        self._decoder = FrameDecoder()
+        self._kept: list[Any] = []
+        self._open = True
+
+    def greet(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
+        """Hello, and the Welcome."""
+        self.send(wire.Hello(controller_id="test", sample_interval_s=sample_interval_s))
+        return self.expect(wire.Welcome)
+
+    def send(self, *messages: Any) -> None:
+        self.socket.sendall(b"".join(json_frame(encode(message)) for message in messages))
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        self.socket.sendall(data_frame(stream, data))
+
+    def expect(self, kind: type[M], where: Callable[[M], bool] = lambda message: True) -> M:
+        """The first message of that kind for which `where` holds, from those kept or still to come."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            for message in self._kept:
+                if isinstance(message, kind) and where(message):
+                    self._kept.remove(message)
+                    return message
+            assert self._open, f"the agent closed the link; kept: {self._kept}"
+            assert time.monotonic() < deadline, f"no {kind.__name__}; kept: {self._kept}"
+            self.read()
+
+    def report(self, job_id: int, phase: str, *, restarts: int = 0) -> wire.JobReport:
+        """The next report of that launch in that phase."""
+        return self.expect(
+            wire.JobReport,
+            lambda found: (found.job_id, found.restarts, found.phase) == (job_id, restarts, phase),
+        )
+
+    def output(self, stream: int, words: bytes) -> bytes:
+        """What came on the stream, once it holds these words."""
+        deadline = time.monotonic() + ANSWER_S
+        while words not in self.data.get(stream, b""):
+            assert self._open and time.monotonic() < deadline, f"no {words!r} in {self.data.get(stream)!r}"
+            self.read()
+        return bytes(self.data[stream])
+
+    def read(self) -> None:
+        """Takes what the agent sends next."""
+        received = self.socket.recv(1 << 20)
+        self._open = bool(received)
+        for kind, payload in self._decoder.feed(received):
+            if kind == JSON:
+                self._kept.append(decode(parse_json(payload)))
+                continue
+            stream, data = split_data(payload)
+            self.data.setdefault(stream, bytearray()).extend(data)
+            self.send(wire.StreamAck(stream=stream, size=len(data)))
+
+    def closed(self) -> bool:
+        """Waits until the agent has closed the connection."""
+        while self._open:
+            self.read()
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class AgentProcess:
+    """The agent of one folder. `program` is how it is run: the package, or a zipapp with some Python."""
+
+    def __init__(self, folder: Path, *, program: Sequence[str] = FROM_SOURCE, **environ: str) -> None:
+        self.folder = folder
+        self.program = program
+        self.environ = {**os.environ, **environ}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._links: list[Link] = []
+
+    def start(self) -> wire.Welcome:
+        """Runs it and takes its Welcome; `link` is the connection."""
+        self.serve()
+        return self.connect()
+
+    def serve(self) -> None:
+        """Runs it until it listens."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "agent.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.program, "serve", "--dir", str(self.folder)],
+                env=self.environ,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        eventually(self._listens, what="the agent listens")
+
+    def connect(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
+        """A new link in place of the one before."""
+        self.link = Link(self.folder)
+        self._links.append(self.link)
+        return self.link.greet(sample_interval_s=sample_interval_s)
+
+    def raw(self) -> Link:
+        """A connection that has said nothing yet."""
+        self._links.append(Link(self.folder))
+        return self._links[-1]
+
+    def launch(self, job_id: int, script: str, **fields: Any) -> None:
+        """Asks for a batch job of this shell script; the fields are wire.Launch's."""
+        given: dict[str, Any] = {
+            "restarts": 0,
+            "user": USER,
+            "uid": os.geteuid(),
+            "role": "batch",
+            "env": {"PATH": os.environ["PATH"]},
+            "cwd": str(self.folder.parent),
+            "cwd_visible": True,
+            "script": "#!/bin/sh\n" + script,
+            **fields,
+        }
+        self.link.send(wire.Launch(job_id=job_id, **given))
+
+    def run(self, job_id: int, script: str, **fields: Any) -> wire.JobReport:
+        """The report of a job's end."""
+        self.launch(job_id, script, **fields)
+        return self.link.expect(
+            wire.JobReport, lambda found: found.job_id == job_id and found.phase != "running"
+        )
+
+    def job(self, job_id: int, name: str = "", *, restarts: int = 0) -> Path:
+        """A file of the launch's folder."""
+        return self.folder / "jobs" / f"{job_id}.{restarts}" / name
+
+    def supervisor(self, job_id: int) -> int:
+        """The pid of the job's supervisor, once it has begun."""
+        return int(eventually(lambda: _text(self.job(job_id, "pid")), what=f"job {job_id} has a supervisor"))
+
+    def processes(self, job_id: int) -> list[int]:
+        """The processes that carry the job's mark, less its supervisor."""
+        found = marked(f"WARPDECK_JOB={job_id}.0@{self.identity}")
+        return [pid for pid in found if str(pid) != _text(self.job(job_id, "pid"))]
+
+    @property
+    def identity(self) -> str:
+        return (self.folder / "identity").read_text()
+
+    def log(self) -> str:
+        return _text(self.folder / "agent.log")
+
+    def kill(self) -> None:
+        """kill -9, as the worst day does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(ANSWER_S)
+
+    def close(self) -> None:
+        """Ends the agent, its jobs and their groups, and gives its complaints to whoever looks at a failed test."""
+        for link in self._links:
+            link.close()
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5.0)
+            self.kill()
+        for pid in marked(f"@{self.identity}") if (self.folder / "identity").exists() else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        sys.stdout.write(self.log())
+
+    def _listens(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log()
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+            return probe.connect_ex(str(self.folder / "agent.sock")) == 0
+
+
+def marked(words: str) -> list[int]:
+    """The living processes with these words in a variable WARPDECK_JOB."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _carries(name, words.encode())]
+
+
+def _carries(pid: str, words: bytes) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(entry.startswith(b"WARPDECK_JOB=") and words in entry for entry in environ)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,44 @@
+"""Agents that look over the same /proc keep to their own jobs, although job ids are alike."""
+
+from __future__ import annotations
+
+from tests.agent import AgentProcess
+from tests.unit.agent.conftest import MakeAgent
+from tests.waiting import eventually
+
+from warpdeck_agent.processes import job_of, mark
+from warpdeck_agent.wire import messages as wire
+
+DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
+
+
+def test_cancelling_job_1_of_an_agent_leaves_job_1_of_another_alone(make_agent: MakeAgent) -> None:
+    mine, other = make_agent("mine"), make_agent("other")
+    for agent in (mine, other):
+        agent.start()
+        agent.launch(1, DAEMON)
+    eventually(lambda: len(mine.processes(1)) >= 3 and len(other.processes(1)) >= 3, what="both jobs run")
+    before = other.processes(1)
+    mine.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
+    assert mine.link.report(1, "exited").cause == "cancelled"
+    assert mine.processes(1) == []
+    assert other.processes(1) == before
+
+
+def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgent) -> None:
+    mine, other = make_agent("mine"), make_agent("other")
+    for agent in (mine, other):
+        agent.start()
+        agent.launch(7, DAEMON)
+    pids = eventually(lambda: len(mine.processes(7)) >= 3 and mine.processes(7), what="the job runs")
+    assert {job_of(pid, agent=mine.identity) for pid in pids} == {7}
+    assert {job_of(pid, agent=other.identity) for pid in pids} == {0}
+
+
+def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: AgentProcess) -> None:
+    before = agent.identity
+    agent.kill()
+    agent.start()
+    assert agent.identity == before
+    agent.run(3, "echo $WARPDECK_JOB")
+    assert agent.job(3, "out").read_text().strip() == mark(3, 0, agent=before)
