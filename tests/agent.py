@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.waiting import eventually
-from warpdeck_agent.wire import FrameDecoder, data_frame, decode, encode, json_frame, split_data
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.frames import JSON, parse_json
+from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
+from warpdeck_agent.wire.messages import decode, encode
 
 ANSWER_S = 30.0
 """How long any answer may take on a machine that others use."""

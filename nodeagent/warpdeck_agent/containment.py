@@ -5,6 +5,7 @@ Grouping and killing need no controller. Where the memory controller is delegate
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Tuple
 
@@ -46,6 +47,16 @@ class Containment:
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""
         remove(self._base)
+
+
+def join(path: str, pid: int) -> None:
+    """Puts a process into the group. Where that fails it is held by its mark alone."""
+    if path:
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file,
+        ):
+            file.write(str(pid))
 
 
 def usage(path: str) -> Tuple[int, float, bool]:

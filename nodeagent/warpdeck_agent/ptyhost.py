@@ -2,7 +2,7 @@
 
     ptyhost FOLDER CWD ROWS COLS COMMAND...
 
-Viewers connect to FOLDER/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols"} first, then data
+Viewers connect to FOLDER/terminal/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols"} first, then data
 frames are keyboard input and {"t": "resize"} changes the size (the last one wins). They get {"t": "attached", "offset",
 "total"}, output as data frames, and {"t": "exit"} at the end. The terminal never waits for a slow viewer: one that is
 MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollback is kept in FOLDER/out.
@@ -10,6 +10,7 @@ MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollba
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -69,12 +70,12 @@ class PtyHost:
         return status
 
     def keep_scrollback(self) -> None:
-        """Leaves the last output for `warpdeck logs`."""
-        with open(os.path.join(self._folder, "out"), "wb") as file:
+        """Leaves the last output for `warpdeck logs`; a full disk must not cost the exit status that comes after it."""
+        with contextlib.suppress(OSError), open(os.path.join(self._folder, "out"), "wb") as file:
             file.write(self._scrollback)
 
     def _listen(self) -> socket.socket:
-        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(os.path.join(self._folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         listener = socket.socket(socket.AF_UNIX)
         try:
             os.umask(0o077)
@@ -222,16 +223,24 @@ def split_status(status: int) -> Any:
 
 
 def main(argv: List[str]) -> int:
-    """Runs the command; standard input is the job folder's lock, held until the end."""
+    """Runs the command; standard input is the job folder's lock, held until the end, standard error the gate."""
     folder, cwd, rows, cols, *command = argv
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if os.read(2, 8) != b"go\n":  # the gate, as in supervisor.py
+        return 1
     lock = os.dup(0)
     os.set_inheritable(lock, False)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
+    os.dup2(null, 2)
     _write(folder, "pid", str(os.getpid()))
-    host = PtyHost(folder, cwd, int(rows), int(cols), command)
+    try:
+        host = PtyHost(folder, cwd, int(rows), int(cols), command)
+    except OSError as error:
+        _write(folder, "message", f"cannot make a terminal: {error.strerror}")
+        _write(folder, "rc", "1 0 end\n")
+        return 1
     status = host.run()
     host.keep_scrollback()
     code, number = split_status(status)
@@ -241,7 +250,7 @@ def main(argv: List[str]) -> int:
 
 
 def _write(folder: str, name: str, text: str) -> None:
-    with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+    with open(os.path.join(folder, name), "r+", encoding="ascii") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional, Set
 
 from .gpus import DEADLINE_S, GpuReader
 from .inventory import CpuMeter, memory, take_inventory
+from .job import Key
 from .jobs import Jobs
 from .logs import LogError, follow
 from .spool import Spool
@@ -42,7 +43,7 @@ class Agent:
         self._gpus = GpuReader(self._spool.identity)
         self._session: Optional[Session] = None
         self._stop = asyncio.Event()
-        self._waiting_for_tree: Dict[str, Dict[int, wire.Launch]] = {}
+        self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
 
     async def run(self) -> None:
         """Serves until told to quit. Jobs go on."""
@@ -86,8 +87,10 @@ class Agent:
         if tree is not None and not self._trees.has(tree.sha256):
             known = self.jobs.find(launch.job_id, launch.restarts)
             if known is None:
-                self._waiting_for_tree.setdefault(tree.sha256, {})[launch.job_id] = launch
-                self._tell(wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.tree))
+                waiting = self._waiting_for_tree.setdefault(tree.sha256, {})
+                waiting[launch.job_id, launch.restarts] = launch
+                if len(waiting) == 1:  # the tasks of an array ask for one tree, and get it once
+                    self._tell(wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.tree))
                 return
         self.jobs.start(launch)
 
@@ -137,6 +140,7 @@ class Agent:
         if self._session is not None:
             self._session.close()
         self._session = session
+        self._waiting_for_tree.clear()  # this controller asks for its launches itself
 
     async def _clean_for_ever(self) -> None:
         while True:
@@ -186,7 +190,8 @@ class Session:
         for terminal in self._terminals.values():
             terminal.close()
         for upload in self._uploads.values():
-            upload.close()
+            upload.abandon()
+        self._uploads.clear()
         for task in [*self._tasks, *self._stream_tasks.values()]:
             task.cancel()
         self._writer.close()
@@ -204,7 +209,7 @@ class Session:
         if isinstance(message, wire.Launch):
             self._agent.launch(message)
         elif isinstance(message, wire.Kill):
-            self._kill(message)
+            jobs.kill(message)
         elif isinstance(message, wire.Forget):
             jobs.forget(message.job_id, message.restarts)
         elif isinstance(message, wire.StreamAck):
@@ -226,11 +231,6 @@ class Session:
             self.tell(wire.PathProbed(probe=message.probe, found=found))
         elif isinstance(message, wire.Quit):
             self._agent.quit()
-
-    def _kill(self, message: wire.Kill) -> None:
-        job = self._agent.jobs.find(message.job_id, message.restarts)
-        if job is not None:
-            self._agent.jobs.kill(job, cause=message.cause, grace_s=message.grace_s, number=message.signal)
 
     def _open_stream(self, stream: int, work: Any) -> None:
         self._out[stream] = OutStream(stream, self._write, self.tell)
@@ -304,7 +304,7 @@ class Session:
     def _fail_upload(self, stream: int, error: str) -> None:
         upload = self._uploads.pop(stream, None)
         if upload is not None:
-            upload.close()
+            upload.abandon()
         self.tell(wire.StreamEnd(stream=stream, error=error))
         self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
 

@@ -1,12 +1,16 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
     D/agent.sock agent.lock agent.log identity wrapper.sh
-    D/jobs/<job>.<restarts>/   meta.json  lock  pid  job  rc  cause  message  out  err  pty.sock  forgotten
+    D/jobs/<job>.<restarts>/   meta.json lock cause forgotten: the agent's; pid rc message script out err terminal/: the user's
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
 
 `lock` is held (flock) by the job's supervisor through its standard input: free and no `pid` means it never started;
 free, `pid` and no whole `rc` means the supervisor was killed. `rc` is "<code> <signal> end": without "end" it counts as absent.
+
+A launch's folder belongs to the agent, so that a root agent's jobs can neither put a link or a pipe where the agent reads
+nor change what it believes of them. What the supervisor writes, as the user, is made before, and made of spaces: writing
+over them needs no room, and a full disk loses no exit status.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import shutil
 from dataclasses import dataclass, field
@@ -45,6 +50,12 @@ class Meta:
     cgroup: str = ""
 
 
+PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512
+"""How much is kept free for what a supervisor writes."""
+MAX_PID = 1 << 22
+"""The kernel's own limit."""
+
+
 class Folder:
     """A folder with small files that are whole or not there."""
 
@@ -68,7 +79,7 @@ class Folder:
         temporary = self.file(name + ".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(descriptor, text.encode())
+            write_all(descriptor, text.encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -77,6 +88,31 @@ class Folder:
 
 class JobFolder(Folder):
     """One launch's folder."""
+
+    def create(self, *, uid: int, gid: int, terminal: bool) -> None:
+        """Makes it, anew if an agent died before its supervisor began."""
+        if os.path.exists(self.path):
+            self.remove()
+        os.makedirs(self.path, mode=_passable())
+        sizes = {"pid": PID_BYTES, "rc": STATUS_BYTES, "message": MESSAGE_BYTES}
+        for name, size in sizes.items():
+            self.give(name, b" " * size, uid=uid, gid=gid)
+        if terminal:
+            os.mkdir(self.file("terminal"), 0o700)
+            if os.geteuid() == 0:
+                os.chown(self.file("terminal"), uid, gid)
+
+    def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
+        """Makes a file that is the user's; its path."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(self.file(name), flags, mode)
+        try:
+            write_all(descriptor, data)
+            if os.geteuid() == 0:
+                os.fchown(descriptor, uid, gid)
+        finally:
+            os.close(descriptor)
+        return self.file(name)
 
     def write_meta(self, meta: Meta) -> None:
         self.write("meta.json", json.dumps(meta.__dict__))
@@ -93,14 +129,14 @@ class JobFolder(Folder):
     def pid(self) -> int:
         """The supervisor's pid, 0 before it has begun."""
         text = self.read("pid")
-        return int(text) if text.isdigit() else 0
+        return int(text) if text.isdecimal() and len(text) < PID_BYTES and int(text) <= MAX_PID else 0
 
     def exit_status(self) -> Optional[Tuple[int, int]]:
         """(code, signal) once the supervisor has written them whole. 128+n from a shell is signal n."""
-        words = self.read("rc").split()
-        if len(words) != 3 or words[2] != "end":
+        whole = re.fullmatch(r"(\d{1,3}) (\d{1,2}) end", self.read("rc"), re.ASCII)
+        if whole is None:
             return None
-        code, signal = int(words[0]), int(words[1])
+        code, signal = int(whole.group(1)), int(whole.group(2))
         if not signal and 128 < code <= 128 + 64:
             return 0, code - 128
         return code, signal
@@ -145,8 +181,7 @@ class Spool(Folder):
 
     def __init__(self, path: str) -> None:
         super().__init__(os.path.abspath(path))
-        # Jobs of other users must be able to reach their own folder below a root agent's.
-        mode = 0o711 if os.geteuid() == 0 else 0o700
+        mode = _passable()
         for name in ("", "jobs", "work", "trees"):
             folder = os.path.join(self.path, name) if name else self.path
             os.makedirs(folder, mode=mode, exist_ok=True)
@@ -164,3 +199,15 @@ class Spool(Folder):
         base = os.path.join(self.path, "jobs")
         for name in sorted(os.listdir(base)):
             yield JobFolder(os.path.join(base, name))
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """All of it, or OSError: on a disk that is nearly full a single write may take less."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _passable() -> int:
+    """The mode of folders: jobs of other users must be able to reach their own files below a root agent's."""
+    return 0o711 if os.geteuid() == 0 else 0o700

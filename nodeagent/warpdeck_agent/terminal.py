@@ -18,7 +18,7 @@ async def connect(folder: str) -> Tuple[asyncio.StreamReader, asyncio.StreamWrit
     """A connection to the terminal's host; waits for it to come up. Raises OSError."""
     deadline = asyncio.get_running_loop().time() + CONNECT_S
     while True:
-        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(os.path.join(folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}/pty.sock")
         except (FileNotFoundError, ConnectionRefusedError):

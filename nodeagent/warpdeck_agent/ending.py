@@ -1,0 +1,127 @@
+"""The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
+
+Ends that come together share one walk over /proc. The exit status is durable before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from concurrent.futures import Executor
+from typing import Any, Callable, List, Set
+
+from . import containment, processes
+from .job import Job
+
+SWEEP_DELAY_S = 0.002
+"""Ends that come this close together share one walk over /proc."""
+KILL_AGAIN_S = 0.5
+"""How often KILL is repeated for what a job still forks while it is being ended."""
+
+
+class Ending:
+    """Ends jobs; `tell` gets each report."""
+
+    def __init__(self, pool: Executor, tell: Callable[[Any], None]) -> None:
+        self._pool = pool
+        self._tell = tell
+        self._ended: List[Job] = []
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0) -> None:
+        """Ends the job: TERM, then KILL after the grace time; or sends one signal only."""
+        if job.phase != "running":
+            return
+        if number:
+            self._spawn(self._send(job, number))
+            return
+        if not job.cause:
+            job.cause = cause
+            # A full disk keeps no job alive; then only an agent that starts anew would not know the cause.
+            with contextlib.suppress(OSError):
+                job.folder.write("cause", cause)
+        if job.meta.role == "hold":
+            self.end_hold(job)
+            return
+        self._spawn(self._end(job, grace_s))
+
+    def supervisor_ended(self, job: Job) -> None:
+        """Takes up a job whose supervisor is gone."""
+        if job.phase == "running":
+            job.phase = "ending"
+            job.ended_at = time.time()
+            self._ended.append(job)
+            if len(self._ended) == 1:
+                self._spawn(self._finish())
+
+    def end_hold(self, job: Job) -> None:
+        """A share without processes of its own ends when it is told to."""
+        job.phase, job.ended_at = "exited", time.time()
+        self._spawn(self._sweep_hold(job))
+
+    async def _end(self, job: Job, grace_s: float) -> None:
+        first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
+        wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
+        await self._send(job, first)
+        done = asyncio.get_running_loop().create_task(job.done.wait())
+        while not (await asyncio.wait([done], timeout=wait_s))[0]:
+            await self._send(job, signal.SIGKILL)
+            wait_s = KILL_AGAIN_S
+
+    async def _send(self, job: Job, number: int) -> None:
+        members = await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
+        if job.phase == "running":
+            processes.send(members, number)
+
+    async def _finish(self) -> None:
+        await asyncio.sleep(SWEEP_DELAY_S)
+        batch, self._ended = self._ended, []
+        await asyncio.get_running_loop().run_in_executor(self._pool, _settle, batch)
+        for job in batch:
+            self._close(job)
+
+    def _close(self, job: Job) -> None:
+        status = job.folder.exit_status()
+        job.message = job.folder.read("message")
+        if status is not None:
+            job.phase, job.status = "exited", status
+            job.cause = "launch_failed" if job.message and not job.cause else job.cause
+        elif not job.folder.pid():
+            job.phase, job.status = "exited", (1, 0)
+            job.cause, job.message = "launch_failed", "its supervisor could not begin"
+        else:
+            job.phase, job.status = "lost", (1, 0)
+            job.message = "its supervisor was killed; how it ended is not known"
+        self._tell_end(job)
+
+    async def _sweep_hold(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, processes.sweep, job.mark, job.meta.cgroup)
+        containment.remove(job.meta.cgroup)
+        self._tell_end(job)
+
+    def _tell_end(self, job: Job) -> None:
+        if job.limit_timer is not None:
+            job.limit_timer.cancel()
+        self._tell(job.report())
+        job.done.set()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _settle(batch: List[Job]) -> None:
+    """Durable exit statuses, and nothing left running. Runs in a thread."""
+    known = processes.marked()
+    for job in batch:
+        job.folder.sync_exit()
+        group = job.meta.cgroup
+        if group:
+            job.peak_mem_bytes, job.cpu_seconds, oom = containment.usage(group)
+            job.cause = "oom" if oom and not job.cause else job.cause
+        processes.sweep(job.mark, group, known)
+        containment.remove(group)

@@ -1,0 +1,71 @@
+"""A launch in memory: what the agent knows of it, and its word on it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from typing import Optional, Tuple
+
+from . import processes
+from .spool import JobFolder, Meta
+from .wire.messages import JobReport
+
+Key = Tuple[int, int]
+"""(job id, restarts): one launch."""
+
+
+class Job:
+    """`phase`: running, ending (its supervisor has ended, how is not read yet), exited or lost."""
+
+    def __init__(self, folder: JobFolder, meta: Meta, *, agent: str) -> None:
+        self.folder = folder
+        self.meta = meta
+        self.mark = processes.mark(meta.job_id, meta.restarts, agent=agent)
+        self.phase = "running"
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.ended_at = 0.0
+        self.status: Tuple[int, int] = (0, 0)
+        self.message = ""
+        self.cause = ""
+        self.peak_mem_bytes = 0
+        self.cpu_seconds = 0.0
+        self.limit_timer: Optional[asyncio.TimerHandle] = None
+        self.done = asyncio.Event()
+
+    @property
+    def key(self) -> Key:
+        return self.meta.job_id, self.meta.restarts
+
+    def output(self, channel: str) -> str:
+        """The file that holds this channel."""
+        kept = self.meta.stdout if channel == "out" else self.meta.stderr or self.meta.stdout
+        return kept or self.folder.file("out" if channel == "out" else "err")
+
+    def members(self) -> Tuple[int, ...]:
+        """Its processes, less its supervisor, which has to tell the end. One walk over /proc."""
+        found = set(processes.marked().get(self.mark, ()))
+        if self.meta.cgroup:
+            found.update(processes.cgroup_pids(self.meta.cgroup))
+        found.discard(self.folder.pid())
+        return tuple(sorted(found))
+
+    def report(self) -> JobReport:
+        """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""
+        stdout = self.meta.stdout or "spool:" + self.folder.file("out")
+        return JobReport(
+            job_id=self.meta.job_id,
+            restarts=self.meta.restarts,
+            phase="running" if self.phase == "ending" else self.phase,
+            pid=self.folder.pid() if self.phase == "running" else 0,
+            started_at=self.meta.started_at,
+            ended_at=self.ended_at,
+            exit_code=self.status[0],
+            signal=self.status[1],
+            cause=self.cause,
+            message=self.message,
+            stdout_path=stdout,
+            stderr_path=self.meta.stderr,
+            work_dir=self.meta.work_dir,
+            peak_mem_bytes=self.peak_mem_bytes,
+            cpu_seconds=self.cpu_seconds,
+        )

@@ -1,0 +1,197 @@
+"""From a Launch to a running supervisor: folder, code, environment, one process as the job's user.
+
+A root agent never runs a program with a user's environment: PATH, LD_PRELOAD and shell functions are the user's word.
+The uid is dropped in the child before exec (Popen's user=), and the group is joined for the child, from outside, while
+its supervisor waits at the gate: a pipe on its standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import subprocess
+import sys
+import time
+from concurrent.futures import Executor
+from typing import Any, Dict, List, Tuple
+
+from .containment import Containment, join
+from .job import Job
+from .spool import JobFolder, Meta, Spool, write_all
+from .trees import TreeError, TreeStore, link_ignored
+from .wire.messages import Launch
+
+
+class LaunchError(Exception):
+    """A launch that cannot be, in one sentence."""
+
+
+class Launcher:
+    """Starts launches; what must outlive the agent is in the spool when `start` returns."""
+
+    def __init__(self, spool: Spool, trees: TreeStore, containment: Containment, pool: Executor) -> None:
+        self._spool = spool
+        self._trees = trees
+        self._containment = containment
+        self._pool = pool
+        self._extracting: Dict[str, asyncio.Lock] = {}
+
+    async def start(self, launch: Launch) -> Job:
+        """The launch, running. Raises LaunchError, and then nothing of it is left."""
+        folder = self._spool.job(launch.job_id, launch.restarts)
+        try:
+            job = await self._prepare(launch, folder)
+            if launch.role != "hold":
+                loop = asyncio.get_running_loop()
+                job.process = await loop.run_in_executor(self._pool, self._run, launch, job)
+        except (LaunchError, TreeError, OSError, ValueError) as error:
+            folder.remove()
+            raise LaunchError(_sentence(error)) from error
+        return job
+
+    async def _prepare(self, launch: Launch, folder: JobFolder) -> Job:
+        """Folder, code and meta of a launch; nothing runs yet."""
+        uid, gid = account(launch)
+        folder.create(uid=uid, gid=gid, terminal=launch.pty)
+        work_dir = await self._work_dir(launch, uid, gid)
+        mem = launch.mem_bytes if launch.role != "hold" else 0
+        meta = Meta(
+            job_id=launch.job_id,
+            restarts=launch.restarts,
+            role=launch.role,
+            user=launch.user,
+            uid=uid,
+            started_at=time.time(),
+            time_limit_s=launch.time_limit_s,
+            grace_s=launch.grace_s,
+            stdout=launch.stdout if launch.cwd_visible else "",
+            stderr=launch.stderr if launch.cwd_visible else "",
+            work_dir=work_dir,
+            pty=launch.pty,
+            gpus=tuple(launch.gpus),
+            cgroup=self._containment.make(f"job-{launch.job_id}.{launch.restarts}", mem),
+        )
+        folder.write_meta(meta)
+        return Job(folder, meta, agent=self._spool.identity)
+
+    async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
+        if launch.tree is None:
+            if launch.cwd_visible and os.path.isdir(launch.cwd):
+                return launch.cwd
+            return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=uid, gid=gid)
+        tree = launch.tree
+        lock = self._extracting.setdefault(launch.workspace, asyncio.Lock())
+        async with lock:
+            target = self._trees.work_dir(launch.workspace)
+            if launch.restarts or not os.path.exists(target + ".ready"):
+                await asyncio.get_running_loop().run_in_executor(
+                    self._pool, lambda: self._trees.check_out(tree.sha256, launch.workspace, uid=uid, gid=gid)
+                )
+                if launch.cwd_visible:
+                    link_ignored(tree.root, target, tree.links)
+                with open(target + ".ready", "w", encoding="ascii"):
+                    pass
+        folder = os.path.normpath(os.path.join(target, tree.subdir))
+        if folder != target and not folder.startswith(target + os.sep):
+            raise TreeError("a submit folder outside its snapshot")
+        return folder if os.path.isdir(folder) else target
+
+    def _run(self, launch: Launch, job: Job) -> subprocess.Popen[bytes]:
+        """Starts the supervisor and lets it through the gate. Runs in a thread."""
+        folder, meta = job.folder, job.meta
+        uid, gid = account(launch)
+        lock = folder.open_lock()
+        gate, opener = os.pipe()
+        try:
+            process = subprocess.Popen(
+                self._command(launch, job, gid),
+                stdin=lock,
+                stdout=subprocess.DEVNULL,
+                stderr=gate,
+                start_new_session=True,
+                env=self._environment(launch, job),
+                cwd="/",
+                **as_user(launch.user, uid=uid, gid=gid),
+            )
+            join(meta.cgroup, process.pid)
+            write_all(opener, b"go\n")
+            return process
+        finally:
+            for descriptor in (lock, gate, opener):
+                os.close(descriptor)
+
+    def _command(self, launch: Launch, job: Job, gid: int) -> List[str]:
+        folder = job.folder
+        if launch.script:
+            script = launch.script.encode("utf-8", "surrogateescape")
+            command = [
+                folder.give("script", script, uid=job.meta.uid, gid=gid, mode=0o700),
+                *launch.script_args,
+            ]
+        else:
+            command = list(launch.argv)
+        if launch.pty:
+            folder.give("out", uid=job.meta.uid, gid=gid)
+            size = [str(launch.rows), str(launch.cols)]
+            return [*self_command(), "ptyhost", folder.path, job.meta.work_dir, *size, *command]
+        kept, errors = job.meta.stdout, job.meta.stderr
+        if not kept:  # only here, and made by us: its folder is not the user's
+            kept = folder.give("out", uid=job.meta.uid, gid=gid)
+            if launch.role == "tasks" or launch.stderr:
+                errors = folder.give("err", uid=job.meta.uid, gid=gid)
+        mode = "append" if launch.append else "truncate"
+        wrapper = ["/bin/sh", self._spool.file("wrapper.sh"), folder.path, kept, errors, mode]
+        return [*wrapper, job.meta.work_dir, str(launch.tasks), str(launch.first_rank), *command]
+
+    def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
+        env = dict(launch.env)
+        try:
+            known = pwd.getpwuid(job.meta.uid)
+            account_env = {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name}
+            account_env["SHELL"] = known.pw_shell or "/bin/sh"
+        except KeyError:
+            account_env = {}
+        for name, value in account_env.items():
+            if not launch.cwd_visible or name not in env:
+                env[name] = value
+        env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+        env.setdefault("TMPDIR", "/tmp")
+        env["PWD"] = job.meta.work_dir
+        env["WARPDECK_JOB"] = job.mark
+        return env
+
+
+def account(launch: Launch) -> Tuple[int, int]:
+    """(uid, gid) on this node. A root agent looks the user up by name; any other runs everything as itself."""
+    if os.geteuid() != 0:
+        return os.geteuid(), os.getegid()
+    try:
+        found = pwd.getpwnam(launch.user)
+    except KeyError as error:
+        raise LaunchError(f"there is no user {launch.user} on this node") from error
+    return found.pw_uid, found.pw_gid
+
+
+def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
+    """Popen's arguments that drop to the user before exec; none where that is who we are (and Popen stays a vfork)."""
+    if os.geteuid() != 0 or uid == 0:
+        return {}
+    return {"user": uid, "group": gid, "extra_groups": os.getgrouplist(user, gid)}
+
+
+def self_command() -> List[str]:
+    """How to run this program again. A job's own PYTHON* variables must not reach the zipapp."""
+    archive = os.path.abspath(sys.argv[0])
+    if archive.endswith(".pyz"):
+        return [sys.executable, "-I", archive]
+    return [sys.executable, "-m", "warpdeck_agent"]
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        return f"{os.strerror(error.errno or 0)}{where}"
+    if isinstance(error, (LaunchError, TreeError)):
+        return str(error)
+    return f"the command or its environment cannot be passed on: {error}"
