@@ -22,8 +22,8 @@ RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
 FINISHED_S = 3600.0
 """Jobs that ended so long ago are still in the queue."""
-LOG_TAIL_BYTES = 4_000_000
-"""A log opens so far before its end."""
+LOG_TAIL_BYTES = 256 * 1024
+"""A log opens so far before its end; what stands before is read when somebody goes there."""
 HISTORY_ROWS = 10_000
 """Ended jobs on the history screen; older ones are for the command line."""
 VERBS = ("cancel", "hold", "release", "requeue")
@@ -123,16 +123,34 @@ class Core:
 
     async def follow_log(
         self, job: str, *, channel: str, progress: Callable[[str], None]
-    ) -> AsyncGenerator[bytes, None]:
-        """A job's output from its last part on, as it grows, until the job ends."""
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
+        """A job's output from its last part on, as it grows, until the job ends: (where it stands in the file, bytes)."""
         async with (
             self._live().log(
                 job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, progress=progress
             ) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
+            at_bytes: int | None = None
             async for chunk in chunks:
-                yield chunk
+                at_bytes = log.opened.offset if at_bytes is None else at_bytes
+                yield at_bytes, chunk
+                at_bytes += len(chunk)
+
+    async def read_log(self, job: str, *, channel: str, at_bytes: int, size_bytes: int) -> bytes:
+        """A part of a job's output; fewer bytes where it is shorter."""
+        found: list[bytes] = []
+        missing = size_bytes
+        async with (
+            self._live().log(job, channel=channel, offset=at_bytes) as log,
+            contextlib.aclosing(aiter(log)) as chunks,
+        ):
+            async for chunk in chunks:
+                found.append(chunk[:missing])
+                missing -= len(found[-1])
+                if not missing:
+                    break
+        return b"".join(found)
 
     async def submit(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> Submitted:
         """Submits a script (its text, or what its file holds) as the command line does; parsing and git take a thread."""

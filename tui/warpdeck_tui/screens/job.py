@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ClassVar
 
 from textual import events, work
@@ -81,6 +82,8 @@ class JobScreen(DeckScreen):
         self._arrange()
 
     def recolour(self) -> None:
+        for log in self.query(LogView):
+            log.use_palette(self.deck.palette)
         if self._detail is not None:
             self._fill(self._detail)
 
@@ -104,14 +107,17 @@ class JobScreen(DeckScreen):
     @work(exclusive=True, group="log")
     async def follow(self) -> None:
         """Feeds the log view until the job ends; reads on when the controller is back."""
-        log = self.query_one("#log", LogView)
+        log, channel = self.query_one("#log", LogView), self._channel
         while True:
             log.clear()
+            begun = False
             try:
-                chunks = self.deck.core.follow_log(self.key, channel=self._channel, progress=self._told)
+                chunks = self.deck.core.follow_log(self.key, channel=channel, progress=self._told)
                 async with contextlib.aclosing(chunks):
-                    async for chunk in chunks:
-                        self._waiting = ""
+                    async for at_bytes, chunk in chunks:
+                        if not begun:
+                            log.clear(at_bytes=at_bytes, read=partial(self._read_log, channel))
+                            self._waiting, begun = "", True
                         log.feed(chunk)
                 return
             except UserError as error:
@@ -119,6 +125,16 @@ class JobScreen(DeckScreen):
                     self._told(error.message)
                     return
             await self.deck.core.connected()
+
+    async def _read_log(self, channel: str, at_bytes: int, size_bytes: int) -> bytes:
+        """What the log view wants of the file beside its end."""
+        try:
+            return await self.deck.core.read_log(
+                self.key, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes
+            )
+        except UserError as error:
+            self._told(error.message)
+            return b""
 
     def _told(self, words: str) -> None:
         self._waiting = words

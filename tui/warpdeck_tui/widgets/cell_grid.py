@@ -14,15 +14,15 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Offset, Region, Size
+from textual.geometry import Offset, Region
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from warpdeck_tui.palette import PLAIN, Palette, for_terminal
+from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import fit, printable
 from .glyphs import UNICODE, Glyphs
+from .line_view import LineView
 from .lines import blank, finished
 from .meter import HEAT_STEPS, bar
 
@@ -54,10 +54,9 @@ class _Place(NamedTuple):
     last: int
 
 
-class CellGrid(ScrollView, can_focus=True):
+class CellGrid(LineView):
     """The heat map. The owner switches the metric by giving other cells."""
 
-    DEFAULT_CSS = "CellGrid { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("j,down", "move(1, 0)", ""),
         ("k,up", "move(-1, 0)", ""),
@@ -91,11 +90,8 @@ class CellGrid(ScrollView, can_focus=True):
         """Enter or a double click on the cell under the cursor."""
 
     def __init__(self, styles: Palette, *, id: str = "", legend: str = "", glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id or None)
-        self._given_styles = styles
-        self._styles = styles
+        super().__init__(styles, id=id, glyphs=glyphs)
         self._legend = legend
-        self._glyphs = glyphs
         self._lines: list[GridLine] = []
         self._places: list[_Place] = []
         self._tile = TILE_MIN
@@ -126,12 +122,6 @@ class CellGrid(ScrollView, can_focus=True):
         if cursor != self.cursor:
             self.post_message(self.Moved(self))
 
-    def use_palette(self, styles: Palette) -> None:
-        """Another theme."""
-        self._given_styles = styles
-        self._styles = for_terminal(styles, self.app.console.color_system)
-        self.refresh()
-
     # Where things are
 
     def _follow(self, cursor: tuple[str, int]) -> None:
@@ -160,7 +150,7 @@ class CellGrid(ScrollView, can_focus=True):
             for node, (_, cells) in enumerate(self._lines)
             for first in range(0, max(1, len(cells)), in_line)
         ]
-        self.virtual_size = Size(self.size.width, len(self._places) + HEADER_LINES)
+        self.set_content_rows(len(self._places) + HEADER_LINES)
 
     def _has_bars(self) -> bool:
         return any(len(cell) > 3 and cell[3] is not None for _, cells in self._lines for cell in cells)
@@ -306,9 +296,6 @@ class CellGrid(ScrollView, can_focus=True):
             self.post_message(self.Selected(self))
 
     # Events
-
-    def on_mount(self) -> None:
-        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
 
     def on_focus(self) -> None:
         self._park_cursor()

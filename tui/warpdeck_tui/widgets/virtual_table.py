@@ -15,17 +15,18 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Offset, Region, Size
+from textual.geometry import Offset, Region
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from warpdeck_tui.palette import PLAIN, Palette, for_terminal
+from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import Cell, fit, printable, role_of, text_of
 from .columns import GAP, Column, Placed, layout
 from .glyphs import UNICODE, Glyphs
+from .line_view import LineView
 from .lines import blank, finished
+from .matches import pointed_out, spans
 from .rows import RowList, RowSource, find
 
 __all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]
@@ -45,10 +46,9 @@ class _Drawn(NamedTuple):
     marked: bool
 
 
-class VirtualTable(ScrollView, can_focus=True):
+class VirtualTable(LineView):
     """Rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
-    DEFAULT_CSS = "VirtualTable { overflow-x: hidden; scrollbar-size-vertical: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("j,down", "move(1)", ""),
         ("k,up", "move(-1)", ""),
@@ -100,13 +100,10 @@ class VirtualTable(ScrollView, can_focus=True):
         marks: bool = False,
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        super().__init__(id=id or None)
+        super().__init__(styles, id=id, glyphs=glyphs)
         self._columns = tuple(columns)
-        self._given_styles = styles
-        self._styles = styles
         self._empty = empty
         self._takes_marks = marks
-        self._glyphs = glyphs
         self._source: RowSource = RowList()
         self._cursor = 0
         self._cursor_key = ""
@@ -143,18 +140,12 @@ class VirtualTable(ScrollView, can_focus=True):
         self._source = source
         count = len(source)
         self._stay_on_key(count)
-        self.virtual_size = Size(self.size.width, count + HEADER_LINES)
+        self.set_content_rows(count + HEADER_LINES)
         if not count:
             self._drawn.clear()
             self.refresh()
             return
         self._repaint(changed_keys)
-
-    def use_palette(self, styles: Palette) -> None:
-        """Another theme."""
-        self._given_styles = styles
-        self._styles = for_terminal(styles, self.app.console.color_system)
-        self.refresh()
 
     def show_sort(self, column: str, *, descending: bool = False) -> None:
         """Points out the column that the source is sorted by; "" for none."""
@@ -245,16 +236,10 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def _pointed_out(self, text: str, style: Style) -> list[Segment]:
         """The text, with the words of the filter in the style of a match."""
+        drawn = [Segment(text, style)]
         if self._words is None:
-            return [Segment(text, style)]
-        match_style = style + self._styles.get("match", PLAIN)
-        segments, at = [], 0
-        for found in self._words.finditer(text):
-            segments.append(Segment(text[at : found.start()], style))
-            segments.append(Segment(found.group(), match_style))
-            at = found.end()
-        segments.append(Segment(text[at:], style))
-        return [segment for segment in segments if segment.text]
+            return drawn
+        return pointed_out(drawn, spans(text, self._words), self._styles.get("match", PLAIN))
 
     def _blank(self, y: int, width: int) -> Strip:
         if len(self._source) or y != max(HEADER_LINES, self.size.height // 3):
@@ -290,7 +275,7 @@ class VirtualTable(ScrollView, can_focus=True):
         self._cursor = found if found is not None else max(0, min(before, count - 1))
         # The view moves along with the row, so that what the user looks at stays where it is.
         if self._cursor != before and top <= before < top + self._page_rows and top > 0:
-            self.virtual_size = Size(self.size.width, count + HEADER_LINES)
+            self.set_content_rows(count + HEADER_LINES)
             self.scroll_to(y=max(0, top + self._cursor - before), animate=False, force=True)
         self._note_key()
 
@@ -363,15 +348,12 @@ class VirtualTable(ScrollView, can_focus=True):
 
     # Events
 
-    def on_mount(self) -> None:
-        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
-
     def on_focus(self) -> None:
         self._park_cursor()
 
     def on_resize(self) -> None:
         self._drawn.clear()
-        self.virtual_size = Size(self.size.width, len(self._source) + HEADER_LINES)
+        self.set_content_rows(len(self._source) + HEADER_LINES)
         self._go(self._cursor)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -1,0 +1,60 @@
+"""What the line widgets share: their styles in the present theme and terminal, and how long their content is.
+
+Textual lays the whole screen out and paints the widget anew when its virtual size changes. A log or a queue grows every
+second, so only the scroll bar is told, unless it has to appear or go.
+"""
+
+from __future__ import annotations
+
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
+
+from warpdeck_tui.palette import Palette, for_terminal
+
+from .glyphs import UNICODE, Glyphs
+
+
+class LineView(ScrollView, can_focus=True):
+    """A widget that draws line by line, only what is visible."""
+
+    DEFAULT_CSS = "LineView { overflow-x: hidden; scrollbar-size-vertical: 1; }"
+
+    def __init__(self, styles: Palette, *, id: str = "", glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(id=id or None)
+        self._given_styles = styles
+        self._styles = styles
+        self._glyphs = glyphs
+
+    def use_palette(self, styles: Palette) -> None:
+        """Another theme."""
+        self._given_styles = styles
+        self._styles = for_terminal(styles, self.app.console.color_system)
+        self.refresh()
+
+    def on_mount(self) -> None:
+        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
+
+    def set_content_rows(self, rows: int) -> None:
+        """How many rows there are to scroll through. The view stays inside them; nothing is painted."""
+        before, size = self.virtual_size, Size(self.size.width, rows)
+        if size == before:
+            return
+        if size.width == before.width and self.show_vertical_scrollbar and rows > self.size.height:
+            self.set_reactive(Widget.virtual_size, size)
+            bar = self.vertical_scrollbar
+            if self._thumb(rows) != self._thumb(bar.window_virtual_size):
+                bar.window_virtual_size = rows
+            if self.scroll_y > self.max_scroll_y:
+                self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
+        else:
+            self.virtual_size = size
+
+    def _thumb(self, rows: int) -> tuple[int, int]:
+        """Where the scroll bar's thumb begins and how long it is, in the eighths of a row that it is drawn in."""
+        page = self.size.height
+        eighths = 8 * page
+        hidden = max(1, rows - page)
+        return round(eighths * min(self.scroll_y, hidden) / hidden), round(
+            eighths * page / max(rows, page, 1)
+        )

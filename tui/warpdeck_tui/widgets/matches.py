@@ -1,0 +1,34 @@
+"""Points out what a pattern finds in a drawn line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.segment import Segment
+from rich.style import Style
+
+
+def spans(text: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+    """Where the pattern is found: (start, end) in characters, in order, none empty."""
+    return [found.span() for found in pattern.finditer(text) if found.end() > found.start()]
+
+
+def pointed_out(segments: Iterable[Segment], where: Iterable[tuple[int, int]], style: Style) -> list[Segment]:
+    """The segments with `style` laid over the characters of the spans, which are in order and do not overlap."""
+    rest = list(where)
+    drawn: list[Segment] = []
+    offset = 0
+    for text, own, control in segments:
+        at = 0
+        while rest and rest[0][0] < offset + len(text):
+            start, end = max(at, rest[0][0] - offset), min(len(text), rest[0][1] - offset)
+            drawn.append(Segment(text[at:start], own, control))
+            drawn.append(Segment(text[start:end], own + style if own else style, control))
+            at = end
+            if rest[0][1] > offset + len(text):
+                break
+            rest.pop(0)
+        drawn.append(Segment(text[at:], own, control))
+        offset += len(text)
+    return [segment for segment in drawn if segment.text]
