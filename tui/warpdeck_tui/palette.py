@@ -1,8 +1,7 @@
 """The styles that the line widgets draw with, by role, and what becomes of them on a terminal of 16 colours.
 
 Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign, marked, mark-sign,
-match, muted, accent, warn, track (the empty part of a bar), new (the badge for unseen lines). A role that a palette lacks
-draws plain.
+match, muted, accent, warn, new (the badge for unseen lines). A role that a palette lacks draws plain.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ _ANSI_ROLES = {
     "marked": Style(bold=True),
     "mark-sign": Style(color="yellow", bold=True),
     "match": Style(underline=True, bold=True),
-    "track": Style(),
     "new": Style(reverse=True, bold=True),
 }
 FEW_COLOURS = frozenset({"standard", "windows"})

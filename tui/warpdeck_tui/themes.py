@@ -58,7 +58,6 @@ class ThemeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cursor: str
     cursor_blurred: str = ""
     match: str = ""
-    track: str = ""
     heat: Ramp
     heat_text: Ramp
     states: States = States()
@@ -165,7 +164,6 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "marked": Style(bgcolor=_rich(theme.panel)),
         "mark-sign": _ink(theme.warning, bold=True),
         "match": Style(color=_contrast(match), bgcolor=_rich(match)),
-        "track": Style(bgcolor=_rich(theme.track or theme.panel)),
         "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
     }
     for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):

@@ -231,13 +231,18 @@ class CellGrid(LineView):
         style = self._tile_style(text, level)
         shown = fit(printable(text), TEXT_WIDTH, glyphs=self._glyphs)
         # Brackets beside the reversed colours: the cursor shows where there is no colour at all.
-        under_cursor = [Segment(f"[{shown}]", Style(reverse=True, bold=True))]
-        segments = under_cursor if here else [Segment(f" {shown}", style), Segment(" ")]
-        bar_width = self._tile - TILE_MIN - 1
-        if bar_width < BAR_MIN or level < 0 or percent is None:
-            return [*segments, Segment(" " * (self._tile - TILE_MIN))]
-        ink = self._styles.get("track", PLAIN) + Style(color=style.bgcolor)
-        return [*segments, Segment(bar(percent, bar_width, glyphs=self._glyphs), ink), Segment(" ")]
+        number = (
+            Segment(f"[{shown}]", Style(reverse=True, bold=True)) if here else Segment(f" {shown}", style)
+        )
+        gap = "" if here else " "
+        width = self._tile - TILE_MIN - 1
+        if width < BAR_MIN or level < 0 or percent is None:
+            return [number, Segment(gap + " " * (self._tile - TILE_MIN))]
+        # The bar and the gaps beside it are one piece of ink on the ground: half the bytes of a bar on a ground of its own.
+        return [
+            number,
+            Segment(f"{gap}{bar(percent, width, glyphs=self._glyphs)} ", Style(color=style.bgcolor)),
+        ]
 
     def _tile_style(self, text: str, level: int) -> Style:
         if level >= 0:

@@ -70,7 +70,7 @@ def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
 
 def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
     shown = list(range(len(columns)))
-    while sum(columns[index].least for index in shown) + GAP * (len(shown) - 1) > width:
+    while len(shown) > 1 and sum(columns[index].least for index in shown) + GAP * (len(shown) - 1) > width:
         ranked = [index for index in shown if columns[index].rank > 0]
         if not ranked:
             break

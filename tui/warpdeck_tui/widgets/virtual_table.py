@@ -273,10 +273,12 @@ class VirtualTable(LineView):
         found = find(self._source, self._cursor_key, near=self._cursor) if self._cursor_key else None
         before = self._cursor
         self._cursor = found if found is not None else max(0, min(before, count - 1))
-        # The view moves along with the row, so that what the user looks at stays where it is.
-        if self._cursor != before and top <= before < top + self._page_rows and top > 0:
+        if self._cursor != before and top <= before < top + self._page_rows:
+            # What the user looks at stays where it is; at the top of the list that is its beginning, while the row is in view.
+            wanted = top + self._cursor - before if top else 0
+            wanted = max(0, self._cursor - self._page_rows + 1, min(wanted, self._cursor))
             self.set_content_rows(count + HEADER_LINES)
-            self.scroll_to(y=max(0, top + self._cursor - before), animate=False, force=True)
+            self.scroll_to(y=wanted, animate=False, force=True)
         self._note_key()
 
     def _note_key(self) -> None:
