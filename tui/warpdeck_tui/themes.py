@@ -5,6 +5,7 @@ A bad file never stops the app: it becomes one notice that names the file and wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -76,12 +77,12 @@ def load_theme(path: Path) -> ThemeFile:
     """Raises UserError that names the file and what is wrong."""
     try:
         theme = msgspec.toml.decode(_read(path), type=ThemeFile)
+        _check_colours(theme)
         to_textual(theme).to_color_system().generate()
         text_styles(theme)
-        _check_variables(theme.variables)
     except OSError as error:
         raise UserError(f"cannot read the theme {path}: {error.strerror}", "check its permissions") from error
-    except (ColorParseError, StyleSyntaxError, ValueError) as error:  # msgspec's errors are ValueErrors
+    except (ColorParseError, ValueError) as error:  # msgspec's errors are ValueErrors
         raise _unusable(path, str(error).partition("\n")[0]) from error
     return theme
 
@@ -98,13 +99,29 @@ def _unusable(path: Path, cause: str) -> UserError:
     return UserError(f"the theme {path} cannot be used: {cause}", "correct it, or remove the file")
 
 
-def _check_variables(variables: dict[str, str]) -> None:
-    """What Textual would only find out, fatally, when the theme is put on. Raises ColorParseError, StyleSyntaxError."""
-    for name, value in variables.items():
-        if name.endswith("-style"):
-            Style.parse(value)
-        else:
-            Color.parse(value.partition(" ")[0])
+def _check_colours(theme: ThemeFile) -> None:
+    """Raises ValueError naming the key of the first colour that is none: Textual would only say what it cannot read."""
+    for key, value in _colours(theme):
+        try:
+            if key.endswith("-style"):
+                Style.parse(value)
+            elif value:
+                # Textual's own variables may have a second word ("red 50%").
+                Color.parse(value.partition(" ")[0] if key.startswith("variables.") else value)
+        except (ColorParseError, StyleSyntaxError) as error:
+            raise ValueError(f'{key} = "{value}" is no colour') from error
+
+
+def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:
+    """(key as in the file, value) of all that is a colour."""
+    for name in theme.__struct_fields__:
+        value = getattr(theme, name)
+        if isinstance(value, str) and name != "name":
+            yield name, value
+        elif isinstance(value, tuple):
+            yield from ((f"{name}[{step}]", each) for step, each in enumerate(value))
+    yield from ((f"states.{name}", getattr(theme.states, name)) for name in theme.states.__struct_fields__)
+    yield from ((f"variables.{name}", value) for name, value in theme.variables.items())
 
 
 def all_themes() -> tuple[list[ThemeFile], list[str]]:

@@ -1,0 +1,158 @@
+"""The shipped themes are readable wherever they are used, and a broken theme file is one clear sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.style import Style
+from textual.color import Color
+
+from warpdeck.errors import UserError
+from warpdeck_tui.palette import ansi_styles, for_terminal
+from warpdeck_tui.themes import (
+    STATE_ROLES,
+    ThemeFile,
+    all_themes,
+    load_theme,
+    shipped_folder,
+    text_styles,
+    to_textual,
+)
+
+LEAST_CONTRAST = 4.5
+"""WCAG 2.1, level AA, for text."""
+INKS = (*STATE_ROLES, "muted", "accent", "warn", "cursor-sign", "mark-sign")
+NAMES = ("deck-dark", "deck-light")
+
+
+def shipped(name: str) -> ThemeFile:
+    return load_theme(shipped_folder() / f"{name}.toml")
+
+
+def colour(style: Style, *, ground: bool = False) -> str:
+    found = style.bgcolor if ground else style.color
+    assert found is not None
+    return found.get_truecolor().hex
+
+
+def pairs(theme: ThemeFile) -> Iterator[tuple[str, str, str]]:
+    """(what, text, ground) of all that the widgets and the style sheet put together."""
+    styles = text_styles(theme)
+    grounds = {
+        "background": theme.background,
+        "surface": theme.surface,
+        "panel": theme.panel,
+        "cursor": theme.cursor,
+        "cursor-blurred": theme.cursor_blurred or theme.panel,
+    }
+    for name, ground in grounds.items():
+        yield f"foreground on {name}", theme.foreground, ground
+        for role in INKS:
+            yield f"{role} on {name}", colour(styles[role]), ground
+    yield "header", colour(styles["header"]), theme.background
+    for role in ("match", "new", *(f"heat{step}" for step in range(8))):
+        yield role, colour(styles[role]), colour(styles[role], ground=True)
+    for name in ("background", "surface", "panel"):
+        yield f"secondary on {name}", theme.secondary, grounds[name]
+        yield f"error on {name}", theme.error, grounds[name]
+    yield "the head while away", theme.background, theme.error
+
+
+def contrast(text: str, ground: str) -> float:
+    def luminance(given: str) -> float:
+        red, green, blue = (
+            each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
+            for each in Color.parse(given).normalized
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(text), luminance(ground)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_text_can_be_read_on_its_ground(name: str) -> None:
+    poor = [
+        f"{what}: {contrast(text, ground):.2f} ({text} on {ground})"
+        for what, text, ground in pairs(shipped(name))
+        if contrast(text, ground) < LEAST_CONTRAST
+    ]
+    assert not poor, "\n".join(poor)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_heat_ramp_goes_one_way_in_brightness(name: str) -> None:
+    ramp = [contrast(step, "#000000") for step in shipped(name).heat]
+    assert ramp == sorted(ramp) or ramp == sorted(ramp, reverse=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_that_mean_different_things_look_different(name: str) -> None:
+    styles = text_styles(shipped(name))
+    looks = [styles[state].color for state in ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")]
+    assert len(set(looks)) == len(looks)
+
+
+def test_sixteen_colours_have_every_role_and_more_have_the_themes() -> None:
+    styles = text_styles(shipped("deck-dark"))
+    assert set(ansi_styles()) >= set(styles)
+    assert for_terminal(styles, "standard") == ansi_styles()
+    assert for_terminal(styles, "256") is styles
+    assert for_terminal(styles, None) is styles
+
+
+def test_the_cursor_and_the_badge_stand_out_on_sixteen_colours_without_a_colour_of_their_own() -> None:
+    styles = ansi_styles()
+    assert styles["cursor"].reverse and styles["new"].reverse
+    assert styles["match"].underline
+
+
+def test_all_shipped_themes_can_be_put_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("WARPDECK_HOME", raising=False)
+    themes, notices = all_themes()
+    assert {theme.name for theme in themes} >= set(NAMES)
+    assert notices == []
+    for theme in themes:
+        to_textual(theme).to_color_system().generate()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("accent = ", "accent = 7 #"), "$.accent"),
+        (("accent = ", "akzent = "), "akzent"),
+        (('primary = "#82aaff"', 'primary = "sky-ish"'), "primary"),
+        (('running = "#8bd49c"', 'running = "nope"'), "states.running"),
+        (('heat = ["#1d2030"', 'heat = ["#zz"'), "heat"),
+        (('heat = ["#1d2030", ', "heat = ["), "heat"),
+        (("dark = true", "dark = "), "line"),
+        (("[states]", '[variables]\nscrollbar = "no colour"\n[states]'), "variables.scrollbar"),
+    ],
+    ids=["type", "unknown key", "colour", "colour of a state", "heat", "seven steps", "toml", "variable"],
+)
+def test_a_broken_theme_is_one_sentence_with_file_and_key(
+    tmp_path: Path, change: tuple[str, str], said: str
+) -> None:
+    text = (shipped_folder() / "deck-dark.toml").read_text()
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace(*change, 1))
+    assert path.read_text() != text
+    with pytest.raises(UserError) as caught:
+        load_theme(path)
+    assert str(path) in caught.value.message and said in caught.value.message
+    assert "\n" not in caught.value.message and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe", b"x" * 100_000], ids=["empty", "not text", "too large"]
+)
+def test_what_is_no_theme_at_all_is_said_too(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"mine\.toml"):
+        load_theme(path)
+    with pytest.raises(UserError, match="cannot read"):
+        load_theme(tmp_path / "absent.toml")
