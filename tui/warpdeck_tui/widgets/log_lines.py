@@ -19,7 +19,7 @@ MAX_BYTES = 32 * 1024 * 1024
 """Text and index of one window: hundreds of thousands of lines. What is outside is read again when it is wanted."""
 BLOCK_BYTES = 256 * 1024
 """What is dropped at once, and what a search looks through at once."""
-PENDING_BYTES = 1024 * 1024
+PENDING_BYTES = 256 * 1024
 """So much may come in before it is indexed although nobody looks."""
 MAX_LINE_BYTES = 256 * 1024
 """A line that does not end is broken here: a binary file in a log must not become one line of a gigabyte."""

@@ -1,0 +1,155 @@
+"""What the widgets cost: CPU milliseconds and bytes to the terminal, beside their budgets. `python -m tests.bench.tui_widgets`.
+
+The widgets run in a real app at 160x48 in true colour, the dearest case; CPU is that of the whole process, app and event loop
+included, median of RUNS. Wall time says little here: most of it is waiting for the next frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+from tests.tui.widgets.stage import Player, stage
+from tests.tui.widgets.test_cell_grid import grid, lines
+from tests.tui.widgets.test_log_view import TWO_GB, Far
+from tests.tui.widgets.test_virtual_table import Endless, table
+from warpdeck_tui.widgets.log_search import TROUBLE, matching_lines, words
+from warpdeck_tui.widgets.log_view import LogView
+
+SIZE = (160, 48)
+RUNS = 15
+ROWS = 100_000
+IDLE_S = 2.0
+PAINT_TIMEOUT_S = 10.0
+MIB = 1024 * 1024
+
+
+class Cost(NamedTuple):
+    """Medians over the runs."""
+
+    cpu_ms: float
+    written: int
+
+
+async def cost(
+    player: Player[Any], actions: Sequence[Callable[[], object]], *, between: Callable[[], object]
+) -> Cost:
+    """What each action costs until it is painted; `between` makes ready for the next one."""
+    cpu_ms, written = [], []
+    for action in actions:
+        between()
+        await player.settle()
+        begun, until = time.process_time(), time.monotonic() + PAINT_TIMEOUT_S
+        action()
+        text = ""
+        while not (text := text + player.take_written()):
+            assert time.monotonic() < until, "nothing was painted"
+            await asyncio.sleep(0.001)
+        cpu_ms.append(1e3 * (time.process_time() - begun))
+        await player.pilot.pause()
+        written.append(len((text + player.take_written()).encode()))
+    return Cost(statistics.median(cpu_ms), int(statistics.median(written)))
+
+
+def nothing() -> None:
+    """No making ready."""
+
+
+def line(what: str, value: str, budget: str = "") -> str:
+    return f"{what:<44} {value:>22}  {budget}"
+
+
+def costs(what: str, found: Cost, budget: str) -> str:
+    return line(what, f"{found.cpu_ms:.1f} ms CPU {found.written:>6} B", budget)
+
+
+async def measure_table() -> AsyncIterator[str]:
+    async with stage(table(), size=SIZE) as player:
+        shown = await cost(
+            player,
+            [lambda: player.widget.update(Endless(ROWS))] * RUNS,
+            between=lambda: player.widget.show([]),
+        )
+        yield costs(f"table of {ROWS:,} rows: show", shown, "50 ms")
+        paged = await cost(player, [lambda: player.widget.action_page(1.0)] * RUNS, between=nothing)
+        yield costs("table: page", paged, "15 ms")
+        moved = await cost(
+            player, [lambda: player.widget.action_move(1)] * RUNS, between=player.widget.action_first
+        )
+        yield costs("table: one row down", moved, "")
+
+
+async def measure_grid() -> AsyncIterator[str]:
+    async with stage(grid(), size=SIZE) as player:
+        ticks = [lambda each=each: player.widget.show(lines(shift=31 * each)) for each in range(1, RUNS + 1)]
+        yield costs(
+            "64 GPUs: a tick that changes all", await cost(player, ticks, between=nothing), "5 ms, 9 kB"
+        )
+        some = lines()
+        ticks = [
+            lambda each=each: player.widget.show([*some[:3], lines(shift=each)[3], *some[4:]])
+            for each in range(1, RUNS + 1)
+        ]
+        yield costs("64 GPUs: a tick that changes 8", await cost(player, ticks, between=nothing), "")
+        await player.settle()
+        begun, until = time.process_time(), time.monotonic() + IDLE_S
+        player.widget.show(some)
+        await player.settle()
+        while time.monotonic() < until:
+            player.widget.show(lines())
+            await asyncio.sleep(0.25)
+        idle = len(player.take_written().encode()) / IDLE_S
+        yield line(
+            "unchanged ticks at 4 Hz",
+            f"{idle:.0f} B/s",
+            f"1 kB/s ({50 * (time.process_time() - begun):.1f} % CPU)",
+        )
+
+
+async def measure_log() -> AsyncIterator[str]:
+    far = Far(TWO_GB)
+    async with stage(LogView(), size=SIZE) as player:
+        tail = await far.read(TWO_GB - MIB, MIB)
+
+        def opened() -> None:
+            player.widget.clear(at_bytes=TWO_GB - MIB, read=far.read)
+            player.widget.feed(tail)
+
+        yield costs(
+            "log of 2 GiB: open its last MiB", await cost(player, [opened] * RUNS, between=nothing), ""
+        )
+        flushes = await cost(player, [lambda: player.widget.feed(far.line(1) * 100)] * RUNS, between=nothing)
+        yield costs("log: 100 lines that are followed", flushes, "")
+        yield costs(
+            "log: page up",
+            await cost(player, [lambda: player.widget.action_page(-1.0)] * RUNS, between=nothing),
+            "",
+        )
+        begun = time.process_time()
+        for _ in range(64):
+            player.widget.feed(tail)
+        player.widget._flush()
+        yield line("log: 64 MiB that come at once", f"{64 / (time.process_time() - begun):.0f} MiB/s of CPU")
+    for name, pattern in (("a word", words("needle").data), ("errors", TROUBLE.data)):
+        begun = time.process_time()
+        matching_lines(tail * 8, pattern)
+        yield line(f"log: search for {name}", f"{8 / (time.process_time() - begun):.0f} MiB/s of CPU")
+
+
+def main() -> int:
+    for measure in (measure_table, measure_grid, measure_log):
+        # Textual takes over what is printed while an app runs.
+        print("\n".join(asyncio.run(_all(measure()))), flush=True)
+    return 0
+
+
+async def _all(measured: AsyncIterator[str]) -> list[str]:
+    return [each async for each in measured]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
