@@ -23,6 +23,8 @@ from warpdeck_tui.themes import (
 
 LEAST_CONTRAST = 4.5
 """WCAG 2.1, level AA, for text."""
+FAINT_SHARE = 0.75
+"""Of the foreground in hints, as app.tcss has it."""
 INKS = (*STATE_ROLES, "muted", "accent", "warn", "cursor-sign", "mark-sign")
 NAMES = ("deck-dark", "deck-light")
 
@@ -57,6 +59,8 @@ def pairs(theme: ThemeFile) -> Iterator[tuple[str, str, str]]:
     for name in ("background", "surface", "panel"):
         yield f"secondary on {name}", theme.secondary, grounds[name]
         yield f"error on {name}", theme.error, grounds[name]
+        faint = Color.parse(grounds[name]).blend(Color.parse(theme.foreground), FAINT_SHARE)
+        yield f"faint on {name}", faint.hex6, grounds[name]
     yield "the head while away", theme.background, theme.error
 
 
