@@ -289,7 +289,8 @@ def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
     app = DeckApp(everybody=everybody, readonly=args.readonly, theme=args.theme)
     with kept_terminal():
-        # Without this a TERM would leave the terminal raw.
-        signal.signal(signal.SIGTERM, lambda *_: app.call_later(app.exit))
+        # Without this a TERM would leave the terminal raw, and a closed window its helpers alive.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: app.call_later(app.exit))
         app.run()
     return app.return_code or 0

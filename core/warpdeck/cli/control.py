@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,20 +46,24 @@ def main(verb: str, words: list[str]) -> int:
 
 
 def _demo() -> int:
-    """A simulated controller in a folder of its own, and the app on it; nothing is left behind."""
-    with tempfile.TemporaryDirectory(prefix="warpdeck-demo-") as home:
-        os.environ["WARPDECK_HOME"] = home
-        with open(os.path.join(home, "controller.log"), "wb") as log:
-            argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home]
-            child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            wait_for_start(default_paths(), child)
-            return int(importlib.import_module("warpdeck_tui.app").main(everybody=True))
-        finally:
-            child.terminate()
-            child.wait()
+    """A simulated controller in a folder of its own, and the app on it; nothing is left behind.
+
+    The controller ends with its standard input and takes its folder along, so it goes even when we are killed.
+    """
+    home = tempfile.mkdtemp(prefix="warpdeck-demo-")
+    os.environ["WARPDECK_HOME"] = home
+    with open(os.path.join(home, "controller.log"), "wb") as log:
+        argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
+        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
+    try:
+        app = importlib.import_module("warpdeck_tui.app")  # while the controller starts
+        wait_for_start(default_paths(), child)
+        return int(app.main(everybody=True))
+    finally:
+        assert child.stdin is not None
+        child.stdin.close()
+        child.wait()
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def _up(*, local_node: bool) -> int:

@@ -1,4 +1,9 @@
-"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes of 8 GPUs with a workload that goes on."""
+"""python -m warpdeck.sim.demo --home FOLDER: a controller over 8 simulated nodes of 8 GPUs with a workload that goes on.
+
+It opens with a past: two hours are lived through in a moment (see `clock`), so that there are jobs of all ages and states,
+a drained node, a process of no job, an array, a job that waits for another, a held one and somebody's shell. It ends on
+SIGTERM, and when its standard input does, so that it never outlives whoever started it.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,36 @@ import argparse
 import asyncio
 import os
 import random
+import shutil
 import signal
 import sys
-import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from warpdeck.api.server import ApiServer
 from warpdeck.controller.app import Controller
 from warpdeck.controller.config import Config
 from warpdeck.controller.daemon import take_lock
-from warpdeck.controller.events import NodeAdded, Submitted, Who
+from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
-from warpdeck.model import ArraySpec, GpuAsk, JobId, Node, NodeName, Request, Resources
+from warpdeck.model import JobId, Node, NodeName, Request
 from warpdeck.paths import Paths
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
-from .fleet import SimFleet, SimNode
+from . import workload
+from .clock import SimClock
+from .fleet import GIB, SimFleet, SimNode
 
 NODES, GPUS, CPUS = 8, 8, 96
-USERS = ("alice", "bob", "carol", "dave")
-NAMES = ("llama-sft", "vit-ablate", "eval-mmlu", "whisper-ft", "sd-lora", "rlhf-ppo", "notebook", "tokenize")
+DRAINED, STRANGER_AT = "gpu08", ("gpu05", 3)
 MAX_WAITING = 12
 """The workload rests while so many jobs wait, so that the demo can run for days."""
+PAST_S = 2 * 3600.0
+STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
+STEP_REST_S = 0.005
+"""Real time that the controller gets to plan each step of the past."""
 
 
 class NoOutputs:
@@ -43,84 +55,118 @@ class NoOutputs:
         return None
 
 
-def random_request(rng: random.Random) -> Request:
-    """A job as such a lab submits them."""
-    name = rng.choice(NAMES)
-    gpus = rng.choice((1, 1, 1, 2, 2, 4, 8))
-    nodes = rng.choice((1, 1, 1, 1, 2)) if gpus == 8 else 1
-    array = ArraySpec(ranges=((0, rng.randint(2, 9), 1),), throttle=4) if name == "vit-ablate" else None
-    return Request(
-        name=name,
-        script=f"#!/bin/bash\n#SBATCH --job-name={name} --gpus-per-node={gpus}\npython train.py\n",
-        resources=Resources(
-            nodes_min=nodes, nodes_max=nodes, cpus_per_task=gpus * 4, gpus=GpuAsk(per_node=gpus)
-        ),
-        time_limit_s=rng.choice((600, 1800, 3600, 14_400)),
-        array=array,
-        submit_dir="/demo",
-    )
-
-
-def run_time(rng: random.Random, launch: wire.Launch) -> tuple[float, int]:
-    """(seconds, exit code): most end well, some fail early."""
-    if rng.random() < 0.08:
-        return rng.uniform(3, 15), 1
-    return rng.uniform(30, 400), 0
-
-
-async def work(controller: Controller, rng: random.Random) -> None:
-    """Submits for ever."""
-    for _ in range(24):
-        await submit(controller, rng)
-    while True:
-        await asyncio.sleep(rng.uniform(1, 6))
-        if len(controller.state.pending) < MAX_WAITING:
-            await submit(controller, rng)
-
-
-async def submit(controller: Controller, rng: random.Random) -> None:
-    who = Who(user=rng.choice(USERS), uid=1000)
-    await controller.apply(Submitted(who=who, request=random_request(rng)))
-
-
-async def serve(paths: Paths, *, seed: int) -> None:
-    """Runs until SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    rng = random.Random(seed)
+def make_nodes() -> list[SimNode]:
+    """gpu01 to gpu08; on one GPU sits a process of no job."""
     nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=GPUS, cpus=CPUS) for number in range(1, NODES + 1)]
-    fleet = SimFleet(nodes, clock=time.time, rng=rng, run_time=lambda launch: run_time(rng, launch))
+    name, index = STRANGER_AT
+    stranger = wire.GpuProcess(pid=4711, mem_bytes=11 * GIB, user="dave", command="jupyter-lab")
+    next(node for node in nodes if node.name == name).strangers[index] = stranger
+    return nodes
+
+
+@asynccontextmanager
+async def simulated(
+    paths: Paths,
+    nodes: list[SimNode],
+    *,
+    rng: random.Random,
+    clock: SimClock,
+    run_time: Callable[[wire.Launch], tuple[float, int]],
+    stop: asyncio.Event,
+) -> AsyncIterator[tuple[Controller, ApiServer]]:
+    """A controller over these nodes until the end of the `with`; its server answers from `start` on."""
+    fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
     trees = TreeFiles(paths.trees)
     controller = Controller(
         MemoryStore(),
         fleet,
         trees=trees,
         outputs=NoOutputs(),
-        clock=time.time,
-        config=Config(keep_finished_s=600.0),
+        clock=clock.now,
+        config=Config(grace_s=2.0),
         submit_host="demo",
     )
     await controller.load()
     server = ApiServer(controller, trees, paths, stop=stop)
     async with asyncio.TaskGroup() as group:
-        loop_task = group.create_task(controller.run())
+        loop = group.create_task(controller.run())
         for node in nodes:
-            added = Node(name=node.name, target="simulated")
+            added = Node(name=node.name, target=f"{node.name}.simulated")
             await controller.apply(NodeAdded(node=added))
-            controller.fleet.connect(added)
-        workload = group.create_task(work(controller, rng))
+            fleet.connect(added)
+        try:
+            yield controller, server
+        finally:
+            await server.close()
+            loop.cancel()
+
+
+async def submit(controller: Controller, who: Who, request: Request) -> JobId:
+    """The new job's id."""
+    outcome = await controller.apply(Submitted(who=who, request=request))
+    assert outcome.job is not None
+    return outcome.job.id
+
+
+async def live_through(controller: Controller, clock: SimClock, rng: random.Random) -> None:
+    """The past, in steps: jobs that have long ended, and jobs that still run."""
+    for step in range(STEPS):
+        for _ in range(rng.randint(1, 4)):
+            if len(controller.state.pending) < MAX_WAITING:
+                await submit(controller, *workload.any_request(rng))
+        if step == SHELL_STEP:
+            await submit(controller, workload.who("carol"), workload.shell("carol"))
+        if step == SWEEP_STEP:
+            await submit(controller, workload.who("alice"), workload.sweep("alice", tasks=24, at_once=6))
+        await asyncio.sleep(STEP_REST_S)
+        clock.jump(rng.uniform(0.5, 1.5) * PAST_S / STEPS)
+        await asyncio.sleep(STEP_REST_S)
+    clock.jump(PAST_S)
+    bob, erin = workload.who("bob"), workload.who("erin")
+    first = await submit(controller, bob, workload.training("bob", nodes=2))
+    await submit(controller, bob, workload.evaluation("bob", after=first))
+    await submit(controller, erin, workload.training("erin", nodes=4, hold=True))
+
+
+async def live_on(controller: Controller, rng: random.Random) -> None:
+    """Submits for ever."""
+    while True:
+        await asyncio.sleep(rng.uniform(1, 6))
+        if len(controller.state.pending) < MAX_WAITING:
+            await submit(controller, *workload.any_request(rng))
+
+
+async def serve(paths: Paths, *, seed: int) -> None:
+    """Runs until SIGTERM, or until standard input ends."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    lifeline = loop.run_in_executor(None, sys.stdin.buffer.read)
+    lifeline.add_done_callback(lambda _: stop.set())
+    rng, clock = random.Random(seed), SimClock(behind_s=PAST_S)
+    cluster = simulated(
+        paths,
+        make_nodes(),
+        rng=rng,
+        clock=clock,
+        run_time=lambda launch: workload.run_time(rng, launch),
+        stop=stop,
+    )
+    async with cluster as (controller, server):
+        drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, to be swapped")
+        await controller.apply(drained)
+        await live_through(controller, clock, rng)
         await server.start()
+        on = loop.create_task(live_on(controller, rng))
         await stop.wait()
-        await server.close()
-        workload.cancel()
-        loop_task.cancel()
+        on.cancel()
 
 
 def main() -> int:
     """Serves the demo in a home of its own."""
     parser = argparse.ArgumentParser(prog="warpdeck.sim.demo")
     parser.add_argument("--home", required=True)
+    parser.add_argument("--remove", action="store_true", help="remove the home at the end")
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
     os.umask(0o077)
@@ -130,8 +176,12 @@ def main() -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return 1
-    asyncio.run(serve(paths, seed=args.seed))
-    os.close(lock)
+    try:
+        asyncio.run(serve(paths, seed=args.seed))
+    finally:
+        os.close(lock)
+        if args.remove:
+            shutil.rmtree(args.home, ignore_errors=True)
     return 0
 
 

@@ -1,6 +1,6 @@
 """controller.ports.Fleet without nodes: launches run for a while and end, GPUs show the load of the jobs they hold.
 
-Everything random comes from the injected generator, time from the event loop. Nothing here is real but the messages.
+Everything random comes from the injected generator, time from the injected clock. Nothing here is real but the messages.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from warpdeck.errors import RemoteError
 from warpdeck.model import Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
+from .shell import SimShell
+from .streams import LogStream, TerminalStream
+
 GIB = 2**30
 START_S = 0.02
 SAMPLE_S = 1.0
-EPOCH_S = 1.0
+MAX_ENDED = 500
+"""Ended launches whose output can still be read, on each node."""
 Key = tuple[int, int]
 
 
@@ -40,13 +44,18 @@ class SimNode:
         self.launches: dict[Key, wire.Launch] = {}
         self.reports: dict[Key, wire.JobReport] = {}
         self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.written: dict[Key, tuple[wire.Launch, wire.JobReport]] = {}
+        """What ran here, kept for its output when the controller has let it go."""
+        self.shells: dict[Key, SimShell] = {}
+        self.strangers: dict[int, wire.GpuProcess] = {}
+        """Processes of no job, by the index of their GPU."""
         self.up = True
         self.tell: Callable[[FleetEvent], None] = lambda event: None
         """Whoever is connected now: what runs here outlives a fleet, as on a real node."""
 
 
 class SimFleet:
-    """Nodes that exist in memory. `run_time` tells how long a launch runs and with which exit code."""
+    """Nodes that exist in memory. `run_time` tells how long a launch runs and with which exit code; `sleep` waits so long."""
 
     def __init__(
         self,
@@ -55,11 +64,13 @@ class SimFleet:
         clock: Callable[[], float],
         rng: random.Random,
         run_time: Callable[[wire.Launch], tuple[float, int]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._clock = clock
         self._rng = rng
         self._run_time = run_time
+        self._sleep = sleep
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -108,9 +119,16 @@ class SimFleet:
     async def open_stream(
         self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
     ) -> NodeStream:
-        stream = SimStream(self, self._nodes[name], message, sink, self._clock)
-        self._spawn(stream.run())
-        return stream
+        node = self._nodes[name]
+        key = (message.job_id, message.restarts)
+        if isinstance(message, wire.OpenLog):
+            log = LogStream(node.written.get(key), message, sink, self._clock)
+            self._spawn(log.run(lambda: node.written.get(key)))
+            return log
+        shell = self._shell(node, key)
+        terminal = TerminalStream(shell, sink, on_exit=lambda: self._report(node, key, phase="exited"))
+        self._spawn(terminal.run(lambda: self.runs(node, key)))
+        return terminal
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -135,9 +153,9 @@ class SimFleet:
     async def _live(self, node: SimNode) -> None:
         self._on_event((node.name, self._welcome(node)))
         while True:
-            await asyncio.sleep(SAMPLE_S)
             if node.up:
                 self._on_event((node.name, self._sample(node)))
+            await asyncio.sleep(SAMPLE_S)
 
     def _welcome(self, node: SimNode) -> wire.Welcome:
         inventory = wire.Inventory(
@@ -154,39 +172,61 @@ class SimFleet:
 
     async def _run(self, node: SimNode, launch: wire.Launch, key: Key) -> None:
         run_s, code = self._run_time(launch)
-        await asyncio.sleep(START_S)
+        await self._sleep(START_S)
         self._report(node, key, phase="running")
         limit_s = launch.time_limit_s
         if launch.role == "hold":
             return
         if limit_s is not None and run_s > limit_s:
-            await asyncio.sleep(limit_s)
+            await self._sleep(limit_s)
             self._report(node, key, phase="exited", signal=15, cause="timeout")
         else:
-            await asyncio.sleep(run_s)
-            self._report(node, key, phase="exited", exit_code=code)
+            await self._sleep(run_s)
+            self._report(node, key, phase="exited", exit_code=code, ran_s=run_s)
 
     def _report(
-        self, node: SimNode, key: Key, *, phase: str, exit_code: int = 0, signal: int = 0, cause: str = ""
+        self,
+        node: SimNode,
+        key: Key,
+        *,
+        phase: str,
+        exit_code: int = 0,
+        signal: int = 0,
+        cause: str = "",
+        ran_s: float | None = None,
     ) -> None:
         if key not in node.launches:
             return  # the controller has let it go meanwhile
         before = node.reports.get(key)
+        if before is not None and before.phase == "exited":
+            return
+        now = self._clock()
+        started_at = before.started_at if before else now
+        ended_at = now if ran_s is None else min(now, started_at + ran_s)
         node.reports[key] = said = wire.JobReport(
             job_id=key[0],
             restarts=key[1],
             phase=phase,
             pid=10_000 + key[0],
-            started_at=before.started_at if before else self._clock(),
-            ended_at=self._clock() if phase == "exited" else 0.0,
+            started_at=started_at,
+            ended_at=ended_at if phase == "exited" else 0.0,
             exit_code=exit_code,
             signal=signal,
             cause=cause,
             stdout_path=node.launches[key].stdout or "simulated",
             work_dir="simulated",
         )
+        node.written[key] = (node.launches[key], said)
+        while len(node.written) > MAX_ENDED:
+            del node.written[next(iter(node.written))]
         if node.up:
             node.tell((node.name, said))
+
+    def _shell(self, node: SimNode, key: Key) -> SimShell:
+        launch = node.launches[key]
+        if key not in node.shells:
+            node.shells[key] = SimShell(user=launch.user, host=node.name, gpus=len(launch.gpus))
+        return node.shells[key]
 
     def _sample(self, node: SimNode) -> wire.Sample:
         holders = {
@@ -195,15 +235,25 @@ class SimFleet:
             if self.runs(node, key)
             for uuid in launch.gpus
         }
-        gpus = [self._gpu_sample(gpu, holders.get(gpu.uuid)) for gpu in node.gpus]
-        busy = 100.0 * len(holders) / max(1, len(node.gpus))
-        return wire.Sample(at_unix=self._clock(), cpu_pct=busy, mem_used_bytes=64 * GIB, gpus=gpus)
+        gpus = [self._gpu_sample(node, gpu, holders.get(gpu.uuid)) for gpu in node.gpus]
+        busy = 4 + 70.0 * len(holders) / max(1, len(node.gpus)) + self._rng.uniform(0, 8)
+        used = (64 + 90 * len(holders)) * GIB
+        return wire.Sample(at_unix=self._clock(), cpu_pct=busy, mem_used_bytes=used, gpus=gpus)
 
-    def _gpu_sample(self, gpu: wire.GpuInfo, launch: wire.Launch | None) -> wire.GpuSample:
+    def _gpu_sample(self, node: SimNode, gpu: wire.GpuInfo, launch: wire.Launch | None) -> wire.GpuSample:
+        stranger = node.strangers.get(gpu.index)
+        if launch is None and stranger is not None:
+            return wire.GpuSample(
+                index=gpu.index,
+                util_pct=round(self._rng.uniform(10, 30)),
+                mem_used_bytes=stranger.mem_bytes,
+                power_w=180.0,
+                temp_c=44,
+                processes=[stranger],
+            )
         if launch is None:
             return wire.GpuSample(index=gpu.index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
-        forgotten = "notebook" in launch.env.get("SLURM_JOB_NAME", "")
-        util = 0 if forgotten else min(100, max(0, round(self._rng.gauss(88, 9))))
+        util = 0 if launch.pty else min(100, max(0, round(self._rng.gauss(88, 9))))
         size = (30 + (launch.job_id * 7) % 45) * GIB
         process = wire.GpuProcess(
             pid=10_000 + launch.job_id,
@@ -229,53 +279,3 @@ class SimFleet:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class SimStream:
-    """A log that a training might write, or a terminal that says what it is."""
-
-    def __init__(
-        self,
-        fleet: SimFleet,
-        node: SimNode,
-        asked: wire.OpenLog | wire.OpenPty,
-        sink: StreamSink,
-        clock: Callable[[], float],
-    ) -> None:
-        self._fleet = fleet
-        self._node = node
-        self._asked = asked
-        self._sink = sink
-        self._clock = clock
-        self._closed = False
-
-    async def run(self) -> None:
-        """Writes an epoch a second, from the job's start on."""
-        key = (self._asked.job_id, self._asked.restarts)
-        said = self._node.reports.get(key)
-        await self._sink.opened(0, 0, "simulated")
-        epoch = 0
-        while said is not None and not self._closed:
-            until = self._clock() if self._fleet.runs(self._node, key) else said.ended_at or self._clock()
-            while epoch < (until - said.started_at) / EPOCH_S:
-                epoch += 1
-                await self._sink.data(self._line(epoch).encode())
-            if not getattr(self._asked, "follow", True) or not self._fleet.runs(self._node, key):
-                break
-            await asyncio.sleep(EPOCH_S / 4)
-            said = self._node.reports.get(key, said)
-        await self._sink.ended("")
-
-    def _line(self, epoch: int) -> str:
-        loss = 2.3 / (1 + 0.08 * epoch) + 0.01 * ((epoch * 37 + self._asked.job_id) % 7)
-        done = "█" * (epoch % 10)
-        return f"epoch {epoch:4d}  loss {loss:.4f}  {done:<10} {3.1 + (epoch % 5) / 10:.1f} it/s\n"
-
-    async def write(self, data: bytes) -> None:
-        await self._sink.data(b"(the demo has no real shell)\r\n")
-
-    async def resize(self, rows: int, cols: int) -> None:
-        return None
-
-    async def close(self) -> None:
-        self._closed = True

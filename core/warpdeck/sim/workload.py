@@ -1,0 +1,138 @@
+"""What a lab keeps a cluster busy with: who submits what, how long it runs and how it ends. All from the given generator."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from warpdeck.controller.events import Who
+from warpdeck.model import (
+    ArraySpec,
+    Dependencies,
+    Dependency,
+    GpuAsk,
+    JobId,
+    PtySize,
+    Request,
+    Resources,
+)
+from warpdeck_agent.wire import messages as wire
+
+HOUR_S = 3600
+CPUS_PER_GPU = 8
+GIB_PER_GPU = 96
+FAILS = 0.07
+"""The share of jobs that fail, most of them early."""
+SHELL_S = 8 * HOUR_S
+
+
+class Kind(NamedTuple):
+    """A kind of job: GPUs on each of how many nodes, minutes it runs, its limit in hours, how often it is submitted."""
+
+    name: str
+    gpus: int
+    nodes: int
+    minutes: tuple[float, float]
+    limit_h: int
+    weight: int
+
+
+KINDS = (
+    Kind("llama-8b-sft", 8, 2, (90, 300), 12, 1),
+    Kind("llama-8b-dpo", 8, 1, (40, 160), 8, 2),
+    Kind("vit-l-pretrain", 4, 1, (60, 240), 6, 3),
+    Kind("whisper-ft", 2, 1, (20, 90), 4, 4),
+    Kind("sd-lora", 1, 1, (8, 30), 1, 6),
+    Kind("rlhf-ppo", 4, 1, (30, 120), 4, 2),
+    Kind("eval-mmlu", 1, 1, (1, 6), 1, 8),
+    Kind("tokenize-c4", 0, 1, (2, 12), 2, 3),
+)
+USERS = ("alice", "bob", "carol", "dave", "erin")
+MINUTES = {kind.name: kind.minutes for kind in KINDS} | {"lr-sweep": (6.0, 25.0)}
+
+
+def who(user: str) -> Who:
+    return Who(user=user, uid=1000 + USERS.index(user))
+
+
+def any_request(rng: random.Random) -> tuple[Who, Request]:
+    """A job as such a lab submits them."""
+    kind = rng.choices(KINDS, [kind.weight for kind in KINDS])[0]
+    user = rng.choice(USERS)
+    limit_s = kind.limit_h * HOUR_S
+    return who(user), _request(kind.name, gpus=kind.gpus, nodes=kind.nodes, limit_s=limit_s, user=user)
+
+
+def sweep(user: str, *, tasks: int, at_once: int) -> Request:
+    """An array over learning rates."""
+    array = ArraySpec(ranges=((0, tasks - 1, 1),), throttle=at_once)
+    return _request("lr-sweep", gpus=1, nodes=1, limit_s=HOUR_S, user=user, array=array)
+
+
+def shell(user: str) -> Request:
+    """An interactive session."""
+    return Request(
+        name="interactive",
+        argv=("bash",),
+        pty=PtySize(),
+        resources=Resources(cpus_per_task=CPUS_PER_GPU, gpus=GpuAsk(per_node=1)),
+        time_limit_s=SHELL_S,
+        submit_dir=f"/home/{user}",
+        submit_line="warpdeck run --gpus 1 --pty bash",
+    )
+
+
+def evaluation(user: str, *, after: JobId) -> Request:
+    """It waits until a training has ended well."""
+    after_it = Dependencies(clauses=(Dependency(kind="afterok", job_id=after),))
+    return _request("eval-after", gpus=1, nodes=1, limit_s=HOUR_S, user=user, dependencies=after_it)
+
+
+def training(user: str, *, nodes: int, hold: bool = False) -> Request:
+    """A large one, over whole nodes."""
+    return _request("llama-8b-sft", gpus=8, nodes=nodes, limit_s=12 * HOUR_S, user=user, hold=hold)
+
+
+def run_time(rng: random.Random, launch: wire.Launch) -> tuple[float, int]:
+    """(seconds, exit code): most end well, some fail early."""
+    if launch.pty:
+        return 2.0 * SHELL_S, 0
+    least, most = MINUTES.get(launch.env.get("SLURM_JOB_NAME", ""), (1.0, 5.0))
+    run_s = rng.uniform(60 * least, 60 * most)
+    return (run_s * rng.uniform(0.02, 0.5), 1) if rng.random() < FAILS else (run_s, 0)
+
+
+def _request(
+    name: str,
+    *,
+    gpus: int,
+    nodes: int,
+    limit_s: int,
+    user: str,
+    array: ArraySpec | None = None,
+    dependencies: Dependencies | None = None,
+    hold: bool = False,
+) -> Request:
+    cpus = max(4, gpus * CPUS_PER_GPU)
+    lines = ["#!/bin/bash", f"#SBATCH --job-name={name}", f"#SBATCH --time={limit_s // HOUR_S}:00:00"]
+    lines += [f"#SBATCH --nodes={nodes}"] if nodes > 1 else []
+    lines += [f"#SBATCH --gpus-per-node={gpus}"] if gpus else []
+    lines += [f"#SBATCH --array=0-{array.count() - 1}%{array.throttle}"] if array else []
+    lines += ["", f"srun python {name.partition('-')[0]}/train.py --config configs/{name}.yaml"]
+    return Request(
+        name=name,
+        script="\n".join(lines) + "\n",
+        resources=Resources(
+            nodes_min=nodes,
+            nodes_max=nodes,
+            cpus_per_task=cpus,
+            mem_per_node_bytes=max(16, gpus * GIB_PER_GPU) * 2**30,
+            gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+        ),
+        time_limit_s=limit_s,
+        array=array,
+        dependencies=dependencies,
+        hold=hold,
+        submit_dir=f"/home/{user}/{name}",
+        submit_line=f"warpdeck submit {name}.sh",
+    )
