@@ -1,7 +1,8 @@
-"""The lab: three hosts for the whole session."""
+"""The lab: three hosts for the whole session, and homes of users who may log in to them."""
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,18 +16,38 @@ from tests.lab.hosts import Lab, enter_namespaces
 def lab() -> Iterator[Lab]:
     """Three hosts with four stand-in GPUs each, reached over SSH."""
     enter_namespaces()
-    with tempfile.TemporaryDirectory(prefix="wdlab", dir="/tmp") as base:
-        made = Lab(Path(base), 3)
-        yield made
-        made.close()
+    made = Lab(3)
+    yield made
+    made.close()
+
+
+def start_home(lab: Lab, folder: Path, **environ: str) -> Home:
+    """A home whose user may log in to the lab's hosts; its controller has no local node."""
+    made = Home(folder / "home", HOME=str(lab.user_home(folder / "user")), SSH_AUTH_SOCK="", **environ)
+    made.ok("up", "--no-local-node")
+    return made
+
+
+def end_home(made: Home) -> None:
+    """Takes its nodes out, then ends it."""
+    for node in made.json("node", "ls"):
+        made.run("node", "rm", "--force", node["name"])
+    made.close()
 
 
 @pytest.fixture
 def lab_home(lab: Lab, short_tmp: Path) -> Iterator[Home]:
-    """A home whose user may log in to the lab's hosts; its controller has no local node."""
-    made = Home(short_tmp / "home", HOME=str(lab.user_home(short_tmp / "user")), SSH_AUTH_SOCK="")
-    made.ok("up", "--no-local-node")
+    """A fresh one for one test."""
+    made = start_home(lab, short_tmp)
     yield made
-    for node in made.json("node", "ls"):
-        made.run("node", "rm", "--force", node["name"])
-    made.close()
+    end_home(made)
+
+
+@pytest.fixture(scope="module")
+def shared_home(lab: Lab) -> Iterator[Home]:
+    """One for all tests of a module: they use different nodes' names."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = start_home(lab, folder)
+    yield made
+    end_home(made)
+    shutil.rmtree(folder, ignore_errors=True)

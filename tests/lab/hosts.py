@@ -1,14 +1,18 @@
-"""Hosts on one machine: a network, process and mount namespace and a real sshd each, all inside a namespace of our own.
+"""Hosts on one machine: network, process and mount namespaces and a real sshd each, in a network of the lab's own.
 
-Entering the lab moves this process into fresh network and mount namespaces, so nothing of it touches the machine's own
-network, and everything is gone with the process.
+Entering the lab moves this process into fresh network and mount namespaces, so nothing touches the machine's own network,
+and labs of other test runs are never met. A keeper outside pytest takes everything down when pytest ends, however it ends.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .nvml import build_fake_nvml, write_state
@@ -16,21 +20,38 @@ from .nvml import build_fake_nvml, write_state
 SCRIPT = Path(__file__).with_name("hosts.sh")
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 NETWORK = "198.18.60"
+FIRST_UID = 20001
+COMMAND_S = 60.0
 
 
 class Lab:
     """So many hosts, up."""
 
-    def __init__(self, base: Path, count: int, *, gpus: int = 4) -> None:
-        self.base = base
+    def __init__(self, count: int, *, gpus: int = 4) -> None:
+        # Not below /tmp: a test may hide that folder from a host, and the host's sshd needs this one.
+        self.base = Path(tempfile.mkdtemp(prefix="wdlab", dir="/var/tmp"))
+        self.base.chmod(0o711)
         self.count = count
         self.gpus = gpus
-        library = build_fake_nvml(base / "nvml")
-        self._environ = {**os.environ, "HOSTS_BASE": str(base), "HOSTS_NVML": str(library.parent)}
+        library = build_fake_nvml(self.base / "nvml")
+        self._environ = {**os.environ, "HOSTS_BASE": str(self.base), "HOSTS_NVML": str(library.parent)}
+        self._users = 0
         for host in range(1, count + 1):
-            (base / str(host)).mkdir(parents=True)
+            (self.base / str(host)).mkdir()
             self.show_gpus(host)
+        self._keeper = self._start_keeper()
         self.sh("up", str(count))
+
+    def _start_keeper(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [str(SCRIPT), "keep"],
+            env=self._environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
 
     def sh(self, *argv: str) -> None:
         """One command of hosts.sh. Its background processes must not hold our pipes."""
@@ -42,7 +63,65 @@ class Lab:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                timeout=COMMAND_S,
             )
+
+    def on(self, host: int, *argv: str) -> str:
+        """What a command on the host prints; it runs as root in all the host's namespaces."""
+        done = subprocess.run(
+            [str(SCRIPT), "exec", str(host), *argv],
+            env=self._environ,
+            check=False,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_S,
+        )
+        assert done.returncode == 0, f"on host {host}: {argv}: {done.stderr}"
+        return done.stdout
+
+    def pids(self, host: int, words: str) -> list[int]:
+        """The processes of the host whose command line holds the words, as the host counts them."""
+        script = (
+            'for dir in /proc/[0-9]*; do tr "\\0" " " <$dir/cmdline 2>/dev/null | grep -qF -- "$1" '
+            '&& [ ${dir#/proc/} != $$ ] && echo ${dir#/proc/}; done; true'
+        )
+        return [int(word) for word in self.on(host, "sh", "-c", script, "-", words).split()]
+
+    def add_user(self, host: int, name: str, *, shell: str = "/bin/bash") -> Path:
+        """A plain user of that host, who may log in with the lab's key; returns the home folder."""
+        self._users += 1
+        uid = FIRST_UID + self._users
+        place = self.base / str(host)
+        home = place / "home" / name
+        home.mkdir()
+        os.chown(home, uid, uid)
+        for file, line in (
+            ("passwd", f"{name}:x:{uid}:{uid}::{home}:{shell}"),
+            ("group", f"{name}:x:{uid}:"),
+            ("shadow", f"{name}:*:19000:0:99999:7:::"),
+        ):
+            with (place / "etc" / file).open("a") as table:
+                table.write(line + "\n")
+        return home
+
+    @contextmanager
+    def covered(self, host: int, path: str, cover: Path) -> Iterator[None]:
+        """The host sees another file in place of that one."""
+        self.on(host, "mount", "--bind", str(cover), path)
+        try:
+            yield
+        finally:
+            self.on(host, "umount", "--lazy", path)
+
+    @contextmanager
+    def small_disk(self, host: int, path: str, *, size: str = "64m") -> Iterator[None]:
+        """An empty file system of that size over a folder that only this host sees."""
+        self.on(host, "mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", path)
+        try:
+            yield
+        finally:
+            self.on(host, "umount", "--lazy", path)
 
     def show_gpus(
         self, host: int, *, util: int = 0, processes: list[tuple[int, int, int]] | None = None
@@ -57,11 +136,11 @@ class Lab:
 
     def fingerprint(self, host: int) -> str:
         """Of the host's key, as ssh-keygen tells it."""
-        key = self.base / str(host) / "hostkey.pub"
-        out = subprocess.run(
-            ["ssh-keygen", "-lf", str(key)], check=True, capture_output=True, text=True
-        ).stdout
-        return out.split()[1]
+        return fingerprint(self.base / str(host) / "hostkey.pub")
+
+    def public_key(self, host: int) -> str:
+        """The host's key as known_hosts holds it, without the host's name."""
+        return " ".join((self.base / str(host) / "hostkey.pub").read_text().split()[:2])
 
     def user_home(self, path: Path) -> Path:
         """A home folder whose ssh key the hosts accept, and which knows no host yet."""
@@ -72,7 +151,17 @@ class Lab:
         return path
 
     def close(self) -> None:
-        self.sh("down")
+        """Takes all hosts down; nothing of them is left when this returns."""
+        self._keeper.communicate(b"done\n", timeout=COMMAND_S)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+def fingerprint(public_key: Path) -> str:
+    """SHA256:..., as ssh-keygen tells it."""
+    out = subprocess.run(
+        ["ssh-keygen", "-lf", str(public_key)], check=True, capture_output=True, text=True
+    ).stdout
+    return out.split()[1]
 
 
 def enter_namespaces() -> None:
@@ -81,11 +170,9 @@ def enter_namespaces() -> None:
     if libc.unshare(_CLONE_NEWNS | _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     os.makedirs("/var/lib/warpdeck", exist_ok=True)
-    os.makedirs("/run/netns", exist_ok=True)
     for argv in (
         ["mount", "--make-rprivate", "/"],
-        ["mount", "-t", "tmpfs", "tmpfs", "/run/netns"],
-        ["mount", "-t", "tmpfs", "tmpfs", "/var/lib/warpdeck"],
+        ["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/var/lib/warpdeck"],
         ["ip", "link", "set", "lo", "up"],
     ):
         subprocess.run(argv, check=True)

@@ -1,31 +1,49 @@
 #!/bin/bash
-# hosts.sh up N | down | list | partition I | heal I | drop I (nft blackhole) | undrop I | slow I RATE | exec I cmd...
-# N fake hosts on one machine: one network namespace + sshd + host key each, on a bridge in namespace-only address space.
-# FABRIC=root (default): bridge gets an address in the calling namespace. Run the whole script under `unshare -n` to keep
-# even that out of the machine's root namespace.
+# Hosts on one machine, as root: each has network, mount, process, host name and IPC namespaces of its own and a real sshd.
+#
+#   hosts.sh up N            N hosts on a bridge          hosts.sh down            all gone
+#   hosts.sh keep            waits for the end of its standard input, then takes everything down
+#   hosts.sh exec I ARGV     a command on host I          hosts.sh sshd I stop|start
+#   hosts.sh partition I     link down                    hosts.sh heal I          link up
+#   hosts.sh drop I          silently drop all packets    hosts.sh undrop I
+#   hosts.sh crash I         kill the whole host          hosts.sh boot I          bring it back
+#
+# The caller is in a network namespace of the lab's own (tests/lab/hosts.py enters it): names and addresses are the same in
+# every lab and never meet. No namespace is named and no mount is made outside a host, so what a host's first process
+# leaves behind when it dies is nothing.
 set -eu
-BASE=${HOSTS_BASE:-/tmp/warpdeck-hosts}; PFX=${HOSTS_PFX:-wdh}; BR=${HOSTS_BR:-wdbr0}; NET=${HOSTS_NET:-198.18.60}
-ip_of(){ echo "$NET.$((10+$1))"; }
-ns(){ echo "$PFX$1"; }
-# own UTS, mount (private $HOME; HOSTS_TMP=1 also /tmp) and pid namespace: killing its init kills the whole "machine".
-boot(){ local i=$1 d="$BASE/$1" N; N=$(ns "$1")
-  ip netns exec "$N" unshare --uts --mount --ipc --pid --fork --mount-proc --kill-child sh -c "mount --make-rprivate /; [ -z '${HOSTS_TMP:-}' ] || mount --bind $d/tmp /tmp; hostname host$i; exec /usr/sbin/sshd -D -f $d/sshd_config -E $d/sshd.log" </dev/null >/dev/null 2>&1 &
-  echo $! > "$d/unshare.pid"
-  for _ in $(seq 100); do ip netns exec "$N" ss -ltn 2>/dev/null | grep -q ':22 ' && break; sleep .02; done; }
-crash(){ for p in $(ip netns pids "$(ns $1)"); do kill -9 "$p" 2>/dev/null || true; done; }
-up(){ local n=$1; mkdir -p "$BASE" /run/sshd; chmod 700 "$BASE"
-  [ -f "$BASE/client" ] || ssh-keygen -q -t ed25519 -N '' -C lab -f "$BASE/client"
-  : > "$BASE/known_hosts"
-  ip link show "$BR" >/dev/null 2>&1 || { ip link add "$BR" type bridge; ip link set "$BR" up; ip addr add "$NET.1/24" dev "$BR"; }
-  ip route replace unreachable "$NET.0/24" metric 4096   # never leak lab packets to the default route
-  for i in $(seq 1 "$n"); do local d="$BASE/$i" N; N=$(ns "$i"); mkdir -p "$d"
-    [ -f "$d/hostkey" ] || ssh-keygen -q -t ed25519 -N '' -C "host$i" -f "$d/hostkey"
-    ip netns add "$N"; ip link add "v$PFX$i" type veth peer name eth0 netns "$N"; ip link set "v$PFX$i" master "$BR" up
-    ip -n "$N" link set lo up; ip -n "$N" addr add "$(ip_of "$i")/24" dev eth0; ip -n "$N" link set eth0 up
-    cat > "$d/sshd_config" <<C
-ListenAddress $(ip_of "$i"):22
-HostKey $d/hostkey
-PidFile $d/sshd.pid
+BASE=${HOSTS_BASE:?the folder of this lab}
+BRIDGE=lab0
+NET=198.18.60
+
+address() { echo "$NET.$((10 + $1))"; }
+
+# The first process of host I, as this machine counts: `unshare` is its parent and dies with it, and it with `unshare`.
+first_process() {
+    local parent
+    parent=$(cat "$BASE/$1/unshare.pid")
+    cut -d' ' -f1 "/proc/$parent/task/$parent/children"
+}
+
+inside() {
+    local host=$1
+    shift
+    nsenter --target "$(first_process "$host")" --net --mount --pid --uts --ipc -- "$@"
+}
+
+configure() {
+    local dir=$BASE/$1
+    mkdir -p "$dir/etc" "$dir/home"
+    chmod 755 "$dir" "$dir/home"
+    [ -f "$dir/hostkey" ] || ssh-keygen -q -t ed25519 -N '' -C "host$1" -f "$dir/hostkey"
+    local name
+    for name in passwd group shadow; do
+        [ -f "$dir/etc/$name" ] || cp "/etc/$name" "$dir/etc/$name"
+    done
+    cat >"$dir/sshd_config" <<END
+ListenAddress $(address "$1"):22
+HostKey $dir/hostkey
+PidFile $dir/sshd.pid
 AuthorizedKeysFile $BASE/client.pub
 StrictModes no
 UsePAM no
@@ -34,38 +52,100 @@ KbdInteractiveAuthentication no
 UseDNS no
 MaxStartups 200:30:500
 MaxSessions 100
-ClientAliveInterval 15
-Subsystem sftp internal-sftp
-SetEnv LAB_HOST=host$i LD_LIBRARY_PATH=${HOSTS_NVML:-} FAKE_NVML_STATE=$d/nvml.state
-C
-    mkdir -p "$d/home" "$d/tmp"
-    boot "$i"
-    echo "$(ip_of "$i"),host$i $(cut -d' ' -f1,2 "$d/hostkey.pub")" >> "$BASE/known_hosts"
-  done; }
-down(){ for N in $(ip netns list | awk '{print $1}' | grep "^$PFX[0-9]" || true); do i=${N#$PFX}
-    for p in $(ip netns pids "$N"); do kill "$p" 2>/dev/null || true; done; sleep 0.05
-    for p in $(ip netns pids "$N"); do kill -9 "$p" 2>/dev/null || true; done
-    ip netns del "$N"; ip link del "v$PFX$i" 2>/dev/null || true; done
-  ip link del "$BR" 2>/dev/null || true; ip route del unreachable "$NET.0/24" 2>/dev/null || true; }
-case "$1" in
- up) up "$2";; down) down;; list) ip netns list | grep "^$PFX" || true;;
- partition) ip link set "v$PFX$2" down;; heal) ip link set "v$PFX$2" up;;
- drop) ip netns exec "$(ns $2)" nft -f - <<'N'
-table inet lab {
- chain i { type filter hook input priority 0; policy drop; iif "lo" accept; }
- chain o { type filter hook output priority 0; policy drop; oif "lo" accept; }
+SetEnv LAB_HOST=host$1 LD_LIBRARY_PATH=${HOSTS_NVML:-} FAKE_NVML_STATE=$dir/nvml.state
+END
 }
-N
-;;
- loss) ip netns exec "$(ns $2)" nft -f - <<N
-table inet lab {
- chain i { type filter hook input priority 0; numgen random mod 100 < $3 drop; }
+
+# bash as the first process: it buries the orphans of killed agents and jobs.
+INIT='
+mount --make-rprivate /
+for name in passwd group shadow; do mount --bind "$1/etc/$name" "/etc/$name"; done
+hostname "$2"
+: >"$1/ready"
+sleep infinity &
+wait
+'
+
+boot() {
+    local dir=$BASE/$1
+    rm -f "$dir/ready"
+    setsid unshare --net --uts --mount --ipc --pid --fork --mount-proc --kill-child \
+        bash -c "$INIT" init "$dir" "host$1" </dev/null >/dev/null 2>&1 &
+    echo $! >"$dir/unshare.pid"
+    until [ -e "$dir/ready" ]; do sleep 0.01; done
+    ip link add "lab0h$1" type veth peer name eth0 netns "$(first_process "$1")"
+    ip link set "lab0h$1" master "$BRIDGE" up
+    inside "$1" ip link set lo up
+    inside "$1" ip address add "$(address "$1")/24" dev eth0
+    inside "$1" ip link set eth0 up
+    start_sshd "$1"
 }
-N
-;;
- undrop) ip netns exec "$(ns $2)" nft delete table inet lab;;
- slow) ip netns exec "$(ns $2)" tc qdisc replace dev eth0 root tbf rate "$3" burst 32kbit latency 400ms;;
- fast) ip netns exec "$(ns $2)" tc qdisc del dev eth0 root;;
- crash) crash "$2";; boot) boot "$2";;
- exec) i=$2; shift 2; ip netns exec "$(ns $i)" "$@";;
+
+start_sshd() {
+    inside "$1" /usr/sbin/sshd -f "$BASE/$1/sshd_config" -E "$BASE/$1/sshd.log"
+    until inside "$1" ss -Hltn 'sport = 22' | grep -q .; do sleep 0.01; done
+}
+
+# The listener and all its sessions, as a package upgrade at its worst.
+stop_sshd() {
+    inside "$1" bash -c 'for dir in /proc/[0-9]*; do
+        read -r name <"$dir/comm" 2>/dev/null || continue
+        case $name in sshd*) kill -9 "${dir#/proc/}" 2>/dev/null || true ;; esac
+    done'
+}
+
+up() {
+    mkdir -p /run/sshd
+    ssh-keygen -q -t ed25519 -N '' -C lab -f "$BASE/client"
+    ip link add "$BRIDGE" type bridge
+    ip address add "$NET.1/24" dev "$BRIDGE"
+    ip link set "$BRIDGE" up
+    local host
+    for host in $(seq 1 "$1"); do
+        configure "$host"
+        boot "$host"
+    done
+}
+
+crash() {
+    kill -9 "$(first_process "$1")" 2>/dev/null || true
+    ip link delete "lab0h$1" 2>/dev/null || true
+}
+
+down() {
+    local file
+    for file in "$BASE"/*/unshare.pid; do
+        [ -e "$file" ] || continue
+        crash "$(basename "$(dirname "$file")")"
+    done
+    ip link delete "$BRIDGE" 2>/dev/null || true
+}
+
+# A test run that ends well says a word; one that was killed does not, and then its controllers and agents go too.
+keep() {
+    if ! read -r _; then
+        local own dir
+        own=$(readlink /proc/self/ns/net)
+        for dir in /proc/[0-9]*; do
+            [ "${dir#/proc/}" != "$$" ] || continue
+            [ "$(readlink "$dir/ns/net" 2>/dev/null)" = "$own" ] && kill -9 "${dir#/proc/}" 2>/dev/null || true
+        done
+    fi
+    down
+    rm -rf "$BASE"
+}
+
+case $1 in
+up) up "$2" ;;
+down) down ;;
+keep) keep ;;
+exec) shift && inside "$@" ;;
+sshd) "$3_sshd" "$2" ;;
+partition) ip link set "lab0h$2" down ;;
+heal) ip link set "lab0h$2" up ;;
+drop) inside "$2" nft 'add table inet lab; add chain inet lab all { type filter hook input priority 0; policy drop; }; add rule inet lab all iif lo accept' ;;
+undrop) inside "$2" nft 'delete table inet lab' ;;
+crash) crash "$2" ;;
+boot) boot "$2" ;;
+*) echo "hosts.sh: no command $1" >&2 && exit 2 ;;
 esac
