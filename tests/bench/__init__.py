@@ -1,1 +1,1 @@
-"""Benchmarks: medians of real runs on this machine. `make bench`."""
+"""Benchmarks: medians of real runs on this machine, beside its peers where they are installed. `make bench`."""

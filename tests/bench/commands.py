@@ -1,0 +1,33 @@
+"""How fast the command line answers: its start is what users feel most often."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from .jobs import console_script
+from .rig import Rig
+from .table import Line, Table, timed
+
+RUNS = 15
+BARE = Line("python3 -c pass", "ms")
+VERSION = Line("`warpdeck version`", "ms")
+EMPTY = Line("`warpdeck queue`, empty", "ms", budget=60, slurm="queue")
+FULL = Line("`warpdeck queue` at 10,000 jobs", "ms", budget=200)
+
+
+def measure_start(table: Table, rig: Rig) -> None:
+    """Of an idle controller with nothing in the queue."""
+    table.add(BARE, timed(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), RUNS))
+    for line, verb in ((VERSION, "version"), (EMPTY, "queue")):
+        table.add(line, timed(lambda verb=verb: _call(rig, verb), RUNS))
+
+
+def measure_full_queue(table: Table, rig: Rig) -> None:
+    """All ten thousand rows."""
+    table.add(FULL, timed(lambda: _call(rig, "queue", "-n", "10000"), 7))
+
+
+def _call(rig: Rig, *argv: str) -> None:
+    done = subprocess.run([*console_script(), *argv], env=rig.home.environ, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,123 @@
+"""What warpdeck costs when nothing happens, with a long history, and per running job."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from tests.waiting import eventually
+from warpdeck.controller.ports import Changes, JournalEntry
+from warpdeck.model import ExitStatus, Job, JobId, JobState, Request
+from warpdeck.store import SqliteStore
+
+from .rig import Rig, cpu_percent, pss_mb, rss_mb
+from .table import Line, Measured, Table
+
+IDLE_S = 8.0
+STORED = 100_000
+WAITING = 10_000
+"""Of the stored jobs; the others ended within the hour, so that they are in memory too."""
+BATCH = 5000
+
+CONTROLLER_MEMORY = Line("controller, idle, nothing in the queue", "MB")
+CONTROLLER_CPU = Line("controller, idle, CPU of one core", "%", budget=2)
+AGENT_MEMORY = Line("agent, idle", "MB", budget=30)
+AGENT_CPU = Line("agent, idle, samples at 1 Hz, CPU of one core", "%", budget=0.5)
+WRAPPER = Line("supervisor of a running job (PSS)", "MB", budget=1)
+RESTART = Line(f"controller back after kill -9 with {STORED:,} jobs", "s", budget=2)
+LOADED_MEMORY = Line(f"controller with {STORED:,} jobs", "MB", budget=300)
+LOADED_CPU = Line(f"controller with {STORED:,} jobs, idle CPU of one core", "%", budget=2)
+
+
+def measure_idle(table: Table, rig: Rig) -> None:
+    """A controller and an agent that have nothing to do; nobody is connected."""
+    rig.hang_up()
+    controller, agent = rig.controller_pid(), rig.agent_pid()
+    table.add(CONTROLLER_MEMORY, Measured([rss_mb(controller)]))
+    table.add(CONTROLLER_CPU, Measured([cpu_percent(controller, over_s=IDLE_S)]))
+    table.add(AGENT_MEMORY, Measured([rss_mb(agent)]))
+    table.add(AGENT_CPU, Measured([cpu_percent(agent, over_s=IDLE_S)]))
+
+
+def measure_wrapper(table: Table, rig: Rig) -> None:
+    """What a job costs its node beside itself."""
+    job = rig.submit("#!/bin/sh\nexec sleep 1000\n", output="sleep.out")
+    pid_file = rig.home.path / "agent" / "jobs" / f"{job}.0" / "pid"
+    pid = int(eventually(lambda: pid_file.exists() and pid_file.read_text().strip(), what="it runs"))
+    table.add(WRAPPER, Measured([pss_mb(pid)]))
+    rig.client.call("cancel", jobs=[str(job)])
+    rig.wait_until_idle()
+
+
+def measure_restart(table: Table, rig: Rig) -> None:
+    """A database of many jobs, a controller killed over it, and how long the next takes to answer."""
+    rig.hang_up()
+    rig.home.ok("down")
+    asyncio.run(_fill(rig.home.path / "state.db"))
+    found = []
+    for _ in range(3):
+        rig.home.ok("up")
+        rig.home.kill_controller()
+        begun = time.perf_counter()
+        rig.home.ok("up")
+        rig.counts()
+        found.append(time.perf_counter() - begun)
+        rig.hang_up()
+    table.add(RESTART, Measured(found))
+    rig.wait_for_nodes()
+    rig.hang_up()
+    pid = rig.controller_pid()
+    table.add(LOADED_MEMORY, Measured([rss_mb(pid)]))
+    table.add(LOADED_CPU, Measured([cpu_percent(pid, over_s=IDLE_S)]))
+
+
+async def _fill(database: Path) -> None:
+    store = await SqliteStore.open(str(database))
+    now = time.time()
+    loaded = await store.load(finished_since_unix=now)
+    first = loaded.next_job_id
+    for start in range(0, STORED, BATCH):
+        jobs = [_job(JobId(first + number), number, now) for number in range(start, start + BATCH)]
+        entries = [JournalEntry(at_unix=now, job_id=job.id, text="submitted by bench, held") for job in jobs]
+        await store.commit(
+            Changes(
+                requests=tuple((job.id, job.request) for job in jobs),
+                jobs=tuple(jobs),
+                journal=tuple(entries),
+                next_job_id=first + start + BATCH,
+            )
+        )
+    await store.close()
+
+
+def _job(job_id: JobId, number: int, now: float) -> Job:
+    request = Request(
+        name=f"train-{number % 50}",
+        script="#!/bin/sh\ntrue\n",
+        submit_dir="/tmp",
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    base = Job(id=job_id, array_job_id=job_id, request=request, user="bench", uid=0, submit_at_unix=now)
+    if number < WAITING:
+        return Job(
+            id=job_id,
+            array_job_id=job_id,
+            request=request,
+            user="bench",
+            uid=0,
+            submit_at_unix=now,
+            held=True,
+        )
+    return Job(
+        id=base.id,
+        array_job_id=base.id,
+        request=request,
+        user="bench",
+        uid=0,
+        submit_at_unix=now,
+        state=JobState.COMPLETED,
+        start_at_unix=now,
+        end_at_unix=now,
+        exit=ExitStatus(),
+    )

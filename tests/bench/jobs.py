@@ -1,0 +1,135 @@
+"""How fast jobs go through: to their first instruction, through a whole array, into the queue."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.waiting import eventually
+from warpdeck.api.sync import SyncClient
+from warpdeck_agent.wire.frames import json_frame
+
+from .rig import Rig, rss_mb
+from .table import Line, Measured, Table, timed
+
+STARTS = 21
+TASKS = 1000
+SUBMISSIONS = 10_000
+CONNECTIONS = 4
+WINDOW = 64
+"""Requests that a connection has under way: as many as the controller takes of one client at once."""
+BIG_ARRAY = 100_000
+FIRST_WORD = "#!/bin/sh\nexec date +%s.%N\n"
+"""A job that says when its own program began."""
+
+LOCAL_START = Line("submit to running, agent of this machine", "ms", budget=30, slurm="start")
+SSH_START = Line("submit to running, agent over SSH", "ms", budget=30, slurm="start")
+RUN = Line("`warpdeck run true`, wall", "ms", slurm="run")
+ARRAY = Line(
+    f"array of {TASKS:,} `true`, logs and accounting on",
+    "/s",
+    budget=500,
+    more_is_better=True,
+    slurm="array",
+    hyperqueue="array",
+)
+SUBMIT = Line(
+    f"{SUBMISSIONS:,} submissions, each durable", "/s", budget=5000, more_is_better=True, slurm="submit"
+)
+BIG_TIME = Line("--array=0-99999 accepted", "ms", budget=30, slurm="big_array")
+BIG_MEMORY = Line("--array=0-99999 in the controller", "MB", budget=20)
+
+
+def start_latency(rig: Rig) -> Measured:
+    """From before the submission is sent to the first word of the job's own program."""
+    found = []
+    for number in range(STARTS + 1):
+        output = rig.submit_dir / f"start-{number}"
+        begun = time.time()
+        rig.submit(FIRST_WORD, output=str(output))
+        word = eventually(lambda path=output: _text(path), what="the job has said its time")
+        found.append((float(word) - begun) * 1e3)
+        rig.wait_until_idle()
+    return Measured(found[1:])
+
+
+def _text(path: Path) -> str:
+    text = path.read_text() if path.exists() else ""
+    return text if text.endswith("\n") else ""
+
+
+def run_true(rig: Rig) -> Measured:
+    """The command line's `run true`, from exec to exit."""
+    argv = [*console_script(), "run", "true"]
+    return timed(lambda: subprocess.run(argv, env=rig.home.environ, cwd=rig.submit_dir, check=True), 15)
+
+
+def console_script() -> list[str]:
+    """The installed program as a user calls it."""
+    installed = Path(sys.executable).with_name("warpdeck")
+    return [str(installed)] if installed.exists() else [sys.executable, "-m", "warpdeck.cli.main"]
+
+
+def array_rate(rig: Rig) -> Measured:
+    """Tasks a second of one array, from its submission to the last end; each leaves its output file."""
+    ranges = [[1, TASKS, 1]]
+    job = rig.submit("#!/bin/sh\ntrue\n", array={"ranges": ranges}, output="array/%a.out")
+    rig.wait_until_idle()
+    rows = rig.rows(job, limit=TASKS)
+    assert len(rows) == TASKS, f"{len(rows)} rows of {TASKS}"
+    assert all(row["state"] == "COMPLETED" for row in rows), "every task ended well"
+    assert len(list((rig.submit_dir / "array").iterdir())) == TASKS, "every task has its log"
+    return Measured([TASKS / (max(row["end"] for row in rows) - min(row["submit"] for row in rows))])
+
+
+def submission_rate(rig: Rig) -> Measured:
+    """Separate submissions a second over a few connections, each answered after its commit. They stay held."""
+    request = rig.request("#!/bin/sh\ntrue\n", hold=True)
+    share = SUBMISSIONS // CONNECTIONS
+    frames = [json_frame({"t": "submit", "id": number + 1, "request": request}) for number in range(share)]
+    clients = [SyncClient.connect(rig.paths, start=False) for _ in range(CONNECTIONS)]
+    threads = [threading.Thread(target=_submit_all, args=(client, frames)) for client in clients]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.perf_counter() - begun
+    for client in clients:
+        client.close()
+    assert rig.counts().get("PENDING", 0) >= SUBMISSIONS
+    return Measured([SUBMISSIONS / took])
+
+
+def _submit_all(client: SyncClient, frames: Sequence[bytes]) -> None:
+    """Sends frames, a window at a time, and reads as many answers."""
+    link = client._link
+    for start in range(0, len(frames), WINDOW):
+        window = frames[start : start + WINDOW]
+        link.sendall(b"".join(window))
+        for _ in window:
+            frame = client._next(None)
+            assert frame is not None and b'"ok"' in frame[1][:16], frame
+
+
+def big_array(rig: Rig) -> tuple[Measured, Measured]:
+    """(acceptance, growth of the controller) of arrays of a hundred thousand tasks, held."""
+    before = rss_mb(rig.controller_pid())
+    array = {"ranges": [[0, BIG_ARRAY - 1, 1]]}
+    took = timed(lambda: rig.submit("#!/bin/sh\ntrue\n", array=array, hold=True), 5)
+    return took, Measured([max(0.0, rss_mb(rig.controller_pid()) - before) / 6])
+
+
+def measure(table: Table, rig: Rig) -> None:
+    """Every line of this page but the one over SSH."""
+    table.add(LOCAL_START, start_latency(rig))
+    table.add(RUN, run_true(rig))
+    table.add(ARRAY, array_rate(rig))
+    accepted, memory = big_array(rig)
+    table.add(BIG_TIME, accepted)
+    table.add(BIG_MEMORY, memory)
+    table.add(SUBMIT, submission_rate(rig))

@@ -1,0 +1,156 @@
+"""A home with a controller that the benchmarks ask through one open connection, as the app does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.home import Home
+from tests.waiting import eventually
+from warpdeck.api.sync import SyncClient
+from warpdeck.paths import Paths
+
+TICKS_A_SECOND = 100
+"""The unit of utime and stime in /proc/PID/stat."""
+
+
+class Rig:
+    """One controller; `submit_dir` is where its jobs write."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        self.folder = folder
+        self.home = Home(folder / "home", **environ)
+        self.submit_dir = folder / "out"
+        self.submit_dir.mkdir()
+        self._client: SyncClient | None = None
+
+    @property
+    def paths(self) -> Paths:
+        return Paths(str(self.home.path))
+
+    @property
+    def client(self) -> SyncClient:
+        """One connection, opened when it is first wanted."""
+        if self._client is None:
+            self._client = SyncClient.connect(self.paths, start=False)
+        return self._client
+
+    def hang_up(self) -> None:
+        """Lets the connection go: the controller is about to end."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def up(self, *argv: str) -> None:
+        """Starts the controller and waits for its nodes."""
+        self.home.ok("up", *argv)
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        eventually(
+            lambda: all(node["state"] in ("idle", "mixed", "allocated") for node in self.nodes()),
+            what="all nodes are there",
+        )
+
+    def nodes(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.client.call("nodes")["nodes"]
+        return found
+
+    def request(self, script: str, **fields: Any) -> dict[str, Any]:
+        """A request as the command line would make it, without a snapshot."""
+        base = {"name": "bench", "submit_dir": str(self.submit_dir), "env": {"PATH": "/usr/bin:/bin"}}
+        return {**base, "script": script, **fields}
+
+    def submit(self, script: str, **fields: Any) -> int:
+        """The job's id, once it is durable."""
+        return int(self.client.call("submit", request=self.request(script, **fields))["job_id"])
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        found: dict[str, int] = self.client.call("status")["jobs"]
+        return found
+
+    def wait_until_idle(self, *, timeout_s: float = 120.0) -> None:
+        """Until no job waits or runs."""
+        open_states = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+
+        def idle() -> bool:
+            counts = self.counts()
+            return not any(counts.get(state) for state in open_states)
+
+        eventually(idle, timeout_s=timeout_s, what="all jobs have ended")
+
+    def rows(self, array_job_id: int, *, limit: int) -> list[dict[str, Any]]:
+        """All jobs of one submission, ended ones too."""
+        rows = self.client.call("jobs", ids=[str(array_job_id)], finished=True, limit=limit)["jobs"]
+        return [row for row in rows if row["array_job_id"] == array_job_id]
+
+    def controller_pid(self) -> int:
+        return self.home.controller_pid()
+
+    def agent_pid(self) -> int:
+        """The pid of this machine's agent."""
+        return int(_lock_holder(self.home.path / "agent" / "agent.lock"))
+
+    def close(self) -> None:
+        self.hang_up()
+        self.home.close()
+
+
+@contextmanager
+def open_rig(*argv: str, **environ: str) -> Iterator[Rig]:
+    """A rig that is up, with a folder of its own, and gone afterwards."""
+    with TemporaryDirectory(prefix="wdb", dir="/tmp") as folder:
+        rig = Rig(Path(folder), **environ)
+        try:
+            rig.up(*argv)
+            yield rig
+        finally:
+            rig.close()
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory in MB."""
+    return _status_kb(pid, "VmRSS") / 1e3
+
+
+def pss_mb(pid: int) -> float:
+    """Memory of the process's own, shared pages counted in part, in MB."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        for text in file:
+            if text.startswith("Pss:"):
+                return int(text.split()[1]) / 1e3
+    return 0.0
+
+
+def cpu_percent(pid: int, *, over_s: float) -> float:
+    """CPU use of a process over so many seconds, in percent of one core."""
+    before, begun = _ticks(pid), time.monotonic()
+    time.sleep(over_s)
+    return 100.0 * (_ticks(pid) - before) / TICKS_A_SECOND / (time.monotonic() - begun)
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _status_kb(pid: int, key: str) -> int:
+    for text in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if text.startswith(key + ":"):
+            return int(text.split()[1])
+    return 0
+
+
+def _lock_holder(path: Path) -> int:
+    """The process that holds a flock on the file, as the kernel lists it."""
+    inode = path.stat().st_ino
+    for text in Path("/proc/locks").read_text().splitlines():
+        fields = text.split()
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+            return int(fields[4])
+    raise AssertionError(f"nobody holds {path}")

@@ -1,0 +1,135 @@
+"""The table that is printed: a line as soon as it is measured, with its budget and how the peers do on the same machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+COLUMNS = ("what", "median", "n", "budget", "", "Slurm's / ours", "HyperQueue's / ours")
+WIDTHS = (50, 14, 5, 12, 5, 22, 22)
+NOT_INSTALLED = "not installed"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Readings of one thing, in the unit of its line."""
+
+    readings: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.readings)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is measured. `more_is_better` for rates. `peers`: the peer's key for the same thing, by peer."""
+
+    what: str
+    unit: str
+    budget: float | None = None
+    more_is_better: bool = False
+    slurm: str = ""
+    hyperqueue: str = ""
+
+    def verdict(self, value: float) -> str:
+        """Whether the budget holds; "" where there is none."""
+        if self.budget is None:
+            return ""
+        held = value >= self.budget if self.more_is_better else value <= self.budget
+        return "ok" if held else "OVER"
+
+
+PeerReadings = dict[str, float]
+"""The median of each thing that a peer was measured at, by key; empty where the peer is not installed."""
+
+
+class Table:
+    """Prints lines, and remembers which of them missed their budget."""
+
+    def __init__(self, *, slurm: PeerReadings, hyperqueue: PeerReadings) -> None:
+        self._slurm = slurm
+        self._hyperqueue = hyperqueue
+        self.missed: list[str] = []
+
+    def head(self) -> None:
+        """The machine and the column heads."""
+        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+        print(
+            f"{_processor()}, {os.cpu_count()} CPUs, {platform.release()}, Python {platform.python_version()}"
+        )
+        print(f"load average at the start: {load}\n")
+        print(_row(COLUMNS), flush=True)
+
+    def add(self, line: Line, found: Measured) -> None:
+        """One line."""
+        value = found.median
+        verdict = line.verdict(value)
+        if verdict == "OVER":
+            self.missed.append(line.what)
+        budget = "" if line.budget is None else f"{'>=' if line.more_is_better else '<='} {line.budget:g}"
+        cells = (
+            line.what,
+            f"{_number(value)} {line.unit}",
+            str(len(found.readings)),
+            budget,
+            verdict,
+            _beside(self._slurm, line.slurm, value, line.unit),
+            _beside(self._hyperqueue, line.hyperqueue, value, line.unit),
+        )
+        print(_row(cells), flush=True)
+
+    def left_out(self, line: Line, reason: str) -> None:
+        """A line that cannot be measured here."""
+        print(_row((line.what, f"left out: {reason}")), flush=True)
+
+    def foot(self) -> None:
+        """The load that the figures were taken under, and what missed its budget."""
+        load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+        print(f"\nload average at the end: {load}")
+        print("over budget: " + ("; ".join(self.missed) or "nothing"), flush=True)
+
+
+def timed(work: Callable[[], object], runs: int, *, scale: float = 1e3) -> Measured:
+    """The time of each run (in milliseconds), after one that does not count."""
+    work()
+    found = []
+    for _ in range(runs):
+        begun = time.perf_counter()
+        work()
+        found.append((time.perf_counter() - begun) * scale)
+    return Measured(found)
+
+
+def _beside(peer: PeerReadings, key: str, value: float, unit: str) -> str:
+    if not key:
+        return ""
+    if not peer:
+        return NOT_INSTALLED
+    other = peer.get(key)
+    return "not measured" if other is None else f"{_number(other)} {unit}, x {other / value:.3g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    last = len(cells) - 1
+    made = [
+        cell.rjust(width) if index in (1, 2, 3) and last > 1 else cell.ljust(width)
+        for index, (cell, width) in enumerate(zip(cells, WIDTHS, strict=False))
+    ]
+    return "  ".join(made).rstrip()
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for text in file:
+            if text.startswith("model name"):
+                return text.partition(":")[2].strip()
+    return platform.machine()
