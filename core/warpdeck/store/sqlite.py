@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import aiosqlite
@@ -22,19 +22,42 @@ from warpdeck.model import Job, JobId, Node, Request
 
 from .schema import MIGRATIONS
 
+ROWS_AT_ONCE = 64
+"""Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
+
 _NO_REQUEST = Request()
 _JOB = msgspec.msgpack.Decoder(Job)
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
 _ENCODER = msgspec.msgpack.Encoder()
 
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _JOIN = "SELECT jobs.data, requests.array_job_id, requests.data FROM jobs JOIN requests USING (array_job_id)"
+
+
+class _Database(aiosqlite.Connection):
+    """aiosqlite with whole transactions: each of its calls goes to a thread and back, so a transaction is one call."""
+
+    async def transact(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Runs the work between BEGIN and COMMIT; rolls back and raises sqlite3.Error if any of it fails."""
+        await self._execute(self._transact_in_thread, work)  # type: ignore[no-untyped-call]
+
+    def _transact_in_thread(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        db = self._conn
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            work(db)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
 
 
 class SqliteStore:
     """Store over one database file. Make it with `SqliteStore.open`."""
 
-    def __init__(self, db: aiosqlite.Connection, path: str) -> None:
+    def __init__(self, db: _Database, path: str) -> None:
         self._db = db
         self._path = path
 
@@ -43,7 +66,8 @@ class SqliteStore:
         """Opens or creates the database (mode 0600) and migrates it. Raises StoreError."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            db = await aiosqlite.connect(path, isolation_level=None)
+            db = _Database(lambda: sqlite3.connect(path, isolation_level=None), ROWS_AT_ONCE)
+            await db
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the database {path}: {error}") from error
         store = cls(db, path)
@@ -78,11 +102,8 @@ class SqliteStore:
         if changes.is_empty():
             return
         try:
-            await self._db.execute("BEGIN IMMEDIATE")
-            await self._write(changes)
-            await self._db.execute("COMMIT")
+            await self._db.transact(lambda db: _write(db, changes))
         except sqlite3.Error as error:
-            await self._roll_back()
             raise StoreError(f"cannot write {self._path}: {error}") from error
 
     async def job(self, job_id: JobId) -> Job | None:
@@ -105,30 +126,6 @@ class SqliteStore:
         """A job's history, oldest first."""
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
-
-    async def _write(self, changes: Changes) -> None:
-        many = self._db.executemany
-        if changes.requests:
-            rows: Iterable[Any] = [(key, _ENCODER.encode(request)) for key, request in changes.requests]
-            await many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
-        if changes.jobs:
-            await many(
-                "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs)
-            )
-        if changes.nodes:
-            rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
-            await many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
-        if changes.gone_nodes:
-            await many("DELETE FROM nodes WHERE name = ?", [(name,) for name in changes.gone_nodes])
-        if changes.journal:
-            rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
-            await many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
-        if changes.next_job_id is not None:
-            await self._set_meta("next_job_id", str(changes.next_job_id))
-
-    async def _roll_back(self) -> None:
-        if self._db.in_transaction:
-            await self._db.execute("ROLLBACK")
 
     async def _migrate(self) -> None:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
@@ -160,7 +157,27 @@ class SqliteStore:
         return str(rows[0][0]) if rows else None
 
     async def _set_meta(self, key: str, value: str) -> None:
-        await self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+        await self._db.execute(_PUT_META, (key, value))
+
+
+def _write(db: sqlite3.Connection, changes: Changes) -> None:
+    """All rows of one transaction. Runs in the database's thread."""
+    many = db.executemany
+    if changes.requests:
+        rows: Iterable[Any] = [(key, _ENCODER.encode(request)) for key, request in changes.requests]
+        many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
+    if changes.jobs:
+        many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
+    if changes.nodes:
+        rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
+        many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
+    if changes.gone_nodes:
+        many("DELETE FROM nodes WHERE name = ?", [(name,) for name in changes.gone_nodes])
+    if changes.journal:
+        rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
+        many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+    if changes.next_job_id is not None:
+        db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
 
 
 def _job_row(job: Job) -> tuple[Any, ...]:
