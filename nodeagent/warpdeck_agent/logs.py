@@ -44,27 +44,35 @@ async def follow(
     *,
     uid: int,
     offset: int,
-    running: Callable[[], bool],
+    ended: asyncio.Event,
 ) -> None:
-    """Streams the file. `running` tells whether more may come; the last look is taken after it turned false."""
+    """Streams the file until `ended`, which says that nothing more may come; the last look is taken after it."""
     descriptor, size = _open(path, uid)
     at = max(0, size + offset) if offset < 0 else min(offset, size)
     tell(StreamOpened(stream=out.stream, offset=at, size_bytes=size, path=path))
     quiet = 0
     try:
         while True:
-            alive = running()
+            last = ended.is_set()
             if descriptor is None:
                 descriptor, _ = _open(path, uid)
             moved, at = await _send_new(out, descriptor, at)
-            if not alive and not moved:
+            if last and not moved:
                 return
             quiet = 0 if moved else quiet + 1
             if not moved:
-                await asyncio.sleep(POLL_S if quiet < 40 else IDLE_POLL_S)
+                await _pause(ended, POLL_S if quiet < 40 else IDLE_POLL_S)
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+async def _pause(ended: asyncio.Event, limit_s: float) -> None:
+    """Until the end, or for so long: whoever waits for a short job is told without delay."""
+    try:
+        await asyncio.wait_for(ended.wait(), limit_s)
+    except asyncio.TimeoutError:
+        return
 
 
 def _open(path: str, uid: int) -> Tuple[Optional[int], int]:

@@ -22,9 +22,10 @@ from .spool import Spool
 from .streams import OutStream
 from .terminal import Terminal, attach, pump
 from .trees import TreeError, TreeStore, Upload
-from .wire import JSON, PROTOCOL_VERSION, WireError, decode, encode, json_frame, read_frame, split_data
+from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.frames import parse_json
+from .wire.messages import PROTOCOL_VERSION, decode, encode
 
 CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
@@ -259,6 +260,7 @@ class Session:
         else:
             kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
             path, uid = (kept, -1) if kept else (asked.path, asked.uid)
+        ended = job.done if asked.follow and job is not None else _long_ago()
         if not path or path.startswith("spool:"):
             raise LogError("the output is not kept any more")
         await follow(
@@ -267,7 +269,7 @@ class Session:
             path,
             uid=uid,
             offset=asked.offset,
-            running=lambda: asked.follow and job is not None and job.phase in ("running", "ending"),
+            ended=ended,
         )
 
     async def _send_terminal(self, asked: wire.OpenPty) -> None:
@@ -328,3 +330,10 @@ class Session:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _long_ago() -> asyncio.Event:
+    """The end of what does not run."""
+    ended = asyncio.Event()
+    ended.set()
+    return ended

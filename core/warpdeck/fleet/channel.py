@@ -12,18 +12,10 @@ import asyncssh
 
 from warpdeck.controller.ports import PackedTree, StreamSink
 from warpdeck.errors import RemoteError
-from warpdeck_agent.wire import (
-    JSON,
-    WireError,
-    data_frame,
-    decode,
-    encode,
-    json_frame,
-    read_frame,
-    split_data,
-)
+from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, parse_json
+from warpdeck_agent.wire.messages import decode, encode
 
 HELLO_S = 20.0
 """How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
