@@ -14,8 +14,10 @@ from warpdeck.controller.ports import PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, parse_json
-from warpdeck_agent.wire.messages import decode, encode
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.messages import encode
+
+from .inbound import decode
 
 HELLO_S = 20.0
 """How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
@@ -58,7 +60,7 @@ class Channel:
         try:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)
-            welcome = decode(parse_json(payload))
+            welcome = decode(payload)
         except (TimeoutError, asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the agent does not answer: {error or 'time-out'}") from error
         if not isinstance(welcome, wire.Welcome):
@@ -71,7 +73,7 @@ class Channel:
             while True:
                 kind, payload = await read_frame(self._reader)
                 if kind == JSON:
-                    await self._take(decode(parse_json(payload)))
+                    await self._take(decode(payload))
                 else:
                     stream, data = split_data(payload)
                     if stream in self._incoming:

@@ -1,0 +1,53 @@
+"""The controller's decoder and the agent's own agree on every message that an agent sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from warpdeck.fleet.inbound import decode
+from warpdeck_agent.wire import WireError, json_frame
+from warpdeck_agent.wire import messages as wire
+
+HEADER_BYTES = 5
+REPORT = wire.JobReport(job_id=7, restarts=1, phase="running", pid=42, started_at=3, stdout_path="/tmp/é.out")
+GPU = wire.GpuSample(index=0, util_pct=90, power_w=312.5, processes=[wire.GpuProcess(pid=9, mem_bytes=1)])
+INVENTORY = wire.Inventory(
+    hostname="n1", boot_id="b", cpus=2, mem_bytes=4, gpus=[wire.GpuInfo(0, "u", "H100", 80)]
+)
+MESSAGES = [
+    REPORT,
+    wire.Welcome(build="x", inventory=INVENTORY, jobs=[REPORT], pid=1, user="ann"),
+    wire.Sample(at_unix=1.5, cpu_pct=3, mem_used_bytes=5, gpus=[GPU, wire.GpuSample(index=1, error="lost")]),
+    wire.LaunchFailed(job_id=1, restarts=0, message="no user"),
+    wire.NeedTree(job_id=1, restarts=0, tree="abc"),
+    wire.StreamOpened(stream=1, offset=2, size_bytes=3, path="/x"),
+    wire.StreamEnd(stream=1, error="gone"),
+    wire.StreamAck(stream=1, size=10),
+    wire.PathProbed(probe=1, found=True),
+]
+
+
+def payload(message: Any) -> bytes:
+    """What is in the frame."""
+    return json_frame(wire.encode(message))[HEADER_BYTES:]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: str(message.t))
+def test_every_message_of_an_agent_comes_back_as_it_was(message: Any) -> None:
+    assert decode(payload(message)) == message
+
+
+def test_a_path_that_is_not_utf8_does_not_break_the_link() -> None:
+    strange = wire.StreamOpened(stream=1, offset=0, size_bytes=0, path="/tmp/\udcff.out")
+    assert decode(payload(strange)) == strange
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b'{"t": "nonsense"}', b'{"t": "stream_ack"}', b'{"t": "stream_ack", "stream": "x"}'],
+)
+def test_what_is_no_message_is_a_wire_error(data: bytes) -> None:
+    with pytest.raises(WireError):
+        decode(data)
