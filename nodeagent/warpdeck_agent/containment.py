@@ -5,7 +5,6 @@ Grouping and killing need no controller. Where the memory controller is delegate
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import Tuple
 
@@ -49,14 +48,16 @@ class Containment:
         remove(self._base)
 
 
-def join(path: str, pid: int) -> None:
+def join(path: str, pid: int) -> bool:
     """Puts a process into the group. Where that fails it is held by its mark alone."""
-    if path:
-        with (
-            contextlib.suppress(OSError),
-            open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file,
-        ):
+    if not path:
+        return False
+    try:
+        with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
             file.write(str(pid))
+    except OSError:
+        return False
+    return True
 
 
 def usage(path: str) -> Tuple[int, float, bool]:

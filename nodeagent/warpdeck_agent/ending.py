@@ -1,6 +1,8 @@
 """The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
 
-Ends that come together share one walk over /proc. The exit status is durable before anybody is told of it.
+What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
+walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told; ends that
+come while one walk is on share the next. The exit status is durable before anybody is told of it.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any, Callable, List, Set
 from . import containment, processes
 from .job import Job
 
-SWEEP_DELAY_S = 0.002
-"""Ends that come this close together share one walk over /proc."""
+STRAGGLERS_S = 1.0
+"""How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a job still forks while it is being ended."""
 
@@ -28,6 +30,8 @@ class Ending:
         self._pool = pool
         self._tell = tell
         self._ended: List[Job] = []
+        self._finishing = False
+        self._left: List[str] = []
         self._tasks: Set[asyncio.Task[None]] = set()
 
     def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0) -> None:
@@ -53,7 +57,8 @@ class Ending:
             job.phase = "ending"
             job.ended_at = time.time()
             self._ended.append(job)
-            if len(self._ended) == 1:
+            if not self._finishing:
+                self._finishing = True
                 self._spawn(self._finish())
 
     def end_hold(self, job: Job) -> None:
@@ -76,11 +81,25 @@ class Ending:
             processes.send(members, number)
 
     async def _finish(self) -> None:
-        await asyncio.sleep(SWEEP_DELAY_S)
-        batch, self._ended = self._ended, []
-        await asyncio.get_running_loop().run_in_executor(self._pool, _settle, batch)
-        for job in batch:
-            self._close(job)
+        loop = asyncio.get_running_loop()
+        try:
+            while self._ended:
+                batch, self._ended = self._ended, []
+                await loop.run_in_executor(self._pool, _settle, batch)
+                for job in batch:
+                    self._close(job)
+                self._look_again([job.mark for job in batch if job.grouped])
+        finally:
+            self._finishing = False
+
+    def _look_again(self, marks: List[str]) -> None:
+        if marks and not self._left:
+            asyncio.get_running_loop().call_later(STRAGGLERS_S, self._end_stragglers)
+        self._left += marks
+
+    def _end_stragglers(self) -> None:
+        marks, self._left = self._left, []
+        self._pool.submit(_end_marked, marks)
 
     def _close(self, job: Job) -> None:
         status = job.folder.exit_status()
@@ -116,7 +135,7 @@ class Ending:
 
 def _settle(batch: List[Job]) -> None:
     """Durable exit statuses, and nothing left running. Runs in a thread."""
-    known = processes.marked()
+    known = {} if all(job.grouped for job in batch) else processes.marked()
     for job in batch:
         job.folder.sync_exit()
         group = job.meta.cgroup
@@ -125,3 +144,10 @@ def _settle(batch: List[Job]) -> None:
             job.cause = "oom" if oom and not job.cause else job.cause
         processes.sweep(job.mark, group, known)
         containment.remove(group)
+
+
+def _end_marked(marks: List[str]) -> None:
+    """Kills what left its group and was still running when its launch had ended. Runs in a thread."""
+    known = processes.marked()
+    for mark in marks:
+        processes.sweep(mark, "", known)

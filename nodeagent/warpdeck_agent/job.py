@@ -23,6 +23,8 @@ class Job:
         self.mark = processes.mark(meta.job_id, meta.restarts, agent=agent)
         self.phase = "running"
         self.process: Optional[subprocess.Popen[bytes]] = None
+        self.grouped = False
+        """Began inside its group, as we saw ourselves: what the group does not hold has left it."""
         self.ended_at = 0.0
         self.status: Tuple[int, int] = (0, 0)
         self.message = ""

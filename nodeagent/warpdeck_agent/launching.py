@@ -114,7 +114,7 @@ class Launcher:
                 cwd="/",
                 **as_user(launch.user, uid=uid, gid=gid),
             )
-            join(meta.cgroup, process.pid)
+            job.grouped = join(meta.cgroup, process.pid)
             write_all(opener, b"go\n")
             return process
         finally:

@@ -91,15 +91,20 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
         effects += apply_report(txn, name, said)
     for job in txn.state.jobs_on(name):
         if (job.id, job.restarts) not in told:
-            effects += _settle_untold(txn, job, name)
+            effects += _settle_untold(txn, job, name, rebooted=rebooted)
     return Outcome(effects=tuple(effects))
 
 
-def _settle_untold(txn: Transaction, job: Job, name: NodeName) -> list[Effect]:
-    """The node holds no record of a share: never begun, or lost with the node's disk."""
+def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:
+    """The node holds no record of a share: never begun, or lost with the node's disk or power.
+
+    After a reboot nobody can tell whether it had begun, so it is not launched under the same start count again.
+    """
     share = next(share for share in job.shares if share.node == name)
     if share.phase == "exited":
         return []
+    if rebooted:
+        return _lose_share(txn, job, name, f"{name} was rebooted", cause=job.ending_cause or "node_fail")
     if share.phase == "launching" and not job.ending_cause:
         return [LaunchShare(node=name, job_id=job.id)]
     if share.phase == "launching":

@@ -1,0 +1,47 @@
+"""A launch that was ordered and never reported: asked for again on a node that stayed up, given up on one that rebooted."""
+
+from __future__ import annotations
+
+from warpdeck.controller.events import LaunchShare, NodeUp
+from warpdeck.controller.reduce import reduce
+from warpdeck.controller.state import State, Transaction
+from warpdeck.model import Allocation, Job, JobId, JobState, Node, NodeName, Request, Share, ShareStatus
+from warpdeck_agent.wire import messages as wire
+
+NAME = NodeName("n1")
+JOB = JobId(7)
+
+
+def settle(boot_id: str) -> tuple[Job, list[LaunchShare]]:
+    """What becomes of the launch when the node's agent comes back without a record of it."""
+    state = State()
+    txn = Transaction(state, 100.0)
+    txn.put_node(Node(name=NAME, cpus=4, mem_bytes=1, boot_id="first"))
+    request = Request(script="#!/bin/sh\ntrue\n", requeue=False)
+    job = Job(
+        id=JOB,
+        array_job_id=JOB,
+        request=request,
+        user="ann",
+        uid=1,
+        state=JobState.CONFIGURING,
+        allocation=Allocation(shares=(Share(node=NAME, cpus=1, mem_bytes=0),)),
+        shares=(ShareStatus(node=NAME),),
+    )
+    txn.put_job(job)
+    found = wire.Inventory(hostname="n1", boot_id=boot_id, cpus=4, mem_bytes=1)
+    welcome = wire.Welcome(build="x", inventory=found)
+    outcome = reduce(txn, NodeUp(name=NAME, welcome=welcome))
+    return state.jobs[JOB], [effect for effect in outcome.effects if isinstance(effect, LaunchShare)]
+
+
+def test_a_launch_without_a_record_is_asked_for_again() -> None:
+    job, launches = settle("first")
+    assert job.state is JobState.CONFIGURING
+    assert [launch.job_id for launch in launches] == [JOB]
+
+
+def test_a_launch_that_a_reboot_may_have_cut_off_never_runs_again_under_its_start_count() -> None:
+    job, launches = settle("second")
+    assert job.state is JobState.NODE_FAIL
+    assert launches == []
