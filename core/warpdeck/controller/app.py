@@ -1,7 +1,8 @@
 """The loop: events in batches, one transaction a batch, effects after the commit, a planning pass when something changed.
 
 One task owns the state. Everybody else calls `apply` (and gets the answer after the commit) or `post` (agents' messages).
-A commit that fails is undone in memory and told to whoever asked; the loop goes on.
+A commit that fails is undone in memory and told to whoever asked; what agents said is kept and tried again, because nobody
+would say it a second time; the loop goes on.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import logging
 from collections.abc import Callable
 
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
-from warpdeck.model import JobId, Node, NodeName
+from warpdeck.model import JobId, NodeName
 from warpdeck.policy import Plan, Settings, plan
 from warpdeck_agent.wire import messages as wire
 
 from .config import Config
 from .effects import EffectRunner
-from .events import Event, LaunchRefused, NodeAdded, NodeLost, NodeUp, Outcome, Planned, Reported
+from .events import Event, LaunchRefused, NodeLost, NodeUp, Outcome, Planned, Reported
 from .hub import Hub
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .readings import to_reading
@@ -27,14 +28,16 @@ from .view import blocked_gpus, build_view, gpu_holders
 
 log = logging.getLogger("warpdeck.controller")
 
-MAX_QUEUE = 20_000
-"""Events that may wait. Askers wait for room; agents' reports are repeated by their next Welcome."""
+MAX_ASKED = 20_000
+"""Askers' events under way; more askers wait. Agents' messages are bounded by the launches they hold, and never dropped."""
 MAX_BATCH = 512
 """Events in one transaction: bounds what one commit can delay."""
 REPLAN_S = 30.0
 """Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
-SUBSECOND_S = 0.02
-"""Rest between passes while events pour in, so that planning never takes the whole loop."""
+REST_S = 0.02
+"""Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
+RETRY_S = 1.0
+"""Between attempts to commit what agents said, while the store cannot write."""
 
 _Asked = tuple[Event, "asyncio.Future[Outcome] | None"]
 
@@ -61,7 +64,9 @@ class Controller:
         self.hub = Hub()
         self.state = State()
         self.controller_id = ""
-        self._queue: asyncio.Queue[_Asked] = asyncio.Queue(MAX_QUEUE)
+        self._queue: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._room = asyncio.Semaphore(MAX_ASKED)
+        self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
         self._effects = EffectRunner(
             self, fleet, trees, outputs, submit_host=submit_host, grace_s=config.grace_s
@@ -92,8 +97,9 @@ class Controller:
     async def apply(self, event: Event) -> Outcome:
         """Puts an event through the reducer; returns after its commit. Raises UserError or StoreError."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        await self._queue.put((event, answer))
-        return await answer
+        async with self._room:
+            self._queue.put_nowait((event, answer))
+            return await answer
 
     def post(self, event: FleetEvent) -> None:
         """A node's message."""
@@ -110,26 +116,23 @@ class Controller:
             case wire.Sample():
                 self._take_sample(name, message)
 
-    async def add_node(self, node: Node, welcome: wire.Welcome) -> None:
-        """Records a node that the fleet has just connected."""
-        await self.apply(NodeAdded(node=node))
-        await self.apply(NodeUp(name=node.name, welcome=welcome))
-
-    def wake_planner(self) -> None:
-        self._plan_wanted.set()
-
     def _put(self, event: Event) -> None:
-        try:
-            self._queue.put_nowait((event, None))
-        except asyncio.QueueFull:
-            log.warning("event queue full, dropped %s", type(event).__name__)
+        self._queue.put_nowait((event, None))
 
     async def _serve(self) -> None:
         while True:
-            batch = [await self._queue.get()]
-            while len(batch) < MAX_BATCH and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            await self._handle(batch)
+            await self._handle(await self._next_batch())
+
+    async def _next_batch(self) -> list[_Asked]:
+        batch, self._owed = self._owed, []
+        try:
+            async with asyncio.timeout(RETRY_S if batch else None):
+                batch.append(await self._queue.get())
+        except TimeoutError:
+            return batch
+        while len(batch) < MAX_BATCH and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
 
     async def _handle(self, batch: list[_Asked]) -> None:
         txn = Transaction(self.state, self.clock())
@@ -137,10 +140,7 @@ class Controller:
         try:
             await self.store.commit(txn.changes())
         except StoreError as error:
-            txn.undo()
-            log.error("%s", error)
-            for answer, _ in outcomes:
-                _fail(answer, UserError(str(error), "free some space, then try again"))
+            self._give_up(txn, batch, error)
             return
         replan = False
         for answer, outcome in outcomes:
@@ -153,6 +153,16 @@ class Controller:
         self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
         if replan:
             self._plan_wanted.set()
+
+    def _give_up(self, txn: Transaction, batch: list[_Asked], error: StoreError) -> None:
+        """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
+        jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
+        txn.undo()
+        log.error("%s", error)
+        for _, answer in batch:
+            _fail(answer, UserError(str(error), "free some space, then try again"))
+        self._owed = [asked for asked in batch if asked[1] is None]
+        self.hub.touch(jobs=jobs, nodes=nodes)
 
     def _reduce(
         self, txn: Transaction, event: Event, answer: asyncio.Future[Outcome] | None
@@ -189,15 +199,23 @@ class Controller:
                     continue
             self._plan_wanted.clear()
             if self.state.pending:
-                await self._plan_once()
-                await asyncio.sleep(0 if self._queue.empty() else SUBSECOND_S)
+                took_s = await self._plan_once()
+                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, took_s))
 
-    async def _plan_once(self) -> None:
+    async def _plan_once(self) -> float:
+        """One pass; how long the planning itself took, in seconds."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         now = self.clock()
         view = build_view(self.state, now=now, avoid_foreign=self.config.avoid_foreign_gpu_processes)
         made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
+        took_s = loop.time() - begun
         if made.starts:
-            await self.apply(Planned(starts=made.starts))
+            try:
+                await self.apply(Planned(starts=made.starts))
+            except UserError as error:
+                log.warning("%d starts were not committed: %s", len(made.starts), error)
+                loop.call_later(RETRY_S, self._plan_wanted.set)
         changed: list[JobId] = []
         for job_id, why in made.whys.items():
             if job_id in self.state.pending and self.state.whys.get(job_id) != why:
@@ -206,15 +224,16 @@ class Controller:
         self.hub.touch(jobs=changed)
         if made.more:
             self._plan_wanted.set()
+        return took_s
 
     def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
         state = self.state
         if name not in state.nodes:
             return
-        holders = gpu_holders(state)
-        before = blocked_gpus(state.readings.get(name), holders, name)
+        holders = gpu_holders(state, name)
+        before = blocked_gpus(state.readings.get(name), holders)
         state.readings[name] = to_reading(sample)
-        if blocked_gpus(state.readings[name], holders, name) != before:
+        if blocked_gpus(state.readings[name], holders) != before:
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         self.hub.touch(jobs=jobs, nodes=[name])

@@ -28,15 +28,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 HOLDS = Verdict()
 
 
-def judge(job: Job, *, members: Members, namesakes: Callable[[Job], list[Job]], now: float) -> Verdict:
-    """The verdict over all clauses of the job's request. `namesakes`: earlier unfinished jobs of same user and name."""
+def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | None], now: float) -> Verdict:
+    """The verdict over all clauses. `first_namesake`: the oldest earlier unfinished job of the same user and name."""
     asked = job.request.dependencies
     if asked is None:
         return HOLDS
     verdicts = []
     for clause in asked.clauses:
         if clause.kind == "singleton":
-            verdicts.append(_singleton(namesakes(job)))
+            verdicts.append(_singleton(first_namesake(job)))
         else:
             verdicts.append(_clause(clause, _targets(clause, members), now))
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
@@ -57,10 +57,10 @@ def _targets(clause: Dependency, members: Members) -> list[Job]:
     return [job for job in found if job.array_task_id == clause.task or job.is_folded_array]
 
 
-def _singleton(others: list[Job]) -> Verdict:
-    if others:
-        return Verdict(waits_for=f"waits until job {others[0].label()} of the same name has ended")
-    return HOLDS
+def _singleton(other: Job | None) -> Verdict:
+    if other is None:
+        return HOLDS
+    return Verdict(waits_for=f"waits until job {other.label()} of the same name has ended")
 
 
 def _clause(clause: Dependency, targets: list[Job], now: float) -> Verdict:

@@ -24,6 +24,7 @@ from warpdeck.model import (
     Node,
     NodeName,
     Request,
+    Why,
     count_tasks,
 )
 from warpdeck.notation.dependencies import format_dependencies
@@ -32,7 +33,7 @@ from warpdeck.notation.hostlist import collapse
 from .launching import output_paths
 from .ports import JournalEntry
 from .state import State
-from .view import blocked_gpus, gpu_holders
+from .view import blocked_gpus, gpu_holders, shares_on
 
 
 def job_row(state: State, job: Job) -> JobRow:
@@ -79,18 +80,14 @@ def job_row(state: State, job: Job) -> JobRow:
     )
 
 
-def _why(job: Job, why: object) -> WhyRow | None:
+def _why(job: Job, why: Why | None) -> WhyRow | None:
     if job.state is not JobState.PENDING:
         return None
     if job.held:
         return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
     if why is None:
         return WhyRow(code="None", sentence="not looked at yet")
-    return WhyRow(
-        code=getattr(why, "code", ""),
-        sentence=getattr(why, "sentence", ""),
-        expected_start=getattr(why, "expected_start_unix", None),
-    )
+    return WhyRow(code=why.code, sentence=why.sentence, expected_start=why.expected_start_unix)
 
 
 def gpus_asked(request: Request) -> int:
@@ -133,14 +130,9 @@ def node_row(state: State, node: Node) -> NodeRow:
     """A node with its GPUs as last read."""
     jobs = state.jobs_on(node.name)
     reading = state.readings.get(node.name)
-    holders = gpu_holders(state)
-    shares = [
-        share
-        for job in jobs
-        for share in (job.allocation.shares if job.allocation else ())
-        if share.node == node.name
-    ]
-    blocked = blocked_gpus(reading, holders, node.name)
+    holders = gpu_holders(state, node.name)
+    shares = [share for _, share in shares_on(state, node.name)]
+    blocked = blocked_gpus(reading, holders)
     gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
     cpus_used = sum(share.cpus for share in shares)
     return NodeRow(
@@ -184,12 +176,12 @@ def _gpu_row(
     state: State,
     node: Node,
     position: int,
-    holders: dict[tuple[NodeName, int], JobId],
+    holders: dict[int, JobId],
     blocked: dict[int, str],
 ) -> GpuRow:
     gpu = node.gpus[position]
     reading = _reading(state, node.name, gpu.index)
-    holder = state.jobs.get(holders.get((node.name, gpu.index), JobId(0)))
+    holder = state.jobs.get(holders.get(gpu.index, JobId(0)))
     return GpuRow(
         index=gpu.index,
         uuid=gpu.uuid,

@@ -45,6 +45,7 @@ class State:
         self.pending: dict[JobId, None] = {}
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}
+        self._on_node: dict[NodeName, dict[JobId, None]] = {}
 
     @classmethod
     def from_store(cls, loaded: Loaded) -> State:
@@ -64,24 +65,23 @@ class State:
 
     def jobs_on(self, name: NodeName) -> list[Job]:
         """The jobs that hold a share of this node, by id."""
-        found = []
-        for job_id in sorted(self.active):
-            job = self.jobs[job_id]
-            if job.allocation is not None and name in job.allocation.node_names():
-                found.append(job)
-        return found
+        return [self.jobs[job_id] for job_id in sorted(self._on_node.get(name, ()))]
 
     def place_job(self, job: Job) -> None:
         """Puts a job into the tables and indices."""
+        self._leave_nodes(job.id)
         self.jobs[job.id] = job
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
+        for name in _held_nodes(job):
+            self._on_node.setdefault(name, {})[job.id] = None
         if job.state is not JobState.PENDING:
             self.whys.pop(job.id, None)
 
     def drop_job(self, job_id: JobId) -> None:
         """Takes a job out of memory; the store keeps it."""
+        self._leave_nodes(job_id)
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
         self.active.pop(job_id, None)
@@ -90,6 +90,25 @@ class State:
         members.pop(job_id)
         if not members:
             del self._members[job.array_job_id]
+
+    def drop_node(self, name: NodeName) -> None:
+        """Takes a node out, with what was learnt of it: one that comes under its name later begins anew."""
+        self.nodes.pop(name, None)
+        self.links.pop(name, None)
+        self.link_reasons.pop(name, None)
+        self.readings.pop(name, None)
+
+    def _leave_nodes(self, job_id: JobId) -> None:
+        job = self.jobs.get(job_id)
+        for name in _held_nodes(job) if job is not None else ():
+            there = self._on_node[name]
+            del there[job_id]
+            if not there:
+                del self._on_node[name]
+
+
+def _held_nodes(job: Job) -> tuple[NodeName, ...]:
+    return job.allocation.node_names() if job.allocation is not None and job.holds_resources else ()
 
 
 def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:
@@ -146,7 +165,8 @@ class Transaction:
 
     def drop_node(self, name: NodeName) -> None:
         """Removes a node."""
-        before = self.state.nodes.pop(name)
+        before = self.state.nodes[name]
+        self.state.drop_node(name)
         self._nodes[name] = None
         self._undo.append(lambda: self._restore_node(name, before))
 
@@ -192,10 +212,10 @@ class Transaction:
 
     def _restore_node(self, name: NodeName, before: Node | None) -> None:
         if before is None:
-            self.state.nodes.pop(name, None)
-            self.state.links.pop(name, None)
+            self.state.drop_node(name)
         else:
             self.state.nodes[name] = before
+            self.state.links.setdefault(name, Link.CONNECTING)
 
 
 def amend(thing: _T, **changes: object) -> _T:

@@ -14,16 +14,14 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 
 def build_view(state: State, *, now: float, with_pending: bool = True, avoid_foreign: bool = True) -> View:
     """An immutable picture of the state. Nodes by name, jobs by id."""
-    holders = gpu_holders(state)
+    waiting = sorted(state.pending) if with_pending else ()
+    namesakes = Namesakes(state)
     return View(
         nodes=tuple(
-            _node_view(state, state.nodes[name], holders, avoid_foreign=avoid_foreign)
-            for name in sorted(state.nodes)
+            _node_view(state, state.nodes[name], avoid_foreign=avoid_foreign) for name in sorted(state.nodes)
         ),
         running=tuple(_running(state.jobs[job_id]) for job_id in sorted(state.active)),
-        pending=tuple(_pending(state, state.jobs[job_id], now) for job_id in sorted(state.pending))
-        if with_pending
-        else (),
+        pending=tuple(_pending(state, state.jobs[job_id], namesakes, now=now) for job_id in waiting),
     )
 
 
@@ -40,28 +38,27 @@ def why_unavailable(state: State, node: Node) -> str:
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
-def gpu_holders(state: State) -> dict[tuple[NodeName, int], JobId]:
-    """(node, GPU index) -> the job that holds it."""
-    held: dict[tuple[NodeName, int], JobId] = {}
-    for job_id in sorted(state.active):
-        allocation = state.jobs[job_id].allocation
-        for share in allocation.shares if allocation else ():
-            for index in share.gpus:
-                held[share.node, index] = job_id
-    return held
+def shares_on(state: State, name: NodeName) -> list[tuple[JobId, Share]]:
+    """What is held of the node now: (job, its share there), by job id."""
+    return [
+        (job.id, share)
+        for job in state.jobs_on(name)
+        for share in (job.allocation.shares if job.allocation is not None else ())
+        if share.node == name
+    ]
+
+
+def gpu_holders(state: State, name: NodeName) -> dict[int, JobId]:
+    """GPU index -> the job that holds it on this node."""
+    return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
 
 
 def is_free(state: State, node: Node, share: Share) -> bool:
     """Whether the share still fits beside what is held on the node now."""
-    cpus = mem = 0
-    taken: set[int] = set()
-    for job in state.jobs_on(node.name):
-        assert job.allocation is not None
-        for other in job.allocation.shares:
-            if other.node == node.name:
-                cpus += other.cpus
-                mem += other.mem_bytes
-                taken.update(other.gpus)
+    held = [other for _, other in shares_on(state, node.name)]
+    cpus = sum(other.cpus for other in held)
+    mem = sum(other.mem_bytes for other in held)
+    taken = {index for other in held for index in other.gpus}
     return (
         cpus + share.cpus <= node.cpus
         and mem + share.mem_bytes <= node.mem_bytes
@@ -69,9 +66,7 @@ def is_free(state: State, node: Node, share: Share) -> bool:
     )
 
 
-def blocked_gpus(
-    reading: Reading | None, holders: dict[tuple[NodeName, int], JobId], name: NodeName
-) -> dict[int, str]:
+def blocked_gpus(reading: Reading | None, holders: dict[int, JobId]) -> dict[int, str]:
     """GPU index -> why no job may have it: a process that is not of the job that holds it keeps memory there."""
     blocked: dict[int, str] = {}
     for gpu in reading.gpus if reading else ():
@@ -80,7 +75,7 @@ def blocked_gpus(
         for process in gpu.processes:
             if process.mem_bytes < FOREIGN_MIN_BYTES:
                 continue
-            if process.job_id and process.job_id == holders.get((name, gpu.index)):
+            if process.job_id and process.job_id == holders.get(gpu.index):
                 continue
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
             gib = process.mem_bytes / 2**30
@@ -88,10 +83,9 @@ def blocked_gpus(
     return blocked
 
 
-def _node_view(
-    state: State, node: Node, holders: dict[tuple[NodeName, int], JobId], *, avoid_foreign: bool
-) -> NodeView:
-    blocked = blocked_gpus(state.readings.get(node.name), holders, node.name) if avoid_foreign else {}
+def _node_view(state: State, node: Node, *, avoid_foreign: bool) -> NodeView:
+    reading = state.readings.get(node.name) if avoid_foreign else None
+    blocked = blocked_gpus(reading, gpu_holders(state, node.name)) if reading is not None else {}
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -123,11 +117,9 @@ def _running(job: Job) -> RunningJob:
     )
 
 
-def _pending(state: State, job: Job, now: float) -> PendingJob:
+def _pending(state: State, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
     request = job.request
-    verdict = judge(
-        job, members=state.array_members, namesakes=lambda asker: _namesakes(state, asker), now=now
-    )
+    verdict = judge(job, members=state.array_members, first_namesake=namesakes.first_before, now=now)
     return PendingJob(
         id=job.id,
         array_job_id=job.array_job_id,
@@ -151,13 +143,19 @@ def _pending(state: State, job: Job, now: float) -> PendingJob:
     )
 
 
-def _namesakes(state: State, job: Job) -> list[Job]:
-    ids = [job_id for job_id in (*state.active, *state.pending) if job_id < job.id]
-    found = [state.jobs[job_id] for job_id in sorted(ids)]
-    return [
-        other
-        for other in found
-        if other.user == job.user
-        and other.request.name == job.request.name
-        and other.array_job_id != job.array_job_id
-    ]
+class Namesakes:
+    """Unfinished jobs by user and name, for `singleton`. Sorted once per picture, and only if somebody asks."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._groups: dict[tuple[str, str], list[Job]] | None = None
+
+    def first_before(self, job: Job) -> Job | None:
+        """The oldest unfinished job of the same user and name that was submitted before this one."""
+        if self._groups is None:
+            self._groups = {}
+            for job_id in sorted((*self._state.active, *self._state.pending)):
+                other = self._state.jobs[job_id]
+                self._groups.setdefault((other.user, other.request.name), []).append(other)
+        oldest = self._groups.get((job.user, job.request.name), [])
+        return next((other for other in oldest if other.array_job_id < job.array_job_id), None)
