@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,15 +26,31 @@ from warpdeck.controller.events import (
 )
 from warpdeck.controller.jobs import may_touch
 from warpdeck.errors import UserError
-from warpdeck.model import FINISHED, Job, JobId, Node, NodeName
+from warpdeck.model import (
+    Job,
+    JobId,
+    Node,
+    NodeName,
+    Ranges,
+    Request,
+    count_tasks,
+    has_task,
+    split_ranges,
+    state_named,
+)
+from warpdeck.notation.jobids import is_job_id, parse_job_id
 
 from . import protocol as ask
+from .rows import JobRow, NodeRow
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 MAX_ROWS = 100_000
-"""Rows of one answer."""
+"""Jobs of one answer."""
+JOB_PAGE_ROWS = 1000
+NODE_PAGE_ROWS = 100
+"""Rows in one frame, so that the largest ones (long names, many processes) stay below the frame's limit."""
 
 
 class Handlers:
@@ -58,24 +75,36 @@ class Handlers:
                     {"sha256": found.sha256, "size_bytes": found.size_bytes} if found else {}
                 )
             case ask.Jobs():
-                return {"jobs": await self._jobs(message)}
+                jobs = await self._jobs(message)
+                return await self._paged(message.id, "jobs", jobs, page_rows=JOB_PAGE_ROWS)
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Cancel():
                 number = signal_number(message.signal)
-                return await self._change(Cancelled(who=who, jobs=message.jobs, signal=number))
+                return await self._change(Cancelled(**await self._named(message.jobs), signal=number))
             case ask.Hold():
-                return await self._change(Held(who=who, jobs=message.jobs))
+                return await self._change(Held(**await self._named(message.jobs)))
             case ask.Release():
-                return await self._change(Released(who=who, jobs=message.jobs))
+                return await self._change(Released(**await self._named(message.jobs)))
             case ask.Requeue():
-                return await self._change(Requeued(who=who, jobs=message.jobs))
+                return await self._change(Requeued(**await self._named(message.jobs)))
             case ask.Nodes():
-                return {"nodes": self._nodes(message.name)}
+                rows = self._nodes(message.name)
+                return await self._paged(message.id, "nodes", rows, page_rows=NODE_PAGE_ROWS)
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe():
                 return await self._stream(message)
             case _:
                 return await self._administer(message)
+
+    async def _paged(
+        self, number: int, key: str, rows: Sequence[JobRow | NodeRow], *, page_rows: int
+    ) -> dict[str, Any]:
+        """Sends all pages but the last, which is the answer."""
+        while len(rows) > page_rows:
+            self._connection.send({"t": "rows", "id": number, "part": {key: rows[:page_rows]}})
+            await self._connection.drain()
+            rows = rows[page_rows:]
+        return {key: rows}
 
     async def _administer(self, message: Any) -> Any:
         if not self._connection.who.admin:
@@ -134,42 +163,38 @@ class Handlers:
         snapshot = request.snapshot
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
-        ended: list[Job] = []
-        for clause in request.dependencies.clauses if request.dependencies else ():
-            if clause.kind != "singleton" and not self._controller.state.array_members(clause.job_id):
-                ended += await self._controller.store.array_jobs(clause.job_id)
-        event = Submitted(who=self._connection.who, request=request, ended=tuple(ended))
+        _refuse_nul(request)
+        clauses = request.dependencies.clauses if request.dependencies else ()
+        ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
+        event = Submitted(who=self._connection.who, request=request, ended=ended)
         outcome = await self._controller.apply(event)
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": []}
 
-    async def _jobs(self, message: ask.Jobs) -> list[Any]:
-        state = self._controller.state
-        states = {name.upper() for name in message.states}
-        found = {job.id: job for job in state.jobs.values()}
+    async def _ended(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:
+        """Ended jobs of these numbers that are not in memory. Of an array some may be, so that the store is asked too."""
+        state, found = self._controller.state, {}
+        for number in dict.fromkeys(numbers):
+            members = state.named(number)
+            if not members or members[0].request.array is not None:
+                found.update({job.id: job for job in await self._controller.store.named(number)})
+        return tuple(job for job in found.values() if job.is_finished and job.id not in state.jobs)
+
+    async def _jobs(self, message: ask.Jobs) -> list[JobRow]:
+        """The newest rows that the request wants, oldest first."""
+        state, limit = self._controller.state, min(message.limit, MAX_ROWS)
+        wanted = _Wanted(message)
+        found = dict(state.jobs)
         if message.finished:
-            limit = min(message.limit, MAX_ROWS)
             for job in await self._controller.store.finished_jobs(user=message.user, limit=limit):
                 found.setdefault(job.id, job)
-        wanted_ids = {int(word.partition("_")[0]) for word in message.ids if word.partition("_")[0].isdigit()}
-        rows = []
-        for job_id in sorted(found):
-            job = found[job_id]
-            if message.user not in (None, job.user) or (states and job.state.value not in states):
-                continue
-            if wanted_ids and not {job.id, job.array_job_id} & wanted_ids:
-                continue
-            if not message.finished and not states and not wanted_ids and job.state in FINISHED:
-                continue
-            rows.append(present.job_row(state, job))
-        return rows[-min(message.limit, MAX_ROWS) :]
+        chosen = [found[job_id] for job_id in sorted(found) if wanted.has(found[job_id])]
+        return [present.job_row(state, job) for job in chosen[-limit:]]
 
     async def _detail(self, reference: str) -> Any:
-        job = await self.find_job(reference)
-        if not may_touch(self._connection.who, job):
-            raise UserError(f"job {reference} belongs to {job.user}", "only its owner may look into it")
+        job = await self._visible_job(reference)
         journal = await self._controller.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._controller.store.journal(job.array_job_id), *journal][-200:]
@@ -177,22 +202,18 @@ class Handlers:
 
     async def find_job(self, reference: str) -> Job:
         """The job of any age that "12" or "12_3" names. Raises UserError."""
-        base, _, task = reference.strip().partition("_")
-        if not base.isdigit() or (task and not task.isdigit()) or len(base) > 18:
-            raise UserError(f"{reference!r} is no job id", "write 12, or 12_3 for a task of an array")
-        state = self._controller.state
-        number = JobId(int(base))
-        if not task:
-            job = state.jobs.get(number) or await self._controller.store.job(number)
+        state, store = self._controller.state, self._controller.store
+        base, tasks = parse_job_id(reference)
+        number = JobId(base)
+        if tasks is None:
+            job = state.jobs.get(number) or await store.job(number)
             if job is not None:
                 return job
+        elif count_tasks(tasks) > 1:
+            raise UserError(f"{reference} is several tasks", f"name one: {number}_{tasks[0][0]}")
         else:
-            members = state.array_members(number) or await self._controller.store.array_jobs(number)
-            for job in members:
-                if job.array_task_id == int(task) and not job.is_folded_array:
-                    return job
-            for job in members:
-                if job.is_folded_array:
+            for job in (*state.named(number), *await self._ended([number])):
+                if job.array_task_id == tasks[0][0] or has_task(job.pending_tasks, tasks[0][0]):
                     return job
         raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
 
@@ -201,6 +222,12 @@ class Handlers:
         if not may_touch(self._connection.who, job):
             raise UserError(f"job {reference} belongs to {job.user}", "only its owner may look into it")
         return job
+
+    async def _named(self, references: Sequence[str]) -> dict[str, Any]:
+        """What an order of the user needs: who asks, what is named, and the ended jobs among it."""
+        numbers = [JobId(parse_job_id(word)[0]) for word in references if is_job_id(word)]
+        ended = await self._ended(numbers)
+        return {"who": self._connection.who, "jobs": tuple(references), "ended": ended}
 
     async def _change(self, event: Event) -> dict[str, Any]:
         outcome = await self._controller.apply(event)
@@ -233,6 +260,47 @@ class Handlers:
         await self._controller.apply(NodeAdded(node=node))
         await self._controller.apply(NodeUp(name=name, welcome=welcome))
         return self._nodes(name)[0]
+
+
+class _Wanted:
+    """The rows that a request for jobs is about."""
+
+    def __init__(self, message: ask.Jobs) -> None:
+        self._user = message.user
+        self._states = frozenset(state_named(word) for word in message.states)
+        self._ids = [parse_job_id(word) for word in message.ids]
+        self._everything = message.finished or bool(self._states or self._ids)
+
+    def has(self, job: Job) -> bool:
+        if self._user not in (None, job.user) or (self._states and job.state not in self._states):
+            return False
+        if self._ids and not any(_is_named(job, number, tasks) for number, tasks in self._ids):
+            return False
+        return self._everything or not job.is_finished
+
+
+def _is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
+    if tasks is None:
+        return number in (job.id, job.array_job_id)
+    if number != job.array_job_id:
+        return False
+    if job.array_task_id is not None:
+        return has_task(tasks, job.array_task_id)
+    return bool(split_ranges(job.pending_tasks, tasks)[0])
+
+
+def _refuse_nul(request: Request) -> None:
+    """No process can be given a NUL. Raises UserError."""
+    resources = request.resources
+    words = (
+        *(request.name, request.script, request.output, request.error, request.submit_dir, request.chdir),
+        *(*request.script_args, *request.argv, *request.env, *request.env.values()),
+        *(*resources.nodelist, *resources.exclude),
+    )
+    if any("\0" in word for word in words):
+        raise UserError(
+            "the request holds a NUL character", "take it out of script, arguments and environment"
+        )
 
 
 def node_name(target: str) -> str:

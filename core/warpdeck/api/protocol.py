@@ -3,8 +3,9 @@
 A connection begins with Hello and its answer Welcome. Each request carries an `id` of the client's choice; the answer is
     {"t": "ok", "id": id, "result": {...}}    or
     {"t": "error", "id": id, "message": ..., "hint": ..., "code": ..., "exit_code": 1, "details": {...}}
-and some requests send {"t": "progress", "id": id, "line": ...} before it. Requests may overlap; answers may come in any
-order. A frame that does not decode is answered with an error (id 0) and the connection is closed.
+and some requests send {"t": "progress", "id": id, "line": ...} before it. A long list of rows comes in pages: the first
+ones as {"t": "rows", "id": id, "part": {...}}, the last as the result. Requests may overlap, each with an id of its own;
+answers may come in any order. A frame that does not decode is answered with an error (id 0) and the connection is closed.
 
 Streams (log, attach, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
 sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. An upload begins when the controller's
@@ -19,23 +20,41 @@ Jobs are named as users write them: "12" or "12_3" ("12" of an array means the w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from warpdeck.model import Request
+from warpdeck.model import PtySide, Request
 
 API_VERSION = 1
-MAX_CLIENTS = 256
-"""Connections at once; one more is told so and closed."""
+MAX_CLIENTS = 512
+MAX_CLIENTS_OF_USER = 256
+"""Connections at once, of all and of one user; one more is told so and closed."""
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 """Largest message from a client: a script and an environment of a few MB at the most."""
+MAX_REFERENCES = 100_000
+"""Jobs that one request may name."""
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+"""A request or stream id: what a data frame can carry."""
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Offset = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Reference = Annotated[str, msgspec.Meta(max_length=1024)]
+References = Annotated[tuple[Reference, ...], msgspec.Meta(max_length=MAX_REFERENCES)]
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=False):
     """Base of all requests."""
 
-    id: int = 0
+    id: Number = 0
+
+
+class OnJobs(Message, frozen=True, kw_only=True):
+    """Base of what is asked of jobs. -> {"jobs": [label], "errors": [str]}"""
+
+    jobs: References
 
 
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
@@ -56,56 +75,50 @@ class Submit(Message, frozen=True, kw_only=True, tag="submit"):
 class HaveTree(Message, frozen=True, kw_only=True, tag="have_tree"):
     """-> {"have": bool, "sha256": str, "size_bytes": int}: is this user's packed tree in the controller's cache?"""
 
-    tree: str
+    tree: Name
 
 
 class PutTree(Message, frozen=True, kw_only=True, tag="put_tree"):
     """Upload a packed tree (tar.gz): data frames on stream `id`, then {"t": "end", "stream": id}. -> {} when it is stored."""
 
-    tree: str
-    sha256: str
-    size_bytes: int
+    tree: Name
+    sha256: Name
+    size_bytes: Size
 
 
 class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     """-> {"jobs": [JobRow]}, oldest first. Default: unfinished jobs of everybody; `finished` adds ended ones."""
 
     user: str | None = None
-    states: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
+    states: tuple[Name, ...] = ()
+    """Names or squeue's codes; they and `ids` find ended jobs in memory too."""
+    ids: References = ()
     finished: bool = False
-    limit: int = 10_000
+    limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
 
 
 class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     """-> JobDetail"""
 
-    job: str
+    job: Reference
 
 
-class Cancel(Message, frozen=True, kw_only=True, tag="cancel"):
-    """-> {"jobs": [label], "errors": [str]}. `signal` (a name such as USR1) is sent instead of ending the job."""
+class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
+    """`signal` (a name such as USR1) is sent instead of ending the job."""
 
-    jobs: tuple[str, ...]
-    signal: str = ""
-
-
-class Hold(Message, frozen=True, kw_only=True, tag="hold"):
-    """-> as Cancel"""
-
-    jobs: tuple[str, ...]
+    signal: Name = ""
 
 
-class Release(Message, frozen=True, kw_only=True, tag="release"):
-    """-> as Cancel"""
-
-    jobs: tuple[str, ...]
+class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):
+    """Waiting jobs must not start."""
 
 
-class Requeue(Message, frozen=True, kw_only=True, tag="requeue"):
-    """-> as Cancel. A running job is ended first; a finished one goes back to PENDING."""
+class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
+    """Held jobs may start."""
 
-    jobs: tuple[str, ...]
+
+class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
+    """A running job is ended first; a finished one goes back to PENDING."""
 
 
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
@@ -118,24 +131,24 @@ class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
     """-> NodeRow, after progress lines. Error code "host_key": details {"fingerprint", "key_type", "host"}; ask the user and
     send again with `accept_host_key` set to that fingerprint. `target`: [USER@]HOST[:PORT], or "local"."""
 
-    target: str
-    name: str = ""
-    accept_host_key: str = ""
+    target: Reference
+    name: Name = ""
+    accept_host_key: Name = ""
 
 
 class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
-    name: str
-    reason: str
+    name: Name
+    reason: Reference
 
 
 class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
-    name: str
+    name: Name
 
 
 class NodeRemove(Message, frozen=True, kw_only=True, tag="node_rm"):
     """Refused while jobs run there, unless `force`: they end as NODE_FAIL."""
 
-    name: str
+    name: Name
     force: bool = False
 
 
@@ -143,11 +156,11 @@ class Log(Message, frozen=True, kw_only=True, tag="log"):
     """-> {"offset": int, "size_bytes": int, "path": str, "node": str}, then data from `offset` (negative: that many bytes
     before the end), then, with `follow`, what is written until the job ends; the stream end carries the job's exit."""
 
-    job: str
-    channel: str = "out"
-    offset: int = 0
+    job: Reference
+    channel: Channel = "out"
+    offset: Offset = 0
     follow: bool = False
-    node: str = ""
+    node: Name = ""
 
 
 class Attach(Message, frozen=True, kw_only=True, tag="attach"):
@@ -155,37 +168,37 @@ class Attach(Message, frozen=True, kw_only=True, tag="attach"):
 
     Close detaches; the job goes on. The stream end carries the exit when the job ended."""
 
-    job: str
-    rows: int = 24
-    cols: int = 80
-    offset: int = 0
+    job: Reference
+    rows: PtySide = 24
+    cols: PtySide = 80
+    offset: Size = 0
 
 
 class Resize(Message, frozen=True, kw_only=True, tag="resize"):
     """No answer."""
 
-    stream: int
-    rows: int
-    cols: int
+    stream: Number
+    rows: PtySide
+    cols: PtySide
 
 
 class Ack(Message, frozen=True, kw_only=True, tag="ack"):
     """No answer."""
 
-    stream: int
-    size: int
+    stream: Number
+    size: Size
 
 
 class Close(Message, frozen=True, kw_only=True, tag="close"):
     """End of a stream or subscription from the client's side. No answer."""
 
-    stream: int
+    stream: Number
 
 
 class End(Message, frozen=True, kw_only=True, tag="end"):
     """End of an upload. No answer of its own."""
 
-    stream: int
+    stream: Number
 
 
 class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):

@@ -249,7 +249,9 @@ class Controller:
         gone = [
             job.id
             for job in self.state.jobs.values()
-            if job.is_finished and (job.end_at_unix or 0.0) < before and job.array_job_id not in wanted
+            if job.is_finished
+            and (job.end_at_unix or 0.0) < before
+            and wanted.isdisjoint((job.id, job.array_job_id))
         ]
         for job_id in gone:
             self.state.drop_job(job_id)
@@ -264,7 +266,7 @@ class Controller:
 
     async def _load_dependencies(self) -> None:
         for job_id in sorted(self._dependency_targets()):
-            for job in await self.store.array_jobs(job_id):
+            for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
                     self.state.place_job(job)
 

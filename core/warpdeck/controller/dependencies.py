@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from warpdeck.model import Dependency, Job, JobId, JobState
+from warpdeck.model import Dependency, Job, JobId, JobState, has_task
 
 Members = Callable[[JobId], list[Job]]
-"""The jobs of a submission (array tasks and waiting rest), [] if unknown."""
+"""The jobs that a number means (array tasks and waiting rest), [] if unknown."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
         if clause.kind == "singleton":
             verdicts.append(_singleton(first_namesake(job)))
         else:
-            verdicts.append(_clause(clause, _targets(clause, members), now))
+            verdicts.append(_clause(clause, targets(clause, members), now))
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
     if asked.any_of:
@@ -50,11 +50,19 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     return waiting[0] if waiting else HOLDS
 
 
-def _targets(clause: Dependency, members: Members) -> list[Job]:
+def targets(clause: Dependency, members: Members) -> list[Job]:
+    """The jobs that the clause is about; one that holds the named task among others stands for it."""
     found = members(clause.job_id)
     if clause.task is None:
         return found
-    return [job for job in found if job.array_task_id == clause.task or job.is_folded_array]
+    return [
+        job for job in found if job.array_task_id == clause.task or has_task(job.pending_tasks, clause.task)
+    ]
+
+
+def clause_name(clause: Dependency) -> str:
+    """As the user named it: 12, or 12_3."""
+    return str(clause.job_id) if clause.task is None else f"{clause.job_id}_{clause.task}"
 
 
 def _singleton(other: Job | None) -> Verdict:
@@ -63,25 +71,26 @@ def _singleton(other: Job | None) -> Verdict:
     return Verdict(waits_for=f"waits until job {other.label()} of the same name has ended")
 
 
-def _clause(clause: Dependency, targets: list[Job], now: float) -> Verdict:
-    name = str(clause.job_id) if clause.task is None else f"{clause.job_id}_{clause.task}"
-    if not targets:
+def _clause(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+    name = clause_name(clause)
+    if not jobs:
         return Verdict(never=f"depends on job {name}, which is not known")
     if clause.kind == "after":
-        return _after(clause, targets, name, now)
-    if not all(job.is_finished for job in targets):
+        return _after(clause, jobs, now)
+    if not all(job.is_finished for job in jobs):
         return Verdict(waits_for=f"waits for job {name} to end ({clause.kind})")
-    succeeded = all(job.state is JobState.COMPLETED for job in targets)
+    succeeded = all(job.state is JobState.COMPLETED for job in jobs)
     if clause.kind == "afterok" and not succeeded:
-        failed = next(job for job in targets if job.state is not JobState.COMPLETED)
+        failed = next(job for job in jobs if job.state is not JobState.COMPLETED)
         return Verdict(never=f"needs job {name} to succeed, but {failed.label()} ended {failed.state}")
     if clause.kind == "afternotok" and succeeded:
         return Verdict(never=f"needs job {name} to fail, but it ended COMPLETED")
     return HOLDS
 
 
-def _after(clause: Dependency, targets: list[Job], name: str, now: float) -> Verdict:
-    begun = [job.start_at_unix or job.end_at_unix for job in targets]
+def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+    name = clause_name(clause)
+    begun = [job.start_at_unix or job.end_at_unix for job in jobs]
     if any(at is None for at in begun):
         return Verdict(waits_for=f"waits for job {name} to start")
     latest = max(at for at in begun if at is not None)

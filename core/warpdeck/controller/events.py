@@ -28,27 +28,30 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     ended: tuple[Job, ...] = ()
 
 
-class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
-    """Ends jobs; with a `signal` number only sends it."""
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user asks of jobs, named as users name them. `ended` are finished ones that are not in memory any more."""
 
     who: Who
     jobs: tuple[str, ...]
+    ended: tuple[Job, ...] = ()
+
+
+class Cancelled(Order, frozen=True, kw_only=True):
+    """Ends jobs; with a `signal` number only sends it."""
+
     signal: int = 0
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    who: Who
-    jobs: tuple[str, ...]
+class Held(Order, frozen=True, kw_only=True):
+    """Waiting jobs must not start."""
 
 
-class Released(msgspec.Struct, frozen=True, kw_only=True):
-    who: Who
-    jobs: tuple[str, ...]
+class Released(Order, frozen=True, kw_only=True):
+    """Held jobs may start."""
 
 
-class Requeued(msgspec.Struct, frozen=True, kw_only=True):
-    who: Who
-    jobs: tuple[str, ...]
+class Requeued(Order, frozen=True, kw_only=True):
+    """Running and ended jobs wait again."""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Callable
 
 from warpdeck.errors import UserError
@@ -10,22 +10,22 @@ from warpdeck.model import (
     Job,
     JobId,
     JobState,
+    Ranges,
     count_tasks,
     has_task,
-    without_task,
+    split_ranges,
 )
+from warpdeck.notation.arrays import MAX_TASKS
+from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import feasible
 
-from .events import Cancelled, Effect, Held, KillShare, Outcome, Released, Requeued, Submitted, Who
+from .dependencies import clause_name, targets
+from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
 from .state import Transaction, amend
 from .view import build_view
 
-MAX_ARRAY_TASKS = 1_000_000
-"""Tasks of one array. Folded they cost nothing; the limit catches a slip of the keyboard."""
 MAX_OPEN_JOBS = 1_000_000
 """Unfinished job records; keeps memory bounded."""
-
-_REFERENCE = re.compile(r"(\d{1,18})(?:_(\d{1,9}))?")
 
 
 def submit(txn: Transaction, event: Submitted) -> Outcome:
@@ -37,44 +37,54 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(event)
     _check_feasible(txn, event)
+    _check_dependencies(txn, event)
     job_id = txn.new_job_id()
-    dependencies = request.dependencies
-    for clause in dependencies.clauses if dependencies else ():
-        known = clause.kind == "singleton" or state.array_members(clause.job_id)
-        if not known and not any(job.array_job_id == clause.job_id for job in event.ended):
-            raise UserError(
-                f"dependency on job {clause.job_id}, which does not exist", "see `warpdeck queue --all`"
-            )
-    for ended in event.ended:
-        if ended.id not in state.jobs:
-            state.place_job(ended)
-    job = Job(
+    base = Job(
         id=job_id,
         array_job_id=job_id,
         request=request,
         user=event.who.user,
         uid=event.who.uid,
-        pending_tasks=request.array.ranges if request.array else (),
         submit_at_unix=txn.now,
         eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
         held=request.hold,
     )
-    if count_tasks(job.pending_tasks) == 1:
-        job = amend(job, pending_tasks=(), array_task_id=job.pending_tasks[0][0])
+    job = _fold(base, request.array.ranges) if request.array else base
     txn.add_request(job_id, request)
     txn.put_job(job)
     txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
     return Outcome(job=job)
 
 
+def _check_dependencies(txn: Transaction, event: Submitted) -> None:
+    _recall(txn, event.ended)
+    asked = event.request.dependencies
+    for clause in asked.clauses if asked else ():
+        if clause.kind != "singleton" and not targets(clause, txn.state.named):
+            raise UserError(
+                f"it depends on job {clause_name(clause)}, which does not exist", "see `warpdeck queue --all`"
+            )
+
+
 def _check_array(event: Submitted) -> None:
     array = event.request.array
     if array is None:
         return
-    if not array.ranges or any(first < 0 or last < first or step < 1 for first, last, step in array.ranges):
-        raise UserError("the array has an empty or negative range", "write --array=FIRST-LAST[:STEP][%LIMIT]")
-    if count_tasks(array.ranges) > MAX_ARRAY_TASKS:
-        raise UserError(f"an array of over {MAX_ARRAY_TASKS:,} tasks", "split it")
+    whole = all(
+        0 <= first <= last and step >= 1 and (last - first) % step == 0 for first, last, step in array.ranges
+    )
+    apart = all(left[1] < right[0] for left, right in itertools.pairwise(array.ranges))
+    if not array.ranges or not whole or not apart:
+        raise UserError("the array's ranges are empty or overlap", "write --array=FIRST-LAST[:STEP][%LIMIT]")
+    if count_tasks(array.ranges) > MAX_TASKS:
+        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it")
+
+
+def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
+    """Brings ended jobs back into memory, so that an event can refer to them; the store has them already."""
+    for job in ended:
+        if job.id not in txn.state.jobs:
+            txn.state.place_job(job)
 
 
 def _check_feasible(txn: Transaction, event: Submitted) -> None:
@@ -89,8 +99,8 @@ def _check_feasible(txn: Transaction, event: Submitted) -> None:
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:
     """Ends jobs, waiting or running, or sends them a signal."""
     if event.signal:
-        return _each(txn, event.who, event.jobs, lambda job: _signal(txn, job, event.signal))
-    return _each(txn, event.who, event.jobs, lambda job: _cancel_one(txn, job, event.who))
+        return _each(txn, event, lambda job: _signal(txn, job, event.signal))
+    return _each(txn, event, lambda job: _cancel_one(txn, job, event.who))
 
 
 def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
@@ -132,12 +142,12 @@ def _signal(txn: Transaction, job: Job, signal: int) -> list[Effect]:
 
 def hold(txn: Transaction, event: Held) -> Outcome:
     """Waiting jobs stay where they are until released."""
-    return _each(txn, event.who, event.jobs, lambda job: _set_held(txn, job, held=True))
+    return _each(txn, event, lambda job: _set_held(txn, job, held=True))
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
     """Held jobs may start again."""
-    return _each(txn, event.who, event.jobs, lambda job: _set_held(txn, job, held=False))
+    return _each(txn, event, lambda job: _set_held(txn, job, held=False))
 
 
 def _set_held(txn: Transaction, job: Job, *, held: bool) -> list[Effect]:
@@ -153,7 +163,7 @@ def _set_held(txn: Transaction, job: Job, *, held: bool) -> list[Effect]:
 
 def requeue(txn: Transaction, event: Requeued) -> Outcome:
     """Running jobs are ended and wait again; ended ones wait again at once."""
-    return _each(txn, event.who, event.jobs, lambda job: _requeue_one(txn, job))
+    return _each(txn, event, lambda job: _requeue_one(txn, job))
 
 
 def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
@@ -191,40 +201,44 @@ def put_back(txn: Transaction, job: Job) -> Job:
 
 
 def find_jobs(txn: Transaction, reference: str) -> list[Job]:
-    """The jobs that "12" or "12_3" names: of an array all that are unfinished (all, if none is). Raises UserError.
+    """The jobs that "12", "12_3" or "12_[3-5]" names: of a whole array all that are unfinished (all, if none is).
 
-    A task that still waits inside its array is split off, so that it can be treated alone.
+    Tasks that still wait inside their array are split off, so that they can be treated alone. Raises UserError.
     """
-    match = _REFERENCE.fullmatch(reference.strip())
-    if match is None:
-        raise UserError(f"{reference!r} is no job id", "write 12, or 12_3 for a task of an array")
-    number, task = JobId(int(match[1])), match[2]
-    members = txn.state.array_members(number)
-    if task is None:
-        if not members and number in txn.state.jobs:
-            return [txn.state.jobs[number]]
-        unfinished = [job for job in members if not job.is_finished]
-        if members:
-            return unfinished or members
+    number, tasks = parse_job_id(reference)
+    members = txn.state.named(JobId(number))
+    if tasks is None:
+        named = [job for job in members if not job.is_finished] or members
     else:
-        for job in members:
-            if job.array_task_id == int(task) and not job.is_folded_array:
-                return [job]
-            if has_task(job.pending_tasks, int(task)):
-                return [split_task(txn, job, int(task))]
-    raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+        parts = [_named_part(txn, job, tasks) for job in members]
+        named = [job for job in parts if job is not None]
+    if not named:
+        raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+    return named
 
 
-def split_task(txn: Transaction, array: Job, task: int) -> Job:
-    """Makes one waiting task of a folded array a job of its own. The last two part so that the array's record stays."""
-    rest = without_task(array.pending_tasks, task)
+def _named_part(txn: Transaction, job: Job, tasks: Ranges) -> Job | None:
+    """The job, or what it holds of these tasks as a job of its own; None if it holds none of them."""
+    if not job.is_folded_array:
+        return job if job.array_task_id is not None and has_task(tasks, job.array_task_id) else None
+    named, _ = split_ranges(job.pending_tasks, tasks)
+    return split_tasks(txn, job, named) if named else None
+
+
+def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
+    """Makes waiting tasks of a folded array a job of their own; all of them are the array's record itself."""
+    _, rest = split_ranges(array.pending_tasks, named)
     if not rest:
-        return txn.put_job(amend(array, pending_tasks=(), array_task_id=task))
-    if count_tasks(rest) == 1:
-        txn.put_job(amend(array, pending_tasks=(), array_task_id=rest[0][0]))
-    else:
-        txn.put_job(amend(array, pending_tasks=rest))
-    return txn.put_job(amend(array, id=txn.new_job_id(), pending_tasks=(), array_task_id=task))
+        return txn.put_job(_fold(array, named))
+    txn.put_job(_fold(array, rest))
+    return txn.put_job(_fold(amend(array, id=txn.new_job_id()), named))
+
+
+def _fold(job: Job, tasks: Ranges) -> Job:
+    """The job as the record of these waiting tasks; a single one is not folded."""
+    if count_tasks(tasks) == 1:
+        return amend(job, pending_tasks=(), array_task_id=tasks[0][0])
+    return amend(job, pending_tasks=tasks, array_task_id=None)
 
 
 def may_touch(who: Who, job: Job) -> bool:
@@ -248,14 +262,14 @@ def _on_some(txn: Transaction, found: list[Job], act: Callable[[Job], list[Effec
     return effects
 
 
-def _each(
-    txn: Transaction, who: Who, references: tuple[str, ...], act: Callable[[Job], list[Effect]]
-) -> Outcome:
+def _each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
     """Does it for every job named; what cannot be done to one is told and leaves the others alone."""
     effects: list[Effect] = []
     labels: list[str] = []
     errors: list[str] = []
-    for reference in references:
+    who = order.who
+    _recall(txn, order.ended)
+    for reference in order.jobs:
         mark = txn.mark()
         try:
             found = find_jobs(txn, reference)

@@ -31,7 +31,7 @@ from .events import (
     Planned,
     Reported,
 )
-from .jobs import end_job, put_back, split_task
+from .jobs import end_job, put_back, split_tasks
 from .state import Transaction, amend
 from .view import is_free, why_unavailable
 
@@ -63,7 +63,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     if job.is_folded_array:
         if start.task is None or not has_task(job.pending_tasks, start.task):
             return []
-        job = split_task(txn, job, start.task)
+        job = split_tasks(txn, job, ((start.task, start.task, 1),))
     names = start.allocation.node_names()
     job = txn.put_job(
         amend(
@@ -145,7 +145,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
         work_dir=said.work_dir,
         visible=visible,
     )
-    if share.phase != "running" or share != started:
+    if share != started:
         job = _put_share(txn, job, started)
     if not visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id))

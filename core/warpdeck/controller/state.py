@@ -63,6 +63,11 @@ class State:
         """The jobs of one submission that are in memory, by id."""
         return [self.jobs[job_id] for job_id in sorted(self._members.get(array_job_id, ()))]
 
+    def named(self, number: JobId) -> list[Job]:
+        """The jobs in memory that a plain number means: a whole submission, or the one array task with that id."""
+        members = self.array_members(number)
+        return members or ([self.jobs[number]] if number in self.jobs else [])
+
     def jobs_on(self, name: NodeName) -> list[Job]:
         """The jobs that hold a share of this node, by id."""
         return [self.jobs[job_id] for job_id in sorted(self._on_node.get(name, ()))]

@@ -119,7 +119,7 @@ def _running(job: Job) -> RunningJob:
 
 def _pending(state: State, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
     request = job.request
-    verdict = judge(job, members=state.array_members, first_namesake=namesakes.first_before, now=now)
+    verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
     return PendingJob(
         id=job.id,
         array_job_id=job.array_job_id,

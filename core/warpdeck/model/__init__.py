@@ -3,18 +3,19 @@
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
 from .node import Gpu, GpuProcess, GpuReading, Link, Node, Reading
-from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, without_task
+from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, split_ranges
 from .request import (
     ArraySpec,
     Dependencies,
     Dependency,
     GpuAsk,
+    PtySide,
     PtySize,
     Request,
     Resources,
     Snapshot,
 )
-from .states import COMPACT, FINISHED, HOLDS_RESOURCES, TRANSITIONS, JobState, may_become
+from .states import COMPACT, FINISHED, HOLDS_RESOURCES, TRANSITIONS, JobState, may_become, state_named
 
 __all__ = [
     "COMPACT",
@@ -37,6 +38,7 @@ __all__ = [
     "Link",
     "Node",
     "NodeName",
+    "PtySide",
     "PtySize",
     "Ranges",
     "Reading",
@@ -51,5 +53,6 @@ __all__ = [
     "has_task",
     "iter_tasks",
     "may_become",
-    "without_task",
+    "split_ranges",
+    "state_named",
 ]

@@ -1,7 +1,8 @@
 """A job: a request, where it stands, and what became of it. Frozen; the reducer replaces it.
 
 An array is folded: one Job holds all its waiting tasks (`pending_tasks`), and a task becomes a Job of its own, with a
-new id, when it starts; the last waiting task takes over the array's own record, as in Slurm.
+new id, when it starts; the last waiting task takes over the array's own record, as in Slurm. Tasks that are treated apart
+(`hold 12_[3-5]`) are folded into a record of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
-from .ranges import format_ranges
+from .ranges import Ranges, format_ranges
 from .request import Request
 from .states import FINISHED, HOLDS_RESOURCES, JobState
 
@@ -87,8 +88,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     uid: int
     state: JobState = JobState.PENDING
     array_task_id: int | None = None
-    pending_tasks: tuple[tuple[int, int, int], ...] = ()
-    """Of a folded array: the tasks that wait, as (first, last, step)."""
+    pending_tasks: Ranges = ()
+    """Of a folded array: the tasks that wait, two or more."""
     submit_at_unix: float = 0.0
     eligible_at_unix: float = 0.0
     start_at_unix: float | None = None

@@ -35,16 +35,35 @@ def has_task(ranges: Ranges, task: int) -> bool:
     return any(first <= task <= last and (task - first) % step == 0 for first, last, step in ranges)
 
 
-def without_task(ranges: Ranges, task: int) -> Ranges:
-    """The ranges less one number; the same ranges if it is not in them."""
-    kept: list[Range] = []
+def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
+    """(those numbers of `ranges` that are in `wanted`, the others)."""
+    taken: list[Range] = []
+    rest = list(ranges)
+    for low, high in _intervals(wanted):
+        kept: list[Range] = []
+        for first, last, step in rest:
+            begin = first + max(0, -(-(low - first) // step)) * step
+            end = min(last, high - (high - first) % step)
+            if begin > end:
+                kept.append((first, last, step))
+                continue
+            taken.append(_range(begin, end, step))
+            if first < begin:
+                kept.append(_range(first, begin - step, step))
+            if end < last:
+                kept.append(_range(end + step, last, step))
+        rest = kept
+    return tuple(sorted(taken)), tuple(rest)
+
+
+def _range(first: int, last: int, step: int) -> Range:
+    return first, last, step if first < last else 1
+
+
+def _intervals(ranges: Ranges) -> Iterator[tuple[int, int]]:
+    """The ranges as gapless (first, last)."""
     for first, last, step in ranges:
-        if not has_task(((first, last, step),), task):
-            kept.append((first, last, step))
-            continue
-        kept.extend(
-            (low, high, step if low < high else 1)
-            for low, high in ((first, task - step), (task + step, last))
-            if low <= high
-        )
-    return tuple(kept)
+        if step == 1:
+            yield first, last
+        else:
+            yield from ((number, number) for number in range(first, last + 1, step))

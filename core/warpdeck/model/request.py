@@ -1,52 +1,74 @@
 """What a user asks for: one Request per submission, shared by all tasks of an array. Sizes in bytes, times in seconds.
 
 Field names are sbatch's long options. Absent means "not asked": defaults are filled in by the controller's validation,
-so that `show` can tell what the user wrote from what the site added.
+so that `show` can tell what the user wrote from what the site added. The types carry the limits: whatever a client sends is
+checked when it is decoded, and nowhere else.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from .ids import JobId
+from .ranges import Ranges, count_tasks
+
+MAX_COUNT = 10_000_000
+"""Tasks, CPUs or GPUs of one request."""
+MAX_NODES = 100_000
+MAX_CLAUSES = 1000
+"""Jobs that one dependency list may name: all are looked at in every planning pass."""
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
+CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+NodeCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Signed = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+Word = Annotated[str, msgspec.Meta(max_length=1024)]
+"""Names: they stand in every row that is shown."""
+Text = Annotated[str, msgspec.Meta(max_length=4096)]
+"""Paths and remarks."""
+PtySide = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+"""Rows or columns of a terminal."""
 
 
 class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs asked for. Exactly one of the counts is set (all None: no GPU). `type` is matched without case; "" is any."""
 
-    per_node: int | None = None
-    total: int | None = None
-    per_task: int | None = None
-    type: str = ""
+    per_node: CountOrNone | None = None
+    total: CountOrNone | None = None
+    per_task: CountOrNone | None = None
+    type: Word = ""
 
 
 class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
     """`--array`: inclusive ranges (first, last, step), ascending and disjoint, and how many may run at once (0: any)."""
 
-    ranges: tuple[tuple[int, int, int], ...]
-    throttle: int = 0
+    ranges: Ranges
+    throttle: CountOrNone = 0
 
     def count(self) -> int:
         """The number of tasks."""
-        return sum((last - first) // step + 1 for first, last, step in self.ranges)
+        return count_tasks(self.ranges)
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, singleton.
+    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, singleton.
 
     `task` narrows an array job to one of its tasks.
     """
 
-    kind: str
-    job_id: JobId = JobId(0)
-    task: int | None = None
-    delay_s: int = 0
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok)?|singleton)\Z")]
+    job_id: Annotated[JobId, msgspec.Meta(ge=0, le=2**53)] = JobId(0)
+    task: CountOrNone | None = None
+    delay_s: Seconds = 0
 
 
 class Dependencies(msgspec.Struct, frozen=True, kw_only=True):
     """All clauses; `any_of` is the `?` separator (one is enough), else all must hold."""
 
-    clauses: tuple[Dependency, ...]
+    clauses: Annotated[tuple[Dependency, ...], msgspec.Meta(max_length=MAX_CLAUSES)]
     any_of: bool = False
 
 
@@ -72,22 +94,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class PtySize(msgspec.Struct, frozen=True, kw_only=True):
     """A terminal's size in characters."""
 
-    rows: int = 24
-    cols: int = 80
+    rows: PtySide = 24
+    cols: PtySide = 80
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a request that placement looks at."""
 
-    nodes_min: int = 1
-    nodes_max: int = 1
-    tasks: int | None = None
-    tasks_per_node: int | None = None
-    cpus_per_task: int = 1
-    mem_per_node_bytes: int | None = None
+    nodes_min: NodeCount = 1
+    nodes_max: NodeCount = 1
+    tasks: Count | None = None
+    tasks_per_node: Count | None = None
+    cpus_per_task: Count = 1
+    mem_per_node_bytes: Bytes | None = None
     """0 is all memory of the node."""
-    mem_per_cpu_bytes: int | None = None
-    mem_per_gpu_bytes: int | None = None
+    mem_per_cpu_bytes: Bytes | None = None
+    mem_per_gpu_bytes: Bytes | None = None
     gpus: GpuAsk = GpuAsk()
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -103,31 +125,31 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One submission. Either `script` (sbatch) or `argv` (srun-like: `tasks` processes over all nodes) is set."""
 
-    name: str = "job"
+    name: Word = "job"
     script: str = ""
     script_args: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     pty: PtySize | None = None
     resources: Resources = Resources()
-    time_limit_s: int | None = None
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    priority: int | None = None
-    nice: int = 0
+    time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    partition: Word = ""
+    account: Word = ""
+    qos: Word = ""
+    priority: Signed | None = None
+    nice: Signed = 0
     begin_at_unix: float | None = None
     array: ArraySpec | None = None
     dependencies: Dependencies | None = None
     hold: bool = False
     requeue: bool = True
-    output: str = ""
+    output: Text = ""
     """%-pattern; "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for arrays). Relative to `chdir`."""
-    error: str = ""
+    error: Text = ""
     open_append: bool = False
-    submit_dir: str = "/"
-    chdir: str = ""
+    submit_dir: Text = "/"
+    chdir: Text = ""
     """Absolute working folder; "" is the submit folder."""
-    comment: str = ""
+    comment: Text = ""
     env: dict[str, str] = {}
     submit_line: str = ""
     submit_host: str = ""

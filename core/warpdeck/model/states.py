@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from warpdeck.errors import UserError
+
 
 class JobState(StrEnum):
     """Slurm's job states. CONFIGURING: the launch is committed, not yet confirmed by every node of the job."""
@@ -76,3 +78,14 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 def may_become(state: JobState, target: JobState) -> bool:
     """Whether the table leads from `state` to `target`."""
     return target in TRANSITIONS[state]
+
+
+def state_named(word: str) -> JobState:
+    """The state of that name or squeue code, in any case. Raises UserError."""
+    name = word.upper()
+    for state, code in COMPACT.items():
+        if name in (state.value, code):
+            return state
+    raise UserError(
+        f"there is no job state {word!r}", "write one of " + ", ".join(state.value for state in JobState)
+    )

@@ -7,6 +7,8 @@ import re
 
 from warpdeck.errors import UserError
 
+MAX_TASKS = 1_000_000
+"""Tasks of one array. Folded they cost nothing; the limit catches a slip of the keyboard."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
@@ -17,7 +19,9 @@ def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
         raise UserError(
             f"--array={text}: {limit!r} is no limit", "write FIRST-LAST%LIMIT with a limit of 1 or more"
         )
-    ranges = [_parse_range(piece, text) for piece in body.split(",")]
+    ranges = [_parse_range(piece, text) for piece in body.removeprefix("[").removesuffix("]").split(",")]
+    if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_TASKS:
+        raise UserError(f"--array={text}: over {MAX_TASKS:,} tasks", "split the array")
     return _disjoint(ranges), int(limit) if limit else 0
 
 

@@ -132,8 +132,10 @@ def place(
 ) -> Allocation | None:
     """An allocation for the whole gang, or None. Nothing is taken out yet."""
     for nodes in gang_sizes(asked):
+        if nodes > len(rooms):
+            return None  # before its needs are laid out: a range may end at a hundred thousand nodes
         wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu_bytes)
-        if wanted and nodes <= len(rooms):
+        if wanted:
             chosen = _choose(rooms, wanted)
             if chosen is not None:
                 shares = [room.share(need) for room, need in zip(chosen, wanted, strict=True)]

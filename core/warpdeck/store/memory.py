@@ -42,8 +42,9 @@ class MemoryStore:
     async def job(self, job_id: JobId) -> Job | None:
         return self._jobs.get(job_id)
 
-    async def array_jobs(self, array_job_id: JobId) -> list[Job]:
-        return [job for _, job in sorted(self._jobs.items()) if job.array_job_id == array_job_id]
+    async def named(self, number: JobId) -> list[Job]:
+        members = [job for _, job in sorted(self._jobs.items()) if job.array_job_id == number]
+        return members or ([self._jobs[number]] if number in self._jobs else [])
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
         ended = [job for job in self._jobs.values() if job.is_finished and user in (None, job.user)]

@@ -111,9 +111,10 @@ class SqliteStore:
         found = await self._jobs(f"{_JOIN} WHERE id = ?", (job_id,))
         return found[0] if found else None
 
-    async def array_jobs(self, array_job_id: JobId) -> list[Job]:
-        """All jobs of one submission, by id."""
-        return await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (array_job_id,))
+    async def named(self, number: JobId) -> list[Job]:
+        """All jobs of one submission by id, or the array task with that id."""
+        members = await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
+        return members or await self._jobs(f"{_JOIN} WHERE id = ?", (number,))
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
         """The last `limit` ended jobs, oldest first."""

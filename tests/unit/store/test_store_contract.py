@@ -74,7 +74,9 @@ async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
     task = msgspec.structs.replace(array, id=JobId(6), array_task_id=0)
     await store.commit(submission(array))
     await store.commit(Changes(jobs=(task,)))
-    assert await store.array_jobs(JobId(5)) == [array, task]
+    assert await store.named(JobId(5)) == [array, task]
+    assert await store.named(JobId(6)) == [task]
+    assert await store.named(JobId(7)) == []
 
 
 async def test_history_keeps_its_order(store: Store) -> None:

@@ -1,0 +1,39 @@
+"""Job ids as users write them and as squeue prints them: 12, 12_3, 12_[3-5,9]."""
+
+from __future__ import annotations
+
+import re
+
+from warpdeck.errors import UserError
+
+from .arrays import parse_array
+
+TaskRanges = tuple[tuple[int, int, int], ...]
+"""Array tasks as (first, last, step), in the shape of model.Ranges."""
+_ID = re.compile(r"(\d{1,18})(?:_(?:(\d{1,9})|\[([^\[\]]+)\]))?")
+_HINT = "write 12, 12_3 for a task of an array, or 12_[3-5,9]"
+
+
+def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
+    """(job number, tasks); no tasks named is None. Raises UserError."""
+    match = _ID.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"{text!r} is no job id", _HINT)
+    number, task, ranges = int(match[1]), match[2], match[3]
+    if task is not None:
+        return number, ((int(task), int(task), 1),)
+    if ranges is None:
+        return number, None
+    try:
+        return number, tuple(parse_array(ranges)[0])
+    except UserError as error:
+        raise UserError(f"{text!r} is no job id", _HINT) from error
+
+
+def is_job_id(text: str) -> bool:
+    """Whether parse_job_id takes it."""
+    try:
+        parse_job_id(text)
+    except UserError:
+        return False
+    return True
