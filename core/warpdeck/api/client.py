@@ -30,7 +30,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_
 
 from . import protocol as ask
 from .rows import JobDetail, JobRow, NodeRow
-from .sync import user_error
+from .sync import join_rows, user_error
 
 ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
@@ -361,13 +361,18 @@ class Client:
 
     async def _ask(self, message: ask.Message, kind: type[T], *, progress: Progress | None = None) -> T:
         number, inbox = await self._begin(message, _Inbox())
+        parts: list[dict[str, Any]] = []
         try:
             while True:
                 async with asyncio.timeout(ANSWER_S):
                     item = await inbox.get()
-                if isinstance(item, dict) and item["t"] == "ok":
-                    return _convert(item["result"], kind)
-                if isinstance(item, dict) and item["t"] == "progress" and progress is not None:
+                if isinstance(item, bytes):
+                    continue
+                if item["t"] == "ok":
+                    return _convert(join_rows(parts, item["result"]), kind)
+                if item["t"] == "rows":
+                    parts.append(item["part"])
+                elif item["t"] == "progress" and progress is not None:
                     progress(str(item["line"]))
         except TimeoutError as error:
             raise UserError("the controller gave no answer", "see its log: warpdeck status") from error

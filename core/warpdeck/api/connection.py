@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,8 +26,11 @@ log = logging.getLogger("warpdeck.api")
 HELLO_S = 10.0
 MAX_REQUESTS_AT_ONCE = 64
 """Requests of one client that may be under way; more wait in its socket."""
+MAX_STREAMS = 64
+"""Streams of one client: they may last for ever, so that one more is refused and does not wait."""
 OUTBOX_BYTES = 8 * 1024 * 1024
 """Answers a client may leave unread; beyond this its requests wait."""
+_STREAMS = (protocol.PutTree, protocol.Log, protocol.Attach, protocol.Subscribe)
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
 _ENCODER = msgspec.json.Encoder()
@@ -47,6 +49,7 @@ class Connection:
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
         self._handlers = Handlers(self)
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
         self.streams: dict[int, ClientStream] = {}
 
@@ -58,11 +61,13 @@ class Connection:
             if not isinstance(hello, protocol.Hello):
                 raise WireError("the first message must be hello")
             if hello.version != protocol.API_VERSION:
-                raise WireError(f"this controller speaks version {protocol.API_VERSION}; run `warpdeck down`")
+                self.send_error(0, _other_version(hello.version))
+                return
             self._welcome()
             while True:
                 message = await self._read()
                 if message is not None:
+                    await self.drain()
                     await self._begin(message)
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             return
@@ -137,7 +142,7 @@ class Connection:
             return None
         try:
             return _DECODER.decode(payload)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise WireError(f"a request that is not understood: {error}") from error
 
     async def _begin(self, message: Any) -> None:
@@ -150,16 +155,28 @@ class Connection:
                     await self.streams[stream].resize(rows, cols)
             case protocol.Close(stream=stream) | protocol.End(stream=stream):
                 self._end_stream(stream, finished=isinstance(message, protocol.End))
+            case protocol.Hello():
+                raise WireError("hello is said once")
+            case _ if message.id in self._tasks or message.id in self.streams:
+                raise WireError(f"the request id {message.id} is in use")
+            case _ if isinstance(message, _STREAMS):
+                self._begin_stream(message)
             case _:
                 await self._slots.acquire()
-                task = asyncio.get_running_loop().create_task(self._answer(message))
-                self._tasks[message.id] = task
-                task.add_done_callback(functools.partial(self._done, message.id))
+                self._start(message, lambda _: self._slots.release())
 
-    def _done(self, number: int, task: asyncio.Task[None]) -> None:
-        self._slots.release()
-        if self._tasks.get(number) is task:
-            del self._tasks[number]
+    def _begin_stream(self, message: Any) -> None:
+        if len(self._opening | self.streams.keys()) >= MAX_STREAMS:
+            self.send_error(message.id, UserError(f"{MAX_STREAMS} streams are open already", "close some"))
+            return
+        self._opening.add(message.id)
+        self._start(message, lambda _: self._opening.discard(message.id))
+
+    def _start(self, message: Any, done: Callable[[asyncio.Task[None]], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(message))
+        self._tasks[message.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(message.id))
+        task.add_done_callback(done)
 
     def _end_stream(self, number: int, *, finished: bool) -> None:
         stream = self.streams.get(number)
@@ -178,10 +195,19 @@ class Connection:
             self.send_error(message.id, error)
         except (RemoteError, StoreError) as error:
             self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
+        except WireError as error:
+            self.send_error(message.id, UserError(f"the answer cannot be sent: {error}", "ask for less"))
         except Exception:
             log.exception("a bug in %s", type(message).__name__)
             failed = UserError("an error inside the controller", f"see {self.server.paths.log}")
             self.send_error(message.id, failed)
+
+
+def _other_version(version: int) -> UserError:
+    return UserError(
+        f"this controller (warpdeck {__version__}) speaks protocol {protocol.API_VERSION}, the client {version}",
+        "run `warpdeck down`: jobs go on, and the next verb starts the controller of its own version",
+    )
 
 
 class ClientStream:

@@ -20,7 +20,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 
 from .connection import Connection
-from .protocol import MAX_CLIENTS
+from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -69,12 +69,21 @@ class ApiServer:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.paths.socket)
 
+    def _full(self, who: Who) -> str:
+        """Why this user may not connect now, "" if they may."""
+        if len(self._connections) >= MAX_CLIENTS:
+            return f"{MAX_CLIENTS} clients are connected already"
+        if sum(other.who.uid == who.uid for other in self._connections) >= MAX_CLIENTS_OF_USER:
+            return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are connected already"
+        return ""
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             who = identify(writer)
             connection = Connection(self, reader, writer, who)
-            if len(self._connections) >= MAX_CLIENTS:
-                connection.refuse(UserError(f"{MAX_CLIENTS} clients are connected already", "close some"))
+            full = self._full(who)
+            if full:
+                connection.refuse(UserError(full, "close some"))
                 return
         except UserError as error:
             Connection(self, reader, writer, Who(user="", uid=-1)).refuse(error)

@@ -17,6 +17,7 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
+from .handlers import NODE_PAGE_ROWS
 
 DELTA_INTERVAL_S = 0.1
 """Least time between two deltas to one subscriber."""
@@ -179,7 +180,10 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     if message.follow:
         job = await wait_for(connection, job, _begun, tell=message.id)
     if not job.shares:
-        raise UserError(f"job {job.label()} has not run ({job.state})", "it has no log yet")
+        raise UserError(
+            f"job {job.label()} has not started ({job.state}): it has no log yet",
+            f"warpdeck logs -f {job.label()} waits for it",
+        )
     share = _share(job, message.node)
     await settle_link(connection, share.node)
     stream = NodeBytes(connection, message.id, job, follow=message.follow)
@@ -287,12 +291,12 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
             jobs, nodes = listener.take()
             while jobs or nodes or not ready:
                 page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
-                last = not jobs
-                delta = _delta(controller, message, page, nodes if last else [], ready=last and not ready)
+                node_page, nodes = nodes[:NODE_PAGE_ROWS], nodes[NODE_PAGE_ROWS:]
+                last = not jobs and not nodes
+                delta = _delta(controller, message, page, node_page, ready=last and not ready)
                 connection.send({"t": "delta", **delta})
                 await connection.drain()
-                if last:
-                    nodes, ready = [], True
+                ready = ready or last
             await listener.changed.wait()
             await asyncio.sleep(DELTA_INTERVAL_S)
     finally:

@@ -6,7 +6,7 @@ import itertools
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from warpdeck.errors import UserError
@@ -28,7 +28,8 @@ ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck."""
 
 Event = tuple[str, Any]
-"""("progress", line), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
+"""("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
+_VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 
 
 class SyncClient:
@@ -38,6 +39,7 @@ class SyncClient:
         self._link = link
         self._decoder = FrameDecoder()
         self._frames: deque[tuple[int, bytes]] = deque()
+        self._aside: deque[tuple[int, str, Any]] = deque()
         self._ids = itertools.count(1)
         self.welcome: dict[str, Any] = {}
 
@@ -73,12 +75,19 @@ class SyncClient:
         self, kind: str, *, progress: Callable[[str], None] | None = None, **fields: Any
     ) -> dict[str, Any]:
         """One request, one answer."""
-        for what, value in self.stream(kind, **fields):
-            if what == "ok":
-                return dict(value)
-            if what == "progress" and progress is not None:
+        number = self.begin(kind, **fields)
+        parts: list[dict[str, Any]] = []
+        while True:
+            event = self._event((number,), ANSWER_S)
+            if event is None:
+                raise _no_answer()
+            _, word, value = event
+            if word == "ok":
+                return join_rows(parts, value)
+            if word == "rows":
+                parts.append(value)
+            elif word == "progress" and progress is not None:
                 progress(value)
-        raise UserError("the controller gave no answer", "see its log: warpdeck status")
 
     def stream(self, kind: str, **fields: Any) -> Iterator[Event]:
         """Sends a request and yields what comes of it until the stream ends; acknowledges data itself."""
@@ -97,43 +106,40 @@ class SyncClient:
 
     def events(self, number: int, *, timeout_s: float | None = None) -> Iterator[Event]:
         """The next event of that request, if one comes in time. Raises UserError for its error."""
-        frame = self._next(timeout_s)
-        if frame is None:
-            return
-        kind, payload = frame
-        if kind != JSON:
-            stream, data = split_data(payload)
-            if stream == number:
-                self._send(json_frame({"t": "ack", "stream": stream, "size": len(data)}))
-                yield "data", data
-            return
-        message = parse_json(payload)
-        if message["t"] == "error" and message.get("id") in (0, number):
-            raise user_error(message)
-        if message.get("id") == number or message.get("stream") == number:
-            word = message["t"]
-            yield word, message.get({"ok": "result", "progress": "line"}.get(word, ""), message)
+        event = self._event((number,), timeout_s)
+        if event is not None:
+            yield event[1:]
 
     def any_event(self, numbers: Container[int]) -> tuple[int, str, Any]:
-        """The next event of any of these requests, as (request, word, value)."""
-        while True:
-            frame = self._next(None)
-            assert frame is not None
-            kind, payload = frame
-            if kind != JSON:
-                stream, data = split_data(payload)
-                self._send(json_frame({"t": "ack", "stream": stream, "size": len(data)}))
-                return stream, "data", data
-            message = parse_json(payload)
-            number = message.get("stream", message.get("id", 0))
-            if message["t"] == "error":
-                raise user_error(message)
-            if number in numbers:
-                return number, message["t"], message
+        """The next event of any of these requests, as (request, word, value). Raises UserError for its error."""
+        event = self._event(numbers, None)
+        assert event is not None
+        return event
 
-    def has_buffered(self) -> bool:
-        """Whether a frame has been read already that select cannot see."""
-        return bool(self._frames)
+    def has_buffered(self, number: int) -> bool:
+        """Whether something for that request may have been read already, where select cannot see it."""
+        return bool(self._frames) or any(event[0] == number for event in self._aside)
+
+    def _event(self, numbers: Container[int], timeout_s: float | None) -> tuple[int, str, Any] | None:
+        """The oldest event of these requests; what others get meanwhile is set aside. None: nothing came in time."""
+        for position, event in enumerate(self._aside):
+            if event[0] in numbers:
+                del self._aside[position]
+                return self._deliver(event)
+        while (frame := self._next(timeout_s)) is not None:
+            event = _sort(frame)
+            if event[0] in numbers or (event[0] == 0 and event[1] == "error"):
+                return self._deliver(event)
+            self._aside.append(event)
+        return None
+
+    def _deliver(self, event: tuple[int, str, Any]) -> tuple[int, str, Any]:
+        number, word, value = event
+        if word == "error":
+            raise user_error(value)
+        if word == "data":
+            self._send(json_frame({"t": "ack", "stream": number, "size": len(value)}))
+        return event
 
     def send_data(self, number: int, data: bytes) -> None:
         """Bytes on a stream: keyboard input."""
@@ -162,9 +168,10 @@ class SyncClient:
 
     def _greet(self) -> None:
         self._send(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
-        frame = self._next(None)
-        assert frame is not None
-        self.welcome = parse_json(frame[1])
+        frame = self._next(ANSWER_S)
+        if frame is None:
+            raise _no_answer()
+        self.welcome = _parse(frame[1])
         if self.welcome["t"] == "error":
             raise user_error(self.welcome)
 
@@ -175,8 +182,8 @@ class SyncClient:
             # It may have said why before it hung up.
             frames = self._drain()
             for kind, payload in frames:
-                if kind == JSON and parse_json(payload)["t"] == "error":
-                    raise user_error(parse_json(payload)) from error
+                if kind == JSON and _parse(payload)["t"] == "error":
+                    raise user_error(_parse(payload)) from error
             raise UserError(
                 "the controller went away", "try again; `warpdeck status` tells how it is"
             ) from error
@@ -205,10 +212,43 @@ class SyncClient:
             try:
                 self._frames.extend(self._decoder.feed(data))
             except WireError as error:
-                raise UserError(
-                    f"the controller said something strange: {error}", "is it of this version?"
-                ) from error
+                raise _strange(error) from error
         return self._frames.popleft()
+
+
+def _sort(frame: tuple[int, bytes]) -> tuple[int, str, Any]:
+    """(request, word, value) of a frame."""
+    kind, payload = frame
+    if kind != JSON:
+        stream, data = split_data(payload)
+        return stream, "data", data
+    message = _parse(payload)
+    word = message["t"]
+    return message.get("stream", message.get("id", 0)), word, message.get(_VALUE_OF.get(word, ""), message)
+
+
+def _parse(payload: bytes) -> dict[str, Any]:
+    try:
+        return parse_json(payload)
+    except WireError as error:
+        raise _strange(error) from error
+
+
+def _no_answer() -> UserError:
+    return UserError("the controller gave no answer", "see its log: warpdeck status")
+
+
+def _strange(error: WireError) -> UserError:
+    return UserError(f"the controller said something strange: {error}", "is it of this version?")
+
+
+def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
+    """An answer whose first rows came as pages before it."""
+    joined = dict(result)
+    for part in reversed(parts):
+        for key, rows in part.items():
+            joined[key] = [*rows, *joined[key]]
+    return joined
 
 
 def user_error(message: dict[str, Any]) -> UserError:

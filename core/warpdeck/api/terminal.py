@@ -106,7 +106,7 @@ def _loop(client: SyncClient, number: int, *, stdin_fd: int, stdout_fd: int, wak
     escapes = Escapes()
     sources: list[Any] = [client.fileno(), wake, stdin_fd]
     while True:
-        ready = [client.fileno()] if client.has_buffered() else select.select(sources, [], [])[0]
+        ready = [client.fileno()] if client.has_buffered(number) else select.select(sources, [], [])[0]
         if client.fileno() in ready:
             for word, value in client.events(number):
                 if word == "data":

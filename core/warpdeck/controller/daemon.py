@@ -5,7 +5,6 @@ Imports stay light until the process itself runs: the command line calls ensure_
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import signal
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 START_S = 20.0
 STOP_S = 20.0
-MAX_LOG_BYTES = 16 * 1024 * 1024
-"""controller.log is moved to controller.log.1 when it is larger than this at a start."""
+MAX_WORDS_BYTES = 64 * 1024
+"""What is read of a controller that did not start: a pipe's worth."""
 
 
 def connect_socket(paths: Paths) -> socket.socket:
@@ -70,7 +69,12 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
         argv.append("--no-local-node")
     try:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
         )
     finally:
         os.close(log)
@@ -80,24 +84,28 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
 
 
 def wait_for_start(paths: Paths, child: subprocess.Popen[bytes]) -> None:
-    """Returns when the controller answers. Raises UserError with its last word if it does not."""
+    """Returns when a controller answers: this child, or one that was quicker. Raises UserError with the child's last word."""
     deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline:
-        if is_running(paths):
-            return
-        if child.poll() is not None and not is_running(paths):
-            raise UserError(f"the controller did not start: {_last_line(paths.log)}", f"see {paths.log}")
-        time.sleep(0.01)
+    try:
+        while time.monotonic() < deadline:
+            if is_running(paths):
+                return
+            if child.poll() is not None and not running_pid(paths) and not is_running(paths):
+                raise _not_started(paths, child)
+            time.sleep(0.01)
+    finally:
+        if child.stderr is not None:
+            child.stderr.close()
     raise UserError("the controller does not answer", f"see {paths.log}")
 
 
-def _last_line(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read()[-4096:].strip().splitlines()
-    except OSError:
-        return "it left no word"
-    return lines[-1] if lines else "it left no word"
+def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
+    """What it said before it ended: a sentence and perhaps a next step."""
+    said = child.stderr.read(MAX_WORDS_BYTES).decode("utf-8", "replace") if child.stderr is not None else ""
+    message, _, hint = said.strip().rpartition("\n") if said.count("\n") > 1 else (said.strip(), "", "")
+    return UserError(
+        f"the controller did not start: {message or 'it left no word'}", hint or f"see {paths.log}"
+    )
 
 
 def stop(paths: Paths) -> bool:
@@ -110,7 +118,7 @@ def stop(paths: Paths) -> bool:
     except PermissionError as error:
         raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it") from error
     deadline = time.monotonic() + STOP_S
-    while running_pid(paths):
+    while running_pid(paths) == pid:
         if time.monotonic() > deadline:
             raise UserError(f"the controller (pid {pid}) does not end", f"see {paths.log}")
         time.sleep(0.02)
@@ -144,10 +152,3 @@ def take_lock(paths: Paths) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
-
-
-def rotate_log(paths: Paths) -> None:
-    """Keeps the log bounded."""
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.getsize(paths.log) > MAX_LOG_BYTES:
-            os.replace(paths.log, paths.log + ".1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import logging.handlers
 import os
 import random
 import signal
@@ -24,11 +25,14 @@ from warpdeck.store import SqliteStore
 
 from .app import Controller
 from .config import load_config
-from .daemon import rotate_log, take_lock
+from .daemon import take_lock
 from .events import NodeAdded
 from .trees import TreeFiles
 
 log = logging.getLogger("warpdeck")
+
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""controller.log becomes controller.log.1 at this size."""
 
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
@@ -36,6 +40,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    config = load_config(os.path.join(paths.home, "config.toml"))
     store = await SqliteStore.open(paths.database)
     try:
         identity = (await store.load(finished_since_unix=time.time())).controller_id
@@ -47,7 +52,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             trees=trees,
             outputs=Outputs(fleet),
             clock=time.time,
-            config=load_config(os.path.join(paths.home, "config.toml")),
+            config=config,
             submit_host=socket.gethostname(),
         )
         await controller.load()
@@ -57,6 +62,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
+            leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
@@ -71,26 +77,52 @@ async def _add_this_machine(controller: Controller) -> None:
     controller.fleet.connect(node)
 
 
+def start_log(paths: Paths) -> None:
+    """Everything is logged to a file that is bounded: what is older than the last MAX_LOG_BYTES or two is dropped."""
+    handler = logging.handlers.RotatingFileHandler(paths.log, maxBytes=MAX_LOG_BYTES, backupCount=1)
+    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+
+
+def leave_starter(paths: Paths) -> None:
+    """From here on nobody reads our standard error: what the interpreter itself may say goes beside the log."""
+    descriptor = os.open(paths.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.dup2(descriptor, sys.stderr.fileno())
+    os.close(descriptor)
+
+
 def main() -> int:
-    """Takes the home's lock and serves. Errors go to the log, one sentence each."""
+    """Takes the home's lock and serves. What keeps it from starting is said on standard error, for whoever started it."""
     parser = argparse.ArgumentParser(prog="warpdeck.controller")
     parser.add_argument("--home", required=True)
     parser.add_argument("--no-local-node", action="store_true")
     args = parser.parse_args()
     paths = Paths(args.home)
     os.umask(0o077)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    status = 0
     try:
         lock = take_lock(paths)
-        rotate_log(paths)
+        start_log(paths)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(paths, local_node=not args.no_local_node))
         os.close(lock)
-    except (UserError, StoreError, OSError) as error:
-        log.error("%s", error)
-        return 1
-    return 0
+    except* (UserError, StoreError, OSError) as group:
+        status = 1
+        _say(group.exceptions[0])
+    except* Exception:
+        status = 1
+        log.exception("a bug ended the controller")
+    return status
+
+
+def _say(error: Exception) -> None:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    log.error("%s", error)
+    print(error, file=sys.stderr)
+    if isinstance(error, UserError) and error.hint:
+        print(error.hint, file=sys.stderr)
 
 
 if __name__ == "__main__":
