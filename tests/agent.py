@@ -39,9 +39,11 @@ class Link:
         self._open = True
 
     def greet(self, *, sample_interval_s: float = 3600.0) -> wire.Welcome:
-        """Hello, and the Welcome."""
+        """Hello, and the Welcome; the reports in it count as said."""
         self.send(wire.Hello(controller_id="test", sample_interval_s=sample_interval_s))
-        return self.expect(wire.Welcome)
+        welcome = self.expect(wire.Welcome)
+        self._kept.extend(welcome.jobs)
+        return welcome
 
     def send(self, *messages: Any) -> None:
         self.socket.sendall(b"".join(json_frame(encode(message)) for message in messages))
@@ -60,6 +62,10 @@ class Link:
             assert self._open, f"the agent closed the link; kept: {self._kept}"
             assert time.monotonic() < deadline, f"no {kind.__name__}; kept: {self._kept}"
             self.read()
+
+    def has(self, kind: type[Any]) -> bool:
+        """Whether such a message came and was not asked for yet."""
+        return any(isinstance(message, kind) for message in self._kept)
 
     def report(self, job_id: int, phase: str, *, restarts: int = 0) -> wire.JobReport:
         """The next report of that launch in that phase."""
@@ -139,7 +145,7 @@ class AgentProcess:
         self._links.append(Link(self.folder))
         return self._links[-1]
 
-    def launch(self, job_id: int, script: str, **fields: Any) -> None:
+    def launch(self, job_id: int, script: str = "", **fields: Any) -> None:
         """Asks for a batch job of this shell script; the fields are wire.Launch's."""
         given: dict[str, Any] = {
             "restarts": 0,
@@ -149,12 +155,12 @@ class AgentProcess:
             "env": {"PATH": os.environ["PATH"]},
             "cwd": str(self.folder.parent),
             "cwd_visible": True,
-            "script": "#!/bin/sh\n" + script,
+            "script": script and "#!/bin/sh\n" + script,
             **fields,
         }
         self.link.send(wire.Launch(job_id=job_id, **given))
 
-    def run(self, job_id: int, script: str, **fields: Any) -> wire.JobReport:
+    def run(self, job_id: int, script: str = "", **fields: Any) -> wire.JobReport:
         """The report of a job's end."""
         self.launch(job_id, script, **fields)
         return self.link.expect(
@@ -165,14 +171,18 @@ class AgentProcess:
         """A file of the launch's folder."""
         return self.folder / "jobs" / f"{job_id}.{restarts}" / name
 
+    def text(self, job_id: int, name: str = "out") -> str:
+        """What a file of the launch's folder holds, "" before it is there."""
+        return _text(self.job(job_id, name))
+
     def supervisor(self, job_id: int) -> int:
         """The pid of the job's supervisor, once it has begun."""
-        return int(eventually(lambda: _text(self.job(job_id, "pid")), what=f"job {job_id} has a supervisor"))
+        return int(eventually(lambda: self.text(job_id, "pid"), what=f"job {job_id} has a supervisor"))
 
     def processes(self, job_id: int) -> list[int]:
         """The processes that carry the job's mark, less its supervisor."""
         found = marked(f"WARPDECK_JOB={job_id}.0@{self.identity}")
-        return [pid for pid in found if str(pid) != _text(self.job(job_id, "pid"))]
+        return [pid for pid in found if str(pid) != self.text(job_id, "pid")]
 
     @property
     def identity(self) -> str:
@@ -206,6 +216,11 @@ class AgentProcess:
         assert self.process.poll() is None, self.log()
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
             return probe.connect_ex(str(self.folder / "agent.sock")) == 0
+
+
+def run_to_end(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """A command of the agent that ends by itself."""
+    return subprocess.run(argv, capture_output=True, text=True, timeout=ANSWER_S, check=False)
 
 
 def marked(words: str) -> list[int]:

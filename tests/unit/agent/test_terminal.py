@@ -1,0 +1,111 @@
+"""Terminal jobs: a size, keys, an exit code, and viewers that come and go while it lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from tests.agent import AgentProcess
+from tests.waiting import eventually
+
+from warpdeck_agent.wire import messages as wire
+
+SHELL = ["sh", "-i"]
+
+
+def open_terminal(agent: AgentProcess, stream: int = 1, *, offset: int = 0) -> wire.StreamOpened:
+    """Attaches to job 1's terminal."""
+    agent.link.send(wire.OpenPty(stream=stream, job_id=1, restarts=0, rows=24, cols=80, offset=offset))
+    return agent.link.expect(wire.StreamOpened, lambda opened: opened.stream == stream)
+
+
+def shell(agent: AgentProcess) -> None:
+    """Job 1, a shell on a terminal, attached on stream 1."""
+    environ = {"PATH": os.environ["PATH"], "PS1": "> "}
+    agent.launch(1, role="tasks", argv=SHELL, pty=True, rows=30, cols=90, env=environ)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+
+
+def test_keys_are_echoed_and_the_exit_code_is_told(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"echo is-$((40+2))\n")
+    agent.link.output(1, b"is-42")
+    agent.link.send_data(1, b"exit 9\n")
+    assert agent.link.report(1, "exited").exit_code == 9
+    assert agent.link.expect(wire.StreamEnd).stream == 1
+    assert "is-42" in agent.text(1)
+
+
+def test_the_size_follows_the_viewer(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send(wire.ResizePty(stream=1, rows=41, cols=133))
+    agent.link.send_data(1, b"stty size\n")
+    agent.link.output(1, b"41 133")
+
+
+def test_control_c_reaches_the_program_in_front_only(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"echo begun-$((1+1)); sleep 1000\n")
+    agent.link.output(1, b"begun-2")
+    agent.link.send_data(1, b"\x03")
+    agent.link.send_data(1, b"echo after-$?\n")
+    agent.link.output(1, b"after-130")
+
+
+def test_a_viewer_that_comes_back_gets_what_it_missed(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"echo one-$((0+1))\n")
+    seen = len(agent.link.output(1, b"one-1"))
+    agent.link.send(wire.StreamEnd(stream=1))
+    agent.connect()
+    assert open_terminal(agent, 5, offset=0).offset == 0
+    agent.link.output(5, b"one-1")
+    agent.connect()
+    assert open_terminal(agent, 6, offset=seen).offset == seen
+    agent.link.send_data(6, b"echo two-$((1+1))\n")
+    assert b"one-1" not in agent.link.output(6, b"two-2")
+
+
+def test_a_terminal_outlives_its_agent(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"echo one-$((0+1))\n")
+    agent.link.output(1, b"one-1")
+    agent.kill()
+    agent.start()
+    open_terminal(agent, 2)
+    agent.link.output(2, b"one-1")
+    agent.link.send_data(2, b"exit 8\n")
+    assert agent.link.report(1, "exited").exit_code == 8
+
+
+def test_a_terminal_is_ended_by_a_hang_up_and_a_kill(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"trap '' TERM; echo set-$((1+1)); sleep 1000\n")
+    agent.link.output(1, b"set-2")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
+    said = agent.link.report(1, "exited")
+    assert (said.signal, said.cause) == (signal.SIGKILL, "cancelled")
+    eventually(lambda: not agent.processes(1), what="nothing of it is left")
+
+
+def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"seq 1 300000; echo done-$((1+1))\n")
+    begun = time.monotonic()
+    agent.link.output(1, b"done-2")
+    assert time.monotonic() - begun < 30.0
+    assert b"300000" in agent.link.data[1]
+
+
+def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
+    agent.launch(1, role="tasks", argv=["no-such-program"], pty=True)
+    assert agent.link.report(1, "exited").exit_code == 127
+    assert "cannot run no-such-program" in agent.text(1)
+
+
+def test_a_terminal_that_has_ended_cannot_be_joined(agent: AgentProcess) -> None:
+    agent.run(1, role="tasks", argv=["true"], pty=True)
+    agent.link.send(wire.OpenPty(stream=3, job_id=1, restarts=0, rows=24, cols=80))
+    assert agent.link.expect(wire.StreamEnd).error == "the terminal has ended"
