@@ -74,13 +74,13 @@ class Link:
             lambda found: (found.job_id, found.restarts, found.phase) == (job_id, restarts, phase),
         )
 
-    def output(self, stream: int, words: bytes) -> bytes:
-        """What came on the stream, once it holds these words."""
+    def output(self, stream: int, words: bytes, *, after: int = 0) -> bytes:
+        """What came on the stream after so many bytes, once that holds these words."""
         deadline = time.monotonic() + ANSWER_S
-        while words not in self.data.get(stream, b""):
-            assert self._open and time.monotonic() < deadline, f"no {words!r} in {self.data.get(stream)!r}"
+        while words not in (found := bytes(self.data.get(stream, b"")[after:])):
+            assert self._open and time.monotonic() < deadline, f"no {words!r} in {found!r}"
             self.read()
-        return bytes(self.data[stream])
+        return found
 
     def read(self) -> None:
         """Takes what the agent sends next."""

@@ -12,12 +12,14 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import select
 import socket
 import sys
 import time
 from typing import Any, Dict, List
 
+from .keeping import UNIT, scope_command
 from .wire.frames import SENTINEL
 
 START_S = 15.0
@@ -53,7 +55,7 @@ def serve(folder: str) -> int:
         await agent.run()
 
     asyncio.run(run())
-    return 0
+    os._exit(0)  # a thread that hangs in the driver must not hold up the end, nor the agent that comes after
 
 
 def _give_back_memory() -> None:
@@ -80,7 +82,9 @@ def start(folder: str) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if answers(folder):
         return _say({"ok": True, "running": True})
-    _detach([sys.executable, *_program(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
+    scope = scope_command(UNIT + secrets.token_hex(4))
+    serve_command = [sys.executable, *_program(), "serve", "--dir", folder]
+    _detach([*scope, *serve_command], os.path.join(folder, "agent.log"))
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if answers(folder):

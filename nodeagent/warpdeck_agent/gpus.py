@@ -1,14 +1,17 @@
-"""GPUs through NVML: discovery, and readings in a thread of their own, because a driver may hang.
+"""GPUs through NVML, in a thread of their own: a driver may hang, and the first call may take seconds a GPU.
 
+One call at a time is under way. Whoever asks waits for a limited time and is then told that the driver does not answer.
 Cheap values (utilisation, memory, power, temperature) are read every time; process lists, which can cost milliseconds and
 a global lock in the driver, every PROCESS_EVERY readings. A value the driver does not give is None, never 0.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pwd
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .processes import job_of
@@ -18,6 +21,9 @@ PROCESS_EVERY = 3
 """Readings between two looks at the process lists."""
 DEADLINE_S = 2.0
 """A reading that takes longer is reported as unknown."""
+SILENT = "the driver does not answer"
+OPEN_S = 12.0
+"""How long a greeting waits for a driver that is only starting; less than the controller waits for the greeting."""
 
 
 class GpuReader:
@@ -30,41 +36,48 @@ class GpuReader:
         self._handles: List[Tuple[int, Any]] = []
         self._processes: Dict[int, List[GpuProcess]] = {}
         self._round = 0
+        self._found: List[GpuInfo] = []
         self.driver = ""
         self.error = ""
-        self._open()
 
-    def _open(self) -> None:
+    def open(self) -> List[GpuInfo]:
+        """Finds the GPUs. Blocks as long as the driver does; a GPU that does not answer is left out, and `error` names it."""
         try:
             pynvml: Any = importlib.import_module("pynvml")
         except ImportError as error:
             self.error = f"pynvml is missing: {error}"
-            return
+            return []
         try:
             pynvml.nvmlInit()
             self._nvml = pynvml
             self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
             for index in range(pynvml.nvmlDeviceGetCount()):
-                self._handles.append((index, pynvml.nvmlDeviceGetHandleByIndex(index)))
+                self._add(pynvml, index)
         except pynvml.NVMLError as error:
             no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
             if error.value not in no_driver:
                 self.error = f"NVML: {error}"
+        return self._found
 
-    def discover(self) -> List[GpuInfo]:
-        """The GPUs, by NVML's index."""
-        return [
+    def _add(self, pynvml: Any, index: int) -> None:
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+        except pynvml.NVMLError as error:  # one dead GPU must not hide the others
+            self.error = f"{self.error}, GPU {index}: {error}" if self.error else f"GPU {index}: {error}"
+            return
+        self._handles.append((index, handle))
+        self._found.append(
             GpuInfo(
                 index=index,
-                uuid=_text(self._ask("nvmlDeviceGetUUID", handle) or f"GPU-{index}"),
+                uuid=uuid,
                 name=_text(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
                 mem_bytes=self._memory(handle)[0] or 0,
                 minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
                 bus_id=_text(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
                 numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
             )
-            for index, handle in self._handles
-        ]
+        )
 
     def read(self) -> List[GpuSample]:
         """One reading of all GPUs. Blocks as long as the driver does."""
@@ -72,9 +85,9 @@ class GpuReader:
         with_processes = self._round % PROCESS_EVERY == 1
         return [self._read_one(index, handle, with_processes) for index, handle in self._handles]
 
-    def unknown(self, words: str) -> List[GpuSample]:
+    def unknown(self) -> List[GpuSample]:
         """What is reported while a reading hangs."""
-        return [GpuSample(index=index, error=words) for index, _ in self._handles]
+        return [GpuSample(index=index, error=SILENT) for index, _ in self._handles]
 
     def _read_one(self, index: int, handle: Any, with_processes: bool) -> GpuSample:
         began = self._clock()
@@ -146,3 +159,34 @@ def _text(value: Any) -> str:
 
 def _number(value: Any, default: int) -> int:
     return value if isinstance(value, int) else default
+
+
+class GpuWatch:
+    """A GpuReader in its thread, asked with patience that ends."""
+
+    def __init__(self, reader: GpuReader) -> None:
+        self._reader = reader
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="nvml")
+        self._opening: Optional[asyncio.Future[List[GpuInfo]]] = None
+        self._reading: Optional[asyncio.Future[List[GpuSample]]] = None
+
+    @property
+    def driver(self) -> str:
+        return self._reader.driver
+
+    async def discover(self) -> Tuple[List[GpuInfo], str]:
+        """The GPUs as first found, and what is wrong with the others or with the driver."""
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.open)
+        done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
+        return (self._opening.result(), self._reader.error) if done else ([], SILENT)
+
+    async def read(self) -> List[GpuSample]:
+        """A reading, or what is known while one hangs."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
+        done, _ = await asyncio.wait([self._reading], timeout=DEADLINE_S)
+        if not done:
+            return self._reader.unknown()
+        found, self._reading = self._reading.result(), None
+        return found

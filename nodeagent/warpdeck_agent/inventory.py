@@ -5,26 +5,25 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from typing import Tuple
+from typing import List, Tuple
 
-from .gpus import GpuReader
-from .wire.messages import Inventory
+from .wire.messages import GpuInfo, Inventory
 
 
-def take_inventory(gpus: GpuReader, containment: str) -> Inventory:
+def take_inventory(gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str) -> Inventory:
     """The node as found."""
     return Inventory(
         hostname=socket.gethostname(),
         boot_id=_read("/proc/sys/kernel/random/boot_id"),
         cpus=len(os.sched_getaffinity(0)),
         mem_bytes=memory()[0],
-        gpus=gpus.discover(),
-        driver=gpus.driver,
+        gpus=gpus,
+        driver=driver,
         kernel=platform.release(),
         arch=platform.machine(),
         python=platform.python_version(),
         containment=containment,
-        gpu_error=gpus.error,
+        gpu_error=gpu_error,
     )
 
 

@@ -13,10 +13,11 @@ import signal
 import time
 from typing import Any, Dict, Optional, Set
 
-from .gpus import DEADLINE_S, GpuReader
+from .gpus import GpuReader, GpuWatch
 from .inventory import CpuMeter, memory, take_inventory
 from .job import Key
 from .jobs import Jobs
+from .keeping import keeper
 from .logs import LogError, follow
 from .spool import Spool
 from .streams import OutStream
@@ -41,7 +42,7 @@ class Agent:
         self._build = build
         self._trees = TreeStore(self._spool.path)
         self.jobs = Jobs(self._spool, self._trees, self._tell)
-        self._gpus = GpuReader(self._spool.identity)
+        self._gpus = GpuWatch(GpuReader(self._spool.identity))
         self._session: Optional[Session] = None
         self._stop = asyncio.Event()
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
@@ -61,10 +62,11 @@ class Agent:
             server = await asyncio.start_unix_server(self._serve, address)
         finally:
             os.umask(old)
-        cleaning = loop.create_task(self._clean_for_ever())
+        background = [loop.create_task(work) for work in (self._clean_for_ever(), self._find_gpus())]
         await self._stop.wait()
         server.close()
-        cleaning.cancel()
+        for task in background:
+            task.cancel()
         self.jobs.containment.close()
         if self._session is not None:
             self._session.close()
@@ -72,14 +74,19 @@ class Agent:
     def quit(self) -> None:
         self._stop.set()
 
-    def welcome(self) -> wire.Welcome:
+    async def welcome(self) -> wire.Welcome:
         """What the controller gets first."""
+        gpus, gpu_error = await self._gpus.discover()
+        containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
+        inventory = take_inventory(
+            gpus, driver=self._gpus.driver, gpu_error=gpu_error, containment=containment
+        )
         return wire.Welcome(
             build=self._build,
-            inventory=take_inventory(self._gpus, self.jobs.containment.words),
+            inventory=inventory,
             jobs=self.jobs.reports(),
             pid=os.getpid(),
-            user=pwd.getpwuid(os.geteuid()).pw_name,
+            user=_own_name(),
         )
 
     def launch(self, launch: wire.Launch) -> None:
@@ -108,16 +115,10 @@ class Agent:
 
     async def samples(self, interval_s: float) -> None:
         """Sends a sample every interval while a controller listens. A driver that hangs holds up nothing else."""
-        loop = asyncio.get_running_loop()
         meter = CpuMeter()
-        reading: Optional[asyncio.Future[Any]] = None
         while True:
             await asyncio.sleep(interval_s)
-            if reading is None:
-                reading = loop.run_in_executor(None, self._gpus.read)
-            done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
-            gpus = reading.result() if done else self._gpus.unknown("the driver does not answer")
-            reading = None if done else reading
+            gpus = await self._gpus.read()
             self._tell(
                 wire.Sample(
                     at_unix=time.time(), cpu_pct=meter.percent(), mem_used_bytes=memory()[1], gpus=gpus
@@ -142,6 +143,9 @@ class Agent:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # this controller asks for its launches itself
+
+    async def _find_gpus(self) -> None:
+        await self._gpus.discover()
 
     async def _clean_for_ever(self) -> None:
         while True:
@@ -169,8 +173,9 @@ class Session:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
             if not isinstance(hello, wire.Hello) or hello.version != PROTOCOL_VERSION:
                 raise WireError(f"this agent speaks protocol {PROTOCOL_VERSION}")
+            welcome = await self._agent.welcome()
             take_over(self)
-            self.tell(self._agent.welcome())
+            self.tell(welcome)
             self._spawn(self._agent.samples(max(0.1, hello.sample_interval_s)))
             while True:
                 kind, payload = await read_frame(self._reader)
@@ -337,3 +342,11 @@ def _long_ago() -> asyncio.Event:
     ended = asyncio.Event()
     ended.set()
     return ended
+
+
+def _own_name() -> str:
+    """Our user's name, or the number where the account is not listed (containers)."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

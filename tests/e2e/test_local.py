@@ -228,7 +228,10 @@ HELLO = json.dumps({"t": "hello", "version": 1}).encode()
         (b"GET / HTTP/1.1\r\n\r\n", b"not a warpdeck frame"),
         (struct.pack(">IB", 1 << 30, ord("J")), b"over the limit"),
         (struct.pack(">IB", 4, ord("J")) + b"nope", b"not understood"),
-        (struct.pack(">IB", len(HELLO), ord("J")) + HELLO.replace(b"1", b"9"), b"speaks protocol 1, the client 9"),
+        (
+            struct.pack(">IB", len(HELLO), ord("J")) + HELLO.replace(b"1", b"9"),
+            b"speaks protocol 1, the client 9",
+        ),
     ],
 )
 def test_garbage_on_the_socket_is_answered_and_harms_nobody(home: Home, data: bytes, words: bytes) -> None:

@@ -84,7 +84,7 @@ class Lab:
         """The processes of the host whose command line holds the words, as the host counts them."""
         script = (
             'for dir in /proc/[0-9]*; do tr "\\0" " " <$dir/cmdline 2>/dev/null | grep -qF -- "$1" '
-            '&& [ ${dir#/proc/} != $$ ] && echo ${dir#/proc/}; done; true'
+            "&& [ ${dir#/proc/} != $$ ] && echo ${dir#/proc/}; done; true"
         )
         return [int(word) for word in self.on(host, "sh", "-c", script, "-", words).split()]
 

@@ -47,11 +47,13 @@ def test_the_size_follows_the_viewer(agent: AgentProcess) -> None:
 
 def test_control_c_reaches_the_program_in_front_only(agent: AgentProcess) -> None:
     shell(agent)
-    agent.link.send_data(1, b"echo begun-$((1+1)); sleep 1000\n")
-    agent.link.output(1, b"begun-2")
+    agent.link.send_data(1, b"sleep 1000; echo not-$((1+1))\n")
+    eventually(lambda: len(agent.processes(1)) >= 2, what="the shell and its sleep run")
+    seen = len(agent.link.output(1, b"sleep"))
     agent.link.send_data(1, b"\x03")
+    agent.link.output(1, b"> ", after=seen)
     agent.link.send_data(1, b"echo after-$?\n")
-    agent.link.output(1, b"after-130")
+    assert b"not-2" not in agent.link.output(1, b"after-130")
 
 
 def test_a_viewer_that_comes_back_gets_what_it_missed(agent: AgentProcess) -> None:
