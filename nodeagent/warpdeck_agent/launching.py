@@ -8,6 +8,7 @@ its supervisor waits at the gate: a pipe on its standard error.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pwd
 import subprocess
@@ -47,6 +48,8 @@ class Launcher:
                 job.process = await loop.run_in_executor(self._pool, self._run, launch, job)
         except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LaunchError(f"the disk of {self._spool.path} is full on this node") from error
             raise LaunchError(_sentence(error)) from error
         return job
 

@@ -30,6 +30,8 @@ from .wire.messages import PROTOCOL_VERSION, decode, encode
 
 CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
+FAREWELL_S = 1.0
+"""How long connections may take to close when the agent ends."""
 MAX_WRITE_BUFFER = 64 * 1024 * 1024
 """A controller that is this far behind is disconnected; it will ask for everything anew."""
 
@@ -44,6 +46,7 @@ class Agent:
         self.jobs = Jobs(self._spool, self._trees, self._tell)
         self._gpus = GpuWatch(GpuReader(self._spool.identity))
         self._session: Optional[Session] = None
+        self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
 
@@ -68,8 +71,10 @@ class Agent:
         for task in background:
             task.cancel()
         self.jobs.containment.close()
-        if self._session is not None:
-            self._session.close()
+        for session in self._connections.values():
+            session.close()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=FAREWELL_S)
 
     def quit(self) -> None:
         self._stop.set()
@@ -131,9 +136,13 @@ class Agent:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session = Session(self, reader, writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections[task] = session
         try:
             await session.run(self._take_over)
         finally:
+            del self._connections[task]
             if self._session is session:
                 self._session = None
             session.close()

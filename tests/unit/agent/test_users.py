@@ -1,0 +1,107 @@
+"""A root agent's jobs run as their users, from the first instruction on, and reach nothing of the agent or each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent import FROM_SOURCE, AgentProcess
+
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.lab
+ADA, BOB, LAB = 61001, 61002, 61100
+WITH_ACCOUNTS = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
+"""Users of the test's own, in a mount namespace of the agent's own."""
+
+
+@pytest.fixture
+def agent(short_tmp: Path) -> Iterator[AgentProcess]:
+    """A root agent on a node with the users ada (also in the group lab) and bob."""
+    short_tmp.chmod(0o711)
+    passwd = [f"{name}:x:{uid}:{uid}::/tmp:/bin/sh" for name, uid in (("ada", ADA), ("bob", BOB))]
+    groups = [f"ada:x:{ADA}:", f"bob:x:{BOB}:", f"lab:x:{LAB}:ada"]
+    for name, lines in (("passwd", passwd), ("group", groups)):
+        (short_tmp / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
+    program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(short_tmp), *FROM_SOURCE]
+    made = AgentProcess(short_tmp / "agent", program=program)
+    made.start()
+    yield made
+    made.close()
+
+
+def test_a_job_has_its_users_ids_and_groups(agent: AgentProcess) -> None:
+    assert agent.run(1, "id -u; id -g; id -G; echo $HOME $USER", user="ada", uid=ADA).exit_code == 0
+    uid, gid, groups, account = agent.text(1).splitlines()
+    assert (uid, gid, sorted(groups.split())) == (str(ADA), str(ADA), [str(ADA), str(LAB)])
+    assert account == "/tmp ada"
+
+
+def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
+    agent.launch(1, "true", user="nobody-knows", uid=1)
+    assert agent.link.expect(wire.LaunchFailed).message == "there is no user nobody-knows on this node"
+
+
+def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:
+    private, open_to_all = short_tmp / "private", short_tmp / "open"
+    for folder, mode in ((private, 0o700), (open_to_all, 0o777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    said = agent.run(1, "echo in", user="ada", uid=ADA, stdout=str(private / "out"))
+    assert said.message == f"cannot write the output file {private}/out"
+    assert list(private.iterdir()) == []
+    assert agent.run(2, "echo in", user="ada", uid=ADA, stdout=str(open_to_all / "a/out")).exit_code == 0
+    assert (open_to_all / "a/out").stat().st_uid == ADA
+
+
+def test_nothing_runs_as_root_with_the_users_path(agent: AgentProcess, short_tmp: Path) -> None:
+    mine, seen = short_tmp / "mine", short_tmp / "seen"
+    mine.mkdir()
+    seen.touch()
+    seen.chmod(0o666)
+    for name in ("setpriv", "setsid", "sh", "env", "mkdir", "echo", "sleep"):
+        (mine / name).write_text(f"#!/bin/sh\n/usr/bin/id -u >>{seen}\n")
+        (mine / name).chmod(0o755)
+    environ = {"PATH": f"{mine}:/usr/bin:/bin"}
+    said = agent.run(1, "sleep 1", user="ada", uid=ADA, env=environ, stdout=f"{short_tmp}/deep/out")
+    assert said.message.startswith("cannot make the folder")
+    assert agent.run(2, "sleep 1", user="ada", uid=ADA, env=environ).exit_code == 0
+    assert set(seen.read_text().split()) == {str(ADA)}
+
+
+def test_a_job_reaches_neither_anothers_spool_nor_the_agents_own_files(agent: AgentProcess) -> None:
+    agent.run(1, "echo secret", user="ada", uid=ADA)
+    tries = [f"cat {agent.job(1, name)}" for name in ("out", "script", "meta.json", "rc")]
+    tries += [f"ls {agent.folder}/trees", f"ls {agent.folder}/jobs", f"cat {agent.folder}/identity"]
+    agent.run(2, "\n".join(f"{words} && echo reached" for words in tries), user="bob", uid=BOB)
+    seen = agent.text(2)
+    assert "secret" not in seen and "reached" not in seen
+    assert seen.count("Permission denied") == len(tries)
+
+
+def test_a_job_cannot_change_what_the_agent_believes_of_it(agent: AgentProcess) -> None:
+    script = "\n".join(
+        [
+            'cd "${0%/*}" || exit 9',
+            "for name in rc pid message meta.json lock; do rm -f $name && echo removed $name; done",
+            "mkfifo pipe && echo made a pipe",
+            "echo x >meta.json && echo wrote",
+            "exit 4",
+        ]
+    )
+    agent.launch(1, script, user="ada", uid=ADA)
+    assert agent.link.report(1, "exited").exit_code == 4
+    assert not [word for word in ("removed", "made", "wrote") if word in agent.text(1).replace("cannot", "")]
+
+
+def test_the_exit_status_that_a_job_forges_is_no_harm_to_others(agent: AgentProcess) -> None:
+    agent.launch(1, 'echo "999999999999 99 end" >"${0%/*}/rc"; kill -9 $PPID', user="ada", uid=ADA)
+    assert agent.link.report(1, "lost").exit_code != 0
+    assert agent.run(2, "exit 3", user="bob", uid=BOB).exit_code == 3
+
+
+def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp: Path) -> None:
+    asked = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
+    agent.link.send(asked)
+    assert "not an output file of this job's user" in agent.link.expect(wire.StreamEnd).error
