@@ -1,7 +1,8 @@
 """The styles that the line widgets draw with, by role, and what becomes of them on a terminal of 16 colours.
 
 Roles: a job's state by its Slurm name; `heat0` to `heat7`; header, cursor, cursor-blurred, cursor-sign, marked, mark-sign,
-match, muted, accent, warn, new (the badge for unseen lines). A role that a palette lacks draws plain.
+match, muted, accent, warn, new (the badge for unseen lines); `ansi0` to `ansi15`, a log's 16 colours. A role that a palette
+lacks draws plain.
 """
 
 from __future__ import annotations

@@ -183,6 +183,7 @@ def text_styles(theme: ThemeFile) -> dict[str, Style]:
         "match": Style(color=_contrast(match), bgcolor=_rich(match)),
         "new": Style(color=_contrast(theme.accent), bgcolor=_rich(theme.accent), bold=True),
     }
+    styles |= {f"ansi{number}": _ink(colour) for number, colour in enumerate(_log_inks(theme))}
     for step, (colour, text) in enumerate(zip(theme.heat, theme.heat_text, strict=True)):
         styles[f"heat{step}"] = Style(color=_rich(text), bgcolor=_rich(colour))
     return styles
@@ -218,6 +219,20 @@ def _state_colours(theme: ThemeFile) -> dict[str, str]:
         "done": states.done or theme.muted,
         "failed": states.failed or theme.error,
     }
+
+
+def _log_inks(theme: ThemeFile) -> list[str]:
+    """What the 16 colours of a log become on our ground, where the terminal's black or white would vanish."""
+    hues = [
+        theme.error,
+        theme.success,
+        theme.warning,
+        theme.primary,
+        _state_colours(theme)["held"],
+        theme.secondary,
+    ]
+    black, white = (theme.muted, theme.foreground) if theme.dark else (theme.foreground, theme.muted)
+    return [black, *hues, white, theme.muted, *hues, theme.foreground]
 
 
 def _rich(colour: str) -> str:

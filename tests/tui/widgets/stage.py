@@ -91,6 +91,10 @@ class Player(Generic[W]):
         """The widget's lines as text."""
         return [self.widget.render_line(y).text for y in range(self.widget.size.height)]
 
+    def screen(self) -> list[str]:
+        """The whole screen's lines, scroll bars and all."""
+        return [strip.text for strip in self.app.screen._compositor.render_strips()]
+
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Waits for the condition; what is on the screen is said if it does not come."""
         deadline = time.monotonic() + TIMEOUT_S

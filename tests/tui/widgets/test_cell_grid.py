@@ -108,7 +108,7 @@ async def test_every_line_is_as_wide_as_the_grid_at_every_size(size: tuple[int, 
         await player.pilot.resize_terminal(*size)
         await player.until(lambda: player.widget.size.height == size[1], "the new size")
         await player.settle()
-        assert {cell_len(row) for row in player.rows()} == {player.widget.size.width}
+        assert {cell_len(row) for row in player.rows()} == {player.widget.line_width}
 
 
 async def test_a_node_with_sixteen_gpus_goes_on_below_at_80_columns() -> None:

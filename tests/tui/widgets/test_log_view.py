@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual.events import MouseScrollUp
 
-from tests.tui.widgets.stage import Player, obeyed, stage
+from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
 from warpdeck_tui.widgets.log_view import LogView
 
 
@@ -131,6 +131,15 @@ async def test_colours_are_kept() -> None:
         assert segments[1].style is not None and segments[1].style.color != segments[0].style.color
 
 
+async def test_the_sixteen_colours_are_the_themes_but_on_a_ground_of_their_own() -> None:
+    async with stage(LogView(styles=STYLES)) as player:
+        await fed(player, b"\x1b[30mblack\x1b[41mon red\n")
+        black, on_red = list(player.widget.render_line(0))[:2]
+        assert black.style and on_red.style and on_red.style.color and on_red.style.bgcolor
+        assert black.style.color == STYLES["ansi0"].color
+        assert (on_red.style.color.number, on_red.style.bgcolor.number) == (0, 1)
+
+
 async def test_long_lines_are_clipped_scrolled_and_wrapped() -> None:
     async with stage(LogView()) as player:
         await fed(player, b"0123456789" * 30 + b"\nnext\n")
@@ -145,6 +154,17 @@ async def test_long_lines_are_clipped_scrolled_and_wrapped() -> None:
         ]
         await player.press("w")
         assert player.rows()[1].startswith("next")
+
+
+async def test_the_last_column_is_not_under_the_scroll_bar() -> None:
+    async with stage(LogView()) as player:
+        await fed(player, b"x" * 500 + b"\n" + numbered(22) + b"x" * 500 + b"\n")
+        await player.settle()
+        assert [row[-1] for row in player.screen()] == ["…", *" " * 22, "…"]
+        await fed(player, b"x" * 500 + b"\n")
+        await player.settle()
+        assert player.screen()[-1][-2:] == "…" + player.screen()[-1][-1]
+        assert len(player.rows()[-1]) == 79
 
 
 async def test_wide_and_combining_characters_keep_the_width() -> None:

@@ -151,7 +151,7 @@ async def test_every_line_is_as_wide_as_the_table_at_every_size(size: tuple[int,
         await player.pilot.resize_terminal(*size)
         await player.until(lambda: player.widget.size.height == size[1], "the new size")
         await player.settle()
-        assert {cell_len(line) for line in player.rows()} == {player.widget.size.width}
+        assert {cell_len(line) for line in player.rows()} == {player.widget.line_width}
         assert under_cursor(player)[0].split()[1] == "89"
         assert "\x1b" not in "".join(player.rows())
 

@@ -114,7 +114,7 @@ class CellGrid(LineView):
         cursor, before, places = self.cursor, self._lines, self._places
         self._lines = list(lines)
         self._follow(cursor)
-        self._arrange()
+        self.rearrange()
         if places != self._places or [line[0] for line in before] != [line[0] for line in self._lines]:
             self.refresh()
         elif regions := tuple(self._changed(before)):
@@ -134,14 +134,14 @@ class CellGrid(LineView):
                 return
         self._row = max(0, min(self._row, len(self._lines) - 1))
 
-    def _arrange(self) -> None:
+    def rearrange(self) -> None:
         """How wide a tile is, how many stand on a line, which line shows which cells."""
         most = max((len(cells) for _, cells in self._lines), default=1) or 1
         longest = max((len(label.partition(" ")[0]) for label, _ in self._lines), default=0)
-        for_names = self.size.width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
+        for_names = self.line_width - most * TILE_MIN - GUTTER_WIDTH - STATE_WIDTH
         self._name_width = max(NAME_MIN, min(longest + 2, for_names, NAME_MAX))
         self._label_width = GUTTER_WIDTH + self._name_width + STATE_WIDTH
-        room = max(TILE_MIN, self.size.width - self._label_width)
+        room = max(TILE_MIN, self.line_width - self._label_width)
         widest = TILE_MAX if self._has_bars() else TILE_MIN + 2
         self._tile = max(TILE_MIN, min(widest, room // most))
         in_line = max(1, room // self._tile)
@@ -186,7 +186,7 @@ class CellGrid(LineView):
     # Painting
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.line_width
         if y < HEADER_LINES:
             return self._header(width)
         at = y - HEADER_LINES + self.scroll_offset.y
@@ -229,7 +229,7 @@ class CellGrid(LineView):
         text, level = cell[1], cell[2]
         percent = cell[3] if len(cell) > 3 else None
         style = self._tile_style(text, level)
-        shown = fit(printable(text), TEXT_WIDTH, glyphs=self._glyphs)
+        shown = fit(printable(text), TEXT_WIDTH, align="center", glyphs=self._glyphs)
         # Brackets beside the reversed colours: the cursor shows where there is no colour at all.
         number = (
             Segment(f"[{shown}]", Style(reverse=True, bold=True)) if here else Segment(f" {shown}", style)
@@ -254,7 +254,8 @@ class CellGrid(LineView):
         muted = self._styles.get("muted", PLAIN)
         segments = [Segment(" " * GUTTER_WIDTH + "low ", muted)]
         segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
-        segments.append(Segment(f" high   {printable(self._legend)}", muted))
+        room = max(0, width - sum(len(segment.text) for segment in segments))
+        segments.append(Segment(fit(f" high  {printable(self._legend)}", room, glyphs=self._glyphs), muted))
         return finished(segments, width, base=self.rich_style)
 
     # Moving
@@ -270,7 +271,7 @@ class CellGrid(LineView):
             self.scroll_to(y=at - page + 1, animate=False, force=True)
         top = self.scroll_offset.y
         for each in {old, at}:
-            self.refresh(Region(0, each - top + HEADER_LINES, self.size.width, 1))
+            self.refresh(Region(0, each - top + HEADER_LINES, self.line_width, 1))
         if self.cursor != before:
             self.post_message(self.Moved(self))
         self._park_cursor()
@@ -304,10 +305,6 @@ class CellGrid(LineView):
 
     def on_focus(self) -> None:
         self._park_cursor()
-
-    def on_resize(self) -> None:
-        self._arrange()
-        self.refresh()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, WHEEL_LINES)

@@ -35,9 +35,28 @@ class LineView(ScrollView, can_focus=True):
     def on_mount(self) -> None:
         self._styles = for_terminal(self._given_styles, self.app.console.color_system)
 
+    @property
+    def line_width(self) -> int:
+        """Columns of a line: Textual's `size` has those under the scroll bar too."""
+        return max(0, self.size.width - self.scrollbar_size_vertical)
+
+    def rearrange(self) -> None:
+        """The lines have another width or number: places, and what is kept of painted lines, are out of date."""
+
+    def on_resize(self) -> None:
+        self.rearrange()
+        self.refresh()
+
+    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
+        """The lines are narrower beside a scroll bar; one that has just appeared does not know yet where we are."""
+        if shown:
+            self.vertical_scrollbar.position = self.scroll_y
+        self.rearrange()
+        self.refresh()
+
     def set_content_rows(self, rows: int) -> None:
         """How many rows there are to scroll through. The view stays inside them; nothing is painted."""
-        before, size = self.virtual_size, Size(self.size.width, rows)
+        before, size = self.virtual_size, Size(self.line_width, rows)
         if size == before:
             return
         if size.width == before.width and self.show_vertical_scrollbar and rows > self.size.height:

@@ -153,12 +153,12 @@ class LogView(LineView):
         y = max(0, number - self._top)
         if y < self.size.height:
             rows = min(self._shown_end - self._top, self.size.height) - y
-            self.refresh(Region(0, y, self.size.width, max(1, rows)))
+            self.refresh(Region(0, y, self.line_width, max(1, rows)))
         if not self._following:
             self._refresh_status()
 
     def _refresh_status(self) -> None:
-        self.refresh(Region(0, self.size.height - 1, self.size.width, 1))
+        self.refresh(Region(0, self.size.height - 1, self.line_width, 1))
 
     def _scroll(self, y: float) -> None:
         """Scrolls on our own account: it says nothing about what the user wants."""
@@ -176,11 +176,6 @@ class LogView(LineView):
         elif new_value < old_value:
             self._stop_following()
         self._read_on()
-
-    def watch_show_vertical_scrollbar(self, shown: bool) -> None:
-        """A scroll bar that has just appeared does not know yet where we are."""
-        if shown:
-            self.vertical_scrollbar.position = self.scroll_y
 
     def _stop_following(self) -> None:
         if self._following:
@@ -228,7 +223,7 @@ class LogView(LineView):
     # Painting
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.line_width
         strip, number, start = self._content(y, width)
         if y == self.size.height - 1:
             strip = self._with_status(strip, width)
@@ -265,9 +260,21 @@ class LogView(LineView):
         return Strip(drawn)
 
     def _segments(self, number: int) -> list[Segment]:
+        """A line's text in its own colours; the 16 that a terminal chooses are the theme's, but for those on a ground."""
         lines = self._source.lines
         # What came since the last flush may have pushed out the oldest lines.
-        return segments(lines.line(number)[:MAX_DRAWN_BYTES]) if lines.first <= number < lines.end else []
+        if not lines.first <= number < lines.end:
+            return []
+        drawn = segments(lines.line(number)[:MAX_DRAWN_BYTES])
+        return [
+            Segment(text, self._themed(style)) if style else Segment(text, PLAIN) for text, style, _ in drawn
+        ]
+
+    def _themed(self, style: Style) -> Style:
+        colour = style.color
+        if colour is None or colour.number is None or colour.number > 15 or style.bgcolor is not None:
+            return style
+        return style + self._styles.get(f"ansi{colour.number}", PLAIN)
 
     def _clipped(self, strip: Strip, width: int) -> Strip:
         """The part of the line in view; a sign at the right if there is more."""
@@ -291,7 +298,7 @@ class LogView(LineView):
 
     def _fit_at_end(self) -> int:
         """How many of the last lines fill the page when wrapped; at least one."""
-        rows, number, width = 0, self._shown_end, max(1, self.size.width)
+        rows, number, width = 0, self._shown_end, max(1, self.line_width)
         while number > self._shown_first and rows < self._page_rows:
             number -= 1
             rows += max(1, -(-self._line(number).cell_length // width))
@@ -486,6 +493,5 @@ class LogView(LineView):
     def on_mount(self) -> None:
         self._flush()
 
-    def on_resize(self) -> None:
+    def rearrange(self) -> None:
         self._show_window()
-        self.refresh()

@@ -150,7 +150,7 @@ class VirtualTable(LineView):
     def show_sort(self, column: str, *, descending: bool = False) -> None:
         """Points out the column that the source is sorted by; "" for none."""
         self._sort = (column, descending)
-        self.refresh(Region(0, 0, self.size.width, HEADER_LINES))
+        self.refresh(Region(0, 0, self.line_width, HEADER_LINES))
 
     def highlight(self, text: str) -> None:
         """Each word of a filter is pointed out where it is found; "" for none."""
@@ -169,7 +169,7 @@ class VirtualTable(LineView):
     # Painting
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.line_width
         if y < HEADER_LINES:
             return self._header(width)
         line = self._line_at(y)
@@ -230,7 +230,8 @@ class VirtualTable(LineView):
         accent = self._styles.get("cursor-sign", PLAIN) + under
         segments = [Segment(self._glyphs.cursor if line.under_cursor else " ", accent)]
         if self._takes_marks:
-            mark = self._styles.get("mark-sign", PLAIN) + under
+            # Reversed, a mark's colour would fill the gutter of a row that has none.
+            mark = self._styles.get("mark-sign", PLAIN) + under if line.marked else under
             segments.append(Segment(self._glyphs.mark if line.marked else " ", mark))
         return segments
 
@@ -263,7 +264,7 @@ class VirtualTable(LineView):
             ):
                 continue
             if y not in self._drawn or self._line_at(y) != before:
-                self.refresh(Region(0, y, self.size.width, 1))
+                self.refresh(Region(0, y, self.line_width, 1))
 
     # Moving
 
@@ -353,7 +354,7 @@ class VirtualTable(LineView):
     def on_focus(self) -> None:
         self._park_cursor()
 
-    def on_resize(self) -> None:
+    def rearrange(self) -> None:
         self._drawn.clear()
         self.set_content_rows(len(self._source) + HEADER_LINES)
         self._go(self._cursor)
@@ -383,6 +384,6 @@ class VirtualTable(LineView):
                 self.action_select()
 
     def _select_header(self, x: int) -> None:
-        for index, start, room in self._layout(self.size.width):
+        for index, start, room in self._layout(self.line_width):
             if start <= x < start + room:
                 self.post_message(self.HeaderSelected(self, self._columns[index].name))
