@@ -1,6 +1,6 @@
 """The one table of what can be done: id, keys, words for the palette and the help, and where it applies.
 
-Bindings, the palette, the help page and the footer are made from it. Keys mean one thing in one place; "app" counts
+Bindings, the palette, the help page and the key line are made from it. Keys mean one thing in one place; "app" counts
 everywhere. Whoever likes other keys writes them into keys.toml in the configuration folder, by place and id:
 
     [queue]
@@ -22,7 +22,7 @@ from warpdeck.errors import UserError
 
 
 class Action(NamedTuple):
-    """`where`: app, queue, nodes, job or history. `short` stands in the footer ("" keeps it out of it).
+    """`where`: app, queue, nodes, job or history. `short` stands in the key line ("" keeps it out of it).
 
     `changes` marks what --readonly switches off.
     """
@@ -66,15 +66,15 @@ ACTIONS = (
     Action("app", "command_palette", "colon", "Palette", "find an action by its name; ctrl+p too", "Palette"),
     Action("app", "quit", "q", "Quit", "leave the app; jobs go on", "Quit"),
     Action("queue", "log", "l", "Log", "the job's page, at its log", "Log"),
-    Action("queue", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "All"),
+    Action("queue", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "Mine/all"),
     Action("queue", "filter", "slash", "Filter", "words, user:bob, state:R, gpu>4, !word", "Filter"),
     Action("queue", "mark", "space", "Mark", "mark the job; the verbs then mean all that are marked"),
     Action("queue", "clear", "escape", "Clear", "take away marks, then the filter"),
     Action("queue", "cancel", "c", "Cancel", "end the job", "Cancel", _CHANGES),
-    Action("queue", "hold", "H", "Hold", "keep the job from starting", "", _CHANGES),
-    Action("queue", "release", "U", "Release", "let a held job start", "", _CHANGES),
-    Action("queue", "requeue", "R", "Requeue", "end the job and put it back", "", _CHANGES),
-    Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "", _CHANGES),
+    Action("queue", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
+    Action("queue", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
+    Action("queue", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
+    Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
@@ -102,15 +102,15 @@ ACTIONS = (
     ),
     Action("job", "diff_job", "equals_sign", "Diff with a job", "how its code differs from another job's"),
     Action("job", "cancel", "c", "Cancel", "end the job", "Cancel", _CHANGES),
-    Action("job", "hold", "H", "Hold", "keep the job from starting", "", _CHANGES),
-    Action("job", "release", "U", "Release", "let a held job start", "", _CHANGES),
-    Action("job", "requeue", "R", "Requeue", "end the job and put it back", "", _CHANGES),
-    Action("job", "attach", "a", "Attach", "the terminal of an interactive job", "", _CHANGES),
+    Action("job", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
+    Action("job", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
+    Action("job", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
+    Action("job", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("job", "copy", "y", "Copy id", "the job's id to the clipboard"),
-    Action("history", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "All"),
+    Action("history", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "Mine/all"),
     Action("history", "filter", "slash", "Filter", "words, user:bob, state:F, gpu>4, !word", "Filter"),
     Action("history", "log", "l", "Log", "the job's page, at its log", "Log"),
-    Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "", _CHANGES),
+    Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "Requeue", _CHANGES),
     Action("history", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("history", "clear", "escape", "Back", "take away the filter; then to the queue"),
 )
@@ -134,15 +134,13 @@ def key_words(keys: str) -> str:
 
 
 def bindings(where: str) -> list[Binding]:
-    """A place's bindings for Textual. Their ids are what `keymap` overrides; the first of two keys is in the footer."""
+    """A place's bindings for Textual. Their ids are what `keymap` overrides."""
     return [
         Binding(
             action.keys,
             action.id,
             action.short or action.title,
-            show=bool(action.short),
             id=f"{action.where}.{action.id}",
-            key_display=key_words(action.keys.split(",", 1)[0]),
         )
         for action in ACTIONS
         if action.where == where
@@ -155,6 +153,38 @@ def actions_at(where: str) -> list[Action]:
         *(action for action in ACTIONS if action.where == where),
         *(action for action in ACTIONS if action.where == "app"),
     ]
+
+
+def keys_of(action: Action, keymap: Mapping[str, str]) -> str:
+    """The action's keys, as the user has them."""
+    return keymap.get(f"{action.where}.{action.id}", action.keys)
+
+
+class KeyHint(NamedTuple):
+    """A key that works now; `command` is what a click on it runs."""
+
+    key: str
+    words: str
+    command: str
+
+
+def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -> list[KeyHint]:
+    """The key line: what fits into `width` columns. Help and Quit stay, the last of the others go first."""
+    hints = [
+        KeyHint(
+            key_words(keys_of(action, keymap).split(",", 1)[0]),
+            action.short,
+            f"{'app' if action.where == 'app' else 'screen'}.{action.id}",
+        )
+        for action in actions
+        if action.short
+    ]
+    while sum(len(hint.key) + len(hint.words) + 3 for hint in hints) > width + 2:
+        spare = [hint for hint in hints if hint.command not in ("app.help", "app.quit")]
+        if not spare:
+            break
+        hints.remove(spare[-1])
+    return hints
 
 
 def clashes(actions: Iterable[Action]) -> list[str]:
@@ -182,8 +212,7 @@ def help_lines(where: str, keymap: Mapping[str, str]) -> list[tuple[str, str, st
         lines += [("", PLACES[place], "")]
         for action in ACTIONS:
             if action.where == place:
-                keys = keymap.get(f"{action.where}.{action.id}", action.keys)
-                lines.append((key_words(keys), action.title, action.help))
+                lines.append((key_words(keys_of(action, keymap)), action.title, action.help))
     return lines
 
 
@@ -204,9 +233,7 @@ def read_keymap(path: Path) -> dict[str, str]:
     strange = sorted(set(keymap) - known)
     if strange:
         raise UserError(f"{path}: there is no action {strange[0]}", "see the help page (?) for what there is")
-    remapped = [
-        action._replace(keys=keymap.get(f"{action.where}.{action.id}", action.keys)) for action in ACTIONS
-    ]
+    remapped = [action._replace(keys=keys_of(action, keymap)) for action in ACTIONS]
     wrong = clashes(remapped)
     if wrong:
         raise UserError(f"{path}: {wrong[0]}", "choose another key")

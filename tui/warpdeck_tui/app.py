@@ -21,23 +21,22 @@ from textual.screen import Screen
 
 from warpdeck.api.client import Delta
 from warpdeck.api.rows import JobRow
-from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
-from .actions import actions_at, bindings, help_lines, read_keymap
+from .actions import CHANGING, actions_at, bindings, help_lines, key_words, keys_of, read_keymap
 from .board import Board
 from .client import Core
+from .jobverbs import JobVerbs
 from .screens.base import DeckScreen
-from .screens.dialogs import Confirm, HelpPage
+from .screens.dialogs import HelpPage
 from .screens.history import HistoryScreen
 from .screens.job import JobScreen
 from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.submit import NewJob
-from .terminal import STDOUT, join_terminal, kept_terminal
+from .terminal import kept_terminal
 from .themes import ThemeFile, all_themes, text_styles, to_textual
-from .viewmodels.queue import confirmation, target
 
 FALLBACK_THEME = "deck-dark"
 DRAW_SHARE = 0.05
@@ -62,6 +61,9 @@ class DeckApp(App[None]):
         self.user = getpass.getuser()
         self.everybody = everybody
         self.readonly = readonly
+        self.verbs = JobVerbs(self)
+        self.lending = False
+        """The terminal is about to be lent to a job: keys wait."""
         self.away = ""
         """Why there is no connection, "" if there is one."""
         self.keymap: dict[str, str] = {}
@@ -157,30 +159,6 @@ class DeckApp(App[None]):
         self._last_job = key
         self.push_screen(JobScreen(key))
 
-    def confirm_change(self, verb: str, keys: Sequence[str]) -> None:
-        """Cancels, holds, releases or requeues, once confirmed."""
-        rows = [row for key in keys if (row := self.find_job(key)) is not None]
-        if not rows:
-            self.notify("there is no job under the cursor", severity="warning")
-            return
-        names = list(dict.fromkeys(target(row) for row in rows))
-
-        def act(sure: bool | None) -> None:
-            if sure:
-                self._change(verb, names)
-
-        self.push_screen(Confirm(confirmation(verb, rows, self.board.jobs.values())), act)
-
-    @work
-    async def _change(self, verb: str, names: Sequence[str]) -> None:
-        try:
-            done = await self.core.change(verb, names)
-        except UserError as error:
-            self.tell_error(error)
-            return
-        for refused in done.errors:
-            self.notify(refused, severity="error", markup=False)
-
     def tell_error(self, error: UserError) -> None:
         """One sentence and the next step."""
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
@@ -190,34 +168,14 @@ class DeckApp(App[None]):
             self.copy_to_clipboard(text)
             self.notify(f"copied {text}", markup=False)
 
-    def attach(self, key: str) -> None:
-        """The terminal of an interactive job, in place of the app until it ends or is detached."""
-        row = self.find_job(key)
-        if row is not None and not row.interactive:
-            self.notify(f"job {row.label} has no terminal; l shows its log", severity="warning", markup=False)
-            return
-        label = row.label if row else key
-        try:
-            words = join_terminal(self, self.core.relay_client, label)
-        except UserError as error:
-            self.tell_error(error)
-        else:
-            self.notify(words, markup=False)
-
     # ---- actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (self.readonly and any(each.changes and each.id == action for each in actions_at("app")))
+        return not (self.lending or (self.readonly and ("app", action) in CHANGING))
 
     @work
     async def action_shell(self) -> None:
-        rows, cols = window_size(STDOUT)
-        try:
-            done = await self.core.shell(gpus=int(self.board.has_gpus()), rows=rows, cols=cols)
-        except UserError as error:
-            self.tell_error(error)
-            return
-        self.attach(str(done.job_id))
+        await self.verbs.shell()
 
     def action_new_job(self) -> None:
         def submitted(job_id: str | None) -> None:
@@ -276,7 +234,10 @@ class DeckApp(App[None]):
         for action in actions_at(place):
             owner = self if action.where == "app" else screen
             if action.id != "command_palette" and owner.check_action(action.id, ()):
-                yield SystemCommand(action.title, action.help, getattr(owner, f"action_{action.id}"))
+                keys = key_words(keys_of(action, self.keymap))
+                yield SystemCommand(
+                    action.title, f"{keys}   {action.help}", getattr(owner, f"action_{action.id}")
+                )
 
 
 def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import termios
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -26,6 +27,10 @@ _RESET = (
 )
 
 T = TypeVar("T")
+
+
+class HungUp(BaseException):
+    """A signal to end came while the terminal was lent: not an Exception, so that nothing on its way keeps it."""
 
 
 @contextlib.contextmanager
@@ -58,12 +63,31 @@ def join_terminal(app: App[None], connect: Callable[[], SyncClient], label: str)
             client.close()
 
     try:
-        ended = lend_terminal(app, borrow)
+        with _ending_signals_raise():
+            ended = lend_terminal(app, borrow)
     except KeyboardInterrupt:
         return f"gave up waiting for job {label}; it goes on, a joins it"
+    except HungUp:
+        app.exit()
+        return "leaving"
     if ended.error:
         return ended.error
     return f"detached from job {label}; a comes back" if ended.detached else f"job {label} has ended"
+
+
+@contextlib.contextmanager
+def _ending_signals_raise() -> Iterator[None]:
+    """The app's own handlers wait for the event loop, which stands still while the terminal is lent."""
+
+    def hang_up(*_: object) -> None:
+        raise HungUp
+
+    before = {number: signal.signal(number, hang_up) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
+from textual import events
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
-from warpdeck_tui.actions import CHANGING
+from warpdeck_tui.actions import CHANGING, KeyHint, actions_at, key_line
 from warpdeck_tui.palette import PLAIN, Palette
 from warpdeck_tui.viewmodels import Line
+from warpdeck_tui.viewmodels.cells import folded
+from warpdeck_tui.viewmodels.verbs import JOB_VERBS, fits
+
+from .keyline import KeyLine
 
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
@@ -39,11 +45,36 @@ class DeckScreen(Screen[None]):
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (self.deck.readonly and (self.place, action) in CHANGING)
+        return not (self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING))
+
+    def applies(self, action: str) -> bool:
+        """Whether an action of this place means something now; the key line leaves out the others."""
+        if action not in JOB_VERBS:
+            return True
+        rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
+        return fits(action, rows)
+
+    def hints(self) -> list[KeyHint]:
+        """What the key line shows."""
+        now = [
+            action
+            for action in actions_at(self.place)
+            if (self.deck if action.where == "app" else self).check_action(action.id, ())
+            and (action.where == "app" or self.applies(action.id))
+        ]
+        return key_line(now, self.deck.keymap, self.size.width)
+
+    def show_keys(self) -> None:
+        """The key line, as things are now."""
+        self.query_one(KeyLine).show(self.hints(), self.deck.palette)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self.show_keys()
 
     def on_screen_resume(self) -> None:
         self.recolour()
         self.draw()
+        self.show_keys()
 
     def draw(self) -> None:
         """From the board to the widgets. Called when something changed and this screen is in front."""
@@ -62,20 +93,20 @@ class DeckScreen(Screen[None]):
         self.deck.copy(" ".join(self.job_keys))
 
     def action_cancel(self) -> None:
-        self.deck.confirm_change("cancel", self.job_keys)
+        self.deck.verbs.ask("cancel", self.job_keys)
 
     def action_hold(self) -> None:
-        self.deck.confirm_change("hold", self.job_keys)
+        self.deck.verbs.ask("hold", self.job_keys)
 
     def action_release(self) -> None:
-        self.deck.confirm_change("release", self.job_keys)
+        self.deck.verbs.ask("release", self.job_keys)
 
     def action_requeue(self) -> None:
-        self.deck.confirm_change("requeue", self.job_keys)
+        self.deck.verbs.ask("requeue", self.job_keys)
 
     def action_attach(self) -> None:
         if self.job_keys:
-            self.deck.attach(self.job_keys[0])
+            self.deck.verbs.attach(self.job_keys[0])
 
 
 class TextPane(VerticalScroll, can_focus=True):
@@ -90,12 +121,24 @@ class TextPane(VerticalScroll, can_focus=True):
         ("ctrl+u", "page_up", ""),
     ]
 
-    def __init__(self, text: Text | str = "", *, id: str | None = None) -> None:
+    def __init__(self, text: RenderableType = "", *, id: str | None = None) -> None:
         super().__init__(Static(text, markup=False), id=id)
 
     def show(self, lines: Iterable[Line], styles: Palette) -> None:
         """Other lines."""
-        self.query_one(Static).update(paint(lines, styles))
+        self.query_one(Static).update(Folded(lines, styles))
+
+
+class Folded:
+    """Lines for Rich, each folded to the width that there is."""
+
+    def __init__(self, lines: Iterable[Line], styles: Palette) -> None:
+        self._lines = tuple(lines)
+        self._styles = styles
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            yield paint(folded(line, options.max_width), self._styles)
 
 
 def paint(lines: Iterable[Line], styles: Palette) -> Text:

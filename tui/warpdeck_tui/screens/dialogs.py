@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck_tui.viewmodels.queue import Question
+from warpdeck.api.rows import JobRow
+from warpdeck_tui.viewmodels import Cell, Line
+from warpdeck_tui.viewmodels.queue import Question, choice_row
 from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import TextPane
+from .base import Folded, TextPane
 
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+LIST_KEYS = "j k, arrows and pages move, g G go to the ends; Enter opens, Esc goes back."
+CHOICE_COLUMNS = (
+    Column("JOB", 12),
+    Column("STATE", 5),
+    Column("TIME", 10, align="right"),
+    Column("WHERE OR HOW IT ENDED", 0),
+)
 MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
 
@@ -73,6 +86,35 @@ class Ask(ModalScreen[str]):
         self.dismiss("")
 
 
+class Choose(ModalScreen[str]):
+    """One of several jobs; its key, "" if it was given up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "give_up", "Back")]
+
+    def __init__(self, title: str, rows: Sequence[JobRow]) -> None:
+        super().__init__()
+        self._title = title
+        self._rows = rows
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static(self._title, classes="title", markup=False)
+            yield VirtualTable(CHOICE_COLUMNS, cast("DeckApp", self.app).palette, empty="", id="choices")
+            yield Static("Enter opens it    Esc goes back", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        table = self.query_one(VirtualTable)
+        table.show([(str(row.id), choice_row(row, now=time.time())) for row in self._rows])
+        table.focus()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
+
+
 class HelpPage(ModalScreen[None]):
     """The keys of the screen that asked, then all others."""
 
@@ -83,15 +125,17 @@ class HelpPage(ModalScreen[None]):
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        text = Text("Everywhere in lists: j k g G, arrows and pages move; Enter opens, Esc goes back.\n")
+        lines: list[Line] = [(Cell("In lists: "), Cell(LIST_KEYS))]
         for keys, title, words in self._lines:
             if not words:
-                text.append(f"\n{title}\n", "bold")
+                lines += [(), (Cell(title, "header"),)]
             else:
-                text.append(f"  {keys:<7}", "bold").append(f" {title:<22} {words}\n")
+                head = f"  {keys:<7}{title:<20} "
+                lines.append((Cell(head, "accent"), Cell(words)))
         with Vertical(classes="dialog tall"):
             yield Static("Keys", classes="title", markup=False)
-            yield TextPane(text)
+            yield TextPane(Folded(lines, cast("DeckApp", self.app).palette))
+            yield Static("Esc closes", classes="keys", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(TextPane).focus()

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.widget import Widget
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from warpdeck.api.client import GONE
 from warpdeck.api.rows import JobDetail, JobRow
@@ -24,6 +24,7 @@ from warpdeck_tui.widgets.log_view import LogView
 
 from .base import DeckScreen, TextPane, paint
 from .dialogs import Ask, TextPage
+from .keyline import KeyLine
 
 LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""
@@ -44,7 +45,8 @@ class JobScreen(DeckScreen):
         self._channel = "out"
         self._detail: JobDetail | None = None
         self._code_shown = False
-        self._waiting = ""
+        self._told = ""
+        self._written = self._following = False
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -57,14 +59,14 @@ class JobScreen(DeckScreen):
             yield LogView(id="code")
             yield TextPane(id="events")
             yield Static("", id="side", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)
         self.set_interval(LOOK_S, self._look_again)
-        self._show_pane("log")
+        self._show_pane("details" if self._is_folded else "log")
         self.look()
-        self.follow()
+        self._follow_unless_folded()
 
     @property
     def job_keys(self) -> list[str]:
@@ -74,6 +76,11 @@ class JobScreen(DeckScreen):
     def row(self) -> JobRow | None:
         """As the board has it, else as it was when the details were asked for."""
         return self.deck.board.job(self.key) or (self._detail.row if self._detail else None)
+
+    @property
+    def _is_folded(self) -> bool:
+        """The waiting rest of an array: it has no log, and becomes its last task when that starts."""
+        return self.row is not None and self.row.tasks_pending > 0
 
     def shown_job(self, key: str) -> JobRow | None:
         return self._detail.row if self._detail and key == self.key else None
@@ -94,15 +101,21 @@ class JobScreen(DeckScreen):
             self._detail = await self.deck.core.job(self.key)
         except UserError as error:
             if self._detail is None:
-                self._waiting = error.message
+                self._told = error.message
                 self.draw()
             return
         self._fill(self._detail)
+        self._follow_unless_folded()
         self.draw()
 
     def _look_again(self) -> None:
         if self.is_current and (self._detail is None or self._detail.row.end is None):
             self.look()
+
+    def _follow_unless_folded(self) -> None:
+        if self.row is not None and not self._following and not self._is_folded:
+            self._following = True
+            self.follow()
 
     @work(exclusive=True, group="log")
     async def follow(self) -> None:
@@ -110,19 +123,20 @@ class JobScreen(DeckScreen):
         log, channel = self.query_one("#log", LogView), self._channel
         while True:
             log.clear()
-            begun = False
+            self._told, self._written = "", False
             try:
-                chunks = self.deck.core.follow_log(self.key, channel=channel, progress=self._told)
+                chunks = self.deck.core.follow_log(self.key, channel=channel)
                 async with contextlib.aclosing(chunks):
                     async for at_bytes, chunk in chunks:
-                        if not begun:
+                        if not self._written:
                             log.clear(at_bytes=at_bytes, read=partial(self._read_log, channel))
-                            self._waiting, begun = "", True
+                            self._written = True
                         log.feed(chunk)
                 return
             except UserError as error:
                 if error.code != GONE:
-                    self._told(error.message)
+                    self._told = error.message
+                    self.draw()
                     return
             await self.deck.core.connected()
 
@@ -133,12 +147,9 @@ class JobScreen(DeckScreen):
                 self.key, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes
             )
         except UserError as error:
-            self._told(error.message)
+            self._told = error.message
+            self.draw()
             return b""
-
-    def _told(self, words: str) -> None:
-        self._waiting = words
-        self.draw()
 
     def draw(self) -> None:
         """The lines above the panes."""
@@ -146,15 +157,17 @@ class JobScreen(DeckScreen):
             return
         row, styles, now = self.row, self.deck.palette, time.time()
         if row is None:
-            self.set_head(f"job {self.key}   {self._waiting or 'looking it up ...'}")
+            self.set_head(f"job {self.key}   {self._told or 'looking it up ...'}")
             return
         head = self.query_one("#head", Static)
         away = self.deck.away
         head.set_class(bool(away), "away")
         head.update(f" ⚠ {away}; reconnecting" if away else paint([view.head(row, now=now)], styles))
         self.query_one("#status", Static).update(paint([view.status(row, now=now)], styles))
-        tabs = view.tabs(self._pane, channel=self._channel, waiting=self._waiting)
+        words = view.log_words(row, written=self._written, told=self._told)
+        tabs = view.tabs(self._pane, channel=self._channel, waiting=words)
         self.query_one("#tabs", Static).update(paint([tabs], styles))
+        self.show_keys()
 
     def _fill(self, detail: JobDetail) -> None:
         """The panes, from what was asked last."""
@@ -202,7 +215,15 @@ class JobScreen(DeckScreen):
         self._show_pane(view.PANES[view.PANES.index(self._pane) - 1])
 
     def action_log(self) -> None:
-        self._show_pane("log")
+        if self._is_folded:
+            self.deck.verbs.log(self.key)
+        else:
+            self._show_pane("log")
+
+    def applies(self, action: str) -> bool:
+        if action in ("diff", "diff_job"):
+            return self._detail is not None and bool(self._detail.snapshot)
+        return self._pane == "log" if action == "stream" else super().applies(action)
 
     def action_details(self) -> None:
         self._show_pane("details")
@@ -219,7 +240,8 @@ class JobScreen(DeckScreen):
     def action_stream(self) -> None:
         self._channel = "out" if self._channel == "err" else "err"
         self._show_pane("log")
-        self.follow()
+        if not self._is_folded:
+            self.follow()
 
     def action_back(self) -> None:
         self.deck.pop_screen()

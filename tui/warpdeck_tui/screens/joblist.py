@@ -8,14 +8,16 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.widgets import Footer, Input, Static
+from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
+from warpdeck_tui.actions import KeyHint
 from warpdeck_tui.viewmodels.filters import plain_words
 from warpdeck_tui.viewmodels.queue import LIMIT_WIDTH, UTIL_WIDTH, QueueRows, choose, in_full
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import DeckScreen, paint
+from .keyline import KeyLine
 
 TICK_S = 1.0
 COLUMNS = (
@@ -29,6 +31,7 @@ COLUMNS = (
     Column("UTIL", UTIL_WIDTH, 3),
     Column("WHERE OR WHY", 0, flex=4),
 )
+FILTER_KEYS = [KeyHint("Enter", "keep the filter", ""), KeyHint("Esc", "take it away", "")]
 
 
 class FilterLine(Input):
@@ -55,7 +58,7 @@ class JobListScreen(DeckScreen):
         yield VirtualTable(COLUMNS, self.deck.palette, empty="connecting ...", id="queue", marks=True)
         yield Static("", id="told", markup=False)
         yield FilterLine(id="filter", placeholder="words, user:bob, state:R, gpu>4, !word", compact=True)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     @property
     def table(self) -> VirtualTable:
@@ -115,6 +118,11 @@ class JobListScreen(DeckScreen):
         row = self.shown_job(self.table.cursor_key)
         lines = [] if row is None else [in_full(row, now=time.time())]
         self.query_one("#told", Static).update(paint(lines, self.deck.palette))
+        self.show_keys()
+
+    def hints(self) -> list[KeyHint]:
+        """While the filter is typed, letters are letters."""
+        return FILTER_KEYS if isinstance(self.focused, FilterLine) else super().hints()
 
     def on_virtual_table_moved(self) -> None:
         self._tell()
@@ -142,7 +150,7 @@ class JobListScreen(DeckScreen):
 
     def action_log(self) -> None:
         if self.table.cursor_key:
-            self.deck.open_job(self.table.cursor_key)
+            self.deck.verbs.log(self.table.cursor_key)
 
     def go_to(self, key: str) -> None:
         """Puts the cursor on that job, at once or as soon as it is there."""

@@ -9,7 +9,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from warpdeck.api.rows import NodeRow
 from warpdeck.errors import UserError
@@ -30,6 +30,7 @@ from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import DeckScreen, paint
 from .dialogs import Ask, Confirm
+from .keyline import KeyLine
 from .node_add import NodeAdd
 
 COLUMNS = (
@@ -42,7 +43,7 @@ COLUMNS = (
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
 )
-LEGEND = "* a job holds it   ! nobody may have it   ? not told"
+LEGEND = "* held by a job  ! closed  ? unknown"
 
 
 class NodesScreen(DeckScreen):
@@ -51,6 +52,7 @@ class NodesScreen(DeckScreen):
     place = "nodes"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("nodes")]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +66,7 @@ class NodesScreen(DeckScreen):
                 yield CellGrid(self.deck.palette, id="grid", legend=LEGEND)
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="no nodes; A adds one", id="nodes")
             yield Static("", id="under", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self._show_list(False)
@@ -93,9 +95,15 @@ class NodesScreen(DeckScreen):
             self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
         else:
             self.query_one(CellGrid).show(gpu_lines(nodes, metric))
+        self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
         self.set_head(f"{summary(nodes)}{shown}")
         self._describe()
+
+    def applies(self, action: str) -> bool:
+        if action in ("drain", "remove", "copy"):
+            return self.node is not None
+        return not self._listed if action == "metric" else True
 
     def on_cell_grid_moved(self) -> None:
         self._describe()

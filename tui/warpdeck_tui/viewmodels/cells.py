@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from rich.cells import cell_len
 
 from warpdeck.notation.memory import format_memory
 
@@ -33,11 +36,39 @@ Line = tuple[Cell, ...]
 
 
 TITLE_WIDTH = 8
+LEAST_ROOM = 8
+"""A line whose title leaves less than this is cut by the terminal instead of folded."""
 
 
 def fact(title: str, words: str, style: str = "") -> Line:
     """A line of facts: the title at the right of its column, then the words."""
     return Cell(f"{title:>{TITLE_WIDTH}} ", "muted"), Cell(words, style)
+
+
+def folded(line: Line, width: int) -> list[Line]:
+    """The line in as many as it takes; what goes on stands under the first word after the title."""
+    room = width - len(line[0].text) if line else 0
+    if room < LEAST_ROOM or sum(cell_len(cell.text) for cell in line) <= width:
+        return [line]
+    lines: list[Line] = []
+    now, used = [line[0]], 0
+    for cell in line[1:]:
+        for word in _words(cell.text):
+            if used + cell_len(word.rstrip()) > room and used:
+                lines.append(tuple(now))
+                now, used, word = [Cell(" " * len(line[0].text))], 0, word.lstrip()
+            while cell_len(word) > room:  # a path: there is no better place to break it
+                now.append(Cell(word[:room], cell.style))
+                lines.append(tuple(now))
+                now, word = [Cell(" " * len(line[0].text))], word[room:]
+            now.append(Cell(word, cell.style))
+            used += cell_len(word)
+    return [*lines, tuple(now)]
+
+
+def _words(text: str) -> list[str]:
+    """Words with the blanks behind them."""
+    return re.findall(r"\s*\S+\s*|\s+", text)
 
 
 def glyph(state: str) -> str:

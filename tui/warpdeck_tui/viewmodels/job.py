@@ -61,6 +61,17 @@ def tabs(chosen: str, *, channel: str, waiting: str) -> Line:
     return tuple(cells)
 
 
+def log_words(row: JobRow | None, *, written: bool, told: str) -> str:
+    """What is said of a log: the trouble with it, or why it is empty."""
+    if row is None or written:
+        return told
+    if row.tasks_pending:
+        return "an array: each task has a log of its own, l chooses one"
+    if row.state == "PENDING":
+        return "it writes when it runs"
+    return "it wrote nothing here" if row.end is not None else "nothing written yet"
+
+
 def details(detail: JobDetail, *, now: float) -> list[Line]:
     """The facts. The environment is not among them: it may hold secrets."""
     row = detail.row

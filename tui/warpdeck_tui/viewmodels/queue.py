@@ -27,10 +27,17 @@ def choose(jobs: Iterable[JobRow], *, user: str | None, text: str) -> list[JobRo
     return wanted
 
 
-def _rank(row: JobRow) -> tuple[int, float, int]:
+def _rank(row: JobRow) -> tuple[int, float, int, int]:
+    """The tasks of an array stand together, in their order."""
     if row.end is not None:
-        return _ENDED, -row.end, -row.id
-    return _ORDER.get(row.state, _ENDED), 0.0, row.id
+        return _ENDED, -row.end, -row.id, 0
+    return _ORDER.get(row.state, _ENDED), 0.0, row.array_job_id, row.array_task_id or 0
+
+
+def tasks_of(row: JobRow, jobs: Iterable[JobRow]) -> list[JobRow]:
+    """The tasks that have begun of the array whose waiting rest `row` is, running ones first."""
+    begun = [each for each in jobs if each.array_job_id == row.array_job_id and each.state != "PENDING"]
+    return sorted(begun, key=_rank)
 
 
 class QueueRows:
@@ -64,6 +71,12 @@ def queue_row(row: JobRow, *, now: float) -> Line:
         Cell(bar(row.gpu_util_pct, UTIL_WIDTH) if row.gpus and row.state == "RUNNING" else "", "accent"),
         where(row, now),
     )
+
+
+def choice_row(row: JobRow, *, now: float) -> Line:
+    """Job, state, time and where, to choose from."""
+    job, state, _, _, _, time_run, *_, place = queue_row(row, now=now)
+    return job, state, time_run, place
 
 
 def ran_s(row: JobRow, now: float) -> float | None:

@@ -1,0 +1,116 @@
+"""What can be done with jobs from every screen: cancel, hold, release, requeue, read the log, attach, open a shell.
+
+A verb that means nothing for a job says so instead of asking. What stands for several tasks of an array asks which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from warpdeck.api.rows import JobRow
+from warpdeck.api.terminal import window_size
+from warpdeck.errors import UserError
+
+from .screens.dialogs import Choose, Confirm
+from .terminal import STDOUT, join_terminal
+from .viewmodels.queue import confirmation, target, tasks_of
+from .viewmodels.verbs import AT_ONCE, refusal, said_done, that_fit
+
+if TYPE_CHECKING:
+    from .app import DeckApp
+
+
+class JobVerbs:
+    """The verbs on jobs, for one app."""
+
+    def __init__(self, app: DeckApp) -> None:
+        self._app = app
+
+    def ask(self, verb: str, keys: Sequence[str]) -> None:
+        """Cancels, holds, releases or requeues; what cannot be taken back, or meets several, once confirmed."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit(verb, found)
+        if not rows:
+            self._warn(refusal(verb, found[0]) if found else "there is no job under the cursor")
+            return
+        names = list(dict.fromkeys(target(row) for row in rows))
+        if verb in AT_ONCE and len(rows) == 1 and not rows[0].tasks_pending:
+            self._app.run_worker(self._change(verb, names))
+            return
+
+        def act(sure: bool | None) -> None:
+            if sure:
+                self._app.run_worker(self._change(verb, names))
+
+        self._app.push_screen(Confirm(confirmation(verb, rows, self._app.board.jobs.values())), act)
+
+    async def _change(self, verb: str, names: Sequence[str]) -> None:
+        try:
+            done = await self._app.core.change(verb, names)
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+        for refused in done.errors:
+            self._app.notify(refused, severity="error", markup=False)
+        if done.jobs:
+            self._app.notify(said_done(verb, done.jobs), markup=False)
+
+    def log(self, key: str) -> None:
+        """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
+        row = self._app.find_job(key)
+        if row is None or not row.tasks_pending:
+            self._app.open_job(key)
+            return
+        self._choose_task(
+            row, tasks_of(row, self._app.board.jobs.values()), self._app.open_job, "has no output yet"
+        )
+
+    def attach(self, key: str) -> None:
+        """The terminal of an interactive job, in place of the app until it ends or is detached."""
+        row = self._app.find_job(key)
+        if row is not None and row.tasks_pending:
+            tasks = that_fit("attach", tasks_of(row, self._app.board.jobs.values()))
+            self._choose_task(row, tasks, self.attach, "has no terminal yet")
+            return
+        refused = refusal("attach", row) if row is not None else ""
+        if refused:
+            self._warn(refused)
+            return
+        try:
+            words = join_terminal(self._app, self._app.core.relay_client, row.label if row else key)
+        except UserError as error:
+            self._app.tell_error(error)
+        else:
+            self._app.notify(words, markup=False)
+
+    async def shell(self) -> None:
+        """An interactive shell on the cluster; keys that are typed meanwhile do nothing else."""
+        self._app.lending = True
+        try:
+            rows, cols = window_size(STDOUT)
+            done = await self._app.core.shell(gpus=int(self._app.board.has_gpus()), rows=rows, cols=cols)
+            self.attach(str(done.job_id))
+        except UserError as error:
+            self._app.tell_error(error)
+        finally:
+            self._app.lending = False
+
+    def _choose_task(
+        self, row: JobRow, tasks: Sequence[JobRow], use: Callable[[str], None], nothing: str
+    ) -> None:
+        """`use` on the one task that there is, or on the chosen one."""
+        if len(tasks) == 1:
+            use(str(tasks[0].id))
+        elif not tasks:
+            self._warn(f"array {row.array_job_id} {nothing}: all its tasks wait")
+        else:
+
+            def act(key: str | None) -> None:
+                if key:
+                    use(key)
+
+            self._app.push_screen(Choose(f"Which task of array {row.array_job_id}?", tasks), act)
+
+    def _warn(self, words: str) -> None:
+        self._app.notify(words, severity="warning", markup=False)

@@ -1,0 +1,34 @@
+"""The last line of a screen: the keys that work now. One widget and one line of text, whatever the number of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.style import Style
+from rich.text import Text
+from textual.widgets import Static
+
+from warpdeck_tui.actions import KeyHint
+from warpdeck_tui.palette import PLAIN, Palette
+
+
+class KeyLine(Static):
+    """Drawn anew only when it would look different; a click does what the key does."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="keys", markup=False)
+        self._shown: tuple[Sequence[KeyHint], int] = ((), 0)
+
+    def show(self, hints: Sequence[KeyHint], styles: Palette) -> None:
+        """These keys, in these styles."""
+        shown = (tuple(hints), id(styles))
+        if shown == self._shown:
+            return
+        self._shown = shown
+        text = Text(" ", no_wrap=True)
+        for number, hint in enumerate(hints):
+            click = Style.from_meta({"@click": hint.command}) if hint.command else PLAIN
+            text.append("  " if number else "")
+            text.append(hint.key, styles.get("accent", PLAIN) + click)
+            text.append(f" {hint.words}", PLAIN + click)
+        self.update(text)
