@@ -82,7 +82,9 @@ class Core:
         await (await Client.connect(self.paths, name="app")).close()
 
     async def connected(self) -> None:
-        """Returns when a connection stands."""
+        """Returns when a connection stands: not the one that was just lost, before `watch` has noticed."""
+        if self._client is not None and self._client.lost:
+            self._up.clear()
         await self._up.wait()
 
     async def job(self, job: str) -> JobDetail:
@@ -121,14 +123,10 @@ class Core:
     async def node_remove(self, name: str) -> None:
         await self._live().node_remove(name)
 
-    async def follow_log(
-        self, job: str, *, channel: str, progress: Callable[[str], None]
-    ) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def follow_log(self, job: str, *, channel: str) -> AsyncGenerator[tuple[int, bytes], None]:
         """A job's output from its last part on, as it grows, until the job ends: (where it stands in the file, bytes)."""
         async with (
-            self._live().log(
-                job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, progress=progress
-            ) as log,
+            self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             at_bytes: int | None = None

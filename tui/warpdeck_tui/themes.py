@@ -141,7 +141,9 @@ def all_themes() -> tuple[list[ThemeFile], list[str]]:
 def to_textual(theme: ThemeFile) -> Theme:
     """As Textual wants it; our roles are there for style sheets too, as $running, $heat-0, $muted and so on."""
     roles = _state_colours(theme)
-    if not theme.ansi:
+    if theme.ansi:  # Textual takes these two from its own themes of that kind only, and ends without them
+        roles |= {"ansi-background": theme.background, "ansi-foreground": theme.foreground}
+    else:
         roles |= {"scrollbar": theme.cursor, "scrollbar-background": theme.background}
         roles |= {"scrollbar-hover": theme.accent, "scrollbar-active": theme.accent}
     roles |= {f"heat-{step}": colour for step, colour in enumerate(theme.heat)}

@@ -208,6 +208,11 @@ class Client:
     ) -> None:
         await self.close()
 
+    @property
+    def lost(self) -> bool:
+        """The connection has ended; every call fails from now on."""
+        return self._gone is not None
+
     async def close(self) -> None:
         """Ends the connection; whoever still waits for an answer gets the error GONE."""
         if self._pump is not None:

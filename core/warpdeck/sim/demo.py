@@ -22,6 +22,7 @@ from warpdeck.controller.app import Controller
 from warpdeck.controller.config import Config
 from warpdeck.controller.daemon import take_lock
 from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
+from warpdeck.controller.ports import Store
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, Node, NodeName, Request
@@ -69,16 +70,20 @@ async def simulated(
     paths: Paths,
     nodes: list[SimNode],
     *,
+    store: Store,
     rng: random.Random,
     clock: SimClock,
     run_time: Callable[[wire.Launch], tuple[float, int]],
     stop: asyncio.Event,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
-    """A controller over these nodes until the end of the `with`; its server answers from `start` on."""
+    """A controller over these nodes until the end of the `with`; its server answers from `start` on.
+
+    The store and the nodes outlive it: another one finds its jobs there.
+    """
     fleet = SimFleet(nodes, clock=clock.now, rng=rng, run_time=run_time, sleep=clock.sleep)
     trees = TreeFiles(paths.trees)
     controller = Controller(
-        MemoryStore(),
+        store,
         fleet,
         trees=trees,
         outputs=NoOutputs(),
@@ -91,9 +96,10 @@ async def simulated(
     async with asyncio.TaskGroup() as group:
         loop = group.create_task(controller.run())
         for node in nodes:
-            added = Node(name=node.name, target=f"{node.name}.simulated")
-            await controller.apply(NodeAdded(node=added))
-            fleet.connect(added)
+            if node.name not in controller.state.nodes:
+                added = Node(name=node.name, target=f"{node.name}.simulated")
+                await controller.apply(NodeAdded(node=added))
+                fleet.connect(added)
         try:
             yield controller, server
         finally:
@@ -147,6 +153,7 @@ async def serve(paths: Paths, *, seed: int) -> None:
     cluster = simulated(
         paths,
         make_nodes(),
+        store=MemoryStore(),
         rng=rng,
         clock=clock,
         run_time=lambda launch: workload.run_time(rng, launch),

@@ -61,26 +61,30 @@ class Confirm(ModalScreen[bool]):
 
 
 class Ask(ModalScreen[str]):
-    """One line of text; "" if it was given up."""
+    """One line of text; "" if it was given up. `required` is what is said to an empty answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "Back")]
 
-    def __init__(self, title: str, value: str = "", *, command: str = "") -> None:
+    def __init__(self, title: str, *, required: str, command: str = "") -> None:
         super().__init__()
         self._title = title
-        self._value = value
+        self._required = required
         self._command = command
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._title, classes="title", markup=False)
-            yield Input(self._value, id="answer", compact=True)
+            yield Input(id="answer", compact=True)
+            yield Static("", id="error", classes="error", markup=False)
             if self._command:
                 yield Static(f"$ {self._command}", classes="command", markup=False)
             yield Static("Enter does it    Esc goes back", classes="keys", markup=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip())
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+        else:
+            self.query_one("#error", Static).update(self._required)
 
     def action_give_up(self) -> None:
         self.dismiss("")

@@ -266,7 +266,8 @@ class JobScreen(DeckScreen):
                 self._show_diff(lambda: self.deck.core.diff_with_job(snapshot, other), what)
 
         command = f"warpdeck snapshot diff JOB {self._label()}"
-        self.app.push_screen(Ask("Compare the code with which job?", command=command), compare)
+        ask = Ask("Compare the code with which job?", required="write a job's number", command=command)
+        self.app.push_screen(ask, compare)
 
     @work(exclusive=True, group="diff")
     async def _show_diff(self, diff: Callable[[], Awaitable[str]], what: str) -> None:

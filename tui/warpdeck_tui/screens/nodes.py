@@ -125,11 +125,14 @@ class NodesScreen(DeckScreen):
         self.query_one("#under", Static).update(paint(lines, self.deck.palette))
 
     def _show_list(self, listed: bool) -> None:
+        name = self.cursor[0]
         self._listed = listed
         grid, table = self.query_one(CellGrid), self.query_one("#nodes", VirtualTable)
         grid.display, table.display = not listed, listed
         (table if listed else grid).focus()
         self.draw()
+        if name:
+            (table if listed else grid).go_to(name)
 
     def action_map_or_list(self) -> None:
         self._show_list(not self._listed)
@@ -169,7 +172,12 @@ class NodesScreen(DeckScreen):
                 self._call(lambda: self.deck.core.node_drain(name, reason=reason))
 
         self.app.push_screen(
-            Ask(f"Drain {name}: why?", command=f"warpdeck node drain {name} 'the reason'"), drain
+            Ask(
+                f"Drain {name}: why?",
+                required="say why, for whoever wonders",
+                command=f"warpdeck node drain {name} 'the reason'",
+            ),
+            drain,
         )
 
     def action_add(self) -> None:

@@ -109,6 +109,14 @@ class CellGrid(LineView):
             return label.partition(" ")[0], -1
         return cells[min(self._column, len(cells) - 1)][0]
 
+    def go_to(self, node: str) -> bool:
+        """Puts the cursor on that node; False if there is none."""
+        names = [label.partition(" ")[0] for label, _ in self._lines]
+        if node not in names:
+            return False
+        self._go(names.index(node), self._column)
+        return True
+
     def show(self, lines: Sequence[GridLine]) -> None:
         """New values; the cursor stays on its GPU."""
         cursor, before, places = self.cursor, self._lines, self._places

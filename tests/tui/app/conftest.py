@@ -1,0 +1,25 @@
+"""A user of a test's own: nothing of the real one's settings is read, nothing is written there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def folder(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the test's files lie; also the working folder."""
+    for name, value in (
+        ("HOME", "user"),
+        ("XDG_CONFIG_HOME", "user/config"),
+        ("XDG_STATE_HOME", "user/state"),
+        ("XDG_DATA_HOME", "user/data"),
+        ("WARPDECK_HOME", "home"),
+    ):
+        monkeypatch.setenv(name, str(short_tmp / value))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    work = short_tmp / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return short_tmp

@@ -1,0 +1,114 @@
+"""A job's page: log, details, GPUs, events, and what happens while it is looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.stage import on_stage
+
+
+async def test_the_log_is_live(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("job 1", "[Log]", "gpu01: llama on 1 x NVIDIA H100")
+        await stage.shows("step      8")
+
+
+async def test_a_log_is_read_to_its_end_and_the_end_is_told(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        stage.cluster.ends["short"] = (1.0, 1)
+        await stage.cluster.submit("short")
+        await stage.shows("short")
+        await stage.press("enter")
+        await stage.shows("FAILED", "exit 1 on gpu01", "CUDA out of memory")
+
+
+async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        for name in ("big-1", "big-2", "big-3"):
+            from warpdeck.model import GpuAsk, Resources
+
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
+        await stage.shows("big-3", "◌ PD")
+        await stage.press("G", "enter")
+        await stage.shows("PENDING", "it writes when it runs")
+        await stage.press("d")
+        await stage.shows("why Resources:")
+        text = " ".join(stage.text().split())
+        assert "waits for 4 GPUs, 1 CPU on one node: gpu01, the freest, has 0 free" in text
+
+
+async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("panes", time_limit_s=600)
+        await stage.shows("● R")
+        await stage.press("enter")
+        for key, words in (
+            ("d", ("[Details]", "10:00", "script")),
+            ("p", ("[GPUs]", "CUDA_VISIBLE_DEVICES", "GPU-gpu01-0")),
+            ("s", ("[Code]", "no snapshot")),
+            ("e", ("[Events]", "submitted by", "running on gpu01")),
+            ("l", ("[Log]",)),
+        ):
+            await stage.press(key)
+            await stage.shows(*words)
+        for name in ("[Details]", "[GPUs]", "[Code]", "[Events]", "[Log]"):
+            await stage.press("tab")
+            await stage.shows(name)
+        await stage.press("shift+tab")
+        await stage.shows("[Events]")
+        await stage.press("escape")
+        await stage.shows("jobs of")
+
+
+async def test_what_cannot_be_compared_says_so(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("bare")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("job 1")
+        assert "D Diff" not in stage.line(-1)
+        await stage.press("D")
+        await stage.told("no snapshot to compare")
+
+
+async def test_cancel_and_requeue_from_the_page(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("again")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("RUNNING", "c Cancel")
+        await stage.press("c", "y")
+        await stage.shows("CANCELLED", "R Requeue")
+        await stage.press("R")
+        await stage.shows("Requeue job 1?")
+        await stage.press("y")
+        await stage.shows("RUNNING")
+
+
+async def test_three_returns_to_the_job_that_was_looked_at(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("seen")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("[Log]")
+        await stage.press("2")
+        await stage.shows("NODE")
+        await stage.press("3")
+        await stage.shows("job 1", "[Log]")
+
+
+async def test_history_holds_what_has_ended(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        stage.cluster.ends["fails"] = (0.0, 3)
+        await stage.cluster.submit("fails")
+        await stage.cluster.submit("theirs", user="somebody")
+        await stage.shows("✗ F")
+        await stage.press("4")
+        await stage.shows("history", "fails", "exit 3 on gpu01")
+        await stage.press("enter")
+        await stage.shows("job 1", "FAILED")
+        await stage.press("escape", "escape")
+        await stage.shows("jobs of")

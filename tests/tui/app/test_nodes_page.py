@@ -1,0 +1,91 @@
+"""The nodes: the heat map, the list, drain and resume, and what is under the cursor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.stage import on_stage
+
+from warpdeck_agent.wire import messages as wire
+
+
+async def test_the_map_shows_who_holds_each_gpu(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("held")
+        await stage.press("2")
+        await stage.shows("gpu01", "gpu02", "1 of 8 GPUs held", "showing utilisation")
+        await stage.shows("GPU 0", "NVIDIA H100 80GB HBM3", "job 1 of")
+        await stage.press("l")
+        await stage.shows("GPU 1", "free")
+        await stage.press("h", "enter")
+        await stage.shows("job 1", "[Log]")
+        await stage.press("escape")
+        await stage.shows("showing utilisation")
+
+
+async def test_each_metric_is_named(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2")
+        for words in ("memory", "power", "temperature", "owner", "utilisation"):
+            await stage.press("m")
+            await stage.shows(f"showing {words}")
+
+
+async def test_a_stranger_on_a_gpu_is_shown_with_its_owner(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        stranger = wire.GpuProcess(pid=4711, mem_bytes=11 * 2**30, user="dave", command="jupyter")
+        stage.cluster.nodes[0].strangers[0] = stranger
+        await stage.press("2")
+        await stage.shows("1 blocked", "4711", "jupyter", "dave", "stranger")
+
+
+async def test_a_node_is_drained_with_a_reason_and_resumed(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2", "d")
+        await stage.shows("Drain gpu01: why?", "$ warpdeck node drain gpu01")
+        await stage.press("enter")
+        await stage.shows("Drain gpu01: why?", "say why")
+        await stage.type("fan broken")
+        await stage.press("enter")
+        await stage.shows("drained", "fan broken")
+        await stage.press("d")
+        await stage.shows("Let gpu01 take jobs again?")
+        await stage.press("y")
+        await stage.shows("idle")
+        await stage.hides("fan broken")
+
+
+async def test_the_list_and_the_map_stay_on_the_same_node(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2", "j", "v")
+        await stage.shows("JOBS OR REASON")
+        assert stage.app.screen.cursor == ("gpu02", -1)  # type: ignore[attr-defined]
+        await stage.press("k", "v")
+        await stage.shows("showing utilisation")
+        assert stage.app.screen.cursor[0] == "gpu01"  # type: ignore[attr-defined]
+
+
+async def test_a_node_with_jobs_is_not_removed(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("busy")
+        await stage.press("2")
+        await stage.shows("1 of 8 GPUs held")
+        await stage.press("X")
+        await stage.shows("Remove the node gpu01?", "$ warpdeck node rm gpu01")
+        await stage.press("y")
+        await stage.told("gpu01")
+        assert "gpu01" in stage.cluster.controller.state.nodes
+
+
+async def test_a_host_that_cannot_be_added_is_told_in_the_dialog(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2", "A")
+        await stage.shows("Add a node", "$ warpdeck node add HOST")
+        await stage.press("enter")
+        await stage.shows("write the machine's address first")
+        await stage.type("gpu99")
+        await stage.shows("$ warpdeck node add gpu99")
+        await stage.press("enter")
+        await stage.shows("no hosts to add")
+        await stage.press("escape")
+        await stage.shows("showing utilisation")

@@ -1,0 +1,154 @@
+"""The queue and what can be done from it, on the real screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+from textual.widgets import Input
+
+from warpdeck.model import JobState
+
+
+async def test_an_empty_queue_says_the_next_step(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.shows("no jobs; n submits one")
+
+
+async def test_a_job_is_cancelled_only_when_confirmed(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        job = await stage.cluster.submit("doomed")
+        await stage.shows("doomed", "gpu01")
+        await stage.press("c")
+        await stage.shows("Cancel job 1?", "$ warpdeck cancel 1")
+        await stage.press("n")
+        await stage.hides("Cancel job 1?")
+        assert stage.job(job).state is JobState.RUNNING
+        await stage.press("c")
+        await stage.shows("Cancel job 1?")
+        await stage.press("y")
+        await stage.told("cancelled job 1")
+        await stage.shows("⊘ CA")
+
+
+async def test_a_waiting_job_is_held_and_released_at_once(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        job = await stage.cluster.submit("paper", hold=True)
+        await stage.shows("held;", "U Release")
+        assert "H Hold" not in stage.text()
+        await stage.press("U")
+        await stage.until(lambda: stage.job(job).state is JobState.RUNNING, "it runs")
+        await stage.shows("● R")
+        assert "U Release" not in stage.line(-1)
+
+
+async def test_a_verb_that_means_nothing_says_why(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("busy")
+        await stage.shows("● R")
+        await stage.press("H")
+        await stage.told("job 1 runs already; only waiting jobs can be held")
+        await stage.press("a")
+        await stage.told("job 1 has no terminal; l shows its log")
+        await stage.press("U")
+        await stage.told("job 1 is not held")
+
+
+async def test_marked_jobs_are_meant_together(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("one", "two", "three"):
+            await stage.cluster.submit(name)
+        await stage.shows("three")
+        await stage.press("space", "space", "c")
+        await stage.shows("Cancel 2 jobs?", "$ warpdeck cancel 1 2")
+        await stage.press("y")
+        await stage.told("cancelled 2 jobs")
+
+
+async def test_the_filter_narrows_while_it_is_typed(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("llama", "whisper"):
+            await stage.cluster.submit(name)
+        await stage.shows("llama", "whisper")
+        await stage.press("slash")
+        await stage.shows("Enter keep the filter")
+        await stage.type("whisp")
+        await stage.hides("llama")
+        await stage.press("enter")
+        assert stage.app.screen.focused is not None and stage.app.screen.focused.id == "queue"
+        await stage.shows("1 match whisp", "c Cancel")
+        await stage.press("escape")
+        await stage.shows("llama")
+
+
+async def test_only_my_jobs_until_everybody_is_asked_for(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("mine")
+        await stage.cluster.submit("theirs", user="somebody")
+        await stage.shows("mine")
+        assert "theirs" not in stage.text()
+        await stage.press("u")
+        await stage.shows("theirs", "everybody's jobs")
+
+
+async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=6, at_once=2)
+        await stage.shows("1_[2-5]", "1_0", "1_1")
+        await stage.press("G", "l")
+        await stage.shows("Which task of array 1?")
+        await stage.press("j", "enter")
+        await stage.shows("job 1_1", "[Log]", "train")
+
+
+async def test_an_array_that_waits_as_a_whole_has_no_log_yet(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=3, at_once=1)
+        await stage.shows("1_0")
+        await stage.press("G", "enter")
+        await stage.shows("[Details]", "JobArrayTaskLimit")
+        await stage.press("c")
+        await stage.shows("Cancel the whole array 1?")
+
+
+async def test_a_paste_never_triggers_keys(folder: Path) -> None:
+    from textual import events
+
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("safe")
+        await stage.shows("● R")
+        stage.app.post_message(events.Paste("cyq\n"))
+        await stage.press("j")
+        assert len(stage.app.screen_stack) == 2
+        await stage.press("slash")
+        stage.app.post_message(events.Paste("sa\x1b[31mfe"))
+        await stage.until(lambda: stage.app.screen.query_one(Input).value, "the filter has the paste")
+        await stage.press("escape")
+        await stage.shows("safe")
+
+
+@pytest.mark.parametrize("name", ["[red]x[/red]", "a\x1b[31mb", "two\nlines", "tab\there", "\u202egnp"])
+async def test_names_of_other_people_are_shown_as_text(folder: Path, name: str) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit(name)
+        await stage.shows("● R")
+        for char in ("\x1b", "\n\x1b", "\u202e"):
+            assert char not in stage.text()
+        if name.startswith("["):
+            await stage.shows(name)
+        await stage.press("enter")
+        await stage.shows("job 1", "[Log]")
+        await stage.press("d", "c")
+        await stage.shows("Cancel job 1?")
+        assert "\x1b" not in stage.text() and "\u202e" not in stage.text()
+
+
+async def test_read_only_changes_nothing(folder: Path) -> None:
+    async with on_stage(folder, readonly=True) as stage:
+        job = await stage.cluster.submit("kept")
+        await stage.shows("● R")
+        await stage.press("c", "H", "R", "n", "i")
+        assert len(stage.app.screen_stack) == 2
+        assert stage.job(job).state is JobState.RUNNING
+        assert "Cancel" not in stage.line(-1) and "New" not in stage.line(-1) and "q Quit" in stage.line(-1)

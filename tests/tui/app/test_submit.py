@@ -1,0 +1,118 @@
+"""The form for a new job: errors beside the field, then corrected, then a job."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.tui.app.stage import Stage, on_stage
+
+SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
+
+
+def commit_all(folder: Path) -> None:
+    """Makes the folder a git repository with one commit."""
+    as_somebody = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], [*as_somebody, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, timeout=30)
+
+
+async def open_form(stage: Stage) -> None:
+    await stage.press("n")
+    await stage.shows("New job", "Enter submits")
+
+
+async def fill(stage: Stage, name: str, text: str) -> None:
+    stage.field(name).value = text
+    await stage.pilot.pause()
+
+
+async def test_an_error_stands_beside_its_field_and_the_form_stays(folder: Path) -> None:
+    (folder / "work/train.sh").write_text(SCRIPT)
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await stage.type("trian.sh")
+        await stage.press("enter")
+        await stage.shows("trian.sh")
+        await stage.until(lambda: stage.app.screen.query_one("#script-error").display, "the error is shown")
+        assert stage.app.screen.focused is stage.field("script")
+        await fill(stage, "script", "train.sh")
+        await fill(stage, "time", "tomorrow")
+        await stage.press("enter")
+        await stage.until(lambda: stage.app.screen.query_one("#time-error").display, "the time is refused")
+        assert stage.app.screen.focused is stage.field("time")
+        assert not stage.app.screen.query_one("#script-error").display
+        await fill(stage, "time", "10")
+        await stage.press("enter")
+        await stage.told("submitted job 1")
+        await stage.shows("from-script", "● R")
+
+
+async def test_more_gpus_than_any_node_has_is_said_at_the_gpus(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await fill(stage, "wrap", "true")
+        await fill(stage, "gpus", "64")
+        await stage.press("enter")
+        await stage.until(lambda: stage.app.screen.query_one("#gpus-error").display, "the error is shown")
+        assert not stage.cluster.controller.state.jobs
+
+
+async def test_the_form_shows_what_the_script_says_and_the_command(folder: Path) -> None:
+    (folder / "work/train.sh").write_text(SCRIPT)
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await fill(stage, "script", "train.sh")
+        await stage.shows("2, says the script", "30, says the script", "$ warpdeck submit train.sh")
+        await fill(stage, "gpus", "1")
+        await stage.shows("$ warpdeck submit --gpus=1 train.sh")
+
+
+async def test_neither_script_nor_command_asks_for_one(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await stage.press("enter")
+        await stage.shows("name a script, or write a command below")
+        await stage.press("escape")
+        await stage.hides("New job")
+        assert not stage.cluster.controller.state.jobs
+
+
+async def test_a_pasted_text_stays_in_its_field(folder: Path) -> None:
+    from textual import events
+
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        stage.app.post_message(events.Paste("train.sh\nrm -rf /\n"))
+        await stage.until(lambda: stage.field("script").value, "the paste has come")
+        assert stage.field("script").value == "train.sh"
+        assert stage.app.screen.focused is stage.field("script")
+        assert not stage.cluster.controller.state.jobs
+
+
+async def test_the_snapshot_of_a_submission_can_be_read_and_compared(folder: Path) -> None:
+    work = folder / "work"
+    (work / "train.sh").write_text(SCRIPT)
+    (work / "model.py").write_text("layers = 2\n")
+    commit_all(work)
+    async with on_stage(folder, size=(120, 40)) as stage:
+        for layers in (2, 3):
+            (work / "model.py").write_text(f"layers = {layers}\n")
+            await open_form(stage)
+            await fill(stage, "script", "train.sh")
+            await stage.press("enter")
+            await stage.told(f"submitted job {layers - 1}")
+        await stage.shows("2 ", "● R")
+        await stage.press("g", "enter", "s")
+        await stage.shows("job 1", "[Code]", "2 files", "model.py", "train.sh")
+        await stage.press("D")
+        await stage.shows("-layers = 2", "+layers = 3")
+        await stage.press("escape", "equals_sign")
+        await stage.shows("Compare the code with which job?")
+        await stage.type("2")
+        await stage.press("enter")
+        await stage.shows("job 2 (-) and job 1 (+)", "-layers = 3", "+layers = 2")
+        await stage.press("escape", "equals_sign")
+        await stage.type("77")
+        await stage.press("enter")
+        await stage.told("77")
