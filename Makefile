@@ -25,8 +25,9 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev
-	$(BIN)/python -m tests.bench
+# PEERS=1 measures beside HyperQueue (from PyPI) and Slurm (Debian's packages in a scratch folder).
+bench: $(VENV)/.dev $(if $(PEERS),$(VENV)/.peers)
+	WARPDECK_BENCH_PEERS=$(PEERS) $(BIN)/python -m tests.bench
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
@@ -45,6 +46,10 @@ $(VENV)/.run: pyproject.toml $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.run
+
+$(VENV)/.peers: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet hyperqueue
+	touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

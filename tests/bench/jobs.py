@@ -51,13 +51,14 @@ def start_latency(rig: Rig) -> Measured:
         output = rig.submit_dir / f"start-{number}"
         begun = time.time()
         rig.submit(FIRST_WORD, output=str(output))
-        word = eventually(lambda path=output: _text(path), what="the job has said its time")
+        word = eventually(lambda path=output: word_of(path), what="the job has said its time")
         found.append((float(word) - begun) * 1e3)
         rig.wait_until_idle()
     return Measured(found[1:])
 
 
-def _text(path: Path) -> str:
+def word_of(path: Path) -> str:
+    """What a job of FIRST_WORD has written, once it is a whole line."""
     text = path.read_text() if path.exists() else ""
     return text if text.endswith("\n") else ""
 

@@ -38,7 +38,7 @@ def is_possible() -> bool:
 @contextmanager
 def open_loopback(base: Path) -> Iterator[Loopback]:
     """An sshd that answers."""
-    port = _free_port()
+    port = free_port()
     made = Loopback(base, port)
     ssh = made.home / ".ssh"
     ssh.mkdir(parents=True, mode=0o700)
@@ -63,7 +63,8 @@ def open_loopback(base: Path) -> Iterator[Loopback]:
         daemon.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as link:
         link.bind(("127.0.0.1", 0))
         return int(link.getsockname()[1])

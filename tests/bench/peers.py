@@ -1,13 +1,147 @@
-"""The same measurements of the peers, in the same run, where they are installed."""
+"""The same measurements of the peers, in the same run. Each answers by key, with nothing where it is not installed.
+
+Slurm: the one whose srun is on PATH and answers, else (with WARPDECK_BENCH_PEERS set) Debian's packages in a scratch
+folder, see tests/lab/slurm.sh. HyperQueue: the package from PyPI, server and worker in one process of its own.
+"""
 
 from __future__ import annotations
 
-from .table import PeerReadings
+import importlib.util
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.waiting import eventually
+
+from .jobs import BIG_ARRAY, FIRST_WORD, word_of
+from .loopback import free_port
+from .table import PeerReadings, timed
+
+SCRIPT = Path(__file__).parents[1] / "lab" / "slurm.sh"
+WANTED = "WARPDECK_BENCH_PEERS"
+STARTS = 5
+TASKS = 300
+SUBMISSIONS = 40
+PATIENCE_S = 120.0
 
 
 def slurm() -> PeerReadings:
-    return {}
+    """Medians in our own units: milliseconds and jobs a second."""
+    with TemporaryDirectory(prefix="wds", dir="/tmp") as folder, _a_slurm(Path(folder)) as environ:
+        return {} if environ is None else _Slurm(Path(folder), environ).readings()
+
+
+@contextmanager
+def _a_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
+    """The environment of Slurm's commands."""
+    if shutil.which("sinfo") and subprocess.run(["sinfo"], capture_output=True, check=False).returncode == 0:
+        yield dict(os.environ)
+        return
+    if not os.environ.get(WANTED) or not shutil.which("apt-get"):
+        yield None
+        return
+    lab = [str(SCRIPT)]
+    subprocess.run([*lab, "get", str(folder)], check=True)
+    try:
+        subprocess.run([*lab, "up", str(folder), str(free_port())], check=True)
+        told = subprocess.run(
+            [*lab, "run", str(folder), "env", "-0"], check=True, capture_output=True, text=True
+        ).stdout
+        yield dict(line.split("=", 1) for line in told.split("\0") if line)
+    finally:
+        subprocess.run([*lab, "down", str(folder)], check=False)
+
+
+class _Slurm:
+    """Commands of one Slurm; what its jobs write is in `folder`."""
+
+    def __init__(self, folder: Path, environ: dict[str, str]) -> None:
+        self._out = folder / "out"
+        self._out.mkdir()
+        self._environ = environ
+        self._true = _script(folder / "true.sh", "#!/bin/sh\ntrue\n")
+        self._word = _script(folder / "word.sh", FIRST_WORD)
+
+    def readings(self) -> PeerReadings:
+        """What stays held in the queue comes last."""
+        return {
+            "run": timed(lambda: self._call("srun", "true"), 15).median,
+            "queue": timed(lambda: self._call("squeue"), 15).median,
+            "start": statistics.median(self._start(number) for number in range(STARTS)),
+            "array": self._array(),
+            "submit": self._submit(),
+            "big_array": timed(self._big_array, 3).median,
+        }
+
+    def _call(self, *argv: str) -> str:
+        program = shutil.which(argv[0], path=self._environ["PATH"])
+        assert program is not None, argv[0]
+        done = subprocess.run(
+            [program, *argv[1:]],
+            env=self._environ,
+            cwd=self._out,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return done.stdout
+
+    def _start(self, number: int) -> float:
+        output = self._out / f"start-{number}"
+        begun = time.time()
+        self._call("sbatch", "-o", str(output), str(self._word))
+        word = eventually(lambda: word_of(output), what="the job has said its time")
+        self._wait_until_idle()
+        return (float(word) - begun) * 1e3
+
+    def _array(self) -> float:
+        (self._out / "array").mkdir()
+        begun = time.perf_counter()
+        self._call("sbatch", f"--array=1-{TASKS}", "-o", "array/%a.out", str(self._true))
+        self._wait_until_idle()
+        took = time.perf_counter() - begun
+        assert len(list((self._out / "array").iterdir())) == TASKS, "every task has its log"
+        return TASKS / took
+
+    def _submit(self) -> float:
+        begun = time.perf_counter()
+        for _ in range(SUBMISSIONS):
+            self._call("sbatch", "-H", str(self._true))
+        return SUBMISSIONS / (time.perf_counter() - begun)
+
+    def _big_array(self) -> None:
+        self._call("sbatch", "-H", f"--array=0-{BIG_ARRAY - 1}", str(self._true))
+
+    def _wait_until_idle(self) -> None:
+        eventually(lambda: not self._call("squeue", "-h"), timeout_s=PATIENCE_S, what="its jobs have ended")
+
+
+def _script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
 
 
 def hyperqueue() -> PeerReadings:
-    return {}
+    """Tasks a second of one job, each with its output files, on as many cores as our own node has."""
+    if importlib.util.find_spec("hyperqueue") is None:
+        return {}
+    with TemporaryDirectory(prefix="wdq", dir="/tmp") as folder:
+        told = subprocess.run(
+            [sys.executable, "-m", "tests.bench.hyperqueue", folder],
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+        ).stdout
+    readings: PeerReadings = json.loads(told.splitlines()[-1])
+    return readings

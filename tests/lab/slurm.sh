@@ -1,0 +1,113 @@
+#!/bin/bash
+# A real Slurm in a folder of its own, to measure beside: Debian's packages unpacked, nothing installed, /etc untouched.
+#   slurm.sh get FOLDER          download and unpack (needs apt-get and its mirrors)
+#   slurm.sh up FOLDER PORT      munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node
+#   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
+#   slurm.sh down FOLDER         ends the three daemons
+# FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
+#
+# The node claims 64 CPUs whatever the machine has: with few, Slurm's scheduling ticks would be measured and not its work.
+# The ticks are off (batch_sched_delay, sched_min_interval), and ended jobs are recorded in a text file, not in MySQL.
+set -eu
+word=$1 folder=$2
+shift 2
+root=$folder/root
+plugins=$(echo "$root"/usr/lib/*/slurm-wlm)
+export SLURM_CONF=$folder/slurm.conf
+export LD_LIBRARY_PATH=$plugins:${plugins%/*}
+export PATH=$root/usr/bin:$root/usr/sbin:$PATH
+
+get() {
+    mkdir -p "$folder/debs/partial" "$root"
+    apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
+        -o Dir::Cache::archives="$folder/debs" slurm-wlm slurm-client slurmctld slurmd slurm-wlm-basic-plugins \
+        munge libmunge2 libhwloc15 liblua5.1-0 >"$folder/apt.log" 2>&1
+    for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
+    # A daemon looks at its own name: as "slurmctld-wlm" it takes itself for something else.
+    for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done
+}
+
+configure() {
+    local host
+    host=$(hostname -s)
+    cat >"$SLURM_CONF" <<CONF
+ClusterName=peer
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$1
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+PluginDir=$plugins
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$folder/munge.sock
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.pid
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+MaxArraySize=100001
+MaxJobCount=1000000
+JobCompType=jobcomp/filetxt
+JobCompLoc=$folder/ended.txt
+AccountingStorageType=accounting_storage/none
+NodeName=peer NodeHostname=$host NodeAddr=127.0.0.1 Port=$(($1 + 1)) CPUs=64 RealMemory=1000 State=UNKNOWN
+PartitionName=peer Nodes=peer Default=YES MaxTime=INFINITE State=UP
+CONF
+    printf 'CgroupAutomount=no\n' >"$folder/cgroup.conf"
+}
+
+up() {
+    mkdir -p "$folder/munge" "$folder/state" "$folder/spool"
+    chmod 700 "$folder/munge"
+    chmod 755 "$folder"
+    (umask 077 && head -c 1024 /dev/urandom >"$folder/munge/key")
+    configure "$1"
+    setsid munged --foreground --force --socket="$folder/munge.sock" --key-file="$folder/munge/key" \
+        --pid-file="$folder/munged.pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" \
+        >"$folder/munged.err" 2>&1 </dev/null &
+    waits_for test -S "$folder/munge.sock"
+    setsid slurmctld -D >"$folder/slurmctld.err" 2>&1 </dev/null &
+    setsid slurmd -D -N peer -d "$root/usr/sbin/slurmstepd" >"$folder/slurmd.err" 2>&1 </dev/null &
+    waits_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle'
+}
+
+waits_for() {
+    for _ in $(seq 200); do
+        "$@" && return
+        sleep 0.1
+    done
+    echo "Slurm did not come up: see $folder" >&2
+    exit 1
+}
+
+down() {
+    for name in slurmd slurmctld munged; do
+        [ -s "$folder/$name.pid" ] || continue
+        pid=$(cat "$folder/$name.pid")
+        kill "$pid" 2>/dev/null || continue
+        for _ in $(seq 100); do
+            kill -0 "$pid" 2>/dev/null || break
+            sleep 0.05
+        done
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+}
+
+case $word in
+get) get ;;
+up) up "$1" ;;
+run) exec "$@" ;;
+down) down ;;
+*) echo "usage: slurm.sh get|up|run|down FOLDER ..." >&2 && exit 2 ;;
+esac
