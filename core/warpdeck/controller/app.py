@@ -36,6 +36,9 @@ REPLAN_S = 30.0
 """Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
 REST_S = 0.02
 """Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
+CHEAP_PASS_S = 0.002
+"""A pass that takes less is made within the transaction that calls for it: a job that ends and the one that follows it on
+its node are one commit. What asks meanwhile waits that much longer."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 
@@ -68,6 +71,7 @@ class Controller:
         self._room = asyncio.Semaphore(MAX_ASKED)
         self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
+        self._pass_s = 0.0
         self._effects = EffectRunner(
             self, fleet, trees, outputs, submit_host=submit_host, grace_s=config.grace_s
         )
@@ -137,21 +141,26 @@ class Controller:
     async def _handle(self, batch: list[_Asked]) -> None:
         txn = Transaction(self.state, self.clock())
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
+        replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        cheap = self.state.pending and self._pass_s < CHEAP_PASS_S
+        along = self._plan_along(txn) if replan and cheap else None
         try:
             await self.store.commit(txn.changes())
         except StoreError as error:
             self._give_up(txn, batch, error)
             return
-        replan = False
         for answer, outcome in outcomes:
             if outcome is None:
                 continue
             self._effects.add(outcome.effects)
-            replan = replan or outcome.replan
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
         self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
-        if replan:
+        if along is not None:
+            made, starting = along
+            self._effects.add(starting.effects)
+            self._take_whys(made)
+        elif replan:
             self._plan_wanted.set()
 
     def _give_up(self, txn: Transaction, batch: list[_Asked], error: StoreError) -> None:
@@ -162,6 +171,7 @@ class Controller:
         for _, answer in batch:
             _fail(answer, UserError(str(error), "free some space, then try again"))
         self._owed = [asked for asked in batch if asked[1] is None]
+        asyncio.get_running_loop().call_later(RETRY_S, self._plan_wanted.set)
         self.hub.touch(jobs=jobs, nodes=nodes)
 
     def _reduce(
@@ -199,23 +209,35 @@ class Controller:
                     continue
             self._plan_wanted.clear()
             if self.state.pending:
-                took_s = await self._plan_once()
-                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, took_s))
+                await self._plan_once()
+                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, self._pass_s))
 
-    async def _plan_once(self) -> float:
-        """One pass; how long the planning itself took, in seconds."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        now = self.clock()
-        view = build_view(self.state, now=now, avoid_foreign=self.config.avoid_foreign_gpu_processes)
-        made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
-        took_s = loop.time() - begun
+    async def _plan_once(self) -> None:
+        made = self._plan()
         if made.starts:
             try:
                 await self.apply(Planned(starts=made.starts))
             except UserError as error:
                 log.warning("%d starts were not committed: %s", len(made.starts), error)
-                loop.call_later(RETRY_S, self._plan_wanted.set)
+        self._take_whys(made)
+
+    def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
+        """A pass over what the transaction has changed so far; its starts are part of it."""
+        made = self._plan()
+        return made, reduce(txn, Planned(starts=made.starts))
+
+    def _plan(self) -> Plan:
+        """One pass over the state as it is; how long it took is kept."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        now = self.clock()
+        view = build_view(self.state, now=now, avoid_foreign=self.config.avoid_foreign_gpu_processes)
+        made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
+        self._pass_s = loop.time() - begun
+        return made
+
+    def _take_whys(self, made: Plan) -> None:
+        """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
         changed: list[JobId] = []
         for job_id, why in made.whys.items():
             if job_id in self.state.pending and self.state.whys.get(job_id) != why:
@@ -224,7 +246,6 @@ class Controller:
         self.hub.touch(jobs=changed)
         if made.more:
             self._plan_wanted.set()
-        return took_s
 
     def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
         state = self.state

@@ -94,7 +94,14 @@ def _still_fits(txn: Transaction, allocation: Allocation) -> bool:
 
 def report(txn: Transaction, event: Reported) -> Outcome:
     """An agent's word on a launch of ours. Words on launches that do not count any more are put right."""
-    return Outcome(effects=tuple(apply_report(txn, event.name, event.report)))
+    effects = tuple(apply_report(txn, event.name, event.report))
+    return Outcome(effects=effects, replan=event.report.phase != "running" or _starts_are_awaited(txn))
+
+
+def _starts_are_awaited(txn: Transaction) -> bool:
+    """Whether a waiting job may depend on another's start. Nothing else that waits gains by one."""
+    jobs = txn.state.jobs
+    return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.pending)
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
