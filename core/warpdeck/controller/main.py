@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import gc
 import logging
 import logging.handlers
 import os
@@ -12,6 +14,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 
 import uvloop
 
@@ -43,8 +46,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     config = load_config(os.path.join(paths.home, "config.toml"))
     store = await SqliteStore.open(paths.database)
     try:
-        identity = (await store.load(finished_since_unix=time.time())).controller_id
-        fleet = AgentFleet(paths, identity, random.Random())
+        fleet = AgentFleet(paths, await store.controller_id(), random.Random())
         trees = TreeFiles(paths.trees)
         controller = Controller(
             store,
@@ -55,7 +57,8 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             config=config,
             submit_host=socket.gethostname(),
         )
-        await controller.load()
+        with _no_collection():
+            await controller.load()
         server = ApiServer(controller, trees, paths, stop=stop)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
@@ -69,6 +72,17 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             loop_task.cancel()
     finally:
         await store.close()
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """What is loaded stays for long: the collector neither runs while it is made nor looks at it later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _add_this_machine(controller: Controller) -> None:

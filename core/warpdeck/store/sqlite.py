@@ -11,7 +11,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import aiosqlite
 import msgspec
@@ -25,6 +25,7 @@ from .schema import MIGRATIONS
 ROWS_AT_ONCE = 64
 """Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
 
+_T = TypeVar("_T")
 _NO_REQUEST = Request()
 _JOB = msgspec.msgpack.Decoder(Job)
 _REQUEST = msgspec.msgpack.Decoder(Request)
@@ -36,7 +37,12 @@ _JOIN = "SELECT jobs.data, requests.array_job_id, requests.data FROM jobs JOIN r
 
 
 class _Database(aiosqlite.Connection):
-    """aiosqlite with whole transactions: each of its calls goes to a thread and back, so a transaction is one call."""
+    """aiosqlite with whole pieces of work: each of its calls goes to a thread and back, so a transaction is one call."""
+
+    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """What the work makes of what it reads. Raises sqlite3.Error."""
+        found: _T = await self._execute(lambda: work(self._conn))  # type: ignore[no-untyped-call]
+        return found
 
     async def transact(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Runs the work between BEGIN and COMMIT; rolls back and raises sqlite3.Error if any of it fails."""
@@ -85,10 +91,7 @@ class SqliteStore:
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         """Unfinished jobs, jobs that ended at or after `finished_since_unix`, and all nodes."""
-        controller_id = await self._meta("controller_id")
-        if controller_id is None:
-            controller_id = secrets.token_hex(16)
-            await self._set_meta("controller_id", controller_id)
+        controller_id = await self.controller_id()
         next_id = int(await self._meta("next_job_id") or 1)
         jobs = await self._jobs(
             f"{_JOIN} WHERE finished = 0 OR (finished = 1 AND end_at >= ?) ORDER BY id",
@@ -96,6 +99,14 @@ class SqliteStore:
         )
         nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
         return Loaded(controller_id=controller_id, next_job_id=next_id, jobs=tuple(jobs), nodes=tuple(nodes))
+
+    async def controller_id(self) -> str:
+        """Random, and the same for as long as the database lives."""
+        known = await self._meta("controller_id")
+        if known is None:
+            known = secrets.token_hex(16)
+            await self._set_meta("controller_id", known)
+        return known
 
     async def commit(self, changes: Changes) -> None:
         """One durable transaction. Raises StoreError and keeps nothing of it."""
@@ -139,13 +150,10 @@ class SqliteStore:
             await self._db.executescript(script)
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
-        requests: dict[int, Request] = {}
-        found = []
-        for data, array_job_id, request in await self._rows(query, values):
-            if array_job_id not in requests:
-                requests[array_job_id] = _REQUEST.decode(request)
-            found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[array_job_id]))
-        return found
+        try:
+            return await self._db.read(lambda db: _read_jobs(db, query, values))
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
 
     async def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
         try:
@@ -159,6 +167,17 @@ class SqliteStore:
 
     async def _set_meta(self, key: str, value: str) -> None:
         await self._db.execute(_PUT_META, (key, value))
+
+
+def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> list[Job]:
+    """Jobs with their requests, row by row: a hundred thousand rows at once would take 130 MB beside the jobs."""
+    requests: dict[int, Request] = {}
+    found = []
+    for data, array_job_id, request in db.execute(query, values):
+        if array_job_id not in requests:
+            requests[array_job_id] = _REQUEST.decode(request)
+        found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[array_job_id]))
+    return found
 
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
