@@ -1,8 +1,10 @@
-"""What must hold of every plan, one function each; they raise AssertionError."""
+"""What must hold of every plan and of every state, one function each; they raise AssertionError."""
 
 from __future__ import annotations
 
-from warpdeck.model import JobId
+from warpdeck.controller.state import State
+from warpdeck.controller.view import shares_on
+from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
 from warpdeck.policy import Plan, View
 
 
@@ -59,3 +61,58 @@ def no_job_starts_twice(view: View, plan: Plan) -> None:
 
 
 ALL = (nothing_is_held_twice, gangs_are_whole, everyone_is_accounted_for, no_job_starts_twice)
+
+
+def no_gpu_has_two_jobs(state: State) -> None:
+    """Nor is a node given away twice over in CPUs or memory; the index of who is where agrees."""
+    held: dict[tuple[str, int], JobId] = {}
+    there: dict[NodeName, list[JobId]] = {}
+    for job in state.jobs.values():
+        if not job.holds_resources:
+            continue
+        assert job.allocation is not None, f"job {job.label()} is {job.state} without an allocation"
+        for share in job.allocation.shares:
+            there.setdefault(share.node, []).append(job.id)
+            for index in share.gpus:
+                owner = held.setdefault((share.node, index), job.id)
+                assert owner == job.id, f"GPU {index} of {share.node} is held by {owner} and {job.id}"
+    for name, node in state.nodes.items():
+        assert [job.id for job in state.jobs_on(name)] == sorted(there.get(name, []))
+        shares = [share for _, share in shares_on(state, name)]
+        assert sum(share.cpus for share in shares) <= node.cpus
+        assert sum(share.mem_bytes for share in shares) <= node.mem_bytes
+
+
+def every_job_is_where_its_state_says(state: State) -> None:
+    """Waiting jobs are in the queue and hold nothing; finished ones have an end; shares belong to the allocation."""
+    for job in state.jobs.values():
+        assert (job.id in state.pending) == (job.state is JobState.PENDING)
+        assert (job.id in state.active) == job.holds_resources
+        if job.state is JobState.PENDING:
+            assert job.allocation is None and not job.shares and job.end_at_unix is None
+        else:
+            assert not job.held or job.is_finished
+        if job.is_finished:
+            assert job.end_at_unix is not None
+        if job.allocation is not None:
+            assert tuple(share.node for share in job.shares) == job.allocation.node_names()
+        assert len(job.pending_tasks) == 0 or count_tasks(job.pending_tasks) > 1
+        assert job.id < state.next_job_id
+
+
+def no_task_of_an_array_is_there_twice(state: State) -> None:
+    """The records of an array hold each of its tasks once."""
+    tasks: dict[JobId, list[int]] = {}
+    for job in state.jobs.values():
+        if job.request.array is not None:
+            own = (
+                [job.array_task_id] if job.array_task_id is not None else list(iter_tasks(job.pending_tasks))
+            )
+            tasks.setdefault(job.array_job_id, []).extend(own)
+    for array_job_id, found in tasks.items():
+        array = state.array_members(array_job_id)[0].request.array
+        assert array is not None and sorted(found) == list(iter_tasks(array.ranges))
+
+
+OF_STATE = (no_gpu_has_two_jobs, every_job_is_where_its_state_says, no_task_of_an_array_is_there_twice)
+"""What must hold of the controller's state after every event."""

@@ -27,7 +27,11 @@ _GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx
 
 
 def add(txn: Transaction, event: NodeAdded) -> Outcome:
-    """A new node, or a new address for a known one."""
+    """A new node. Raises UserError if there is one of that name."""
+    if event.node.name in txn.state.nodes:
+        raise UserError(
+            f"there is a node {event.node.name} already", "give another --name, or remove the old one first"
+        )
     txn.put_node(amend(event.node, added_at_unix=txn.now))
     return Outcome()
 
@@ -53,7 +57,8 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     if jobs and not event.force:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
         raise UserError(
-            f"jobs hold {event.name}: {labels}", "cancel them first, or use --force: they end as NODE_FAIL"
+            f"jobs hold {event.name}: {labels}",
+            "cancel them first, or use --force: they end there as NODE_FAIL",
         )
     effects: list[Effect] = []
     for job in jobs:

@@ -1,0 +1,176 @@
+"""The reducer on a small cluster, with a store beside it and agents that keep what they were told: no tasks, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from warpdeck.controller.events import (
+    Effect,
+    Event,
+    KillShare,
+    LaunchShare,
+    NodeAdded,
+    NodeLost,
+    NodeUp,
+    Outcome,
+    Planned,
+    Reported,
+    Submitted,
+    Who,
+)
+from warpdeck.controller.reduce import reduce
+from warpdeck.controller.state import State, Transaction
+from warpdeck.controller.view import build_view
+from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
+from warpdeck.policy import Settings, plan
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
+
+GIB = 2**30
+ANN, BOB, ROOT = Who(user="ann", uid=1), Who(user="bob", uid=2), Who(user="root", uid=0, admin=True)
+T = TypeVar("T")
+Launch = tuple[int, int]
+"""(job id, restarts)"""
+
+
+def done(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("it waits")
+
+
+def ask(name: str = "job", *, gpus: int = 0, nodes: int = 1, **fields: Any) -> Request:
+    """A batch request for so many GPUs on each of its nodes."""
+    wanted = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk())
+    return Request(**{"name": name, "script": "#!/bin/sh\n", "resources": wanted, **fields})
+
+
+class Agent:
+    """What a node's agent knows. A launch it has begun once is never begun again."""
+
+    def __init__(self, name: str) -> None:
+        self.name = NodeName(name)
+        self.boots = 1
+        self.jobs: dict[Launch, wire.JobReport] = {}
+        self.begun: list[Launch] = []
+
+    def welcome(self) -> wire.Welcome:
+        gpus = [
+            wire.GpuInfo(index=number, uuid=f"{self.name}-{number}", name="NVIDIA H100", mem_bytes=80 * GIB)
+            for number in range(4)
+        ]
+        found = wire.Inventory(
+            hostname=self.name, boot_id=f"boot{self.boots}", cpus=16, mem_bytes=64 * GIB, gpus=gpus
+        )
+        return wire.Welcome(build="b", inventory=found, jobs=list(self.jobs.values()))
+
+    def begin(self, launch: Launch, *, at: float = 0.0) -> wire.JobReport:
+        """Starts it, or says again what is known of it."""
+        if launch not in self.jobs:
+            assert launch not in self.begun, f"{self.name} was told to begin {launch} a second time"
+            self.begun.append(launch)
+            self.jobs[launch] = wire.JobReport(*launch, phase="running", started_at=at)
+        return self.jobs[launch]
+
+    def end(self, launch: Launch, **facts: Any) -> wire.JobReport:
+        """Its process ends."""
+        said = wire.JobReport(*launch, **{"phase": "exited", **facts})
+        self.jobs[launch] = said
+        return said
+
+    def reboot(self) -> None:
+        """What ran is gone, and perhaps the records too."""
+        self.boots += 1
+        self.jobs = {
+            launch: said if said.phase == "exited" else wire.JobReport(*launch, phase="lost")
+            for launch, said in self.jobs.items()
+        }
+
+
+class Core:
+    """State, store and agents. `apply` commits; `reload` is what a killed controller finds again."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.store = MemoryStore()
+        self.state = State()
+        self.now = 1000.0
+        self.agents = {NodeName(name): Agent(name) for name in nodes}
+        for name in self.agents:
+            self.apply(NodeAdded(node=Node(name=name)))
+            self.up(name)
+
+    def apply(self, event: Event) -> Outcome:
+        """Reduces and commits. Raises UserError and leaves everything as it was."""
+        txn = Transaction(self.state, self.now)
+        try:
+            outcome = reduce(txn, event)
+        except BaseException:
+            txn.undo()
+            raise
+        done(self.store.commit(txn.changes()))
+        return outcome
+
+    def reload(self) -> State:
+        """The state as the store has it."""
+        return State.from_store(done(self.store.load(finished_since_unix=0.0)))
+
+    # ---- shorthand
+
+    def submit(self, request: Request | None = None, who: Who = ANN, ended: tuple[Job, ...] = ()) -> JobId:
+        outcome = self.apply(Submitted(who=who, request=request or ask(), ended=ended))
+        assert outcome.job is not None
+        return outcome.job.id
+
+    def job(self, job_id: int) -> Job:
+        return self.state.jobs[JobId(job_id)]
+
+    def up(self, name: str) -> Outcome:
+        return self.apply(NodeUp(name=NodeName(name), welcome=self.agents[NodeName(name)].welcome()))
+
+    def lose(self, name: str) -> Outcome:
+        return self.apply(NodeLost(name=NodeName(name), reason="cut"))
+
+    def plan(self) -> Outcome:
+        """One planning pass and its commit."""
+        made = plan(build_view(self.state, now=self.now), self.now, Settings())
+        self.state.whys.update(made.whys)
+        return self.apply(Planned(starts=made.starts))
+
+    def told(self, name: str, said: wire.JobReport) -> Outcome:
+        return self.apply(Reported(name=NodeName(name), report=said))
+
+    def launch(self, effects: tuple[Effect, ...]) -> list[LaunchShare]:
+        """Carries out launches: every agent begins, and says so."""
+        launches = [effect for effect in effects if isinstance(effect, LaunchShare)]
+        for effect in launches:
+            job = self.job(effect.job_id)
+            self.told(effect.node, self.agents[effect.node].begin((job.id, job.restarts), at=self.now))
+        return launches
+
+    def run(self, request: Request | None = None, who: Who = ANN) -> JobId:
+        """Submits a job and brings it to RUNNING."""
+        job_id = self.submit(request, who)
+        self.launch(self.plan().effects)
+        return job_id
+
+    def end(self, job_id: int, **facts: Any) -> Outcome:
+        """Every share of the job ends in this way; the outcome of the last."""
+        job = self.job(job_id)
+        outcomes = [
+            self.told(share.node, self.agents[share.node].end((job.id, job.restarts), **facts))
+            for share in job.shares
+        ]
+        return outcomes[-1]
+
+    def kills(self, outcome: Outcome) -> list[tuple[str, str, int]]:
+        """(node, cause, signal) of the kills that follow."""
+        return [
+            (effect.node, effect.cause, effect.signal)
+            for effect in outcome.effects
+            if isinstance(effect, KillShare)
+        ]

@@ -1,0 +1,231 @@
+"""Random storms of events on the reducer: whatever comes in whatever order, the promises hold and the store knows it all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests import invariants
+from tests.core import ANN, Core, ask
+
+from warpdeck.controller.events import (
+    Cancelled,
+    Effect,
+    ForgetShare,
+    Held,
+    KillShare,
+    LaunchRefused,
+    LaunchShare,
+    NodeDrained,
+    NodeResumed,
+    Order,
+    Planned,
+    Released,
+    Requeued,
+)
+from warpdeck.controller.reduce import reduce
+from warpdeck.controller.state import State, Transaction
+from warpdeck.controller.view import build_view
+from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
+from warpdeck.policy import Settings, plan
+from warpdeck_agent.wire import messages as wire
+
+NODES = ("a", "b", "c")
+nodes = st.sampled_from(NODES)
+number = st.integers(1, 6)
+references = st.one_of(
+    number.map(str),
+    st.tuples(number, st.integers(0, 5)).map(lambda pair: f"{pair[0]}_{pair[1]}"),
+    st.tuples(number, st.integers(0, 3), st.integers(1, 4)).map(
+        lambda three: f"{three[0]}_[{three[1]}-{three[1] + three[2]}]"
+    ),
+)
+
+
+class Storm(RuleBasedStateMachine):
+    """Users, nodes, agents and the network do what they like; effects may be late, doubled or lost with the link."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.core = Core(*NODES)
+        self.up = dict.fromkeys(NODES, True)
+        self.late: list[Effect] = []
+        self.said: list[tuple[str, wire.JobReport]] = []
+        self.thought: Planned | None = None
+        for gpus in (0, 2, 4):
+            self.core.submit(ask(gpus=gpus))
+
+    def send(self, effects: tuple[Effect, ...]) -> None:
+        self.late += [effect for effect in effects if self.up[effect.node]]
+
+    def report(self, name: str, said: wire.JobReport) -> None:
+        self.said.append((name, said))
+        if self.up[name]:
+            self.send(self.core.told(name, said).effects)
+
+    # ---- users
+
+    @rule(
+        gpus=st.integers(0, 4),
+        count=st.integers(1, 2),
+        tasks=st.sampled_from((0, 0, 2, 5)),
+        hold=st.booleans(),
+        requeue=st.booleans(),
+        after=st.one_of(st.none(), st.tuples(st.sampled_from(("after", "afterok", "afterany")), number)),
+    )
+    def submit(self, gpus: int, count: int, tasks: int, hold: bool, requeue: bool, after: Any) -> None:
+        fields: dict[str, Any] = {"hold": hold, "requeue": requeue}
+        if tasks:
+            fields["array"] = ArraySpec(ranges=((0, tasks, 1),), throttle=tasks % 3)
+        if after is not None and JobId(after[1]) in self.core.state.jobs:
+            fields["dependencies"] = Dependencies(
+                clauses=(Dependency(kind=after[0], job_id=JobId(after[1])),)
+            )
+        self.core.submit(ask(gpus=gpus, nodes=count, **fields))
+
+    @rule(
+        kind=st.sampled_from((Cancelled, Held, Released, Requeued)),
+        names=st.lists(references, min_size=1, max_size=3),
+    )
+    def order(self, kind: type[Order], names: list[str]) -> None:
+        self.send(self.core.apply(kind(who=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+
+    @rule()
+    def think(self) -> None:
+        """A pass whose starts are committed later, when the world has moved on."""
+        state, now = self.core.state, self.core.now
+        self.thought = Planned(starts=plan(build_view(state, now=now), now, Settings()).starts)
+
+    @rule()
+    def decide(self) -> None:
+        if self.thought is not None:
+            self.send(self.core.apply(self.thought).effects)
+
+    @rule()
+    def all_goes_well(self) -> None:
+        """A pass, and everything arrives."""
+        self.send(self.core.plan().effects)
+        while self.late:
+            self.carry_out(self.late.pop(0))
+
+    # ---- agents
+
+    @rule(pick=st.integers(0, 50), doubled=st.booleans())
+    def deliver(self, pick: int, doubled: bool) -> None:
+        """One effect arrives at its node, perhaps twice."""
+        if not self.late:
+            return
+        effect = self.late.pop(pick % len(self.late))
+        for _ in range(1 + doubled):
+            self.carry_out(effect)
+
+    def carry_out(self, effect: Effect) -> None:
+        agent = self.core.agents[effect.node]
+        match effect:
+            case LaunchShare():
+                job = self.core.state.jobs[effect.job_id]
+                if job.allocation is not None and effect.node in job.allocation.node_names():
+                    self.report(effect.node, agent.begin((job.id, job.restarts), at=self.core.now))
+            case KillShare():
+                launch = (effect.job_id, effect.restarts)
+                if (
+                    launch in agent.jobs and agent.jobs[launch].phase == "running" and not effect.signal
+                ) or launch not in agent.jobs:
+                    self.report(effect.node, agent.end(launch, signal=15, cause=effect.cause))
+            case ForgetShare():
+                agent.jobs.pop((effect.job_id, effect.restarts), None)
+
+    @rule(name=nodes, pick=st.integers(0, 50), code=st.sampled_from((0, 0, 1)))
+    def process_ends(self, name: str, pick: int, code: int) -> None:
+        agent = self.core.agents[NodeName(name)]
+        live = [launch for launch, said in agent.jobs.items() if said.phase == "running"]
+        if live:
+            self.core.now += 1
+            self.report(name, agent.end(live[pick % len(live)], exit_code=code, ended_at=self.core.now))
+
+    @rule(pick=st.integers(0, 200))
+    def old_word_comes_again(self, pick: int) -> None:
+        if self.said:
+            name, said = self.said[pick % len(self.said)]
+            if self.up[name]:
+                self.send(self.core.told(name, said).effects)
+
+    @rule(pick=st.integers(0, 50))
+    def launch_is_refused(self, pick: int) -> None:
+        launches = [effect for effect in self.late if isinstance(effect, LaunchShare)]
+        if not launches:
+            return
+        effect = launches[pick % len(launches)]
+        self.late.remove(effect)
+        job = self.core.state.jobs[effect.job_id]
+        if (job.id, job.restarts) not in self.core.agents[effect.node].jobs:
+            failed = wire.LaunchFailed(job_id=job.id, restarts=job.restarts, message="no")
+            self.send(self.core.apply(LaunchRefused(name=effect.node, failed=failed)).effects)
+
+    # ---- nodes
+
+    @rule(name=nodes)
+    def link_breaks(self, name: str) -> None:
+        self.up[name] = False
+        self.late = [effect for effect in self.late if effect.node != name]
+        self.core.lose(name)
+
+    @rule(name=nodes, reboots=st.booleans())
+    def link_is_back(self, name: str, reboots: bool) -> None:
+        if self.up[name]:
+            self.link_breaks(name)
+        if reboots:
+            self.core.agents[NodeName(name)].reboot()
+        self.up[name] = True
+        self.send(self.core.up(name).effects)
+
+    @rule(name=nodes, drained=st.booleans())
+    def drain_or_resume(self, name: str, drained: bool) -> None:
+        node = NodeName(name)
+        self.core.apply(NodeDrained(name=node, reason="x") if drained else NodeResumed(name=node))
+
+    # ---- the controller
+
+    @rule()
+    def controller_is_killed(self) -> None:
+        """What a new one finds is what the old one knew; the links are made anew."""
+        self.core.state = self.core.reload()
+        self.late.clear()
+        for name in NODES:
+            if self.up[name]:
+                self.send(self.core.up(name).effects)
+
+    @rule(names=st.lists(references, min_size=1, max_size=3))
+    def commit_fails(self, names: list[str]) -> None:
+        before = msgspec.msgpack.encode(durable(self.core.state))
+        txn = Transaction(self.core.state, self.core.now)
+        reduce(txn, Cancelled(who=ANN, jobs=tuple(names)))
+        txn.undo()
+        assert msgspec.msgpack.encode(durable(self.core.state)) == before
+
+    # ---- what always holds
+
+    @invariant()
+    def promises_hold(self) -> None:
+        if hasattr(self, "core"):
+            for holds in invariants.OF_STATE:
+                holds(self.core.state)
+            assert durable(self.core.reload()) == durable(self.core.state)
+
+
+def durable(state: State) -> Any:
+    """What a restart must find again."""
+    return (
+        sorted(state.jobs.items()),
+        sorted(state.nodes.items()),
+        state.next_job_id,
+        sorted(state.pending),
+        sorted(state.active),
+    )
+
+
+Storm.TestCase.settings = settings(max_examples=60, stateful_step_count=80, deadline=None)
+TestStorm = Storm.TestCase
