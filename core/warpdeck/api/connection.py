@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,7 +29,7 @@ MAX_REQUESTS_AT_ONCE = 64
 MAX_STREAMS = 64
 """Streams of one client: they may last for ever, so that one more is refused and does not wait."""
 OUTBOX_BYTES = 8 * 1024 * 1024
-"""Answers a client may leave unread; beyond this its requests wait."""
+"""Answers a client may leave unread; beyond this its requests wait, each before it is looked at."""
 _STREAMS = (protocol.PutTree, protocol.Log, protocol.Attach, protocol.Subscribe)
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
@@ -111,6 +111,11 @@ class Connection:
         if not self._writer.is_closing():
             self._writer.write(data_frame(stream, data))
 
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that the client has not read yet."""
+        return self._writer.transport.get_write_buffer_size()
+
     async def drain(self) -> None:
         """Waits until the client has read enough."""
         await self._writer.drain()
@@ -187,8 +192,9 @@ class Connection:
 
     async def _answer(self, message: Any) -> None:
         try:
-            work: Coroutine[Any, Any, Any] = self._handlers.handle(message)
-            result = await work
+            while self.unread_bytes >= OUTBOX_BYTES:
+                await self.drain()
+            result = await self._handlers.handle(message)
             if result is not None:
                 self.send({"t": "ok", "id": message.id, "result": result})
         except UserError as error:

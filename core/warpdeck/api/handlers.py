@@ -155,7 +155,7 @@ class Handlers:
             "jobs": counts,
             "nodes": len(state.nodes),
             "log": self._server.paths.log,
-            "clients": self._server.clients,
+            "clients": len(self._server.connections),
         }
 
     async def _submit(self, message: ask.Submit) -> dict[str, Any]:

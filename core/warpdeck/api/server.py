@@ -44,8 +44,8 @@ class ApiServer:
         self._connections: set[Connection] = set()
 
     @property
-    def clients(self) -> int:
-        return len(self._connections)
+    def connections(self) -> tuple[Connection, ...]:
+        return tuple(self._connections)
 
     async def start(self) -> None:
         """Binds the socket. For all users if the controller is root's, else for its own."""

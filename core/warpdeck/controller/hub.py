@@ -31,6 +31,10 @@ class Hub:
     def __init__(self) -> None:
         self._listeners: dict[int, Listener] = {}
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        return tuple(self._listeners.values())
+
     def listen(self) -> Listener:
         """A new listener; give it back with `leave`."""
         listener = Listener()

@@ -68,7 +68,9 @@ class Receiving:
             raise UserError("a snapshot longer than announced", "take it anew")
         self._digest.update(data)
         try:
-            os.write(self._descriptor, data)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             raise UserError(
                 f"cannot keep the snapshot: {os.strerror(error.errno or 0)}", "free some space"
@@ -82,8 +84,9 @@ class Receiving:
             os.unlink(self._temporary)
             raise UserError("the snapshot arrived damaged", "submit again")
         os.replace(self._temporary, self._path)
-        with open(self._path + ".sha256", "w", encoding="ascii") as file:
+        with open(self._temporary, "w", encoding="ascii") as file:
             file.write(self._sha256)
+        os.replace(self._temporary, self._path + ".sha256")
 
     def abandon(self) -> None:
         """Leaves nothing."""

@@ -1,0 +1,199 @@
+"""A controller in this process, with its socket and without agents: tests say what nodes would say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.core import Agent
+from warpdeck.api.client import Client
+from warpdeck.api.server import ApiServer
+from warpdeck.controller.app import Controller
+from warpdeck.controller.config import Config
+from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
+from warpdeck.controller.trees import TreeFiles
+from warpdeck.model import Node, NodeName
+from warpdeck.paths import Paths
+from warpdeck.sim.demo import NoOutputs
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
+
+WAIT_S = 30.0
+
+
+class QuietFleet:
+    """controller.ports.Fleet that reaches nobody."""
+
+    def __init__(self) -> None:
+        self.launches: list[wire.Launch] = []
+
+    def start(self, on_event: Callable[[Any], None]) -> None:
+        return None
+
+    async def add(self, node: Node, **_: Any) -> Any:
+        raise AssertionError("no test adds hosts here")
+
+    def connect(self, node: Node) -> None:
+        return None
+
+    async def remove(self, name: NodeName) -> None:
+        return None
+
+    def is_up(self, name: NodeName) -> bool:
+        return True
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: Any) -> None:
+        self.launches.append(launch)
+
+    async def send(self, name: NodeName, message: Any) -> None:
+        return None
+
+    async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
+        raise AssertionError("no test opens streams here")
+
+    async def close(self) -> None:
+        return None
+
+
+class Served:
+    """The controller, its paths, and hands to play the nodes with."""
+
+    def __init__(self, controller: Controller, server: ApiServer, paths: Paths, fleet: QuietFleet) -> None:
+        self.controller = controller
+        self.fleet = fleet
+        self.server = server
+        self.paths = paths
+
+    async def add_node(self, name: str) -> Agent:
+        agent = Agent(name)
+        await self.controller.apply(NodeAdded(node=Node(name=agent.name)))
+        await self.controller.apply(NodeUp(name=agent.name, welcome=agent.welcome()))
+        return agent
+
+    async def told(self, name: str, said: wire.JobReport) -> tuple[Effect, ...]:
+        outcome = await self.controller.apply(Reported(name=NodeName(name), report=said))
+        return outcome.effects
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Waits for the state to be so, woken by every change."""
+        listener = self.controller.hub.listen()
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while not reached():
+                    await listener.changed.wait()
+                    listener.take()
+        finally:
+            self.controller.hub.leave(listener)
+
+    def client(self) -> Any:
+        """The asyncio client, connected."""
+        return Client.connect(self.paths, start=False)
+
+
+@contextlib.asynccontextmanager
+async def served(home: Path, *, store: MemoryStore | None = None, **settings: Any) -> AsyncIterator[Served]:
+    """Serves until the block ends."""
+    home.mkdir()
+    for folder in (home.parent, home):
+        folder.chmod(0o711)  # other users may try
+    paths = Paths(str(home))
+    trees = TreeFiles(paths.trees)
+    fleet = QuietFleet()
+    controller = Controller(
+        store or MemoryStore(),
+        fleet,
+        trees=trees,
+        outputs=NoOutputs(),
+        clock=time.time,
+        config=Config(**settings),
+        submit_host="test",
+    )
+    await controller.load()
+    server = ApiServer(controller, trees, paths, stop=asyncio.Event())
+    task = asyncio.get_running_loop().create_task(controller.run())
+    await server.start()
+    try:
+        yield Served(controller, server, paths, fleet)
+    finally:
+        await server.close()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@contextlib.contextmanager
+def as_uid(uid: int) -> Iterator[None]:
+    """This process acts as another user, which needs root unless it is that user."""
+    if uid == os.geteuid():
+        yield
+        return
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+class Raw:
+    """A client that says whatever a test likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def connect(cls, paths: Paths, *, uid: int | None = None, hello: bool = True) -> Raw:
+        with as_uid(os.geteuid() if uid is None else uid):
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(paths.socket)
+        raw = cls(*await asyncio.open_unix_connection(sock=link))
+        if hello:
+            raw.say("hello", version=1)
+            assert (await raw.next())["t"] == "welcome"
+        return raw
+
+    def say(self, t: str, **fields: Any) -> None:
+        self.writer.write(json_frame({"t": t, **fields}))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def next(self) -> dict[str, Any]:
+        """The next message."""
+        async with asyncio.timeout(WAIT_S):
+            kind, payload = await read_frame(self.reader)
+        assert kind == JSON
+        return parse_json(payload)
+
+    async def ask(self, t: str, *, number: int = 1, **fields: Any) -> dict[str, Any]:
+        """One request and its answer."""
+        self.say(t, id=number, **fields)
+        while (message := await self.next()).get("id") != number or message["t"] == "progress":
+            continue
+        return message
+
+    async def rest(self) -> list[dict[str, Any]]:
+        """Everything up to the end of the connection."""
+        found = []
+        try:
+            while True:
+                found.append(await self.next())
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return found
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+def frame(payload: bytes, *, length: int | None = None, kind: bytes = b"J") -> bytes:
+    """A frame that may lie about its length."""
+    return struct.pack(">I", len(payload) if length is None else length) + kind + payload

@@ -1,0 +1,107 @@
+"""The controller's loop: one transaction a batch, effects after the commit, and a store that cannot write for a while."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.core import ANN, ask
+from tests.served import WAIT_S, served
+
+from warpdeck.controller.events import Released, Submitted
+from warpdeck.controller.ports import Changes
+from warpdeck.errors import StoreError, UserError
+from warpdeck.model import JobId, JobState
+from warpdeck.store import MemoryStore
+
+
+class Disk(MemoryStore):
+    """A store that can be full, or slow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.refused = 0
+        self.commits: list[Changes] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def commit(self, changes: Changes) -> None:
+        await self.gate.wait()
+        if self.full:
+            self.refused += 1
+            raise StoreError("cannot write state.db: database or disk is full")
+        self.commits.append(changes)
+        await super().commit(changes)
+
+
+async def test_requests_that_come_together_share_a_transaction(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        disk.gate.clear()
+        events = [Submitted(who=ANN, request=ask(hold=True)) for _ in range(50)]
+        asked = [asyncio.ensure_future(site.controller.apply(event)) for event in events]
+        disk.gate.set()
+        ids = [outcome.job.id for outcome in await asyncio.gather(*asked) if outcome.job is not None]
+        assert ids == list(range(1, 51))
+        assert len(disk.commits) <= 2
+
+
+async def test_nothing_is_answered_or_launched_before_it_is_on_disk(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        await site.add_node("a")
+        disk.gate.clear()
+        asked = asyncio.ensure_future(site.controller.apply(Submitted(who=ANN, request=ask())))
+        await asyncio.wait([asked], timeout=0.05)
+        assert not asked.done() and not site.fleet.launches
+        disk.gate.set()
+        await asked
+        await site.until(lambda: bool(site.fleet.launches))
+        stored = await disk.job(JobId(1))
+        assert stored is not None and stored.state is JobState.CONFIGURING
+
+
+async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_say(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        control = site.controller
+        agent = await site.add_node("a")
+        await control.apply(Submitted(who=ANN, request=ask()))
+        await site.until(lambda: bool(site.fleet.launches))
+        disk.full = True
+        with pytest.raises(UserError, match="disk is full"):
+            await control.apply(Submitted(who=ANN, request=ask()))
+        assert control.state.next_job_id == 2 and len(control.state.jobs) == 1
+        seen = control.hub.listen()
+        control.post((agent.name, agent.begin((1, 0))))
+        control.post((agent.name, agent.end((1, 0), exit_code=3)))
+        before = disk.refused
+        async with asyncio.timeout(WAIT_S):
+            while disk.refused < before + 2:  # tried again by itself
+                await seen.changed.wait()
+                seen.take()
+        assert control.state.jobs[JobId(1)].state is JobState.CONFIGURING
+        disk.full = False
+        await site.until(lambda: control.state.jobs[JobId(1)].is_finished)
+        assert str(control.state.jobs[JobId(1)].exit) == "3:0"
+        stored = await disk.job(JobId(1))
+        assert stored is not None and stored.state is JobState.FAILED
+
+
+async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
+        await site.add_node("a")
+        await site.controller.apply(Released(who=ANN, jobs=("1",)))
+        disk.full = True  # before the planner has been scheduled: its starts meet a full disk
+        seen = site.controller.hub.listen()
+        async with asyncio.timeout(WAIT_S):
+            while not disk.refused:
+                await seen.changed.wait()
+                seen.take()
+        assert not site.fleet.launches
+        disk.full = False
+        await site.until(lambda: bool(site.fleet.launches))
