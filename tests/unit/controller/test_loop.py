@@ -6,13 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.core import ANN, ask
+from tests.core import ANN, Agent, ask
 from tests.served import WAIT_S, served
 
-from warpdeck.controller.events import Released, Submitted
+from warpdeck.controller.events import NodeAdded, Submitted
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import JobId, JobState
+from warpdeck.model import JobId, JobState, Node, NodeName
 from warpdeck.store import MemoryStore
 
 
@@ -93,15 +93,12 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
 async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
-        await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
-        await site.add_node("a")
-        await site.controller.apply(Released(who=ANN, jobs=("1",)))
-        disk.full = True  # before the planner has been scheduled: its starts meet a full disk
-        seen = site.controller.hub.listen()
-        async with asyncio.timeout(WAIT_S):
-            while not disk.refused:
-                await seen.changed.wait()
-                seen.take()
+        control = site.controller
+        await control.apply(Submitted(who=ANN, request=ask()))
+        await control.apply(NodeAdded(node=Node(name=NodeName("a"))))
+        disk.full = True
+        control.post((NodeName("a"), Agent("a").welcome()))  # the start it allows meets a full disk
+        await site.until(lambda: disk.refused > 1)
         assert not site.fleet.launches
         disk.full = False
         await site.until(lambda: bool(site.fleet.launches))
