@@ -43,9 +43,11 @@ class Tmux:
 
     def shows(self, words: str) -> None:
         """Waits for words on the screen."""
-        eventually(
-            lambda: words in self.screen(), timeout_s=30, what=f"{words!r} on the screen:\n{self.screen()}"
-        )
+        try:
+            eventually(lambda: words in self.screen(), timeout_s=30, what=repr(words))
+        except AssertionError as error:
+            error.add_note(self.screen())
+            raise
 
     def close(self) -> None:
         subprocess.run([*self._argv, "kill-server"], check=False, capture_output=True)
@@ -98,6 +100,24 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.type("exit")
     window.keys("Enter")
     window.shows("has ended")
+    window.keys("q")
+    window.shows("left with 0")
+
+
+def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, window: Tmux) -> None:
+    window.shows("no jobs; n submits one")
+    code = "for i in range(100000): print('row', i, 'x' * 60)"
+    home.ok("submit", "--no-snapshot", "-J", "wordy", "--wrap", f'{sys.executable} -c "{code}"')
+    eventually(lambda: home.state(1) == "COMPLETED", what="the job has written its log")
+    window.keys("Enter")
+    window.shows("row 99999 ")
+    window.keys("g")
+    window.shows("row 0 ")
+    window.type("/row 50000 ")
+    window.keys("Enter")
+    window.shows("row 50001 ")
+    window.keys("G")
+    window.shows("row 99999 ")
     window.keys("q")
     window.shows("left with 0")
 

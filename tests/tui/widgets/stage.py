@@ -23,8 +23,10 @@ THEME = load_theme(shipped_folder() / "deck-dark.toml")
 STYLES = text_styles(THEME)
 TIMEOUT_S = 30.0
 Colours = Literal["truecolor", "256", "standard"] | None
-_HARMLESS = re.compile(r"\x1b\[[0-9;]*[mH]|\x1b\[\?[0-9;]*[hl]|\x1b\[\?2026\$p|\x1b\[>[0-9;]*u|\x1b\[<u")
-"""Colours, cursor places, and what Textual itself says to a terminal when it begins."""
+_HARMLESS = re.compile(
+    r"\x1b\[[0-9;]*[mH]|\x1b\[\?[0-9;]*[hl]|\x1b\[\?2026\$p|\x1b\[>[0-9;]*u|\x1b\[<u|\x1b\]22;[a-z]+\x07"
+)
+"""Colours, cursor places, and what Textual itself says: modes, and the mouse pointer's shape."""
 W = TypeVar("W", bound=Widget)
 
 

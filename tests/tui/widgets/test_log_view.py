@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rich.cells import cell_len
-from textual.events import MouseScrollUp
+from textual.events import MouseScrollUp, Paste
 
 from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
 from warpdeck_tui.widgets.log_view import LogView
@@ -76,6 +76,19 @@ async def test_keys_of_the_search_prompt_are_text_and_nothing_else() -> None:
         await player.shows("line 80 of 500")
         await player.press("escape")
         assert "of 500" not in player.rows()[-1]
+
+
+async def test_the_prompt_is_edited_and_left_as_in_less() -> None:
+    async with stage(LogView()) as player:
+        await fed(player, numbered(50))
+        await player.press("slash", *"ab", "backspace", "c")
+        assert player.rows()[-1].rstrip() == "/ac"
+        player.widget.post_message(Paste("pas\x1b[31mted\n"))
+        await player.shows("/acpas[31mted")
+        await player.press("escape")
+        assert player.rows()[-1].startswith("line 49")
+        await player.press("slash", "a", "backspace", "backspace")
+        assert player.rows()[-1].startswith("line 49")
 
 
 async def test_what_is_not_there_is_said() -> None:
@@ -154,6 +167,17 @@ async def test_long_lines_are_clipped_scrolled_and_wrapped() -> None:
         ]
         await player.press("w")
         assert player.rows()[1].startswith("next")
+
+
+async def test_the_end_of_a_wrapped_line_longer_than_the_page_is_in_view() -> None:
+    async with stage(LogView()) as player:
+        await player.press("w")
+        await fed(player, numbered(5) + b"x" * 4000 + b"the end of it")
+        await player.settle()
+        assert player.rows()[-1].rstrip().endswith("the end of it")
+        assert player.rows()[0] == "x" * 79
+        await player.press("k")
+        assert player.rows()[0].startswith("line 4") and not player.widget.following
 
 
 async def test_the_last_column_is_not_under_the_scroll_bar() -> None:

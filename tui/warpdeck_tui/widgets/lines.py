@@ -1,4 +1,4 @@
-"""Finished lines of a line-API widget.
+"""A finished line of a line-API widget.
 
 Textual gives such a widget neither its background nor its foreground: what a line does not say shows in the terminal's own
 colours, black on black under a light theme. So every line is laid over the widget's base style.
@@ -25,11 +25,3 @@ def finished(segments: Iterable[Segment], width: int, *, base: Style, tail: Styl
 def blank(width: int, *, base: Style) -> Strip:
     """An empty line."""
     return Strip.blank(width, base)
-
-
-def rows_of(line: Strip, width: int) -> list[tuple[int, Strip]]:
-    """A long line cut into rows: (the column where it starts, the row)."""
-    length = line.cell_length
-    if length <= width:
-        return [(0, line)]
-    return [(start, line.crop(start, min(length, start + width))) for start in range(0, length, width)]

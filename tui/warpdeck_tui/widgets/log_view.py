@@ -1,9 +1,10 @@
 """A growing log on the screen: opens at its end, follows it, and never holds anything up.
 
 Any move upward stops following, and a badge then counts what is new; reaching the end follows again. Bytes that come in
-are drawn together, at most FLUSHES_PER_S times a second. Long lines are clipped and scrolled sideways, or wrapped (then the
-view moves by whole lines). `/` searches, `E` goes to the nearest error above. Colours are kept, other escapes are not obeyed
-(see `ansi`), and memory is bounded: what is not kept is read when somebody goes there (see `log_text`).
+are drawn together, at most FLUSHES_PER_S times a second. Long lines are clipped and scrolled sideways, or wrapped: then the
+view moves by whole lines, and of one longer than two pages the middle is seen unwrapped only. `/` searches, `E` goes to the
+nearest error above. Colours are kept, other escapes are not obeyed (see `ansi`), and memory is bounded: what is not kept is
+read when somebody goes there (see `log_text`).
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ from .ansi import segments
 from .cells import fit
 from .glyphs import UNICODE, Glyphs
 from .line_view import LineView
-from .lines import blank, finished, rows_of
+from .lines import blank, finished
 from .log_search import MAX_QUERY_CHARACTERS, TROUBLE, Query, words
 from .log_text import LogText, Reader
 from .matches import pointed_out, spans
+from .prompt import Prompt
+from .wrapped import Row, page_from, page_to_end
 
 FLUSHES_PER_S = 15
 """The eye reads no faster, and each flush of a following view rewrites the page: bytes on a slow line."""
 MAX_DRAWN_BYTES = 16 * 1024
 """A longer line is cut when drawn: 200 screens sideways are beyond use."""
+SEARCH_KEY = "slash"
 SIDE_COLUMNS = 16
 NEAR_PAGES = 2
 """So near to an end of what is kept, more is read."""
@@ -59,7 +63,6 @@ class LogView(LineView):
         ("g,home", "first", ""),
         ("G,end,f", "follow", ""),
         ("w", "wrap", ""),
-        ("slash", "search", ""),
         ("E", "trouble", ""),
         ("n", "match(1)", ""),
         ("N", "match(-1)", ""),
@@ -75,9 +78,9 @@ class LogView(LineView):
         self._seen_lines = 0
         self._left = 0
         self._wrapped = False
-        self._page: list[tuple[int, int, Strip]] | None = None
+        self._page: list[Row] | None = None
         self._flush_timer: Timer | None = None
-        self._prompt: str | None = None
+        self._prompt = Prompt(max_characters=MAX_QUERY_CHARACTERS)
         self._query: Query | None = None
         self._found: int | None = None
         self._searching = self._reading = False
@@ -285,30 +288,26 @@ class LogView(LineView):
         more = Segment(self._glyphs.ellipsis, self._styles.get("muted", PLAIN))
         return Strip([*clipped.crop(0, width - 1), more])
 
-    def _wrapped_page(self, width: int) -> list[tuple[int, int, Strip]]:
-        """(line, start, part) of each row in view."""
+    def _wrapped_page(self, width: int) -> list[Row]:
+        """The rows in view; at the very end the page is filled from below."""
         if self._page is None:
-            rows: list[tuple[int, int, Strip]] = []
-            number = self._top
-            while number < self._shown_end and len(rows) < self._page_rows:
-                rows += [(number, start, part) for start, part in rows_of(self._line(number), width)]
-                number += 1
-            self._page = rows[: self._page_rows]
+            last = self.scroll_offset.y >= self.max_scroll_y
+            numbers = range(self._top, self._shown_end)
+            self._page = (page_to_end if last else page_from)(
+                self._line, numbers, width=max(1, width), rows=self._page_rows
+            )
         return self._page
 
     def _fit_at_end(self) -> int:
-        """How many of the last lines fill the page when wrapped; at least one."""
-        rows, number, width = 0, self._shown_end, max(1, self.line_width)
-        while number > self._shown_first and rows < self._page_rows:
-            number -= 1
-            rows += max(1, -(-self._line(number).cell_length // width))
-        fit_lines = self._shown_end - number
-        return max(1, fit_lines - (rows > self._page_rows))
+        """How many of the last lines it takes to fill the page when wrapped; of the first of them only the end may be seen."""
+        numbers = range(self._shown_first, self._shown_end)
+        rows = page_to_end(self._line, numbers, width=max(1, self.line_width), rows=self._page_rows)
+        return self._shown_end - rows[0].number
 
     def _with_status(self, strip: Strip, width: int) -> Strip:
         """The prompt of the search in place of the last row, or a badge at its right end."""
-        if self._prompt is not None:
-            return Strip([Segment(fit(f"/{self._prompt}", width - 1) + " ", Style(bold=True))])
+        if self._prompt.text is not None:
+            return Strip([Segment(fit(f"/{self._prompt.text}", width - 1) + " ", Style(bold=True))])
         badge = self._badge()
         if not badge:
             return strip
@@ -379,38 +378,27 @@ class LogView(LineView):
 
     # Searching
 
-    def action_search(self) -> None:
-        """Asks in the last row what to look for."""
-        self._prompt = ""
-        self._refresh_status()
-
     def on_key(self, event: events.Key) -> None:
-        """While the prompt is open, keys are its text."""
-        if self._prompt is None:
+        """`/` asks in the last row what to look for; then keys are the answer.
+
+        No binding: those are looked up after the key has travelled up to the app, and what was typed quickly behind a "/"
+        would still come here, and then mean whatever those letters mean to the app.
+        """
+        if self._prompt.text is None and event.key != SEARCH_KEY:
             return
         event.stop()
         event.prevent_default()
-        if event.key == "enter":
-            text, self._prompt = self._prompt, None
-            if text:
-                self._look_for(words(text))
-        elif event.key == "escape":
-            self._prompt = None
-        elif event.key == "backspace":
-            # As in less: deleting beyond the beginning leaves the prompt.
-            self._prompt = self._prompt[:-1] if self._prompt else None
-        elif event.character is not None and event.is_printable:
-            self._type(event.character)
+        if self._prompt.text is None:
+            self._prompt.open()
+        elif text := self._prompt.take(event):
+            self._look_for(words(text))
         self._refresh_status()
 
     def on_paste(self, event: events.Paste) -> None:
-        if self._prompt is not None:
+        if self._prompt.text is not None:
             event.stop()
-            self._type("".join(filter(str.isprintable, event.text)))
+            self._prompt.paste(event.text)
             self._refresh_status()
-
-    def _type(self, text: str) -> None:
-        self._prompt = ((self._prompt or "") + text)[:MAX_QUERY_CHARACTERS]
 
     def _look_for(self, query: Query) -> None:
         """From the top of the view down; a view that follows is searched from its end up: the latest is wanted."""
