@@ -155,3 +155,37 @@ async def test_reading_a_file_backwards_and_forwards_loses_nothing(
             pass
     assert all_of(text.lines) == expected(whole)
     assert text.at_start and text.at_end
+
+
+async def test_what_comes_while_the_window_is_elsewhere_is_read_where_it_stands() -> None:
+    file = bytearray(b"".join(b"old %d\n" % number for number in range(100_000)))
+
+    async def read(start: int, size: int, /) -> bytes:
+        return bytes(file[start : start + size])
+
+    text = LogText()
+    text.clear(at_bytes=len(file), read=read)
+    text.to_start()
+    assert await text.read_after()
+    file += b"new\n"
+    text.feed(b"new\n")
+    assert text.lines.text() == bytes(file[:PAGE_BYTES])
+    while await text.read_after():
+        pass
+    assert text.lines.text() == bytes(file)
+
+
+@pytest.mark.parametrize("way", ["read_before", "read_after"])
+async def test_a_page_that_comes_after_the_window_has_moved_is_left_out(way: str) -> None:
+    whole = b"".join(b"line %d\n" % number for number in range(100_000))
+
+    async def read(start: int, size: int, /) -> bytes:
+        text.clear(at_bytes=1000, read=read)
+        return whole[start : start + size]
+
+    text = LogText()
+    text.clear(at_bytes=len(whole), read=read)
+    if way == "read_after":
+        text.to_start()
+    assert await getattr(text, way)()
+    assert text.lines.text() == b""

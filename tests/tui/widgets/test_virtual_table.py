@@ -83,6 +83,16 @@ async def test_what_is_in_view_stays_in_view_when_rows_come_above() -> None:
         assert [line.startswith("▌") for line in player.rows()].index(True) == place
 
 
+async def test_a_row_in_view_stays_in_view_when_it_moves_far_down() -> None:
+    async with stage(table()) as player:
+        player.widget.show(rows(*range(100)))
+        await player.settle()
+        player.widget.show(rows(*range(100, 200), *range(100)))
+        await player.settle()
+        (line,) = under_cursor(player)
+        assert line.split()[1] == "0"
+
+
 async def test_where_the_row_is_gone_the_cursor_keeps_its_place() -> None:
     async with stage(table()) as player:
         player.widget.show(rows(1, 2, 3, 4))
