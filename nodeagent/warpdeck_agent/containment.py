@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Tuple
 
+from .procfs import number, table, text
+
 
 class Containment:
     """`words` says openly what the node can do."""
@@ -62,10 +64,10 @@ def join(path: str, pid: int) -> bool:
 
 def usage(path: str) -> Tuple[int, float, bool]:
     """(peak memory in bytes, CPU seconds, whether the kernel killed for memory); zeros where unknown."""
-    peak = _number(_text(os.path.join(path, "memory.peak")))
-    cpu_us = _number(_field(_text(os.path.join(path, "cpu.stat")), "usage_usec"))
-    oom = _number(_field(_text(os.path.join(path, "memory.events")), "oom_kill"))
-    return peak, cpu_us / 1e6, oom > 0
+    peak = number(text(os.path.join(path, "memory.peak")))
+    cpu_us = number(table(os.path.join(path, "cpu.stat")).get("usage_usec", ""))
+    kills = number(table(os.path.join(path, "memory.events")).get("oom_kill", ""))
+    return peak, cpu_us / 1e6, kills > 0
 
 
 def remove(path: str) -> None:
@@ -79,31 +81,11 @@ def remove(path: str) -> None:
 
 def _own_group() -> str:
     mount = ""
-    for line in _text("/proc/self/mountinfo").splitlines():
+    for line in text("/proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
         if right.startswith("cgroup2 "):
             mount = left.split()[4]
-    for line in _text("/proc/self/cgroup").splitlines():
+    for line in text("/proc/self/cgroup").splitlines():
         if line.startswith("0::") and mount:
             return os.path.normpath(mount + "/" + line[3:])
     return ""
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _field(text: str, key: str) -> str:
-    for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        if name == key:
-            return value
-    return ""
-
-
-def _number(text: str) -> int:
-    return int(text) if text.strip().isdigit() else 0

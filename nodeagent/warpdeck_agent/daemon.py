@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import ctypes
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -20,6 +19,7 @@ import time
 from typing import Any, Dict, List
 
 from .keeping import UNIT, scope_command
+from .program import build_id, own_command
 from .wire.frames import SENTINEL
 
 START_S = 15.0
@@ -27,15 +27,6 @@ START_S = 15.0
 MAX_LOG_BYTES = 4 * 1024 * 1024
 """agent.log is begun anew when it is larger than this at a start."""
 RELAY_BYTES = 256 * 1024
-
-
-def build_id() -> str:
-    """SHA-256 of the zipapp that runs; "source" from a checkout."""
-    archive = os.path.abspath(sys.argv[0])
-    if not archive.endswith(".pyz"):
-        return "source"
-    with open(archive, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 def serve(folder: str) -> int:
@@ -83,8 +74,7 @@ def start(folder: str) -> int:
     if answers(folder):
         return _say({"ok": True, "running": True})
     scope = scope_command(UNIT + secrets.token_hex(4))
-    serve_command = [sys.executable, *_program(), "serve", "--dir", folder]
-    _detach([*scope, *serve_command], os.path.join(folder, "agent.log"))
+    _detach([*scope, *own_command(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if answers(folder):
@@ -135,11 +125,6 @@ def _connect(folder: str) -> socket.socket:
     finally:
         os.close(descriptor)
     return link
-
-
-def _program() -> List[str]:
-    archive = os.path.abspath(sys.argv[0])
-    return [archive] if archive.endswith(".pyz") else ["-m", "warpdeck_agent"]
 
 
 def _detach(argv: List[str], log: str) -> None:

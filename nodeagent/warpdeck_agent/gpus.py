@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import pwd
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .processes import job_of
+from .processes import job_of, owner_of
+from .procfs import text
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
 
 PROCESS_EVERY = 3
@@ -50,7 +50,7 @@ class GpuReader:
         try:
             pynvml.nvmlInit()
             self._nvml = pynvml
-            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            self.driver = _words(pynvml.nvmlSystemGetDriverVersion())
             for index in range(pynvml.nvmlDeviceGetCount()):
                 self._add(pynvml, index)
         except pynvml.NVMLError as error:
@@ -62,7 +62,7 @@ class GpuReader:
     def _add(self, pynvml: Any, index: int) -> None:
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+            uuid = _words(pynvml.nvmlDeviceGetUUID(handle))
         except pynvml.NVMLError as error:  # one dead GPU must not hide the others
             self.error = f"{self.error}, GPU {index}: {error}" if self.error else f"GPU {index}: {error}"
             return
@@ -71,10 +71,10 @@ class GpuReader:
             GpuInfo(
                 index=index,
                 uuid=uuid,
-                name=_text(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
+                name=_words(self._ask("nvmlDeviceGetName", handle) or "NVIDIA GPU"),
                 mem_bytes=self._memory(handle)[0] or 0,
                 minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
-                bus_id=_text(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
+                bus_id=_words(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
                 numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
             )
         )
@@ -123,7 +123,7 @@ class GpuReader:
     def _describe(self, pid: int, mem_bytes: int) -> GpuProcess:
         job_id = job_of(pid, agent=self._agent)
         return GpuProcess(
-            pid=pid, mem_bytes=mem_bytes, job_id=job_id, user=_owner(pid), command=_command(pid)
+            pid=pid, mem_bytes=mem_bytes, job_id=job_id, user=owner_of(pid), command=text(f"/proc/{pid}/comm")
         )
 
     def _ask(self, call: str, *args: Any) -> Any:
@@ -133,27 +133,7 @@ class GpuReader:
             return None
 
 
-def _owner(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            uid = next(int(line.split()[1]) for line in file if line.startswith("Uid:"))
-    except (OSError, StopIteration):
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _text(value: Any) -> str:
+def _words(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -7,6 +7,7 @@ import platform
 import socket
 from typing import List, Tuple
 
+from .procfs import number, table, text
 from .wire.messages import GpuInfo, Inventory
 
 
@@ -14,7 +15,7 @@ def take_inventory(gpus: List[GpuInfo], *, driver: str, gpu_error: str, containm
     """The node as found."""
     return Inventory(
         hostname=socket.gethostname(),
-        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        boot_id=text("/proc/sys/kernel/random/boot_id"),
         cpus=len(os.sched_getaffinity(0)),
         mem_bytes=memory()[0],
         gpus=gpus,
@@ -29,12 +30,10 @@ def take_inventory(gpus: List[GpuInfo], *, driver: str, gpu_error: str, containm
 
 def memory() -> Tuple[int, int]:
     """(total, used) in bytes; used is what is not available."""
-    values = {}
-    for line in _read("/proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        values[name] = int(rest.split()[0]) * 1024
-    total = values.get("MemTotal", 0)
-    return total, total - values.get("MemAvailable", values.get("MemFree", 0))
+    found = table("/proc/meminfo")
+    total = number(found.get("MemTotal", ""))
+    free = number(found.get("MemAvailable", found.get("MemFree", "")))
+    return total * 1024, (total - free) * 1024
 
 
 class CpuMeter:
@@ -52,14 +51,6 @@ class CpuMeter:
 
     @staticmethod
     def _ticks() -> Tuple[int, int]:
-        fields = [int(word) for word in _read("/proc/stat").splitlines()[0].split()[1:9]]
+        fields = [int(word) for word in text("/proc/stat").splitlines()[0].split()[1:9]]
         total = sum(fields)
         return total - fields[3] - fields[4], total
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -13,7 +13,9 @@ import shutil
 import subprocess
 from typing import List
 
-SYSTEM_PATH = "/usr/bin:/bin"
+from .procfs import text
+from .supervisor import SYSTEM_PATH
+
 TRY_S = 5.0
 """How long systemd may take to make a scope before we do without."""
 UNIT = "warpdeck-agent-"
@@ -40,11 +42,7 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
 
 def keeper(cgroups: str = "/proc/self/cgroup") -> str:
     """In words, what this process runs in."""
-    try:
-        with open(cgroups, encoding="utf-8", errors="replace") as file:
-            units = [line.strip().rpartition("/")[2] for line in file]
-    except OSError:
-        units = []
+    units = [line.rpartition("/")[2] for line in text(cgroups).splitlines()]
     if any(unit.startswith(UNIT) and unit.endswith(".scope") for unit in units):
         return "a systemd scope of its own"
     return "a session of its own"

@@ -12,13 +12,13 @@ import errno
 import os
 import pwd
 import subprocess
-import sys
 import time
 from concurrent.futures import Executor
 from typing import Any, Dict, List, Tuple
 
 from .containment import Containment, join
 from .job import Job
+from .program import own_command
 from .spool import JobFolder, Meta, Spool, write_all
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
@@ -137,7 +137,7 @@ class Launcher:
         if launch.pty:
             folder.give("out", uid=job.meta.uid, gid=gid)
             size = [str(launch.rows), str(launch.cols)]
-            return [*self_command(), "ptyhost", folder.path, job.meta.work_dir, *size, *command]
+            return [*own_command(), "ptyhost", folder.path, job.meta.work_dir, *size, *command]
         kept, errors = job.meta.stdout, job.meta.stderr
         if not kept:  # only here, and made by us: its folder is not the user's
             kept = folder.give("out", uid=job.meta.uid, gid=gid)
@@ -181,14 +181,6 @@ def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
     if os.geteuid() != 0 or uid == 0:
         return {}
     return {"user": uid, "group": gid, "extra_groups": os.getgrouplist(user, gid)}
-
-
-def self_command() -> List[str]:
-    """How to run this program again. A job's own PYTHON* variables must not reach the zipapp."""
-    archive = os.path.abspath(sys.argv[0])
-    if archive.endswith(".pyz"):
-        return [sys.executable, "-I", archive]
-    return [sys.executable, "-m", "warpdeck_agent"]
 
 
 def _sentence(error: BaseException) -> str:

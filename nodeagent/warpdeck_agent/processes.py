@@ -8,9 +8,12 @@ share a pid namespace) look over the same /proc: the agent's random identity kee
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import signal
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, List, Optional
+
+from .procfs import table, text
 
 MARK = b"WARPDECK_JOB="
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
@@ -65,20 +68,27 @@ def parent_of(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
-def stat_fields(pid: int) -> Optional[List[str]]:
-    """The fields of /proc/pid/stat from the state on; None if the process is gone."""
+def stat_fields(pid: int) -> List[str]:
+    """The fields of /proc/pid/stat from the state on; none if the process is gone."""
+    return text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def owner_of(pid: int) -> str:
+    """The name of the process's user, or the number of one who has none here; "" if the process is gone."""
+    uid = table(f"/proc/{pid}/status").get("Uid", "").split()
+    if not uid:
+        return ""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
+        return pwd.getpwuid(int(uid[0])).pw_name
+    except KeyError:
+        return uid[0]
 
 
-def send(pids: Iterable[int], number: int, *, spare: Tuple[int, ...] = ()) -> int:
+def send(pids: Iterable[int], number: int) -> int:
     """Sends the signal to each; how many took it."""
     taken = 0
     for pid in pids:
-        if pid in spare or pid == os.getpid():
+        if pid == os.getpid():
             continue
         try:
             os.kill(pid, number)

@@ -1,0 +1,29 @@
+"""Reading /proc and /sys: small files that may be gone, unreadable, or hold any bytes."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+
+def text(path: str) -> str:
+    """A file's text, "" if it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def table(path: str) -> Dict[str, str]:
+    """A file of lines "key value" or "key: value"; empty if it cannot be read."""
+    found: Dict[str, str] = {}
+    for line in text(path).splitlines():
+        key, *rest = line.split(None, 1)
+        found[key.rstrip(":")] = rest[0] if rest else ""
+    return found
+
+
+def number(words: str) -> int:
+    """The number that the words begin with ("128 kB"), 0 for anything else ("max", "")."""
+    first = words.split(None, 1)[0] if words else ""
+    return int(first) if first.isdecimal() else 0
