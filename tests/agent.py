@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pwd
 import signal
@@ -113,6 +114,11 @@ class AgentProcess:
         self.environ = {**os.environ, **environ}
         self.process: subprocess.Popen[bytes] | None = None
         self._links: list[Link] = []
+        self._ids = itertools.count(1)
+
+    def new_id(self) -> int:
+        """A job id that this agent has not had yet."""
+        return next(self._ids)
 
     def start(self) -> wire.Welcome:
         """Runs it and takes its Welcome; `link` is the connection."""

@@ -4,29 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
 from typing import Tuple
 
 from .streams import OutStream
 from .wire.frames import BINARY, DATA_CHUNK_BYTES, data_frame, json_frame, parse_json, read_frame, split_data
 from .wire.messages import OpenPty, StreamOpened
 
+UCRED = struct.Struct("3i")
+"""pid, uid, gid, as SO_PEERCRED tells them."""
 CONNECT_S = 10.0
 """How long a terminal that was just started may take to listen."""
 
 
-async def connect(folder: str) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection to the terminal's host; waits for it to come up. Raises OSError."""
+async def connect(folder: str, uid: int) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the terminal's host; waits for it to come up. Raises OSError.
+
+    The folder is its user's, who may put a link to somebody else's socket there: whoever listens must be that user.
+    """
     deadline = asyncio.get_running_loop().time() + CONNECT_S
     while True:
         descriptor = os.open(os.path.join(folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}/pty.sock")
+            reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{descriptor}/pty.sock")
+            if _listener(writer) != uid:
+                writer.close()
+                raise PermissionError("the terminal's socket is not its user's")
+            return reader, writer
         except (FileNotFoundError, ConnectionRefusedError):
             if asyncio.get_running_loop().time() > deadline:
                 raise
         finally:
             os.close(descriptor)
         await asyncio.sleep(0.01)
+
+
+def _listener(writer: asyncio.StreamWriter) -> int:
+    """The uid of whoever listens at the other end."""
+    found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
+    return int(UCRED.unpack(found)[1])
 
 
 class Terminal:
@@ -50,10 +67,10 @@ class Terminal:
 
 
 async def attach(
-    out: OutStream, folder: str, asked: OpenPty
+    out: OutStream, folder: str, asked: OpenPty, *, uid: int
 ) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
     """Attaches and says from where the scrollback comes."""
-    reader, writer = await connect(folder)
+    reader, writer = await connect(folder, uid)
     hello = {"t": "attach", "offset": asked.offset, "rows": asked.rows, "cols": asked.cols}
     writer.write(json_frame(hello))
     _, payload = await read_frame(reader)

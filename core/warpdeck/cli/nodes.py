@@ -133,7 +133,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("CPUs", f"{row['cpus_used']} of {row['cpus']} given to jobs"),
         ("memory", f"{used} of {format_memory(row['mem_bytes'])} in use"),
         ("kernel", row["kernel"]),
-        ("driver", row["driver"] or row["gpu_error"] or "no NVIDIA driver"),
+        ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
         ("containment", row["containment"]),
         ("jobs", ", ".join(row["jobs"])),
     ):

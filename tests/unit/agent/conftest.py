@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,16 @@ def make_agent(short_tmp: Path) -> Iterator[MakeAgent]:
     yield make
     for agent in made:
         agent.close()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[AgentProcess]:
+    """One agent for all tests of a module that leave it as they found it; each takes new job ids."""
+    with tempfile.TemporaryDirectory(prefix="wd", dir="/tmp") as folder:
+        made = AgentProcess(Path(folder) / "agent")
+        made.start()
+        yield made
+        made.close()
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ def gated(agent: AgentProcess, rest: str) -> tuple[Path, str]:
         ("exit 255", 255, 0),
     ],
 )
-def test_an_exit_status_is_told_as_it_was(agent: AgentProcess, script: str, code: int, number: int) -> None:
-    said = agent.run(1, script)
+def test_an_exit_status_is_told_as_it_was(shared: AgentProcess, script: str, code: int, number: int) -> None:
+    said = shared.run(shared.new_id(), script)
     assert (said.phase, said.exit_code, said.signal, said.cause) == ("exited", code, number, "")
 
 

@@ -123,12 +123,14 @@ def test_an_upload_that_broke_off_is_asked_for_anew(agent: AgentProcess) -> None
     ],
 )
 def test_a_tree_that_would_leave_its_folder_is_refused(
-    agent: AgentProcess, entries: list[Entry], words: str
+    shared: AgentProcess, entries: list[Entry], words: str
 ) -> None:
-    assert words in refused(agent, pack(file("code"), *entries))
-    assert not [path for path in agent.folder.parent.rglob("*") if path.name == "escaped"]
+    packed, job_id = pack(file("code"), *entries), shared.new_id()
+    send(shared, packed, launch(shared, packed, job_id=job_id, workspace=f"w{job_id}"))
+    assert words in shared.link.expect(wire.LaunchFailed).message
+    assert not [path for path in shared.folder.parent.rglob("*") if path.name == "escaped"]
     assert not Path("/tmp/escaped").exists()
-    assert agent.run(2, "true").exit_code == 0
+    assert shared.run(shared.new_id(), "true").exit_code == 0
 
 
 def test_a_tree_that_is_no_archive_is_refused(agent: AgentProcess) -> None:
@@ -160,6 +162,6 @@ def test_a_link_that_a_job_put_into_its_work_folder_is_not_followed(agent: Agent
 
 
 @pytest.mark.parametrize("workspace", ["../w", "a/b", "."])
-def test_a_workspace_has_a_plain_name(agent: AgentProcess, workspace: str) -> None:
-    agent.launch(1, "true", workspace=workspace, cwd_visible=False)
-    assert "strange characters" in agent.link.expect(wire.LaunchFailed).message
+def test_a_workspace_has_a_plain_name(shared: AgentProcess, workspace: str) -> None:
+    shared.launch(shared.new_id(), "true", workspace=workspace, cwd_visible=False)
+    assert "strange characters" in shared.link.expect(wire.LaunchFailed).message

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent import FROM_SOURCE, AgentProcess
+from tests.agent import AgentProcess
+from tests.waiting import eventually
 
+from warpdeck.fleet.build import build_zipapp
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
+PYTHON = "/usr/bin/python3"
+"""One that every user may run, which the tests' own may not be."""
 ADA, BOB, LAB = 61001, 61002, 61100
 WITH_ACCOUNTS = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
 """Users of the test's own, in a mount namespace of the agent's own."""
@@ -24,7 +29,8 @@ def agent(short_tmp: Path) -> Iterator[AgentProcess]:
     groups = [f"ada:x:{ADA}:", f"bob:x:{BOB}:", f"lab:x:{LAB}:ada"]
     for name, lines in (("passwd", passwd), ("group", groups)):
         (short_tmp / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
-    program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(short_tmp), *FROM_SOURCE]
+    zipapp, _ = build_zipapp(str(short_tmp))
+    program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(short_tmp), PYTHON, "-I", zipapp]
     made = AgentProcess(short_tmp / "agent", program=program)
     made.start()
     yield made
@@ -44,10 +50,8 @@ def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
 
 
 def test_the_output_file_is_opened_as_the_user(agent: AgentProcess, short_tmp: Path) -> None:
-    private, open_to_all = short_tmp / "private", short_tmp / "open"
-    for folder, mode in ((private, 0o700), (open_to_all, 0o777)):
-        folder.mkdir()
-        folder.chmod(mode)
+    private, open_to_all = short_tmp / "private", open_folder(short_tmp)
+    private.mkdir(mode=0o700)
     said = agent.run(1, "echo in", user="ada", uid=ADA, stdout=str(private / "out"))
     assert said.message == f"cannot write the output file {private}/out"
     assert list(private.iterdir()) == []
@@ -105,3 +109,34 @@ def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp
     asked = wire.OpenLog(stream=4, job_id=99, restarts=0, path="/etc/shadow", uid=ADA)
     agent.link.send(asked)
     assert "not an output file of this job's user" in agent.link.expect(wire.StreamEnd).error
+
+
+def test_a_terminal_is_its_users(agent: AgentProcess) -> None:
+    agent.launch(1, "id -u; read word; exit 6", user="ada", uid=ADA, pty=True)
+    agent.link.report(1, "running")
+    agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
+    agent.link.output(1, str(ADA).encode())
+    agent.link.send_data(1, b"go\n")
+    assert agent.link.report(1, "exited").exit_code == 6
+
+
+def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as roots:
+        roots.bind(str(short_tmp / "roots"))
+        roots.listen()
+        linked = open_folder(short_tmp) / "linked"
+        script = f'ln -sf {short_tmp}/roots "${{0%/*}}/terminal/pty.sock" && touch {linked}; sleep 1000'
+        agent.launch(1, script, user="ada", uid=ADA, pty=True)
+        eventually(linked.exists, what="the link is there")
+        agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))
+        assert "not its user's" in agent.link.expect(wire.StreamEnd).error
+
+
+def open_folder(base: Path) -> Path:
+    """A folder that all may write to."""
+    folder = base / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder

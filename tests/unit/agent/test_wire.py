@@ -35,14 +35,14 @@ def frame(payload: bytes, kind: str = "J") -> bytes:
     ],
 )
 def test_garbage_is_answered_and_ends_its_connection_only(
-    agent: AgentProcess, data: bytes, words: str
+    shared: AgentProcess, data: bytes, words: str
 ) -> None:
-    bad = agent.raw()
+    bad = shared.raw()
     bad.socket.sendall(data)
     assert words in bad.expect(wire.StreamEnd).error
     assert bad.closed()
-    agent.connect()
-    assert agent.run(1, "exit 3").exit_code == 3
+    shared.connect()
+    assert shared.run(shared.new_id(), "exit 3").exit_code == 3
 
 
 def test_half_a_frame_holds_up_nobody(agent: AgentProcess) -> None:
