@@ -192,3 +192,26 @@ def test_output_that_cannot_be_written_is_one_clear_reason(agent: AgentProcess, 
 def test_an_output_folder_that_cannot_be_made_is_one_clear_reason(agent: AgentProcess) -> None:
     said = agent.run(1, "true", stdout="/proc/nowhere/x.out")
     assert said.message == "cannot make the folder /proc/nowhere/ for the output"
+
+
+def test_a_share_that_only_holds_its_place_ends_when_told_and_outlives_the_agent(agent: AgentProcess) -> None:
+    agent.launch(1, role="hold")
+    agent.link.report(1, "running")
+    agent.kill()
+    agent.start()
+    agent.link.report(1, "running")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=5.0))
+    assert agent.link.report(1, "exited").cause == "cancelled"
+
+
+def test_a_share_that_only_holds_its_place_keeps_the_time_limit(agent: AgentProcess) -> None:
+    agent.launch(1, role="hold", time_limit_s=0.1)
+    assert agent.link.report(1, "exited").cause == "timeout"
+
+
+def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(agent: AgentProcess) -> None:
+    agent.run(1, "echo kept")
+    agent.link.send(wire.Forget(job_id=1, restarts=0))
+    agent.link.send(wire.OpenLog(stream=3, job_id=1, restarts=0))
+    agent.link.expect(wire.StreamEnd)
+    assert agent.link.data[3] == b"kept\n"
