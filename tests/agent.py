@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.waiting import eventually
+from warpdeck_agent.containment import Containment
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
 from warpdeck_agent.wire.messages import decode, encode
@@ -212,10 +213,19 @@ class AgentProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5.0)
             self.kill()
-        for pid in marked(f"@{self.identity}") if (self.folder / "identity").exists() else []:
+        if (self.folder / "identity").exists():
+            self._end_jobs()
+        sys.stdout.write(self.log())
+
+    def _end_jobs(self) -> None:
+        mark = f"@{self.identity}"
+        for pid in marked(mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        sys.stdout.write(self.log())
+        eventually(lambda: not marked(mark), what="the agent's jobs are gone")
+        groups = Containment(self.identity)
+        groups.clear(keep=())
+        groups.close()
 
     def _listens(self) -> bool:
         assert self.process is not None

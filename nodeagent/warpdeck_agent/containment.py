@@ -6,7 +6,7 @@ Grouping and killing need no controller. Where the memory controller is delegate
 from __future__ import annotations
 
 import os
-from typing import Tuple
+from typing import Container, Tuple
 
 from .procfs import number, table, text
 
@@ -44,6 +44,13 @@ class Containment:
         except OSError:
             return ""
         return path
+
+    def clear(self, keep: Container[str]) -> None:
+        """Removes empty groups that an earlier agent left, but for those whose use of the node is still to be read."""
+        if self._base:
+            for entry in os.scandir(self._base):
+                if entry.is_dir() and entry.path not in keep:
+                    remove(entry.path)
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""

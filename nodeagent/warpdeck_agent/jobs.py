@@ -59,6 +59,7 @@ class Jobs:
                 folder.remove()
             else:
                 self._adopt_one(Job(folder, meta, agent=self._spool.identity))
+        self.containment.clear(keep={job.meta.cgroup for job in self._jobs.values()})
 
     def _adopt_one(self, job: Job) -> None:
         lives = job.folder.supervisor_lives()

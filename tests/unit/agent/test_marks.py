@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from tests.agent import AgentProcess
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
@@ -42,3 +45,15 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
     assert agent.identity == before
     agent.run(3, "echo $WARPDECK_JOB")
     assert agent.job(3, "out").read_text().strip() == mark(3, 0, agent=before)
+
+
+def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000")
+    agent.supervisor(1)
+    group = json.loads(agent.job(1, "meta.json").read_text())["cgroup"]
+    agent.kill()
+    if group:  # a node may have none
+        (Path(group).parent / "job-99.0").mkdir()
+    agent.start()
+    assert not group or [path.name for path in Path(group).parent.glob("job-*")] == ["job-1.0"]
+    agent.link.report(1, "running")
