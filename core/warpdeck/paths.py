@@ -39,6 +39,11 @@ class Paths:
         return os.path.join(self.home, "trees")
 
     @property
+    def outputs(self) -> str:
+        """How far the output of each launch was brought from its node."""
+        return os.path.join(self.home, "outputs")
+
+    @property
     def agent(self) -> str:
         """The embedded agent's folder."""
         return os.path.join(self.home, "agent")

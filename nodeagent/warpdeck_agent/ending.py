@@ -21,6 +21,8 @@ STRAGGLERS_S = 1.0
 """How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a job still forks while it is being ended."""
+KILL_S = 3.0
+"""How long an agent that was told to quit waits for jobs that were to be killed at once."""
 
 
 class Ending:
@@ -33,6 +35,7 @@ class Ending:
         self._finishing = False
         self._left: List[str] = []
         self._tasks: Set[asyncio.Task[None]] = set()
+        self._at_once: Set[asyncio.Task[None]] = set()
 
     def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0) -> None:
         """Ends the job: TERM, then KILL after the grace time; or sends one signal only."""
@@ -49,7 +52,15 @@ class Ending:
         if job.meta.role == "hold":
             self.end_hold(job)
             return
-        self._spawn(self._end(job, grace_s))
+        task = self._spawn(self._end(job, grace_s))
+        if grace_s <= 0:
+            self._at_once.add(task)
+            task.add_done_callback(self._at_once.discard)
+
+    async def finish_kills(self) -> None:
+        """Before the agent ends: what was to be killed at once is dead, or nearly."""
+        if self._at_once:
+            await asyncio.wait(self._at_once, timeout=KILL_S)
 
     def supervisor_ended(self, job: Job) -> None:
         """Takes up a job whose supervisor is gone."""
@@ -127,10 +138,11 @@ class Ending:
         self._tell(job.report())
         job.done.set()
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _settle(batch: List[Job]) -> None:

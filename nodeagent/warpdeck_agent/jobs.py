@@ -116,6 +116,10 @@ class Jobs:
     def _time_over(self, job: Job) -> None:
         self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s)
 
+    async def finish_kills(self) -> None:
+        """Waits, before the agent ends, for jobs that were to be killed at once."""
+        await self._ending.finish_kills()
+
     def kill(self, asked: Kill) -> None:
         """Ends a launch or signals it. One that is not there yet is asked for again when it reports that it runs."""
         job = self.find(asked.job_id, asked.restarts)

@@ -67,6 +67,7 @@ class Agent:
             os.umask(old)
         background = [loop.create_task(work) for work in (self._clean_for_ever(), self._find_gpus())]
         await self._stop.wait()
+        await self.jobs.finish_kills()
         server.close()
         for task in background:
             task.cancel()
@@ -180,8 +181,11 @@ class Session:
         """Hello, Welcome, then messages until the connection ends."""
         try:
             hello = decode(parse_json((await read_frame(self._reader))[1]))
-            if not isinstance(hello, wire.Hello) or hello.version != PROTOCOL_VERSION:
-                raise WireError(f"this agent speaks protocol {PROTOCOL_VERSION}")
+            if not isinstance(hello, wire.Hello):
+                raise WireError("a conversation begins with hello")
+            if hello.version != PROTOCOL_VERSION:
+                await self._meet_stranger()
+                return
             welcome = await self._agent.welcome()
             take_over(self)
             self.tell(welcome)
@@ -195,6 +199,13 @@ class Session:
         except (asyncio.IncompleteReadError, ConnectionError, WireError) as error:
             if isinstance(error, WireError):
                 self._write(json_frame({"t": "stream_end", "stream": 0, "error": str(error)}))
+
+    async def _meet_stranger(self) -> None:
+        """A controller of another protocol learns which one this agent speaks, and may only tell it to go."""
+        self.tell(await self._agent.welcome())
+        message = decode(parse_json((await read_frame(self._reader))[1]))
+        if isinstance(message, wire.Quit):
+            self._agent.quit()
 
     def tell(self, message: Any) -> None:
         """Sends a message."""

@@ -55,16 +55,18 @@ class Lab:
 
     def sh(self, *argv: str) -> None:
         """One command of hosts.sh. Its background processes must not hold our pipes."""
-        with (self.base / "hosts.log").open("ab") as log:
-            subprocess.run(
+        log = self.base / "hosts.log"
+        with log.open("wb") as file:
+            done = subprocess.run(
                 [str(SCRIPT), *argv],
                 env=self._environ,
-                check=True,
+                check=False,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=file,
+                stderr=file,
                 timeout=COMMAND_S,
             )
+        assert done.returncode == 0, f"hosts.sh {' '.join(argv)}: {log.read_text()}"
 
     def on(self, host: int, *argv: str) -> str:
         """What a command on the host prints; it runs as root in all the host's namespaces."""
@@ -146,9 +148,13 @@ class Lab:
         """A home folder whose ssh key the hosts accept, and which knows no host yet."""
         ssh = path / ".ssh"
         ssh.mkdir(parents=True, mode=0o700)
+        self.give_key(ssh)
+        return path
+
+    def give_key(self, ssh: Path) -> None:
+        """Puts the key into a .ssh folder."""
         (ssh / "id_ed25519").write_bytes((self.base / "client").read_bytes())
         (ssh / "id_ed25519").chmod(0o600)
-        return path
 
     def close(self) -> None:
         """Takes all hosts down; nothing of them is left when this returns."""

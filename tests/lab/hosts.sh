@@ -6,6 +6,7 @@
 #   hosts.sh exec I ARGV     a command on host I          hosts.sh sshd I stop|start
 #   hosts.sh partition I     link down                    hosts.sh heal I          link up
 #   hosts.sh drop I          silently drop all packets    hosts.sh undrop I
+#   hosts.sh shun I          drop those of this machine   hosts.sh undrop I
 #   hosts.sh crash I         kill the whole host          hosts.sh boot I          bring it back
 #
 # The caller is in a network namespace of the lab's own (tests/lab/hosts.py enters it): names and addresses are the same in
@@ -42,6 +43,7 @@ configure() {
     done
     cat >"$dir/sshd_config" <<END
 ListenAddress $(address "$1"):22
+ListenAddress $(address "$1"):2222
 HostKey $dir/hostkey
 PidFile $dir/sshd.pid
 AuthorizedKeysFile $BASE/client.pub
@@ -121,6 +123,10 @@ down() {
     ip link delete "$BRIDGE" 2>/dev/null || true
 }
 
+rules() {
+    inside "$1" nft -f - <<<"table inet lab { chain arriving { type filter hook input priority 0; $2; }; }"
+}
+
 # A test run that ends well says a word; one that was killed does not, and then its controllers and agents go too.
 keep() {
     if ! read -r _; then
@@ -143,8 +149,9 @@ exec) shift && inside "$@" ;;
 sshd) "$3_sshd" "$2" ;;
 partition) ip link set "lab0h$2" down ;;
 heal) ip link set "lab0h$2" up ;;
-drop) inside "$2" nft 'add table inet lab; add chain inet lab all { type filter hook input priority 0; policy drop; }; add rule inet lab all iif lo accept' ;;
-undrop) inside "$2" nft 'delete table inet lab' ;;
+drop) rules "$2" 'policy drop; iif lo accept' ;;
+shun) rules "$2" "ip saddr $NET.1 drop" ;;
+undrop) inside "$2" nft delete table inet lab ;;
 crash) crash "$2" ;;
 boot) boot "$2" ;;
 *) echo "hosts.sh: no command $1" >&2 && exit 2 ;;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ from .rows import JobRow, NodeRow
 if TYPE_CHECKING:
     from .connection import Connection
 
+_NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 MAX_ROWS = 100_000
 """Jobs of one answer."""
 JOB_PAGE_ROWS = 1000
@@ -117,9 +119,7 @@ class Handlers:
             case ask.NodeResume():
                 await self._controller.apply(NodeResumed(name=NodeName(message.name)))
             case ask.NodeRemove():
-                name = NodeName(message.name)
-                await self._controller.apply(NodeRemoved(name=name, force=message.force))
-                await self._controller.fleet.remove(name)
+                await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
                 return {}
             case ask.Shutdown():
                 self._server.stop.set()
@@ -244,7 +244,7 @@ class Handlers:
 
     async def _add_node(self, message: ask.NodeAdd) -> Any:
         target = "" if message.target == "local" else message.target
-        name = NodeName(message.name or node_name(message.target))
+        name = checked_name(message.name or node_name(message.target))
         if name in self._controller.state.nodes:
             raise UserError(
                 f"there is a node {name} already", "give another --name, or remove the old one first"
@@ -257,8 +257,12 @@ class Handlers:
         node, welcome = await self._controller.fleet.add(
             Node(name=name, target=target), accept_host_key=message.accept_host_key, progress=progress
         )
-        await self._controller.apply(NodeAdded(node=node))
-        await self._controller.apply(NodeUp(name=name, welcome=welcome))
+        try:
+            await self._controller.apply(NodeAdded(node=node))
+            await self._controller.apply(NodeUp(name=name, welcome=welcome))
+        except UserError:
+            await self._controller.fleet.remove(name)
+            raise
         return self._nodes(name)[0]
 
 
@@ -303,11 +307,22 @@ def _refuse_nul(request: Request) -> None:
         )
 
 
+def checked_name(name: str) -> NodeName:
+    """A name that goes into hostlists, SLURM_JOB_NODELIST and file names as it is. Raises UserError."""
+    if not _NODE_NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} is no name for a node",
+            "--name takes up to 63 letters, digits, dots, dashes and underscores",
+        )
+    return NodeName(name)
+
+
 def node_name(target: str) -> str:
     """The name a node gets if none is given: its host, without user, port and domain."""
     host = target.rpartition("@")[2]
     host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-    return host if host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
+    short = host if host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
+    return re.sub(r"[^A-Za-z0-9._-]", "-", short)[:63].strip("._-") or "node"
 
 
 def signal_number(name: str) -> int:

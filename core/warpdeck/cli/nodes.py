@@ -49,7 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     resume.set_defaults(run=_resume)
     remove = verbs.add_parser("rm", help="remove a node")
     remove.set_defaults(run=_remove)
-    remove.add_argument("--force", action="store_true", help="even if jobs run there: they end as NODE_FAIL")
+    remove.add_argument(
+        "--force",
+        action="store_true",
+        help="even if jobs run there: they are killed (NODE_FAIL, or requeued)",
+    )
     for each in (show, drain, resume, remove):
         each.add_argument("name", metavar="NODE")
     drain.add_argument("reason", nargs="?", default="", help="why, for everybody to read")
@@ -60,12 +64,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add(client: SyncClient, args: argparse.Namespace) -> int:
     fields = {"target": args.target, "name": args.name}
-    try:
-        row = client.call("node_add", progress=note, accept_host_key=args.accept_host_key, **fields)
-    except UserError as error:
-        if error.code != "host_key" or args.accept_host_key:
-            raise
-        row = client.call("node_add", progress=note, accept_host_key=_ask(error, args.target), **fields)
+    accepted = args.accept_host_key
+    while True:  # a jump host's key is asked for first, then the target's
+        try:
+            row = client.call("node_add", progress=note, accept_host_key=accepted, **fields)
+            break
+        except UserError as error:
+            if error.code != "host_key":
+                raise
+            accepted = _ask(error, args.target)
     if args.json:
         print_json(row)
     else:

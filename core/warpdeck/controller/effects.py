@@ -11,7 +11,7 @@ from warpdeck.errors import RemoteError
 from warpdeck.model import Job, NodeName
 from warpdeck_agent.wire import messages as wire
 
-from .events import CollectOutput, Effect, ForgetShare, KillShare, LaunchShare
+from .events import CollectOutput, DropNode, Effect, ForgetShare, KillShare, LaunchShare
 from .launching import build_launch, output_paths
 from .ports import Fleet, OutputCollector, TreeCache
 
@@ -89,6 +89,8 @@ class EffectRunner:
                 self._forget(effect)
             case CollectOutput():
                 self._collect(effect)
+            case DropNode():
+                await self._fleet.remove(effect.node)
             case _:
                 assert_never(effect)
 
@@ -106,7 +108,14 @@ class EffectRunner:
         job = self._controller.state.jobs.get(effect.job_id)
         if job is None or (not job.request.script and not job.request.output):
             return
-        self._outputs.begin(job.id, job.restarts, effect.node, files=_files(job), uid=job.uid, user=job.user)
+        self._outputs.begin(
+            job.id,
+            effect.restarts,
+            effect.node,
+            files=_files(job),
+            append=job.request.open_append or effect.restarts > 0,
+            uid=job.uid,
+        )
 
     def _forget(self, effect: ForgetShare) -> None:
         assert self._group is not None

@@ -102,6 +102,13 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
     failed: wire.LaunchFailed
 
 
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """Something for the job's history that changes nothing else."""
+
+    job_id: JobId
+    text: str
+
+
 Event = (
     Submitted
     | Cancelled
@@ -117,6 +124,7 @@ Event = (
     | NodeLost
     | Reported
     | LaunchRefused
+    | Noted
 )
 
 
@@ -150,13 +158,20 @@ class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """The share's output does not lie where the user sees it: bring it to the submit host."""
+    """The launch's output does not lie where the user sees it: bring it to the submit host."""
 
     node: NodeName
     job_id: JobId
+    restarts: int
 
 
-Effect = LaunchShare | KillShare | ForgetShare | CollectOutput
+class DropNode(msgspec.Struct, frozen=True, kw_only=True):
+    """The node was removed: after what was owed to it, its agent ends and the link with it."""
+
+    node: NodeName
+
+
+Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | DropNode
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,7 +52,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             store,
             fleet,
             trees=trees,
-            outputs=Outputs(fleet),
+            outputs=Outputs(fleet, paths.outputs),
             clock=time.time,
             config=config,
             submit_host=socket.gethostname(),

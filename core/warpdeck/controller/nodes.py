@@ -10,7 +10,9 @@ from warpdeck.model import Gpu, GpuUuid, Job, Link, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
 from .events import (
+    DropNode,
     Effect,
+    KillShare,
     LaunchShare,
     NodeAdded,
     NodeDrained,
@@ -58,13 +60,15 @@ def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
         raise UserError(
             f"jobs hold {event.name}: {labels}",
-            "cancel them first, or use --force: they end there as NODE_FAIL",
+            "cancel them first, or use --force: they are killed (NODE_FAIL, or requeued)",
         )
-    effects: list[Effect] = []
+    effects: list[Effect] = [
+        KillShare(node=event.name, job_id=job.id, restarts=job.restarts, at_once=True) for job in jobs
+    ]
     for job in jobs:
         effects += _lose_share(txn, job, event.name, f"node {event.name} was removed")
     txn.drop_node(event.name)
-    return Outcome(effects=tuple(effects))
+    return Outcome(effects=(*effects, DropNode(node=event.name)))
 
 
 def lost(txn: Transaction, event: NodeLost) -> Outcome:

@@ -129,8 +129,19 @@ class TreeCache(Protocol):
 class OutputCollector(Protocol):
     """Brings output that was written on a node to the submit host's files."""
 
+    def start(self, on_note: Callable[[JobId, str], None]) -> None:
+        """What a job's user should know of it goes to `on_note`."""
+        ...
+
     def begin(
-        self, job_id: JobId, restarts: int, node: NodeName, *, files: dict[str, str], uid: int, user: str
+        self,
+        job_id: JobId,
+        restarts: int,
+        node: NodeName,
+        *,
+        files: dict[str, str],
+        append: bool,
+        uid: int,
     ) -> None:
         """Starts following; repeating it is harmless. `files`: channel (out, err) -> path on the submit host."""
         ...

@@ -125,7 +125,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list
     share = None if job is None else _share(job, name)
     current = job is not None and share is not None and job.restarts == said.restarts and not job.is_finished
     if not current or job is None or share is None:
-        return [_settle_stray(name, said)]
+        return _settle_stray(job, name, said)
     if share.phase == "exited":
         return []
     if said.phase == "running":
@@ -133,16 +133,25 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list
     return _share_ended(txn, job, share, said)
 
 
-def _settle_stray(name: NodeName, said: wire.JobReport) -> Effect:
+def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
+    """A launch that does not count any more is ended and let go; what it has written is the user's all the same."""
     job_id = JobId(said.job_id)
     if said.phase == "running":
-        return KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)
-    return ForgetShare(node=name, job_id=job_id, restarts=said.restarts)
+        return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]
+    effects: list[Effect] = []
+    if job is not None and not _is_visible(said):
+        effects.append(CollectOutput(node=name, job_id=job_id, restarts=said.restarts))
+    return [*effects, ForgetShare(node=name, job_id=job_id, restarts=said.restarts)]
+
+
+def _is_visible(said: wire.JobReport) -> bool:
+    """Whether the output lies where the user looks for it."""
+    return not said.stdout_path.startswith("spool:")
 
 
 def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
     effects: list[Effect] = []
-    visible = not said.stdout_path.startswith("spool:")
+    visible = _is_visible(said)
     started = amend(
         share,
         phase="running",
@@ -155,7 +164,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
     if share != started:
         job = _put_share(txn, job, started)
     if not visible:
-        effects.append(CollectOutput(node=share.node, job_id=job.id))
+        effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     if job.state is JobState.COMPLETING:
         effects.append(
             KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)
@@ -171,7 +180,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     status = ExitStatus(code=said.exit_code, signal=said.signal, cause=cause, message=said.message)
     paths = {}
     if said.stdout_path:
-        paths = {"stdout_path": said.stdout_path, "visible": not said.stdout_path.startswith("spool:")}
+        paths = {"stdout_path": said.stdout_path, "visible": _is_visible(said)}
     ended = amend(
         share,
         phase="exited",
@@ -185,7 +194,9 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     job = _put_share(txn, job, ended)
     if job.start_at_unix is None and said.started_at:
         job = txn.put_job(amend(job, start_at_unix=said.started_at))
-    effects: list[Effect] = [] if ended.visible else [CollectOutput(node=share.node, job_id=job.id)]
+    effects: list[Effect] = []
+    if not ended.visible:
+        effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     if all(part.phase == "exited" for part in job.shares):
         return effects + finish(txn, job, ended_at=said.ended_at or txn.now)
     batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"

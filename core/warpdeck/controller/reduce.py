@@ -19,6 +19,7 @@ from .events import (
     NodeRemoved,
     NodeResumed,
     NodeUp,
+    Noted,
     Outcome,
     Planned,
     Released,
@@ -48,6 +49,9 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return progress.report(txn, event)
         case LaunchRefused():
             return progress.refuse(txn, event)
+        case Noted():
+            txn.log(event.job_id, event.text)
+            return Outcome(replan=False)
         case NodeUp():
             return nodes.up(txn, event)
         case NodeLost():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import re
 import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,11 +19,10 @@ import msgspec
 
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.paths import Paths
-from warpdeck_agent.wire.frames import SENTINEL
 
 from .build import build_zipapp
 from .ssh import connect
-from .transport import Transport, start_result
+from .transport import Claim, Transport, machine_name, said, start_result
 
 Progress = Callable[[str], Awaitable[None]]
 STEP_S = 60.0
@@ -31,19 +30,26 @@ MAX_NOISE_LINES = 500
 """Lines a shell's start files may print before the agent's first word."""
 
 PROBE = r"""
+oldest=
 for python in /usr/bin/python3 /usr/local/bin/python3 /opt/python3/bin/python3 \
     /usr/bin/python3.14 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 /usr/bin/python3.10 /usr/bin/python3.9 \
     "$(command -v python3 2>/dev/null)"; do
     [ -n "$python" ] && [ -x "$python" ] || continue
     version=$("$python" -I -S -c 'import sys
 print("%d.%d" % sys.version_info[:2])
-sys.exit(sys.version_info < (3, 9))' 2>/dev/null) || { version=; continue; }
+sys.exit(sys.version_info < (3, 9))' 2>/dev/null) || { oldest=${version:-$oldest}; version=; continue; }
     break
 done
-[ -n "$version" ] || python=
+[ -n "$version" ] || { python= version=$oldest; }
 if [ "$(id -u)" = 0 ]; then base=/var/lib/warpdeck; else base=$HOME/.warpdeck; fi
-echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$(uname -m)"
+boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+echo
+echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$boot|"
 """
+PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*)\|")
+_STRANGE = re.compile(r"[^A-Za-z0-9._-]")
+LAST_WORDS_CHARS = 200
+"""How much of what a failing host said goes into the error."""
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +58,20 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     version: str
     folder: str
-    arch: str
+    machine: str
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """What a remote command left; `code` is None where a signal ended it."""
+
+    out: str
+    err: str
+    code: int | None
+
+    def last_words(self) -> str:
+        """The last line of what it said."""
+        lines = (self.err.strip() or self.out.strip() or "it said nothing").splitlines()
+        return lines[-1][-LAST_WORDS_CHARS:]
 
 
 async def connect_ssh(
@@ -60,6 +79,7 @@ async def connect_ssh(
     paths: Paths,
     *,
     controller_id: str,
+    claim: Claim,
     accept_host_key: str = "",
     progress: Progress | None = None,
 ) -> Transport:
@@ -69,26 +89,29 @@ async def connect_ssh(
     connection = await connect(target, paths, accept_host_key=accept_host_key)
     try:
         site = await _probe(connection, target, controller_id)
+        claim(site.machine)
         await tell(f"python {site.version} at {site.python}")
         program, build = build_zipapp(paths.agent)
-        remote = f"{site.folder}/{Path(program).name}"
-        await _upload(connection, target, program, remote, tell)
+        remote = await _upload(connection, target, program, site.folder, tell)
         await _start(connection, target, site, remote)
         process = await _attach(connection, target, site, remote)
     except BaseException:
         connection.close()
         raise
-    return Transport(reader=process.stdout, writer=process.stdin, build=build, close=connection.close)
+    return Transport(
+        reader=process.stdout,
+        writer=process.stdin,
+        build=build,
+        close=connection.close,
+    )
 
 
 async def _silent(_: str) -> None:
     return None
 
 
-async def _run(
-    connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes
-) -> tuple[str, str]:
-    """A remote command with its input; (stdout, stderr)."""
+async def _run(connection: asyncssh.SSHClientConnection, target: str, command: str, data: bytes) -> Said:
+    """A remote command with its input. Raises RemoteError."""
     try:
         async with asyncio.timeout(STEP_S):
             done = await connection.run(command, input=data, encoding=None)
@@ -96,7 +119,7 @@ async def _run(
         raise RemoteError(target, f"a command took over {STEP_S:.0f} s") from error
     except (OSError, asyncssh.Error) as error:
         raise RemoteError(target, f"the connection broke: {error}") from error
-    return _text(done.stdout), _text(done.stderr)
+    return Said(out=_text(done.stdout), err=_text(done.stderr), code=done.exit_status)
 
 
 def _text(output: Any) -> str:
@@ -104,45 +127,55 @@ def _text(output: Any) -> str:
 
 
 async def _probe(connection: asyncssh.SSHClientConnection, target: str, controller_id: str) -> Site:
-    out, err = await _run(connection, target, "/bin/sh", PROBE.encode())
-    line = next((line for line in out.splitlines() if line.startswith("WARPDECK-PROBE|")), None)
-    if line is None:
+    done = await _run(connection, target, "/bin/sh", PROBE.encode())
+    match = PROBED.search(done.out)
+    if match is None:
+        code = "" if done.code in (0, None) else f" (exit code {done.code})"
         raise UserError(
-            f"{target} runs no command for us: {(err or out).strip()[-200:] or 'no answer'}",
+            f"the login shell of {target} ends before it runs a command{code}: {done.last_words()}",
             f"see what `ssh {target} true` says",
         )
-    _, python, version, base, host, arch = line.split("|")
+    python, version, base, host, boot_id = match.groups()
     if not python:
+        found = f"only Python {version}" if version else "no Python"
         raise UserError(
-            f"{target} has no Python 3.9 or newer", "install python3 there; nothing else is needed"
+            f"{target} has {found}; the agent needs Python 3.9 or newer",
+            "install python3 there; nothing else is needed",
         )
-    return Site(python=python, version=version, folder=f"{base}/{controller_id[:8]}-{host}", arch=arch)
+    return Site(
+        python=python,
+        version=version,
+        folder=f"{base}/{controller_id[:8]}-{_STRANGE.sub('-', host)}",
+        machine=machine_name(boot_id, host),
+    )
 
 
 async def _upload(
-    connection: asyncssh.SSHClientConnection, target: str, program: str, remote: str, tell: Progress
-) -> None:
-    """Unless a file of that name (it holds the hash) and size is there."""
+    connection: asyncssh.SSHClientConnection, target: str, program: str, folder: str, tell: Progress
+) -> str:
+    """The agent's path on the host; copied unless a file of that name (it holds the hash) and size is there."""
     data = Path(program).read_bytes()
-    quoted, folder = shlex.quote(remote), shlex.quote(remote.rpartition("/")[0])
-    check = f'[ "$(wc -c <{quoted} 2>/dev/null)" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS'
-    out, _ = await _run(connection, target, "/bin/sh", (check + "\n").encode())
-    if "WARPDECK-HAS" in out:
-        return
+    remote = f"{folder}/{Path(program).name}"
+    path, place = shlex.quote(remote), shlex.quote(folder)
+    check = f'[ "$(wc -c <{path} 2>/dev/null)" = {len(data)} ] && echo WARPDECK-HAS || echo WARPDECK-NEEDS'
+    has = await _run(connection, target, "/bin/sh", (check + "\n").encode())
+    if "WARPDECK-HAS" in has.out:
+        return remote
     script = (
-        f"umask 022; mkdir -p {folder} && cat >{quoted}.new && "
-        f'[ "$(wc -c <{quoted}.new)" = {len(data)} ] && mv {quoted}.new {quoted} && echo WARPDECK-OK'
+        f"umask 022; mkdir -p {place} && cat >{path}.new && "
+        f'[ "$(wc -c <{path}.new)" = {len(data)} ] && mv {path}.new {path} && echo WARPDECK-OK || rm -f {path}.new'
     )
-    out, err = await _run(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
-    if "WARPDECK-OK" not in out:
-        raise RemoteError(target, f"the agent could not be copied there: {err.strip()[-200:] or 'no space?'}")
+    done = await _run(connection, target, f"/bin/sh -c {shlex.quote(script)}", data)
+    if "WARPDECK-OK" not in done.out:
+        raise RemoteError(target, f"the agent cannot be copied to {folder}: {done.last_words()}")
     await tell(f"agent copied ({len(data) // 1024} kB)")
+    return remote
 
 
 async def _start(connection: asyncssh.SSHClientConnection, target: str, site: Site, remote: str) -> None:
     command = f"{shlex.quote(site.python)} -I {shlex.quote(remote)} start --dir {shlex.quote(site.folder)}"
-    out, err = await _run(connection, target, command, b"")
-    start_result(target, out, err)
+    done = await _run(connection, target, command, b"")
+    start_result(target, done.out, done.err)
 
 
 async def _attach(
@@ -156,10 +189,10 @@ async def _attach(
             )
             for _ in range(MAX_NOISE_LINES):
                 line = await process.stdout.readline()
-                if line.startswith(SENTINEL.encode()):
-                    answer = json.loads(line[len(SENTINEL) :])
-                    if answer.get("ok"):
-                        return process
+                answer = said(line.decode("utf-8", "replace"))
+                if answer is not None and answer.get("ok"):
+                    return process
+                if answer is not None:
                     raise RemoteError(target, str(answer.get("error")))
                 if not line:
                     break

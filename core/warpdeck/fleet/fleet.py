@@ -21,13 +21,15 @@ from warpdeck_agent.wire import messages as wire
 from .channel import Channel
 from .deploy import Progress, connect_ssh
 from .local import connect_local
-from .transport import Transport
+from .transport import Transport, machine_name
 
 log = logging.getLogger("warpdeck.fleet")
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LAST_S = 30.0
 """The longest wait between two attempts; each is stretched by up to a half, so that nodes do not come all at once."""
+QUIT_S = 10.0
+"""How long an agent may take to go once it was told to."""
 MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
@@ -37,11 +39,14 @@ class Link:
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.machine = machine_name(node.boot_id, node.hostname)
         self.channel: Channel | None = None
         self.transport: Transport | None = None
         self.task: asyncio.Task[None] | None = None
         self.visible: dict[str, bool] = {}
         self.trees: dict[str, PackedTree] = {}
+        self.quits = False
+        """The node was removed: its agent's end is the link's."""
 
 
 class AgentFleet:
@@ -52,6 +57,7 @@ class AgentFleet:
         self._controller_id = controller_id
         self._rng = rng
         self._links: dict[NodeName, Link] = {}
+        self._adding: dict[NodeName, Link] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._uploads: set[asyncio.Task[None]] = set()
 
@@ -62,8 +68,14 @@ class AgentFleet:
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:
         """Connects once, so that what is wrong is told to whoever asks, and keeps the link from then on."""
+        if node.name in self._adding or node.name in self._links:
+            raise UserError(f"there is a node {node.name} already", "give it another --name")
         link = Link(node)
-        welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
+        self._adding[node.name] = link
+        try:
+            welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
+        finally:
+            del self._adding[node.name]
         for gpu in welcome.inventory.gpus:
             await progress(f"GPU {gpu.index}: {gpu.name}")
         self._links[node.name] = link
@@ -79,9 +91,15 @@ class AgentFleet:
         link = self._links.pop(name, None)
         if link is None:
             return
-        if link.channel is not None:
+        if link.channel is not None and link.task is not None:
+            link.quits = True
             link.channel.send(wire.Quit())
+            await asyncio.wait([link.task], timeout=QUIT_S)
         await self._end(link)
+
+    def has(self, name: NodeName) -> bool:
+        """Whether a link to the node is kept, standing or not."""
+        return name in self._links
 
     def is_up(self, name: NodeName) -> bool:
         link = self._links.get(name)
@@ -141,13 +159,16 @@ class AgentFleet:
                 assert link.channel is not None
                 await link.channel.pump()
             except (WarpdeckError, OSError, asyncssh.Error) as error:
+                pause_s = wait_s * (1.0 + self._rng.random() / 2)
                 reason = error.cause if isinstance(error, RemoteError) else str(error)
-                log.info("%s: %s", name, reason)
-                self._on_event((name, f"lost: {reason}"))
+                log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
+                self._on_event((name, f"lost: {reason}; next attempt in {max(1, round(pause_s))} s"))
             finally:
                 self._drop(link)
+            if link.quits:
+                return
             welcome = None
-            await asyncio.sleep(wait_s * (1.0 + self._rng.random() / 2))
+            await asyncio.sleep(pause_s)
             wait_s = min(wait_s * 2, BACKOFF_LAST_S)
 
     async def _open(
@@ -155,7 +176,7 @@ class AgentFleet:
     ) -> wire.Welcome:
         """Connects to an agent of our build; one of another build is told to go first, its jobs stay."""
         for _ in range(MAX_REPLACEMENTS):
-            transport = await self._transport(link.node, accept_host_key, progress)
+            transport = await self._transport(link, accept_host_key, progress)
             channel = Channel(
                 link.node.name, transport.reader, transport.writer, lambda message: self._take(link, message)
             )
@@ -167,6 +188,13 @@ class AgentFleet:
             if welcome.build == transport.build:
                 link.channel, link.transport = channel, transport
                 return welcome
+            if welcome.version > wire.PROTOCOL_VERSION:
+                transport.close()
+                raise RemoteError(
+                    link.node.name,
+                    f"a newer warpdeck's agent runs there (protocol {welcome.version}, ours is "
+                    f"{wire.PROTOCOL_VERSION}): update warpdeck here",
+                )
             channel.send(wire.Quit())
             if progress is not None:
                 await progress("replacing an agent of another version; its jobs go on")
@@ -174,20 +202,31 @@ class AgentFleet:
             transport.close()
         raise RemoteError(link.node.name, "an agent of another version does not go away")
 
-    async def _transport(self, node: Node, accept_host_key: str, progress: Progress | None) -> Transport:
-        if not node.target:
-            return await connect_local(self._paths)
+    def _claim(self, link: Link, machine: str) -> None:
+        """A machine under two names would have its GPUs counted, and its agent connected, twice. Raises UserError."""
+        for other in (*self._links.values(), *self._adding.values()):
+            if other is not link and other.machine == machine:
+                raise UserError(
+                    f"{link.node.target or 'this machine'} is the machine that is node {other.node.name} already",
+                    f"see it: warpdeck node show {other.node.name}",
+                )
+        link.machine = machine
+
+    async def _transport(self, link: Link, accept_host_key: str, progress: Progress | None) -> Transport:
+        if not link.node.target:
+            return await connect_local(self._paths, claim=lambda machine: self._claim(link, machine))
         return await connect_ssh(
-            node.target,
+            link.node.target,
             self._paths,
             controller_id=self._controller_id,
+            claim=lambda machine: self._claim(link, machine),
             accept_host_key=accept_host_key,
             progress=progress,
         )
 
     async def _wait_for_end(self, channel: Channel) -> None:
         try:
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(QUIT_S):
                 await channel.pump()
         except (TimeoutError, RemoteError):
             return

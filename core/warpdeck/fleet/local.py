@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
+from pathlib import Path
 
 from warpdeck.errors import RemoteError
 from warpdeck.paths import Paths
 
 from .build import build_zipapp
-from .transport import Transport, start_result
+from .transport import Claim, Transport, machine_name, start_result
 
 START_S = 30.0
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-async def connect_local(paths: Paths) -> Transport:
-    """Starts this machine's agent if need be, and connects. Raises RemoteError."""
+async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
+    """Starts this machine's agent if need be, and connects. Raises UserError or RemoteError."""
+    claim(machine_name(Path(BOOT_ID).read_text(encoding="ascii"), socket.gethostname()))
     program, build = build_zipapp(paths.agent)
     await start_local(paths, program)
     folder = os.open(paths.agent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,123 +1,238 @@
-"""Bringing output that was written on a node to the submit host, where the user looks for it.
+"""Bringing output that was written on a node to the submit host, where the user looks for it, as it grows.
 
-What was brought already is the size of the file itself, so a restarted controller goes on where it stopped; a file that
-somebody else changed meanwhile is not touched further than by appending. As root the file is written through a child that
-runs as the user.
+One task for each launch and channel. It goes on through lost links, killed controllers and full disks, and each byte is
+brought once (see ledger). What cannot be written is told in the job's history; a launch is let go by its node only when
+everything was brought, or when it never can be.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import time
+import weakref
+from collections.abc import Callable
+
+import msgspec
 
 from warpdeck.errors import RemoteError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import messages as wire
 
 from .fleet import AgentFleet
+from .ledger import Ledger
+from .outputfile import open_as
 
 log = logging.getLogger("warpdeck.outputs")
 RETRY_S = 2.0
+"""Between two attempts, whatever failed: asking costs little."""
+KEEP_LEDGER_S = 30 * 86400.0
+"""An agent that was away this long will not offer its output again."""
+NOWHERE = "/dev/null"
+_LASTING = (
+    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EROFS}
+    | {errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
+)  # fmt: skip
+"""Errors that waiting does not mend; a full disk is none of them."""
+
+Note = Callable[[JobId, str], None]
 _Key = tuple[JobId, int, NodeName]
 
 
-class Outputs:
-    """controller.ports.OutputCollector over the fleet's log streams."""
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """One channel of one launch, and the file it belongs to."""
 
-    def __init__(self, fleet: AgentFleet) -> None:
+    job_id: JobId
+    restarts: int
+    node: NodeName
+    channel: str
+    path: str
+    append: bool
+    uid: int
+
+    def ledger_name(self) -> str:
+        return f"{self.job_id}.{self.restarts}.{self.channel}.{self.node}"
+
+
+class Outputs:
+    """controller.ports.OutputCollector over the fleet's log streams. `folder` holds the ledgers."""
+
+    def __init__(self, fleet: AgentFleet, folder: str) -> None:
         self._fleet = fleet
+        self._folder = folder
         self._tasks: dict[_Key, asyncio.Task[None]] = {}
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._note: Note = lambda job_id, text: None
+
+    def start(self, on_note: Note) -> None:
+        """What the user should know goes to `on_note` from here on."""
+        self._note = on_note
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        self._drop_old_ledgers()
 
     def begin(
-        self, job_id: JobId, restarts: int, node: NodeName, *, files: dict[str, str], uid: int, user: str
+        self,
+        job_id: JobId,
+        restarts: int,
+        node: NodeName,
+        *,
+        files: dict[str, str],
+        append: bool,
+        uid: int,
     ) -> None:
         key = (job_id, restarts, node)
-        if key not in self._tasks:
-            work = self._collect(key, files, uid, user)
-            self._tasks[key] = asyncio.get_running_loop().create_task(work)
+        if key in self._tasks:
+            return
+        sources = [
+            Source(
+                job_id=job_id,
+                restarts=restarts,
+                node=node,
+                channel=channel,
+                path=path,
+                append=append or path in list(files.values())[:position],
+                uid=uid,
+            )
+            for position, (channel, path) in enumerate(files.items())
+            if path != NOWHERE
+        ]
+        self._tasks[key] = asyncio.get_running_loop().create_task(self._collect(sources))
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:
         task = self._tasks.get((job_id, restarts, node))
         if task is not None:
-            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.wait([task])
             self._tasks.pop((job_id, restarts, node), None)
 
-    async def _collect(self, key: _Key, files: dict[str, str], uid: int, user: str) -> None:
-        for channel, path in files.items():
-            try:
-                await self._bring(key, channel, path, uid, user)
-            except OSError as error:
-                log.error("output of job %s: cannot write %s: %s", key[0], path, error.strerror)
+    async def _collect(self, sources: list[Source]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for source in sources:
+                group.create_task(self._bring(source))
 
-    async def _bring(self, key: _Key, channel: str, path: str, uid: int, user: str) -> None:
-        job_id, restarts, node = key
-        while True:
-            sink = await FileSink.open(path, uid=uid, user=user)
-            asked = wire.OpenLog(
-                stream=0, job_id=job_id, restarts=restarts, channel=channel, offset=sink.size, follow=True
-            )
+    async def _bring(self, source: Source) -> None:
+        """Tries until all was brought, or never can be."""
+        told = ""
+        while self._fleet.has(source.node):
             try:
-                await self._fleet.open_stream(node, asked, sink)
-                error = await sink.end
-            except RemoteError as broken:
-                error = str(broken)
-            await sink.close()
-            if not error or "not kept" in error:
-                return
+                if await self._bring_some(source):
+                    return
+            except OSError as error:
+                lasting = error.errno in _LASTING
+                reason = error.strerror or str(error)
+                text = f"its output cannot be written to {source.path}: {reason}; " + (
+                    f"it stays on {source.node} for an hour" if lasting else "trying on"
+                )
+                if text != told:
+                    log.warning("job %s: %s", source.job_id, text)
+                    self._note(source.job_id, text)
+                told = text
+                if lasting:
+                    return
             await asyncio.sleep(RETRY_S)
+
+    async def _bring_some(self, source: Source) -> bool:
+        """One stream from where the last one stopped; True if there is no more. Raises OSError of the submit host."""
+        lock = self._locks.setdefault(source.path, asyncio.Lock())
+        ledger = Ledger(os.path.join(self._folder, source.ledger_name()))
+        try:
+            if ledger.is_done:
+                return True
+            async with lock:
+                file = await self._open(source, ledger)
+            try:
+                error = await self._stream(source, FileSink(file, ledger, lock))
+            finally:
+                async with lock:
+                    os.close(file)
+            if error and "not kept" not in error:
+                log.info("output of job %s: %s", source.job_id, error)
+                return False
+            ledger.finish()
+            return True
+        finally:
+            ledger.close()
+
+    async def _open(self, source: Source, ledger: Ledger) -> int:
+        """The first of a launch's nodes to come empties the file, as Slurm does."""
+        prefix = f"{source.job_id}.{source.restarts}.{source.channel}."
+        first = ledger.is_new and sum(name.startswith(prefix) for name in os.listdir(self._folder)) == 1
+        truncate = first and not source.append
+        loop = asyncio.get_running_loop()
+        file = await loop.run_in_executor(
+            None, lambda: open_as(source.path, truncate=truncate, uid=source.uid)
+        )
+        length = os.fstat(file).st_size
+        ledger.settle(length)
+        ledger.announce(0, length=length)
+        return file
+
+    async def _stream(self, source: Source, sink: FileSink) -> str:
+        """Why the stream ended, "" if it came to its end. Raises OSError of the submit host."""
+        asked = wire.OpenLog(
+            stream=0,
+            job_id=source.job_id,
+            restarts=source.restarts,
+            channel=source.channel,
+            offset=sink.ledger.offset,
+            follow=True,
+        )
+        try:
+            stream = await self._fleet.open_stream(source.node, asked, sink)
+        except RemoteError as error:
+            return str(error)
+        try:
+            return await sink.end
+        finally:
+            await stream.close()
+
+    def _drop_old_ledgers(self) -> None:
+        before = time.time() - KEEP_LEDGER_S
+        for entry in os.scandir(self._folder):
+            if entry.stat().st_mtime < before:
+                os.unlink(entry.path)
 
 
 class FileSink:
-    """A file on the submit host, appended to as its user."""
+    """A StreamSink that appends to a file, announcing each piece."""
 
-    def __init__(self, child: asyncio.subprocess.Process | None, descriptor: int, size: int) -> None:
-        self._child = child
+    def __init__(self, descriptor: int, ledger: Ledger, lock: asyncio.Lock) -> None:
         self._descriptor = descriptor
-        self.size = size
+        self.ledger = ledger
+        self._lock = lock
         self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    @classmethod
-    async def open(cls, path: str, *, uid: int, user: str) -> FileSink:
-        """Makes missing folders. Raises OSError."""
-        if os.geteuid() != 0 or uid == 0:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            return cls(None, descriptor, os.fstat(descriptor).st_size)
-        script = 'mkdir -p "$(dirname "$1")" && touch "$1" && exec cat >>"$1"'
-        child = await asyncio.create_subprocess_exec(
-            "setpriv",
-            f"--reuid={uid}",
-            f"--regid={uid}",
-            "--clear-groups",
-            "/bin/sh",
-            "-c",
-            script,
-            "sh",
-            path,
-            stdin=asyncio.subprocess.PIPE,
-        )
-        size = os.path.getsize(path) if os.path.exists(path) else 0
-        return cls(child, -1, size)
-
     async def opened(self, offset: int, size_bytes: int, path: str) -> None:
-        return None
+        if offset != self.ledger.offset and not self.end.done():
+            self.end.set_result(f"asked from {self.ledger.offset}, got it from {offset}")
 
     async def data(self, chunk: bytes) -> None:
-        if self._child is not None and self._child.stdin is not None:
-            self._child.stdin.write(chunk)
-            await self._child.stdin.drain()
-        else:
-            os.write(self._descriptor, chunk)
+        """What cannot be written ends the stream: it is asked for again later."""
+        async with self._lock:
+            if self.end.done():
+                return
+            writing = asyncio.get_running_loop().run_in_executor(None, self._append, chunk)
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait([writing])  # the descriptor must not be closed under the thread
+                raise
+            except OSError as error:
+                self.end.set_exception(error)
+
+    def _append(self, chunk: bytes) -> None:
+        length = os.fstat(self._descriptor).st_size
+        self.ledger.announce(len(chunk), length=length)
+        view = memoryview(chunk)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        finally:
+            self.ledger.settle(length + len(chunk) - len(view))
+            if view:
+                self.ledger.announce(0, length=length + len(chunk) - len(view))
 
     async def ended(self, error: str) -> None:
         if not self.end.done():
             self.end.set_result(error)
-
-    async def close(self) -> None:
-        if self._child is not None:
-            if self._child.stdin is not None:
-                self._child.stdin.close()
-            await self._child.wait()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)

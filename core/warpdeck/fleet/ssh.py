@@ -1,7 +1,7 @@
-"""SSH connections: the user's own configuration, known hosts and keys, and no host key accepted unseen.
+"""SSH connections: the user's own ~/.ssh/config, known hosts, keys and jump hosts, and no host key accepted unseen.
 
-An unknown host key is shown with its fingerprint and refused; only when the user has confirmed that very fingerprint is it
-written to warpdeck's known_hosts. A key that differs from a known one is always refused.
+Each hop is connected by the same steps, so a jump host's key is checked and asked for like the target's. Unknown and
+changed host keys: see hostkeys.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 
+from .hostkeys import KnownHosts, Witness
+
 CONNECT_S = 15.0
+"""How long a host may take to answer, unless ~/.ssh/config sets ConnectTimeout."""
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is noticed after about 20 s."""
+USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
+MAX_HOPS = 8
+"""Jump hosts in a row; ends a ProxyJump that leads to itself."""
 
 _TARGET = re.compile(
     r"(?:(?P<user>[A-Za-z0-9._-]+)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?"
@@ -30,13 +36,27 @@ _TARGET = re.compile(
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """[USER@]HOST[:PORT], as written."""
 
+    text: str
     host: str
     user: str = ""
     port: int | None = None
 
-    def known_name(self, port: int) -> str:
-        """As known_hosts writes it."""
-        return self.host if port == 22 else f"[{self.host}]:{port}"
+    def options(self) -> dict[str, Any]:
+        """What was written outranks ~/.ssh/config; what was not is left to it."""
+        found: dict[str, Any] = {"host": self.host}
+        if self.user:
+            found["username"] = self.user
+        if self.port:
+            found["port"] = self.port
+        return found
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """What ~/.ssh/config says of the way to a host."""
+
+    jumps: tuple[str, ...]
+    connect_s: float
+    known_hosts: tuple[str, ...]
 
 
 def parse_target(text: str) -> Target:
@@ -47,28 +67,89 @@ def parse_target(text: str) -> Target:
         raise UserError(
             f"{text!r} is no host", "write [USER@]HOST[:PORT]; an IPv6 address goes in [brackets]"
         )
-    return Target(host=match["host"].strip("[]"), user=match["user"] or "", port=port)
+    return Target(text=text, host=match["host"].strip("[]"), user=match["user"] or "", port=port)
 
 
 async def connect(text: str, paths: Paths, *, accept_host_key: str = "") -> asyncssh.SSHClientConnection:
     """An open connection. Raises UserError, with code "host_key" where the user has to confirm a key first."""
-    target = parse_target(text)
-    known = _known_hosts(paths)
-    options: dict[str, Any] = {"known_hosts": known, **_options(target)}
+    return await _dial(parse_target(text), paths, accepted=accept_host_key, hops_left=MAX_HOPS)
+
+
+async def _dial(
+    target: Target, paths: Paths, *, accepted: str, hops_left: int
+) -> asyncssh.SSHClientConnection:
+    """Connects through the target's jump hosts; the first of them may have jump hosts of its own."""
+    if hops_left == 0:
+        raise UserError(
+            f"the way to {target.text} leads over {MAX_HOPS} jump hosts", "see ProxyJump in ~/.ssh/config"
+        )
+    route = await _route(target)
+    via: asyncssh.SSHClientConnection | None = None
     try:
-        return await asyncssh.connect(target.host, **options)
+        for jump in map(parse_target, route.jumps):
+            if via is None:
+                via = await _dial(jump, paths, accepted=accepted, hops_left=hops_left - 1)
+            else:
+                via = await _hop(jump, await _route(jump), paths, accepted=accepted, via=via)
+        return await _hop(target, route, paths, accepted=accepted, via=via)
+    except BaseException:
+        if via is not None:
+            via.close()
+        raise
+
+
+async def _route(target: Target) -> Route:
+    """Raises UserError for a configuration that cannot be read."""
+    try:
+        found = await asyncssh.SSHClientConnectionOptions.construct(config=(), **target.options())
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"your ssh set-up does not work for {target.text}: {error}", "see ~/.ssh and its config"
+        ) from error
+    jumps = found.tunnel if isinstance(found.tunnel, str) else ""
+    known: object = found.known_hosts
+    return Route(
+        jumps=tuple(jump.strip() for jump in jumps.split(",") if jump.strip() not in ("", "none")),
+        connect_s=found.connect_timeout or CONNECT_S,
+        known_hosts=tuple(known)
+        if isinstance(known, list) and known
+        else (os.path.expanduser(USER_KNOWN_HOSTS),),
+    )
+
+
+async def _hop(
+    target: Target,
+    route: Route,
+    paths: Paths,
+    *,
+    accepted: str,
+    via: asyncssh.SSHClientConnection | None,
+) -> asyncssh.SSHClientConnection:
+    """One connection, through `via` if given: closing it closes `via`."""
+    known = KnownHosts((*route.known_hosts, SITE_KNOWN_HOSTS), own=paths.known_hosts)
+    witness = Witness(known, accepted)
+    options = {
+        **target.options(),
+        "tunnel": via,
+        "known_hosts": known.files(),
+        "client_factory": lambda: witness,
+        "connect_timeout": route.connect_s,
+        "login_timeout": max(route.connect_s, CONNECT_S),
+        "keepalive_interval": KEEPALIVE_S,
+        "keepalive_count_max": KEEPALIVE_COUNT,
+    }
+    try:
+        connection = await asyncssh.connect(**options)
     except asyncssh.HostKeyNotVerifiable as error:
-        await _confirm_host_key(target, paths, accept_host_key, error)
-    except (OSError, asyncssh.Error) as error:
-        raise explain(text, error) from error
-    options["known_hosts"] = _known_hosts(paths)
-    try:
-        return await asyncssh.connect(target.host, **options)
-    except (OSError, asyncssh.Error) as error:
-        raise explain(text, error) from error
+        raise witness.refusal(target.host) or explain(target.text, error) from error
+    except (OSError, asyncssh.Error, ValueError) as error:
+        raise explain(target.text, error, connect_s=route.connect_s) from error
+    if via is not None:
+        connection.set_tunnel(via)
+    return connection
 
 
-def explain(target: str, error: Exception) -> UserError:
+def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:
     """One sentence for each way in which a connection fails."""
     match error:
         case asyncssh.PermissionDenied():
@@ -76,79 +157,20 @@ def explain(target: str, error: Exception) -> UserError:
                 f"{target} refuses our key",
                 f"check that `ssh {target}` works without a password, then try again",
             )
-        case asyncssh.HostKeyNotVerifiable():
-            return UserError(f"the host key of {target} cannot be verified", "see known_hosts")
+        case asyncssh.ChannelOpenError():
+            return UserError(
+                f"the jump host cannot reach {target}: {error.reason}", f"see what `ssh -v {target}` says"
+            )
         case TimeoutError():
             return UserError(
-                f"{target} does not answer within {CONNECT_S:.0f} s", "is it up, and is the port right?"
+                f"{target} does not answer within {connect_s:.0f} s", "is it up, and is the port right?"
             )
         case socket.gaierror():
             return UserError(f"there is no host {target}", "check the name, or its entry in ~/.ssh/config")
         case ConnectionRefusedError():
             return UserError(f"{target} refuses the connection", "is sshd running there, on that port?")
         case OSError():
-            return UserError(
-                f"cannot reach {target}: {os.strerror(error.errno or 0)}", "is the network right?"
-            )
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            return UserError(f"cannot reach {target}: {reason}", "is the network right?")
     reason = str(error) or type(error).__name__
     return UserError(f"no SSH connection to {target}: {reason}", f"see what `ssh -v {target}` says")
-
-
-def _options(target: Target) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "connect_timeout": CONNECT_S,
-        "login_timeout": CONNECT_S,
-        "keepalive_interval": KEEPALIVE_S,
-        "keepalive_count_max": KEEPALIVE_COUNT,
-    }
-    if target.user:
-        options["username"] = target.user
-    if target.port:
-        options["port"] = target.port
-    return options
-
-
-def _known_hosts(paths: Paths) -> list[str]:
-    candidates = [os.path.expanduser("~/.ssh/known_hosts"), "/etc/ssh/ssh_known_hosts", paths.known_hosts]
-    return [path for path in candidates if os.path.exists(path)]
-
-
-async def _confirm_host_key(
-    target: Target, paths: Paths, accepted: str, cause: asyncssh.HostKeyNotVerifiable
-) -> None:
-    """Keeps the key if its fingerprint is the one the user confirmed; else says what to confirm."""
-    options = {key: value for key, value in _options(target).items() if key in ("port",)}
-    try:
-        key = await asyncssh.get_server_host_key(target.host, **options)
-    except (OSError, asyncssh.Error) as error:
-        raise explain(target.host, error) from error
-    if key is None:
-        raise explain(target.host, cause)
-    name = target.known_name(target.port or 22)
-    _refuse_changed(name, paths)
-    fingerprint = key.get_fingerprint()
-    if accepted != fingerprint:
-        raise UserError(
-            f"the host key of {target.host} is not known: {fingerprint}",
-            "compare it with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then confirm it",
-            code="host_key",
-            details={"fingerprint": fingerprint, "key_type": key.get_algorithm(), "host": target.host},
-        )
-    line = f"{name} {key.export_public_key('openssh').decode().strip()}\n"
-    descriptor = os.open(paths.known_hosts, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
-
-
-def _refuse_changed(name: str, paths: Paths) -> None:
-    for path in _known_hosts(paths):
-        host, _, port = name.strip("[").partition("]:")
-        found = asyncssh.read_known_hosts(path).match(host, "", int(port) if port else 22)
-        if found[0] or found[2]:
-            raise UserError(
-                f"the host key of {name} has CHANGED: it differs from the one in {path}",
-                f"if the host was reinstalled, remove the old one: ssh-keygen -R '{name}' -f {path}",
-                code="host_key_changed",
-            )

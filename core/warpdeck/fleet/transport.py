@@ -22,11 +22,24 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     is_local: bool = False
 
 
+Claim = Callable[[str], None]
+"""Takes a machine's name before anything is started there; raises UserError if the machine is a node already."""
+
+
+def machine_name(boot_id: str, hostname: str) -> str:
+    """One machine, however it is called and whoever logs in; containers on one kernel differ in their host names."""
+    return f"{boot_id.strip()} {hostname.strip()}"
+
+
 def said(output: str) -> dict[str, Any] | None:
     """What the agent's command said, among whatever a shell's start files printed; None if it said nothing."""
     for line in output.splitlines():
-        if line.startswith(SENTINEL):
-            found = json.loads(line[len(SENTINEL) :])
+        _, sentinel, word = line.partition(SENTINEL)  # a prompt has no line break
+        if sentinel:
+            try:
+                found = json.loads(word)
+            except ValueError:
+                continue
             return found if isinstance(found, dict) else None
     return None
 

@@ -47,8 +47,18 @@ STEP_REST_S = 0.005
 class NoOutputs:
     """Simulated output is nowhere to be brought from."""
 
+    def start(self, on_note: Callable[[JobId, str], None]) -> None:
+        return None
+
     def begin(
-        self, job_id: JobId, restarts: int, node: NodeName, *, files: dict[str, str], uid: int, user: str
+        self,
+        job_id: JobId,
+        restarts: int,
+        node: NodeName,
+        *,
+        files: dict[str, str],
+        append: bool,
+        uid: int,
     ) -> None:
         return None
 
