@@ -25,7 +25,7 @@ def measure_start(table: Table, rig: Rig) -> None:
 
 def measure_full_queue(table: Table, rig: Rig) -> None:
     """All ten thousand rows."""
-    table.add(FULL, timed(lambda: _call(rig, "queue", "-n", "10000"), 7))
+    table.add(FULL, timed(lambda: _call(rig, "queue", "--limit", "10000"), 7))
 
 
 def _call(rig: Rig, *argv: str) -> None:

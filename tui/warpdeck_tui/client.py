@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
 from warpdeck.api.rows import JobDetail, JobRow, NodeRow
-from warpdeck.api.submission import Submitted, read_script, submit_command, submit_script
+from warpdeck.api.submission import Submitted, draft_command, draft_script, read_script, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
@@ -183,28 +183,26 @@ class Core:
 
     def _submit(self, script: str, text: str, options: list[str], cwd: str) -> Submitted:
         path = os.path.join(cwd, os.path.expanduser(script))
-        with contextlib.closing(SyncClient.connect(self.paths)) as client:
-            return submit_script(
-                client,
-                self.paths,
-                text=text or read_script(path),
-                name="wrap" if text else path,
-                options=options,
-                cwd=cwd,
-                environ=os.environ,
-                now=time.time(),
-            )
+        draft = draft_script(
+            text or read_script(path),
+            "wrap" if text else path,
+            options=options,
+            cwd=cwd,
+            environ=os.environ,
+            now=time.time(),
+        )
+        with SyncClient.connect(self.paths) as client:
+            return submit(client, draft, paths=self.paths)
 
     def _shell(self, gpus: int, rows: int, cols: int) -> Submitted:
         options = ["--gpus", str(gpus)] if gpus else []
-        with contextlib.closing(SyncClient.connect(self.paths)) as client:
-            return submit_command(
-                client,
-                self.paths,
-                argv=[os.environ.get("SHELL", "/bin/sh")],
-                options=[*options, "--job-name", "interactive"],
-                cwd=os.getcwd(),
-                environ=os.environ,
-                now=time.time(),
-                pty=(rows, cols),
-            )
+        draft = draft_command(
+            [os.environ.get("SHELL", "/bin/sh")],
+            [*options, "--job-name", "interactive"],
+            cwd=os.getcwd(),
+            environ=os.environ,
+            now=time.time(),
+            pty=(rows, cols),
+        )
+        with SyncClient.connect(self.paths) as client:
+            return submit(client, draft, paths=self.paths, snapshot="none")

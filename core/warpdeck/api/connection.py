@@ -13,7 +13,7 @@ from warpdeck import __version__
 from warpdeck.controller.events import Who
 from warpdeck.errors import RemoteError, StoreError, UserError
 from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
-from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, pack
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
 
 from . import protocol
 from .handlers import Handlers
@@ -139,7 +139,7 @@ class Connection:
 
     async def _read(self) -> Any:
         """The next message; data goes to its stream (None is returned)."""
-        kind, payload = await read_frame(self._reader, protocol.MAX_REQUEST_BYTES)
+        kind, payload = await read_frame(self._reader, MAX_REQUEST_BYTES)
         if kind != JSON:
             stream, data = split_data(payload)
             if stream in self.streams:

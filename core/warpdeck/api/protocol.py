@@ -30,8 +30,6 @@ API_VERSION = 1
 MAX_CLIENTS = 512
 MAX_CLIENTS_OF_USER = 256
 """Connections at once, of all and of one user; one more is told so and closed."""
-MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""Largest message from a client: a script and an environment of a few MB at the most."""
 MAX_REFERENCES = 100_000
 """Jobs that one request may name."""
 

@@ -42,7 +42,16 @@ def read_script(path: str) -> str:
         ) from error
     if len(data) > MAX_SCRIPT_BYTES:
         raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
-    text = data.decode("utf-8", "surrogateescape")
+    if b"\0" in data:
+        raise UserError(
+            f"{path} is a program, not a script", f"submit it as a command: --wrap {shlex.quote(path)}"
+        )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        hint = f"convert it: iconv -f latin1 -t utf8 {shlex.quote(path)}"
+        raise UserError(f"{path}:{line}: the script is not UTF-8 text", hint) from error
     check_script(text, path)
     return text
 
@@ -61,40 +70,46 @@ def command_options(words: Sequence[str]) -> Options:
     return [(option, value, "command line") for option, value in parse_words(words, "command line")]
 
 
-def submit_script(
-    client: SyncClient,
-    paths: Paths,
-    *,
+class Draft:
+    """A submission that is complete but for its snapshot: what is wrong with it is known before anybody is asked."""
+
+    def __init__(self, request: dict[str, Any], notes: list[str], *, cwd: str) -> None:
+        self.request = request
+        self.notes = notes
+        request["submit_dir"] = cwd
+        request["submit_host"] = socket.gethostname()
+        if request.get("chdir"):
+            request["chdir"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(request["chdir"])))
+
+
+def draft_script(
     text: str,
     name: str,
+    *,
     args: Sequence[str] = (),
     options: Sequence[str] = (),
     cwd: str,
     environ: Mapping[str, str],
     now: float,
-    snapshot: str = "auto",
-) -> Submitted:
-    """Submits a batch script; `options` outrank its own. `snapshot`: auto, none or require. Raises UserError."""
+) -> Draft:
+    """A batch script; `options` outrank its own. Raises UserError."""
     request, notes = build_request([*script_options(text, name), *command_options(options)], environ, now=now)
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    return _submit(client, paths, request, notes, cwd=cwd, snapshot=snapshot)
+    return Draft(request, notes, cwd=cwd)
 
 
-def submit_command(
-    client: SyncClient,
-    paths: Paths,
-    *,
+def draft_command(
     argv: Sequence[str],
     options: Sequence[str] = (),
+    *,
     cwd: str,
     environ: Mapping[str, str],
     now: float,
     pty: tuple[int, int] | None = None,
-    snapshot: str = "none",
-) -> Submitted:
-    """Submits a command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
+) -> Draft:
+    """A command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
     request, notes = build_request(command_options(options), environ, now=now)
     request["argv"] = list(argv)
     request.setdefault("name", os.path.basename(argv[0]))
@@ -102,20 +117,14 @@ def submit_command(
     if pty is not None:
         request["pty"] = {"rows": pty[0], "cols": pty[1]}
     request["submit_line"] = shlex.join(["srun", *options, *argv])
-    return _submit(client, paths, request, notes, cwd=cwd, snapshot=snapshot)
+    return Draft(request, notes, cwd=cwd)
 
 
-def _submit(
-    client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, cwd: str, snapshot: str
-) -> Submitted:
-    request["submit_dir"] = cwd
-    request["submit_host"] = socket.gethostname()
-    if request.get("chdir"):
-        request["chdir"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(request["chdir"])))
+def submit(client: SyncClient, draft: Draft, *, paths: Paths, snapshot: str = "auto") -> Submitted:
+    """Submits it. `snapshot`: auto, none or require. Raises UserError."""
     if snapshot != "none":
-        _add_snapshot(client, paths, request, notes, required=snapshot == "require")
-    answer = client.call("submit", request=request)
-    return Submitted(answer, notes)
+        _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
+    return Submitted(client.call("submit", request=draft.request), draft.notes)
 
 
 def _add_snapshot(

@@ -7,13 +7,15 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
+    HEADER_BYTES,
     JSON,
+    MAX_REQUEST_BYTES,
     FrameDecoder,
     WireError,
     data_frame,
@@ -29,6 +31,7 @@ ANSWER_S = 120.0
 
 Event = tuple[str, Any]
 """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
+_SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
 _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 
 
@@ -61,11 +64,21 @@ class SyncClient:
             link = connect_socket(paths)
         link.settimeout(ANSWER_S)
         client = cls(link)
-        client._greet()
+        try:
+            client._greet()
+        except BaseException:
+            client.close()
+            raise
         return client
 
     def close(self) -> None:
         self._link.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def fileno(self) -> int:
         """For select."""
@@ -101,7 +114,7 @@ class SyncClient:
     def begin(self, kind: str, **fields: Any) -> int:
         """Sends a request; its number is also its stream's."""
         number = next(self._ids)
-        self._send(json_frame({"t": kind, "id": number, **fields}))
+        self._send(_request_frame({"t": kind, "id": number, **fields}))
         return number
 
     def events(self, number: int, *, timeout_s: float | None = None) -> Iterator[Event]:
@@ -214,6 +227,22 @@ class SyncClient:
             except WireError as error:
                 raise _strange(error) from error
         return self._frames.popleft()
+
+
+def _request_frame(message: dict[str, Any]) -> bytes:
+    """The frame of a request. Raises UserError for one that the controller would not take."""
+    try:
+        frame = json_frame(message)
+        frame[HEADER_BYTES:].decode()
+    except UnicodeDecodeError as error:
+        hint = "rename the file or folder, or leave the argument out"
+        raise UserError("a name or an argument is not UTF-8 text", hint) from error
+    except WireError as error:
+        raise UserError(f"the request is too large: {error}", _SHORTEN) from error
+    if len(frame) > MAX_REQUEST_BYTES:
+        size = f"{len(frame) / 2**20:.1f} MiB, over the limit of {MAX_REQUEST_BYTES >> 20} MiB"
+        raise UserError(f"the request is {size}", _SHORTEN)
+    return frame
 
 
 def _sort(frame: tuple[int, bytes]) -> tuple[int, str, Any]:

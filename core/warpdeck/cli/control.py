@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import shutil
@@ -16,6 +15,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
+from .arguments import Arguments
 from .output import print_json
 
 TEXTS = {
@@ -24,11 +24,17 @@ TEXTS = {
     "status": "Says whether the controller runs, since when, and what it has in hand.",
     "demo": "Opens the app over a simulated cluster of 64 GPUs with a live workload.",
 }
+EXAMPLES = {
+    "up": ("warpdeck up", "warpdeck up --no-local-node     this machine runs no jobs"),
+    "down": ("warpdeck down",),
+    "status": ("warpdeck status", "warpdeck status --json"),
+    "demo": ("warpdeck demo",),
+}
 
 
 def main(verb: str, words: list[str]) -> int:
     """Runs the verb."""
-    parser = argparse.ArgumentParser(prog=f"warpdeck {verb}", description=TEXTS[verb])
+    parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
     if verb == "up":
         parser.add_argument(
             "--no-local-node", action="store_true", help="do not make this machine the first node"
@@ -89,7 +95,8 @@ def _status(*, as_json: bool) -> int:
         else:
             print(f"no controller runs in {paths.home}", file=sys.stderr)
         return 1
-    found = client.call("status")
+    with client:
+        found = client.call("status")
     if as_json:
         print_json({"running": True, **found})
         return 0

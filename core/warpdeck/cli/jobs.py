@@ -1,11 +1,9 @@
-"""The verbs on jobs: queue, show, why, logs, cancel, hold, release, requeue."""
+"""warpdeck show|why|logs: what there is to know of one job."""
 
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
-import time
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
@@ -15,98 +13,41 @@ from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
-from .output import note, print_json, print_table
+from .arguments import Arguments
+from .output import clean, format_time, note, print_json
+from .queue import where
 
 EXAMPLES = {
-    "queue": "warpdeck queue --me\n  warpdeck queue --all --json",
-    "show": "warpdeck show 12\n  warpdeck show 12_3 --json",
-    "why": "warpdeck why 12",
-    "logs": "warpdeck logs -f 12\n  warpdeck logs --stderr --tail 2000 12_3",
-    "cancel": "warpdeck cancel 12 13_4\n  warpdeck cancel --signal USR1 12",
-    "hold": "warpdeck hold 12",
-    "release": "warpdeck release 12",
-    "requeue": "warpdeck requeue 12",
+    "show": ("warpdeck show 12", "warpdeck show 12_3 --json"),
+    "why": ("warpdeck why 12",),
+    "logs": ("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
 }
 
 
 def main(verb: str, words: list[str]) -> int:
     """Runs one of the verbs."""
     args = _parser(verb).parse_args(words)
-    client = SyncClient.connect(default_paths())
-    try:
-        return int(_RUN[verb](client, args, verb))
-    finally:
-        client.close()
+    with SyncClient.connect(default_paths()) as client:
+        return _RUN[verb](client, args)
 
 
-def _parser(verb: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"warpdeck {verb}",
-        description=_RUN[verb].__doc__,
-        epilog=f"examples:\n  {EXAMPLES[verb]}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    if verb == "queue":
-        parser.add_argument("--me", action="store_true", help="only my jobs")
-        parser.add_argument("--all", action="store_true", help="ended jobs too")
-        parser.add_argument("-n", "--limit", type=int, default=1000, help="at most so many jobs")
-    elif verb in ("show", "why", "logs"):
-        parser.add_argument("job", metavar="JOB", help="12, or 12_3 for a task of an array")
-    else:
-        parser.add_argument("jobs", metavar="JOB", nargs="+", help="12, or 12_3 for a task of an array")
-    if verb == "cancel":
-        parser.add_argument("-s", "--signal", default="", help="send this signal instead of ending the job")
+def _parser(verb: str) -> Arguments:
+    parser = Arguments(f"warpdeck {verb}", description=_RUN[verb].__doc__, examples=EXAMPLES[verb])
+    parser.add_argument("job", metavar="JOB", help="12, or 12_3 for a task of an array")
     if verb == "logs":
-        parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+        parser.add_argument(
+            "-f", "--follow", action="store_true", help="wait for its start, go on until its end"
+        )
         parser.add_argument(
             "-e", "--stderr", action="store_true", help="standard error, where it has its own file"
         )
         parser.add_argument("--tail", type=int, metavar="BYTES", help="only the last so many bytes")
         parser.add_argument("--node", default="", help="of a job on several nodes: which")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
-def _queue(client: SyncClient, args: argparse.Namespace, _: str) -> int:
-    """Lists waiting and running jobs, with the reason of those that wait."""
-    user = getpass.getuser() if args.me else None
-    rows = client.call("jobs", user=user, finished=args.all, limit=max(1, args.limit))["jobs"]
-    if args.json:
-        print_json(rows)
-        return 0
-    now = time.time()
-    head = ["JOBID", "NAME", "USER", "ST", "TIME", "NODES", "GPUS", "NODELIST(REASON)"]
-    print_table(head, [_queue_line(row, now) for row in rows], right=frozenset({0, 4, 5, 6}))
-    return 0
-
-
-def _queue_line(row: dict[str, Any], now: float) -> list[str]:
-    return [
-        row["label"],
-        row["name"],
-        row["user"],
-        row["state_short"],
-        format_duration(elapsed(row, now)),
-        str(row["nodes"]),
-        str(row["gpus"]),
-        where(row),
-    ]
-
-
-def elapsed(row: dict[str, Any], now: float) -> float:
-    """Seconds a job has run."""
-    return 0.0 if row["start"] is None else (row["end"] or now) - row["start"]
-
-
-def where(row: dict[str, Any]) -> str:
-    """Where a job runs, or why it does not."""
-    why = row.get("why")
-    if why:
-        return f"({why['code']}) {why['sentence']}"
-    return str(row["node_list"]) + (f" {row['exit_cause'] or row['exit_code']}" if row["end"] else "")
-
-
-def _show(client: SyncClient, args: argparse.Namespace, _: str) -> int:
+def _show(client: SyncClient, args: argparse.Namespace) -> int:
     """Shows everything about a job but its environment."""
     detail = client.call("job", job=args.job)
     if args.json:
@@ -121,9 +62,9 @@ def _show(client: SyncClient, args: argparse.Namespace, _: str) -> int:
         ("why", where(row) if row.get("why") else ""),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("asked", f"{row['nodes']} nodes, {row['cpus']} CPUs, {row['gpus']} GPUs, time limit {limit}"),
-        ("submitted", _when(row["submit"])),
-        ("started", _when(row["start"])),
-        ("ended", _when(row["end"])),
+        ("submitted", format_time(row["submit"])),
+        ("started", format_time(row["start"])),
+        ("ended", format_time(row["end"])),
         ("nodes", row["node_list"]),
         ("GPUs", ", ".join(_gpu(gpu) for gpu in detail["gpus"])),
         ("folder", detail["submit_dir"]),
@@ -137,9 +78,9 @@ def _show(client: SyncClient, args: argparse.Namespace, _: str) -> int:
     ]
     for name, value in facts:
         if value:
-            print(f"{name:>12}  {value}")
+            print(f"{name:>12}  {clean(str(value))}")
     for event in detail["events"]:
-        print(f"{_when(event['at']):>32}  {event['text']}")
+        print(f"{format_time(event['at']):>32}  {clean(event['text'])}")
     return 0
 
 
@@ -156,11 +97,7 @@ def _code(snapshot: dict[str, Any] | None) -> str:
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")
 
 
-def _when(at: float | None) -> str:
-    return "" if not at else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def _why(client: SyncClient, args: argparse.Namespace, _: str) -> int:
+def _why(client: SyncClient, args: argparse.Namespace) -> int:
     """Says why a job waits and when it should start."""
     row = client.call("job", job=args.job)["row"]
     if args.json:
@@ -172,11 +109,11 @@ def _why(client: SyncClient, args: argparse.Namespace, _: str) -> int:
         return 0
     print(f"{why['code']}: {why['sentence']}")
     if why["expected_start"]:
-        print(f"expected start: {_when(why['expected_start'])}")
+        print(f"expected start: {format_time(why['expected_start'])}")
     return 0
 
 
-def _logs(client: SyncClient, args: argparse.Namespace, _: str) -> int:
+def _logs(client: SyncClient, args: argparse.Namespace) -> int:
     """Prints a job's output."""
     offset = 0 if args.tail is None else -max(1, args.tail)
     fields = {"job": args.job, "channel": "err" if args.stderr else "out", "offset": offset}
@@ -198,24 +135,4 @@ def _logs(client: SyncClient, args: argparse.Namespace, _: str) -> int:
     return 0
 
 
-def _change(client: SyncClient, args: argparse.Namespace, verb: str) -> int:
-    """Ends, holds, releases or requeues the jobs named; an array's id stands for all its tasks."""
-    fields = {"signal": args.signal} if verb == "cancel" else {}
-    answer = client.call(verb, jobs=args.jobs, **fields)
-    if args.json:
-        print_json(answer)
-    for error in answer["errors"]:
-        note(f"warpdeck: {error}")
-    return 1 if answer["errors"] else 0
-
-
-_RUN = {
-    "queue": _queue,
-    "show": _show,
-    "why": _why,
-    "logs": _logs,
-    "cancel": _change,
-    "hold": _change,
-    "release": _change,
-    "requeue": _change,
-}
+_RUN = {"show": _show, "why": _why, "logs": _logs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -14,14 +15,14 @@ VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
     "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
     "attach": ("run", "join the terminal of an interactive job"),
-    "queue": ("jobs", "the waiting and running jobs"),
+    "queue": ("queue", "the waiting and running jobs"),
     "show": ("jobs", "everything about a job"),
     "why": ("jobs", "why a job waits, and when it should start"),
     "logs": ("jobs", "a job's output; -f follows it"),
-    "cancel": ("jobs", "end jobs, or send them a signal"),
-    "hold": ("jobs", "keep waiting jobs from starting"),
-    "release": ("jobs", "let held jobs start"),
-    "requeue": ("jobs", "end jobs and put them back into the queue"),
+    "cancel": ("orders", "end jobs, or send them a signal"),
+    "hold": ("orders", "keep waiting jobs from starting"),
+    "release": ("orders", "let held jobs start"),
+    "requeue": ("orders", "end jobs and put them back into the queue"),
     "node": ("nodes", "add, list, drain and remove nodes"),
     "snapshot": ("snapshot", "the code a job ran: show it, compare it"),
     "up": ("control", "start the controller"),
@@ -64,6 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"warpdeck: {what}{error.strerror or error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -80,7 +85,9 @@ def _dispatch(words: list[str]) -> int:
         return int(importlib.import_module("warpdeck_tui.app").main())
     verb = words[0]
     if verb not in VERBS:
-        raise UserError(f"there is no verb {verb!r}", "see `warpdeck --help`", exit_code=2)
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        hint = f"did you mean `warpdeck {near[0]}`?" if near else "see `warpdeck --help`"
+        raise UserError(f"there is no verb {verb!r}", hint, exit_code=2)
     module = importlib.import_module(f"warpdeck.cli.{VERBS[verb][0]}")
     return int(module.main(verb, words[1:]))
 

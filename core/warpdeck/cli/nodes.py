@@ -11,25 +11,26 @@ from warpdeck.errors import UserError
 from warpdeck.notation.memory import format_memory
 from warpdeck.paths import default_paths
 
-from .output import note, print_json, print_table
+from .arguments import Arguments
+from .output import clean, note, print_json, print_table
 
 
 def main(_: str, words: list[str]) -> int:
     """Runs the sub-verb."""
     args = _parser().parse_args(words)
-    client = SyncClient.connect(default_paths())
-    try:
+    with SyncClient.connect(default_paths()) as client:
         return int(args.run(client, args))
-    finally:
-        client.close()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="warpdeck node",
+def _parser() -> Arguments:
+    parser = Arguments(
+        "warpdeck node",
         description="Nodes are reached over plain SSH; warpdeck copies its agent there and needs nothing but Python 3.9.",
-        epilog="examples:\n  warpdeck node add alice@gpu01:2222 --name gpu01\n  warpdeck node drain gpu01 'bad fan'",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(
+            "warpdeck node add alice@gpu01:2222 --name gpu01",
+            "warpdeck node ls",
+            "warpdeck node drain gpu01 'bad fan'",
+        ),
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     add = verbs.add_parser("add", help="add a host over SSH, or `local` for this machine")
@@ -92,8 +93,14 @@ def _ask(error: UserError, target: str) -> str:
     note(
         f"The host key of {error.details['host']} is not known:\n  {error.details['key_type']}  {fingerprint}"
     )
-    if input("Accept it? Type yes: ").strip() != "yes":
-        raise UserError("the host key was not accepted; nothing was changed", "")
+    try:
+        answer = input("Accept it? Type yes: ")
+    except EOFError:
+        answer = ""
+    if answer.strip() != "yes":
+        raise UserError(
+            "the host key was not accepted; nothing was changed", "compare it with the host's own"
+        )
     return fingerprint
 
 
@@ -145,13 +152,13 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("jobs", ", ".join(row["jobs"])),
     ):
         if value:
-            print(f"{name:>12}  {value}")
+            print(f"{name:>12}  {clean(value)}")
     for gpu in row["gpus"]:
         print(f"{'GPU ' + str(gpu['index']):>12}  {_gpu_line(gpu)}")
         for process in gpu["processes"]:
             whose = f"job {process['job']}" if process["job"] else "outside the queue"
             mem = format_memory(process["mem_bytes"])
-            print(f"{'':>16}{process['pid']} {process['command']} {process['user']} {mem}  {whose}")
+            print(f"{'':>16}{process['pid']} {clean(process['command'])} {process['user']} {mem}  {whose}")
     return 0
 
 

@@ -1,10 +1,14 @@
-"""Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, whole in a pipe."""
+"""Tables and JSON for the terminal: aligned columns, cut to the width of a terminal, whole in a pipe.
+
+What users wrote (names, reasons, commands) is printed as text: control characters would act on the reader's terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +22,11 @@ def print_json(value: Any) -> None:
 def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
-    """Columns as wide as their content; the last one is cut at the terminal's edge."""
-    table = [list(head), *[list(row) for row in rows]]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    """Columns as wide as their content; the last one is cut at the terminal's edge. An empty head is left out."""
+    table = [[clean(cell) for cell in row] for row in ([head] if head else [])] + [
+        [clean(cell) for cell in row] for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     edge = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     for row in table:
         cells = [
@@ -29,6 +35,16 @@ def print_table(
         ]
         line = "  ".join(cells).rstrip()
         print(line[: edge - 1] + "…" if edge and len(line) > edge else line)
+
+
+def clean(text: str) -> str:
+    """The text with control characters shown as "?"."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+
+
+def format_time(at_unix: float | None) -> str:
+    """Local date and time; "" for none."""
+    return "" if not at_unix else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
 
 
 def note(text: str) -> None:

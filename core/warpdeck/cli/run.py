@@ -7,14 +7,14 @@ import sys
 import time
 from typing import Any
 
-from warpdeck.api.submission import submit_command
+from warpdeck.api.submission import draft_command, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import RelayEnd, relay, window_size, write_all
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 
 from .output import note
-from .submit import takes_next
+from .submit import current_folder, takes_next
 
 HELP = """usage: warpdeck run [OPTIONS] [--pty] COMMAND...
        warpdeck attach JOB
@@ -27,6 +27,7 @@ examples:
   warpdeck run --gpus 1 --pty bash
   warpdeck run -N 2 -n 2 hostname
   warpdeck run --gpus 1 nvidia-smi
+  warpdeck attach 12
 """
 PATIENCE_S = 1.0
 """A wait longer than this is explained."""
@@ -38,25 +39,27 @@ def main(verb: str, words: list[str]) -> int:
         print(HELP, end="")
         return 0 if words else 2
     paths = default_paths()
+    if verb == "attach" and len(words) > 1:
+        raise UserError("attach takes one job", "write: warpdeck attach 12", exit_code=2)
     if verb == "attach":
-        return _attach(SyncClient.connect(paths), words[0])
+        with SyncClient.connect(paths) as client:
+            return _attach(client, words[0])
     options, command, pty = split_words(words)
     if not command:
         raise UserError("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
-    client = SyncClient.connect(paths)
-    done = submit_command(
-        client,
-        paths,
-        argv=command,
-        options=options,
-        cwd=os.getcwd(),
+    draft = draft_command(
+        command,
+        options,
+        cwd=current_folder(),
         environ=os.environ,
         now=time.time(),
         pty=window_size(sys.stdout.fileno()) if pty else None,
     )
-    if pty:
-        return _attach(client, str(done.job_id))
-    return _follow(client, done.job_id)
+    with SyncClient.connect(paths) as client:
+        done = submit(client, draft, paths=paths, snapshot="none")
+        for line in done.notes:
+            note(f"warpdeck: {line}")
+        return _attach(client, str(done.job_id)) if pty else _follow(client, done.job_id)
 
 
 def split_words(words: list[str]) -> tuple[list[str], list[str], bool]:

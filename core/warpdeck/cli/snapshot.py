@@ -13,25 +13,29 @@ from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck.snapshots import SnapshotStore
 
+from .arguments import Arguments
 from .output import print_json
 
 
 def main(_: str, words: list[str]) -> int:
     """Runs the sub-verb."""
-    parser = argparse.ArgumentParser(
-        prog="warpdeck snapshot",
+    parser = Arguments(
+        "warpdeck snapshot",
         description="Shows the code that a job ran, or compares it with another job's or with the folder as it is now.",
-        epilog="examples:\n  warpdeck snapshot show 12\n  warpdeck snapshot diff 12       against the folder now\n"
-        "  warpdeck snapshot diff 12 15",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(
+            "warpdeck snapshot show 12",
+            "warpdeck snapshot diff 12       against the folder now",
+            "warpdeck snapshot diff 12 15",
+        ),
     )
     parser.add_argument("verb", choices=["show", "diff"])
     parser.add_argument("jobs", metavar="JOB", nargs="+")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
-    client = SyncClient.connect(default_paths())
-    found = [_snapshot(client, job) for job in args.jobs]
-    client.close()
+    if len(args.jobs) > (1 if args.verb == "show" else 2):
+        parser.error(f"{args.verb} takes {'one job' if args.verb == 'show' else 'one or two jobs'}")
+    with SyncClient.connect(default_paths()) as client:
+        found = [_snapshot(client, job) for job in args.jobs]
     return _show(found[0], args) if args.verb == "show" else _diff(found, args)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from warpdeck.api.submission import read_script, submit_script
+from warpdeck.api.submission import Submitted, draft_script, read_script, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.options import ALL, REQUIRED, full_name
@@ -19,6 +19,12 @@ HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
 Submits a batch script. Its #SBATCH lines are read as sbatch reads them; options given here outrank them. The code of the
 folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
 
+sbatch's options, as usual:
+  -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
+  --gpus N | --gpus-per-node N | --gres gpu:TYPE:N      -a 0-9%4      -d afterok:12      --hold
+  -o logs/%x-%j.out  -e FILE  -D FOLDER  --export ALL,NAME=VALUE  --comment TEXT
+
+and ours:
   --wrap COMMAND      submit this shell command in place of a script
   --no-snapshot       run in the folder itself
   --require-snapshot  refuse to submit if no snapshot can be taken
@@ -40,35 +46,37 @@ def main(_: str, words: list[str]) -> int:
     if "--help" in own:
         print(HELP, end="")
         return 0
-    cwd = os.getcwd()
+    cwd = current_folder()
     if wrap is not None:
         text, name, args = f"#!/bin/sh\n{wrap}\n", "wrap", []
     elif rest:
         text, name, args = read_script(rest[0]), rest[0], rest[1:]
     else:
         raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
-    paths = default_paths()
-    client = SyncClient.connect(paths)
+    draft = draft_script(text, name, args=args, options=options, cwd=cwd, environ=os.environ, now=time.time())
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
-    done = submit_script(
-        client,
-        paths,
-        text=text,
-        name=name,
-        args=args,
-        options=options,
-        cwd=cwd,
-        environ=os.environ,
-        now=time.time(),
-        snapshot=snapshot,
-    )
+    paths = default_paths()
+    with SyncClient.connect(paths) as client:
+        done = submit(client, draft, paths=paths, snapshot=snapshot)
+        _say(done, own)
+        return wait_for_job(client, done.job_id) if "--wait" in own else 0
+
+
+def _say(done: Submitted, own: set[str]) -> None:
     for line in done.notes:
         note(f"warpdeck: {line}")
     if "--json" in own:
         print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
     else:
-        print(done.job_id if "--parsable" in own else f"Submitted batch job {done.job_id}")
-    return wait_for_job(client, done.job_id) if "--wait" in own else 0
+        print(done.job_id if "--parsable" in own else f"Submitted batch job {done.job_id}", flush=True)
+
+
+def current_folder() -> str:
+    """Where we are. Raises UserError if that folder was deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the current folder does not exist any more", "change to one that does") from error
 
 
 def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str | None]:
@@ -113,7 +121,7 @@ def takes_next(word: str) -> bool:
 
 def wait_for_job(client: SyncClient, job_id: int) -> int:
     """Follows the queue until the job, or every task of the array, has ended; the highest exit code."""
-    number = client.begin("subscribe", topics=["jobs"])
+    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
     rows: dict[int, dict[str, object]] = {}
     ready = False
     while True:

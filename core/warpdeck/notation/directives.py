@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from warpdeck.errors import UserError
 
-MAX_SCRIPT_BYTES = 4 * 1024 * 1024
+MAX_SCRIPT_BYTES = 2 * 1024 * 1024
+"""A batch script starts programs; it travels in one message with its environment."""
 
 
 def check_script(text: str, name: str) -> None:

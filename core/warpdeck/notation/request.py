@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from warpdeck.errors import UserError
@@ -31,7 +32,7 @@ def build_request(
     """(fields that options decide, notes). Raises UserError that names option and place."""
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
-    export = "ALL"
+    export, export_where = "ALL", ""
     for option, value, where in options:
         if option in HARMLESS:
             notes.append(f"{where}: --{option} has no effect here")
@@ -40,23 +41,44 @@ def build_request(
                 f"{where}: --{option} is not supported yet", "take it out if the job can run without it"
             )
         elif option == "export":
-            export = value
+            export, export_where = value, where
         else:
-            try:
+            with _told_at(where):
                 _apply(request, option, value, now)
-            except UserError as error:
-                raise UserError(f"{where}: {error.message}", error.hint) from None
-    request["env"] = exported(export, environ)
+    with _told_at(export_where):
+        request["env"] = exported(export, environ)
+    notes += [f"{where}: {words}" for option, value, where in options for words in _remark(option, value)]
     _check_memory(request["resources"])
     return request, notes
 
 
+@contextlib.contextmanager
+def _told_at(where: str) -> Iterator[None]:
+    """Puts the place in front of what is wrong there."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint) from None
+
+
+def _remark(option: str, value: str) -> list[str]:
+    """What the user should know of an option that does less here than its value says."""
+    if option in ("partition", "account", "qos"):
+        return [f"--{option}={value} is recorded; there is one queue for all nodes"]
+    if option == "exclusive" and value:
+        return [f"--exclusive={value} is taken as --exclusive: nobody else's job runs beside it"]
+    return []
+
+
 def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of --export: ALL, NONE, or names and NAME=VALUE; ours and Slurm's own job variables are left out."""
+    """The environment of --export: ALL, NONE, or names and NAME=VALUE.
+
+    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text.
+    """
     own = {
         name: value
         for name, value in environ.items()
-        if not name.startswith(("SLURM_", "WARPDECK_")) and "\0" not in value
+        if not name.startswith(("SLURM_", "WARPDECK_")) and _is_text(name + value)
     }
     words = export.split(",")
     if words == ["NONE"]:
@@ -75,6 +97,14 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
         elif name in own:
             made[name] = own[name]
     return made
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
+    try:
+        return b"\0" not in word.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None:

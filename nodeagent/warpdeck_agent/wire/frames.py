@@ -22,6 +22,9 @@ BINARY = ord("B")
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 """The largest payload accepted: a job script with its environment, or a page of 2,000 queue rows, fits well."""
 
+MAX_REQUEST_BYTES = 4 * 1024 * 1024
+"""The largest message that the controller takes from a client: what it makes of it fits into a frame with room to spare."""
+
 DATA_CHUNK_BYTES = 64 * 1024
 """How much a sender of stream data puts in one frame, so that other messages wait little behind it."""
 
@@ -32,6 +35,7 @@ SENTINEL = "WARPDECK-AGENT "
 """Begins the one line that an agent command says before frames: shell start files may have printed before it."""
 
 _HEADER = struct.Struct(">IB")
+HEADER_BYTES = _HEADER.size
 _STREAM = struct.Struct(">I")
 
 

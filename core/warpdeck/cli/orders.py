@@ -1,0 +1,59 @@
+"""warpdeck cancel|hold|release|requeue: what is asked of jobs, by id or by description."""
+
+from __future__ import annotations
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import default_paths
+
+from .arguments import USAGE_EXIT, Arguments
+from .output import note, print_json
+from .queue import add_selection, has_selection, select
+
+MAX_SELECTED = 100_000
+"""Jobs that one description may stand for: as many as one request may name."""
+TEXTS = {
+    "cancel": "Ends jobs, waiting or running; with --signal only sends a signal to running ones.",
+    "hold": "Keeps waiting jobs from starting until they are released.",
+    "release": "Lets held jobs start.",
+    "requeue": "Ends running jobs and puts them back into the queue; ended ones go back at once.",
+}
+EXAMPLES = {
+    "cancel": (
+        "warpdeck cancel 12 13",
+        "warpdeck cancel 12_[3-5,9]         some tasks of an array",
+        "warpdeck cancel --me --state PD    all of mine that wait",
+        "warpdeck cancel --signal USR1 12",
+    ),
+    "hold": ("warpdeck hold 12", "warpdeck hold 12_[5-9]", "warpdeck hold --me"),
+    "release": ("warpdeck release 12", "warpdeck release --me"),
+    "requeue": ("warpdeck requeue 12", "warpdeck requeue 12 --state FAILED"),
+}
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs one of the verbs; 1 if something was refused."""
+    parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
+    parser.add_argument("jobs", metavar="JOB", nargs="*", help="12; 12_3 or 12_[3-5] for tasks of an array")
+    add_selection(parser)
+    if verb == "cancel":
+        parser.add_argument("-s", "--signal", default="", help="send this signal instead of ending the job")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(words)
+    if not args.jobs and not has_selection(args):
+        raise UserError(f"{verb} what?", f"name jobs: warpdeck {verb} 12, or say --me", exit_code=USAGE_EXIT)
+    with SyncClient.connect(default_paths()) as client:
+        jobs = list(args.jobs)
+        if has_selection(args):
+            ended = verb == "requeue" and bool(args.state)
+            rows = select(client, args, ids=jobs, finished=ended, limit=MAX_SELECTED)
+            jobs = [row["label"] for row in rows]
+        more = {"signal": args.signal} if verb == "cancel" else {}
+        answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
+    if args.json:
+        print_json(answer)
+    elif not jobs:
+        note("no such jobs")
+    for error in answer["errors"]:
+        note(f"warpdeck: {error}")
+    return 1 if answer["errors"] else 0

@@ -1,0 +1,210 @@
+"""What verbs say of themselves, and of command lines and scripts that are wrong: no controller is needed to find out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.served import as_uid
+
+from warpdeck.cli.main import VERBS, main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, short_tmp: Path) -> Run:
+    """warpdeck ARGV in this process, in a folder of its own: (exit code, stdout, stderr)."""
+    monkeypatch.setenv("WARPDECK_HOME", str(short_tmp / "home"))
+    monkeypatch.chdir(short_tmp)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        try:
+            code = main(argv)
+        except SystemExit as end:  # argparse ends a --help so
+            code = int(end.code or 0)
+        said = capsys.readouterr()
+        assert not (short_tmp / "home").exists(), "a controller was started"
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_teaches_by_example(run: Run, verb: str) -> None:
+    code, out, err = run(verb, "--help")
+    assert (code, err) == (0, "")
+    assert "examples:" in out and f"\n  warpdeck {verb}" in out
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
+def test_the_overview_names_every_verb(run: Run, flag: str) -> None:
+    code, out, _ = run(flag)
+    assert code == 0 and all(f"\n  {verb} " in out for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (["quee"], "there is no verb 'quee'", "did you mean `warpdeck queue`?"),
+        (["xyzzy"], "there is no verb 'xyzzy'", "see `warpdeck --help`"),
+        (["queue", "--jsn"], "warpdeck queue: unknown option --jsn", "did you mean --json?"),
+        (["queue", "extra"], "warpdeck queue: one word too many: extra", "--help"),
+        (["queue", "--limit", "many"], "'many' is no number of jobs", "--help"),
+        (["show"], "required: JOB", "--help"),
+        (["cancel"], "cancel what?", "--me"),
+        (["release"], "release what?", "--me"),
+        (["logs", "--tail", "x", "1"], "invalid int value", "--help"),
+        (["node", "lss"], "invalid choice: 'lss'", "--help"),
+        (["node"], "required: VERB", "--help"),
+        (["attach", "1", "2"], "attach takes one job", "warpdeck attach 12"),
+        (["snapshot", "diff", "1", "2", "3"], "one or two jobs", "--help"),
+        (["up", "--forse"], "unknown option --forse", "--help"),
+    ],
+)
+def test_a_command_line_that_is_not_understood_ends_with_2(
+    run: Run, argv: list[str], message: str, hint: str
+) -> None:
+    code, out, err = run(*argv)
+    assert (code, out) == (2, "")
+    first, second = err.splitlines()
+    assert message in first and first.startswith("warpdeck: ") and hint in second
+
+
+def script(path: Path, *lines: str) -> None:
+    path.write_text("#!/bin/bash\n" + "\n".join(lines) + "\ntrue\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        (b"", "is empty", "#!/bin/bash"),
+        (b"\n\n", "is empty", "#!/bin/bash"),
+        (b"#!/bin/sh\r\ntrue\r\n", "DOS line breaks", "sed -i"),
+        (b"echo hi\n", "has no #!", "#!/bin/bash"),
+        (b"\n#!/bin/sh\n", "has no #!", "#!/bin/bash"),
+        (b"\x7fELF\x02\0\0\0", "is a program", "--wrap job.sh"),
+        (b"#!/bin/sh\n# caf\xe9\ntrue\n", "job.sh:2: the script is not UTF-8", "iconv"),
+        (b"#!/bin/sh\n" + b"#" * 2**21, "is over 2 MiB", "only starts programs"),
+    ],
+)
+def test_a_file_that_is_no_batch_script_is_refused(
+    run: Run, short_tmp: Path, data: bytes, message: str, hint: str
+) -> None:
+    (short_tmp / "job.sh").write_bytes(data)
+    refused(run("submit", "job.sh"), message, hint)
+
+
+def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
+    """Exit code 1, one sentence, one next step, nothing else."""
+    code, out, err = said
+    assert (code, out) == (1, ""), said
+    first, second = err.splitlines()
+    assert message in first and hint in second, err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (["submit", "missing.sh"], "there is no script missing.sh", "check the path"),
+        (["submit", "."], ". is a folder", "batch script"),
+        (["submit"], "no script is given", "warpdeck submit"),
+        (["submit", "--wrap"], "--wrap needs a command", "--help"),
+        (["run", "--gpus", "1"], "no command is given", "COMMAND"),
+    ],
+)
+def test_what_is_missing_is_said(run: Run, argv: list[str], message: str, hint: str) -> None:
+    refused(run(*argv), message, hint)
+
+
+@pytest.mark.parametrize("verb", ["run", "attach"])
+def test_a_bare_verb_that_needs_more_shows_its_help(run: Run, verb: str) -> None:
+    code, out, _ = run(verb)
+    assert code == 2 and "examples:" in out
+
+
+@pytest.mark.root
+def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
+    script(short_tmp / "job.sh")
+    os.chmod(short_tmp / "job.sh", 0o600)
+    os.chmod(short_tmp, 0o711)
+    with as_uid(65534):
+        said = run("submit", str(short_tmp / "job.sh"))
+    refused(said, "Permission denied", "check its permissions")
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("--ntsks=2", "unknown option --ntsks", "did you mean --ntasks"),
+        ("--zzz", "unknown option --zzz", "see sbatch's options"),
+        ("-Y 3", "unknown option -Y", "see sbatch's options"),
+        ("--ntasks", "--ntasks needs a value", "--ntasks=VALUE"),
+        ("--hold=1", "--hold takes no value", "--hold"),
+        ("--nodes=two", "--nodes=two is no whole number", "number"),
+        ("--nodes=4-2", "--nodes=4-2 is no range", "MIN-MAX"),
+        ("--nodes=0", "out of range", "1 or more"),
+        ("--ntasks=99999999", "out of range", "1 or more"),
+        ("-c -1", "is no whole number", "number"),
+        ("--time=12h", "'12h' is no time", "D-HH:MM:SS"),
+        ("--time=99999999999", "is no time", "MINUTES"),
+        ("--mem=64GiB", "'64GiB' is no amount of memory", "64G"),
+        ("--mem=1.5G", "'1.5G' is no amount of memory", "64G"),
+        ("--mem-per-cpu=lots", "'lots' is no amount of memory", "64G"),
+        ("--gres=nvme:1", "only GPUs are known", "gpu[:TYPE]:COUNT"),
+        ("--gres=gpu:1,gpu:2", "two kinds of GPU", "one kind"),
+        ("--gpus=", "no request for GPUs", "count"),
+        ("--gpus=a:b:c", "no request for GPUs", "TYPE:COUNT"),
+        ("--array=9-0", "is empty", "smaller number first"),
+        ("--array=0-9%0", "is no limit", "1 or more"),
+        ("--array=0-99999999", "over 1,000,000 tasks", "split"),
+        ("--array=x", "is no range", "0-9"),
+        ("--dependency=after-ok:1", "not understood", "afterok"),
+        ("--dependency=afterok:x", "is no job id", "12_3"),
+        ("--dependency=afterok:1?afterok:2,afterok:3", "both , and ?", "use , for all"),
+        ("--dependency=aftercorr:1", "not understood", "afterany"),
+        ("--open-mode=shred", "--open-mode=shred is not understood", "append or truncate"),
+        ("--begin=tea-time", "--begin=tea-time is not understood", "now+30minutes"),
+        ("--nice=very", "'very' is no whole number", "number"),
+        ("--export=1A=2", "'1A' is no variable name", "NAME=VALUE"),
+        ("--nodelist=gpu[1-", "is no hostlist", "gpu[01-04"),
+        ("--exclude=gpu[9-1-2]", "is no hostlist", "gpu[01-04"),
+        ("--constraint=a100", "--constraint is not supported yet", "take it out"),
+        ("--signal=USR1@60", "--signal is not supported yet", "take it out"),
+        ("--mem=1G --mem-per-cpu=1G", "exclude each other", "one of them"),
+        ("-J 'x", "quote is not closed", "close it"),
+        ("two words", "'two' is no option", "quote"),
+        ("-J a b", "'b' is no option", "quote"),
+    ],
+)
+def test_a_directive_that_is_wrong_names_line_and_option(
+    run: Run, short_tmp: Path, line: str, message: str, hint: str
+) -> None:
+    script(short_tmp / "job.sh", "#SBATCH -J ok", f"#SBATCH {line}")
+    said = run("submit", "job.sh")
+    refused(said, message, hint)
+    assert "exclude each other" in message or "job.sh:3" in said[2]
+
+
+def test_the_same_on_the_command_line_names_the_command_line(run: Run, short_tmp: Path) -> None:
+    script(short_tmp / "job.sh")
+    refused(run("submit", "--time=12h", "job.sh"), "command line: '12h' is no time", "D-HH")
+    refused(run("submit", "--ntsks", "2", "job.sh"), "unknown option --ntsks", "did you mean --ntasks")
+    refused(run("run", "--ntsks", "2", "true"), "unknown option --ntsks", "did you mean --ntasks")
+
+
+def test_a_folder_that_was_deleted_under_us(run: Run, short_tmp: Path) -> None:
+    gone = short_tmp / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    refused(run("submit", "--wrap", "true"), "folder does not exist any more", "change to one")
+    os.chdir(short_tmp)
+
+
+def test_verbs_that_only_ask_start_nothing(run: Run) -> None:
+    code, out, err = run("status", "--json")
+    assert code == 1 and '"running": false' in out and not err
+    assert run("down")[0] == 0
