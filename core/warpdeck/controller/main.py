@@ -97,6 +97,9 @@ def start_log(paths: Paths) -> None:
     line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    logging.raiseExceptions = (
+        False  # a line that a full disk does not take is lost, and nobody reads a complaint
+    )
 
 
 def leave_starter(paths: Paths) -> None:
