@@ -56,9 +56,9 @@ def split_words(text: str, where: str) -> list[str]:
                 word += letter
         elif letter in "'\"":
             quote, begun = letter, True
-        elif letter == "\\" and index + 1 < len(text):
+        elif letter == "\\":  # at the end of a line it stands for nothing, and continues nothing
             index += 1
-            word, begun = word + text[index], True
+            word, begun = word + text[index : index + 1], begun or index < len(text)
         elif letter == "#":
             break
         elif letter in " \t":

@@ -1,0 +1,233 @@
+"""#SBATCH lines and what sbatch 22.05.8 made of them, measured with `sbatch -vv`: the same here, line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from warpdeck.api.submission import script_options
+from warpdeck.errors import UserError
+from warpdeck.model import Request
+from warpdeck.notation.request import build_request
+from warpdeck.notation.times import format_duration
+
+GIB = 2**30
+REFUSED = "refused"
+
+
+def read(line: str) -> Any:
+    """The request of a script with this line, or REFUSED."""
+    text = f"#!/bin/bash\n{line}\ntrue\n"
+    try:
+        request, _ = build_request(script_options(text, "job.sh"), {}, now=1000.0)
+    except UserError as error:
+        assert error.hint, error.message
+        return REFUSED
+    return msgspec.convert(request, Request)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("90", "1:30:00"),
+        ("1:30", "2:00"),
+        ("1:30:00", "1:30:00"),
+        ("2-0", "2-00:00:00"),
+        ("2-12:30", "2-12:30:00"),
+        ("2-12:30:15", "2-12:31:00"),
+        ("03-00:00:00", "3-00:00:00"),
+        ("0-2:0", "2:00:00"),
+        ("00-8:00:00", "8:00:00"),
+        ("100:00:00", "4-04:00:00"),
+        ("24:00", "24:00"),
+        ("INFINITE", "UNLIMITED"),
+        ("unlimited", "UNLIMITED"),
+        ("0", "UNLIMITED"),
+        ("-1", "UNLIMITED"),
+        ("1-", "1-00:00:00"),
+        ('"2-00:00:00"', "2-00:00:00"),
+        ("6:0", "6:00"),
+        ("12h", REFUSED),
+        ("1d", REFUSED),
+        ("1:2:3:4", REFUSED),
+        ("1.5", REFUSED),
+        ("30:00.5", REFUSED),
+        ("48:00:00:00", REFUSED),
+    ],
+)
+def test_times(text: str, limit: str) -> None:
+    got = read(f"#SBATCH -t {text}")
+    assert (got if got == REFUSED else format_duration(got.time_limit_s)) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("64G", 65536),
+        ("64GB", 65536),
+        ("64Gb", 65536),
+        ("64g", 65536),
+        ("64gb", 65536),
+        ("0", 0),
+        ("0G", 0),
+        ("512000", 512000),
+        ("512000M", 512000),
+        ("1T", 1024**2),
+        ("100K", 1),
+        ('"64G"', 65536),
+        ("64GiB", REFUSED),
+        ("1.5G", REFUSED),
+        ("64 G", REFUSED),
+        ("64G,", REFUSED),
+        ("all", REFUSED),
+    ],
+)
+def test_memory(text: str, mib: Any) -> None:
+    got = read(f"#SBATCH --mem={text}")
+    assert (got if got == REFUSED else (got.resources.mem_per_node_bytes or 0) // 2**20) == mib
+
+
+@pytest.mark.parametrize(
+    ("option", "gpus"),
+    [
+        ("--gres=gpu", (1, None, "")),
+        ("--gres=gpu:1", (1, None, "")),
+        ("--gres gpu:2", (2, None, "")),
+        ("--gres=gpu:a100:2", (2, None, "a100")),
+        ("--gres=gpu:a100", (1, None, "a100")),
+        ("--gres=gpu:nvidia_h100_80gb_hbm3_3g.40gb:1", (1, None, "nvidia_h100_80gb_hbm3_3g.40gb")),
+        ("--gres=gpu:0", (None, None, "")),
+        ("--gres=none", (None, None, "")),
+        ("--gpus=a100:2", (None, 2, "a100")),
+        ("-G 2", (None, 2, "")),
+        ("--gpus-per-node=h100:4", (4, None, "h100")),
+        ("--gres=gpu=2", REFUSED),
+        ("--gres=gpu:", REFUSED),
+        ("--gres=foo:1", REFUSED),
+        ("--gres=gpu:2(S:0)", REFUSED),
+    ],
+)
+def test_gpus(option: str, gpus: Any) -> None:
+    got = read(f"#SBATCH {option}")
+    if got != REFUSED:
+        asked = got.resources.gpus
+        got = (asked.per_node, asked.total, asked.type)
+    assert got == gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "array"),
+    [
+        ("0-9", (((0, 9, 1),), 0)),
+        ("0-9%4", (((0, 9, 1),), 4)),
+        ("1,3,5", (((1, 1, 1), (3, 3, 1), (5, 5, 1)), 0)),
+        ("0-15:4", (((0, 12, 4),), 0)),
+        ("0-15:4%2", (((0, 12, 4),), 2)),
+        ("5", (((5, 5, 1),), 0)),
+        ("[0-9]", (((0, 9, 1),), 0)),
+        ("4-4", (((4, 4, 1),), 0)),
+        ("01-10", (((1, 10, 1),), 0)),
+        ("1-1001", (((1, 1001, 1),), 0)),
+        ("0-9,20-29%3", (((0, 9, 1), (20, 29, 1)), 3)),
+        ("0-", REFUSED),
+        ("%4", REFUSED),
+        ("9-0", REFUSED),
+    ],
+)
+def test_arrays(text: str, array: Any) -> None:
+    """The last three pass sbatch itself and are refused by slurmctld."""
+    got = read(f"#SBATCH --array={text}")
+    assert (got if got == REFUSED else (got.array.ranges, got.array.throttle)) == array
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("#SBATCH--ntasks=2", {"tasks": 2}),
+        ("#SBATCH\t-n\t3", {"tasks": 3}),
+        ("#SBATCH -n=2", REFUSED),
+        ("#SBATCH --ntasks =2", REFUSED),
+        ("#SBATCH --ntasks= 2", REFUSED),
+        ('#SBATCH -J "a b"', {"name": "a b"}),
+        ("#SBATCH -J a b", REFUSED),
+        ('#SBATCH -J "a#b" # c', {"name": "a#b"}),
+        ("#SBATCH -J a#b", {"name": "a"}),
+        ('#SBATCH --comment="" -n 4', {"comment": "", "tasks": 4}),
+        ("#SBATCH --job-name=$USER-x", {"name": "$USER-x"}),
+        ("#SBATCH -J 'it\"s'", {"name": 'it"s'}),
+        ('#SBATCH -J "unterminated', REFUSED),
+        ("#SBATCH --out=x.out --err=y", {"output": "x.out", "error": "y"}),
+        ("#SBATCH --job x", {"name": "x"}),
+        ("#SBATCH -p gpu -A acc -n1 -N1", {"partition": "gpu", "account": "acc", "tasks": 1}),
+        ("#SBATCH", {}),
+        ("#SBATCH # only comment", {}),
+        ("#SBATCH :", REFUSED),
+        ("#SBATCH –nodes=2", REFUSED),
+        ("# SBATCH -n 9", {"tasks": None}),
+        ("##SBATCH -n 9", {"tasks": None}),
+        (" #SBATCH -n 9", {"tasks": None}),
+        ("#sbatch -n 9", {"tasks": None}),
+        ("#SLURM -n 9", {"tasks": 9}),
+        ("#SBATCH -n 3\n \n\n#SBATCH -N 2", {"tasks": 3, "nodes_min": 2}),
+        ("#SBATCH -n 3\nset -e\n#SBATCH -N 2", {"tasks": 3, "nodes_min": 1}),
+        ("#SBATCH -n 3\n: <<X\n#SBATCH -N 2", {"tasks": 3, "nodes_min": 1}),
+        ("#SBATCH -n 3\n#SBATCH -n 5", {"tasks": 5}),
+        ("#SBATCH --exclusive=user", {"exclusive": True}),
+        ("#SBATCH --exclusive user", REFUSED),
+        ("#SBATCH --requeue --no-requeue", {"requeue": False}),
+        ("#SBATCH --nodes=1 \\\n#  --ntasks=3", {"nodes_min": 1, "tasks": None}),
+        ("#SBATCH -o logs/%x_%j.out", {"output": "logs/%x_%j.out"}),
+        ("#SBATCH --mail-type=ALL,TIME_LIMIT_80", {}),
+        ("#SBATCH --begin=now+12hours", {"begin_at_unix": 1000.0 + 43_200}),
+        ("#SBATCH --nice", {"nice": 100}),
+        ("#SBATCH --nice=100", {"nice": 100}),
+        ("#SBATCH --export=NONE", {"env": {}}),
+        ('#SBATCH --export=ALL,A=1,B="x y"', {"env": {"A": "1", "B": "x y"}}),
+        ("#SBATCH -N1-1", {"nodes_min": 1, "nodes_max": 1}),
+        ("#SBATCH -N 2-4", {"nodes_min": 2, "nodes_max": 4}),
+        ("#SBATCH -N 4k", {"nodes_min": 4096}),
+        ("#SBATCH -N 2,4", REFUSED),
+        ("#SBATCH -w node[01-03,7]", {"nodelist": ("node01", "node02", "node03", "node7")}),
+        ("#SBATCH -x sls-sm-[5]", {"exclude": ("sls-sm-5",)}),
+        ("#SBATCH --container-image x/y", REFUSED),
+        ("#SBATCH --hint=nomultithread", {}),
+        ("#SBATCH --propagate=MEMLOCK", {}),
+    ],
+)
+def test_lines(line: str, wanted: Any) -> None:
+    got = read(line)
+    if wanted == REFUSED or got == REFUSED:
+        assert got == wanted
+        return
+    for name, value in wanted.items():
+        holder = got if name in Request.__struct_fields__ else got.resources
+        assert getattr(holder, name) == value, name
+
+
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        ("singleton", [("singleton", 0, None)]),
+        ("afterok:123", [("afterok", 123, None)]),
+        ("afterok:123:124", [("afterok", 123, None), ("afterok", 124, None)]),
+        ("afterok:123,afterany:124", [("afterok", 123, None), ("afterany", 124, None)]),
+        ("afterok:123?afterany:124", [("afterok", 123, None), ("afterany", 124, None)]),
+        ("afternotok:9", [("afternotok", 9, None)]),
+        ("after:5+10", [("after", 5, None)]),
+        ("afterok:123_4", [("afterok", 123, 4)]),
+        ("afterok: 123", REFUSED),
+        ("afterok:", REFUSED),
+        ("123", REFUSED),
+        ("aftercorr:12", REFUSED),
+        ("afterburstbuffer:3", REFUSED),
+        ("expand:3", REFUSED),
+    ],
+)
+def test_dependencies(text: str, clauses: Any) -> None:
+    """sbatch takes them all; what we do not carry out is refused and not passed over."""
+    got = read(f"#SBATCH --dependency={text}")
+    if got != REFUSED:
+        got = [(clause.kind, clause.job_id, clause.task) for clause in got.dependencies.clauses]
+    assert got == clauses
