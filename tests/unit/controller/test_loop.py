@@ -6,14 +6,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.core import ANN, Agent, ask
+from tests.core import ANN, GIB, ask
 from tests.served import WAIT_S, served
 
-from warpdeck.controller.events import NodeAdded, Submitted
+from warpdeck.controller.events import Submitted
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import JobId, JobState, Node, NodeName
+from warpdeck.model import JobId, JobState
 from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
 
 
 class Disk(MemoryStore):
@@ -93,12 +94,24 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
 async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
-        control = site.controller
-        await control.apply(Submitted(who=ANN, request=ask()))
-        await control.apply(NodeAdded(node=Node(name=NodeName("a"))))
+        agent = await site.add_node("a")
+        stranger = [wire.GpuProcess(pid=1, mem_bytes=GIB)]
+        site.controller.post((agent.name, sample(stranger)))
+        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.until(lambda: JobId(1) in site.controller.state.whys)
         disk.full = True
-        control.post((NodeName("a"), Agent("a").welcome()))  # the start it allows meets a full disk
-        await site.until(lambda: disk.refused > 1)
+        seen = site.controller.hub.listen()
+        site.controller.post((agent.name, sample([])))  # nobody asked: the planner finds out by itself
+        async with asyncio.timeout(WAIT_S):
+            while not disk.refused:
+                await seen.changed.wait()
+                seen.take()
         assert not site.fleet.launches
         disk.full = False
         await site.until(lambda: bool(site.fleet.launches))
+
+
+def sample(processes: list[wire.GpuProcess]) -> wire.Sample:
+    """A reading of four GPUs with these processes on each."""
+    gpus = [wire.GpuSample(index=index, processes=processes) for index in range(4)]
+    return wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
