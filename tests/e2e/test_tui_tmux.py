@@ -1,10 +1,13 @@
-"""The app in a real tmux: submit, watch the log, the GPU page, cancel, the shell, quit."""
+"""The app in a real tmux: submit, watch the log, the GPU page, cancel, attach, quit; and what it leaves behind."""
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,15 +16,25 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.tmux
 
+FEW_COLOURS = {"TERM": "screen", "COLORTERM": ""}
+NO_COLOUR = {"NO_COLOR": "1"}
+
 
 class Tmux:
-    """One window with a command in it."""
+    """One window with the app in it; when it has ended, a shell shows what terminal it left."""
 
-    def __init__(self, socket: Path, home: Home, *, size: tuple[int, int], environ: dict[str, str]) -> None:
+    def __init__(
+        self, socket: Path, home: Home, *, size: tuple[int, int], environ: dict[str, str], verb: str = ""
+    ) -> None:
         self._argv = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         self._environ = {**home.environ, **environ}
+        self._environ.pop("TMUX", None)
+        if "NO_COLOR" not in environ:
+            self._environ.pop("NO_COLOR", None)
         cols, rows = size
-        command = f"{sys.executable} -m warpdeck.cli.main; echo left with $?; exec cat"
+        self.pid_file = socket.with_name("pid")
+        app = f"{sys.executable} -m warpdeck.cli.main {verb}"
+        command = f"sh -c 'echo $$ >{self.pid_file}; exec {app}'; echo left with $?; stty -a; exec cat"
         self._run("new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", str(home.path.parent), command)
 
     def _run(self, *argv: str) -> str:
@@ -38,19 +51,36 @@ class Tmux:
         """Text as it is."""
         self._run("send-keys", "-l", text)
 
-    def screen(self) -> str:
-        return self._run("capture-pane", "-p")
+    def resize(self, cols: int, rows: int) -> None:
+        self._run("resize-window", "-x", str(cols), "-y", str(rows))
+
+    def screen(self, *options: str) -> str:
+        return self._run("capture-pane", "-p", *options)
 
     def shows(self, words: str) -> None:
-        """Waits for words on the screen."""
+        """Waits for words on the screen; fails with what is there instead."""
+        self._until(lambda: words in self.screen(), f"{words!r} on the screen")
+
+    def hides(self, words: str) -> None:
+        self._until(lambda: words not in self.screen(), f"{words!r} gone from the screen")
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
         try:
-            eventually(lambda: words in self.screen(), timeout_s=30, what=repr(words))
+            eventually(holds, what=what)
         except AssertionError as error:
-            error.add_note(self.screen())
-            raise
+            raise AssertionError(f"{error}\n{self.screen()}") from error
+
+    def pid(self) -> int:
+        """The app's."""
+        return int(eventually(lambda: self.pid_file.exists() and self.pid_file.read_text(), what="the pid"))
+
+    def has_sane_terminal(self) -> None:
+        """Lines are edited and echoed again, as a shell wants it."""
+        settings = self.screen().split()
+        assert "icanon" in settings and "echo" in settings and "isig" in settings and "icrnl" in settings
 
     def close(self) -> None:
-        subprocess.run([*self._argv, "kill-server"], check=False, capture_output=True)
+        subprocess.run([*self._argv, "kill-server"], check=False, capture_output=True, timeout=20)
 
 
 @pytest.fixture
@@ -67,6 +97,21 @@ def window(home: Home, short_tmp: Path, request: pytest.FixtureRequest) -> Itera
     made.close()
 
 
+def open_shell(window: Tmux) -> None:
+    """A shell that has answered."""
+    window.keys("i")
+    window.shows("~d detaches")
+    window.type("echo sum-$((40+2))")
+    window.keys("Enter")
+    window.shows("sum-42")
+
+
+@pytest.mark.parametrize(
+    "window",
+    [((120, 30), {}), ((80, 24), FEW_COLOURS), ((80, 24), NO_COLOUR)],
+    ids=["120x30", "80x24 in 16 colours", "80x24 without colour"],
+    indirect=True,
+)
 def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.shows("no jobs; n submits one")
     window.keys("n")
@@ -79,29 +124,33 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.shows("a line")
     window.keys("d")
     window.shows("runs in")
-    window.keys("c")
-    window.shows("warpdeck cancel 1")
-    window.keys("y")
-    eventually(lambda: home.state(1) == "CANCELLED", what="the job is cancelled")
-    window.keys("1")
-    window.shows("CA")
     window.keys("2")
-    window.shows("CPUs 0/")
-    window.keys("?")
-    window.shows("Next theme")
-    window.keys("Enter")
-    window.keys("t")
+    window.shows("CPUs 1/")
     window.keys("1")
-    window.keys("i")
-    window.shows("~d detaches")
-    window.type("echo sum-$((40+2))")
+    window.shows("● R")
+    window.keys("c")
+    window.shows("$ warpdeck cancel 1")
+    window.keys("y")
+    window.shows("⊘ CA")
+    assert home.state(1) == "CANCELLED"
+    window.keys("?")
+    window.shows("Mine or everybody's")
     window.keys("Enter")
+    window.hides("Mine or everybody's")
+    open_shell(window)
+    window.keys("Enter")
+    window.type("~d")
+    window.shows("detached from job 2")
+    window.shows("interactive")
+    window.keys("g")
+    window.keys("a")
     window.shows("sum-42")
     window.type("exit")
     window.keys("Enter")
     window.shows("has ended")
     window.keys("q")
     window.shows("left with 0")
+    window.has_sane_terminal()
 
 
 def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, window: Tmux) -> None:
@@ -122,16 +171,55 @@ def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, windo
     window.shows("left with 0")
 
 
-@pytest.mark.parametrize(
-    "window",
-    [((80, 24), {"TERM": "screen", "COLORTERM": ""}), ((80, 24), {"NO_COLOR": "1"})],
-    ids=["16 colours", "no colour"],
-    indirect=True,
-)
-def test_it_is_readable_at_80x24_without_colours(home: Home, window: Tmux) -> None:
-    window.shows("no jobs; n submits one")
-    home.ok("submit", "--hold", "--no-snapshot", "-J", "waiting", "--wrap", "true")
-    window.shows("◌ PD")
-    window.shows("held;")
+def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> None:
+    window = Tmux(short_tmp / "tmux", home, size=(80, 24), environ=NO_COLOUR, verb="demo")
+    window.shows("● R")
+    window.keys("2")
+    window.shows("showing utilisation")
+    assert not re.search(r"\x1b\[[0-9;]*[349][0-8][;m]", window.screen("-e"))
     window.keys("q")
     window.shows("left with 0")
+    window.close()
+
+
+def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
+    home.ok("submit", "--hold", "--no-snapshot", "-J", "waiting", "--wrap", "true")
+    window.shows("held;")
+    window.resize(60, 12)
+    window.shows("q Quit")
+    window.shows("◌ PD")
+    window.resize(120, 30)
+    window.shows("LIMIT")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["TERM", "HUP"])
+@pytest.mark.parametrize("lent", [False, True], ids=["in the app", "in a shell"])
+def test_a_signal_leaves_the_terminal_as_it_was(
+    home: Home, window: Tmux, number: signal.Signals, lent: bool
+) -> None:
+    window.shows("no jobs; n submits one")
+    if lent:
+        open_shell(window)
+    os.kill(window.pid(), number)
+    window.shows("left with 0")
+    window.has_sane_terminal()
+
+
+def test_the_app_says_when_the_controller_crashes_and_starts_it_again(home: Home, window: Tmux) -> None:
+    home.ok("submit", "--no-snapshot", "-J", "steady", "--wrap", "sleep 600")
+    window.shows("● R")
+    before = home.controller_pid()
+    home.kill_controller()
+    eventually(lambda: home.controller_pid() != before, what="another controller")
+    window.hides("reconnecting")
+    window.shows("● R")
+
+
+def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -> None:
+    window.shows("no jobs; n submits one")
+    home.ok("down")
+    window.shows("the controller was stopped")
+    assert home.run("status").returncode == 1
+    window.keys("C-r")
+    window.hides("the controller was stopped")
+    assert home.run("status").returncode == 0

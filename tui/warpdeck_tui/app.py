@@ -36,7 +36,7 @@ from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.submit import NewJob
 from .terminal import kept_terminal
-from .themes import ThemeFile, all_themes, text_styles, to_textual
+from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
 
 FALLBACK_THEME = "deck-dark"
 DRAW_SHARE = 0.05
@@ -55,7 +55,9 @@ class DeckApp(App[None]):
     def __init__(
         self, paths: Paths | None = None, *, everybody: bool = False, readonly: bool = False, theme: str = ""
     ) -> None:
-        super().__init__()
+        self._no_colour = bool(os.environ.get("NO_COLOR"))
+        # Else Textual would make greys of the colours: those are colours too.
+        super().__init__(ansi_color=True if self._no_colour else None)
         self.core = Core(paths or default_paths(), rng=random.Random())
         self.board = Board()
         self.user = getpass.getuser()
@@ -98,7 +100,7 @@ class DeckApp(App[None]):
             notices.append(
                 f"there is no theme {self._theme_wanted}; there are {', '.join(self._theme_files)}"
             )
-        for name in (self._theme_wanted, FALLBACK_THEME):
+        for name in (self._theme_wanted, ANSI_THEME if self._no_colour else "", FALLBACK_THEME):
             if name in self._theme_files:
                 self.theme = name
                 break

@@ -142,7 +142,7 @@ class JobListScreen(DeckScreen):
     def action_filter(self) -> None:
         line = self.query_one(FilterLine)
         line.display = True
-        line.focus()
+        self.set_focus(line)  # at once: what is typed next is the filter, not a key
 
     def action_everybody(self) -> None:
         self.deck.everybody = not self.deck.everybody

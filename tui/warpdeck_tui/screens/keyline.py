@@ -15,6 +15,9 @@ from warpdeck_tui.palette import PLAIN, Palette
 class KeyLine(Static):
     """Drawn anew only when it would look different; a click does what the key does."""
 
+    auto_links = False
+    """Not underlined: the colour of the key says it."""
+
     def __init__(self) -> None:
         super().__init__("", id="keys", markup=False)
         self._shown: tuple[Sequence[KeyHint], int] = ((), 0)

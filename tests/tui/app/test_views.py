@@ -1,0 +1,195 @@
+"""The pure part of the screens: rows and sentences made of what the controller says."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.api.client import Delta
+from warpdeck.api.rows import JobDetail, JobRow, WhyRow
+from warpdeck_tui.board import Board
+from warpdeck_tui.viewmodels import Cell
+from warpdeck_tui.viewmodels import job as job_view
+from warpdeck_tui.viewmodels.cells import age, fact, folded
+from warpdeck_tui.viewmodels.filters import parse_filter
+from warpdeck_tui.viewmodels.form import check, command_line, options_of
+from warpdeck_tui.viewmodels.queue import choose, confirmation, in_full, queue_row, target, tasks_of
+from warpdeck_tui.viewmodels.verbs import fits, refusal, said_done
+
+NOW = 10_000.0
+
+
+def row(number: int = 1, **fields: object) -> JobRow:
+    base: dict[str, object] = {"id": number, "label": str(number), "array_job_id": number, "user": "ann"}
+    return JobRow(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def running(number: int = 1, **fields: object) -> JobRow:
+    fields = {"state": "RUNNING", "state_short": "R", "start": NOW - 600, "node_list": "gpu01", **fields}
+    return row(number, **fields)
+
+
+def ended(number: int = 1, **fields: object) -> JobRow:
+    fields = {"state": "FAILED", "state_short": "F", "end": NOW - 60, "exit_code": "1:0", **fields}
+    return running(number, **fields)
+
+
+def words(line: tuple[Cell, ...]) -> str:
+    return "".join(cell.text for cell in line)
+
+
+def test_running_jobs_come_first_and_the_latest_end_before_older_ones() -> None:
+    jobs = [ended(1, end=5.0), row(2), running(3), ended(4, end=9.0)]
+    assert [each.id for each in choose(jobs, user=None, text="")] == [3, 2, 4, 1]
+
+
+def test_the_tasks_of_an_array_stand_together() -> None:
+    tasks = [running(9, array_job_id=2, array_task_id=0), running(2, array_task_id=1), running(5)]
+    assert [each.id for each in choose(tasks, user=None, text="")] == [9, 2, 5]
+    rest = row(2, tasks_pending=4)
+    later = ended(11, array_job_id=2, array_task_id=2)
+    assert [each.id for each in tasks_of(rest, [later, rest, tasks[0], tasks[2]])] == [9, 11]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", [1, 2, 3]),
+        ("llama", [1]),
+        ("!llama", [2, 3]),
+        ("st:pd", [2]),
+        ("state:run", [1]),
+        ("gpu>1", [1, 3]),
+        ("gpu=2 user:bob", [3]),
+        ("gpu>", [1, 2, 3]),
+        ("!", [1, 2, 3]),
+        ("[", []),
+    ],
+)
+def test_the_filter(text: str, found: list[int]) -> None:
+    jobs = [
+        running(1, name="llama", gpus=4),
+        row(2, name="vit"),
+        ended(3, name="sd", gpus=2, user="bob"),
+    ]
+    holds = parse_filter(text)
+    assert [each.id for each in jobs if holds(each)] == found
+
+
+def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
+    why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW + 3600)
+    cells = queue_row(row(why=why), now=NOW)
+    assert cells[5].text == "≈1h00"
+    assert cells[-1].text == "waits for 8 GPUs"
+    assert words(in_full(row(why=why), now=NOW)).endswith("It should start in about 1h00.")
+
+
+def test_an_ended_job_says_how() -> None:
+    assert queue_row(ended(), now=NOW)[-1].text == "exit 1 on gpu01, 1m ago"
+    killed = ended(exit_code="0:9", exit_cause="oom")
+    assert queue_row(killed, now=NOW)[-1].text == "signal 9 (oom) on gpu01, 1m ago"
+
+
+@pytest.mark.parametrize(
+    ("verb", "job", "why"),
+    [
+        ("cancel", running(), ""),
+        ("cancel", ended(), "job 1 has ended (FAILED)"),
+        ("hold", row(), ""),
+        ("hold", row(held=True), "job 1 is held already; U releases it"),
+        ("hold", running(), "job 1 runs already; only waiting jobs can be held"),
+        ("release", row(held=True), ""),
+        ("release", row(), "job 1 is not held"),
+        ("requeue", ended(), ""),
+        ("requeue", running(), ""),
+        ("requeue", row(), "job 1 waits in the queue already"),
+        ("requeue", ended(interactive=True), "job 1 is interactive: i starts another"),
+        ("attach", running(interactive=True), ""),
+        ("attach", running(), "job 1 has no terminal; l shows its log"),
+        ("attach", ended(interactive=True), "job 1 has ended (FAILED)"),
+    ],
+)
+def test_what_a_verb_means_for_a_job(verb: str, job: JobRow, why: str) -> None:
+    assert refusal(verb, job) == why
+    assert fits(verb, [job]) is (not why)
+    assert fits(verb, []) is False
+
+
+def test_what_was_done_is_said_in_words() -> None:
+    assert said_done("cancel", ["12"]) == "cancelled job 12"
+    assert said_done("hold", ["1", "2"]) == "held 2 jobs"
+
+
+def test_a_verb_on_the_rest_of_an_array_names_and_lists_all_of_it() -> None:
+    rest = row(2, label="2_[3-9]", tasks_pending=7)
+    task = running(8, label="2_1", array_job_id=2, array_task_id=1)
+    question = confirmation("cancel", [rest], [rest, task, running(5)])
+    assert target(rest) == "2"
+    assert (question.text, question.command) == ("Cancel the whole array 2?", "warpdeck cancel 2")
+    assert len(question.lines) == 2 and "7 waiting tasks" in question.lines[0]
+
+
+def test_other_peoples_words_reach_no_terminal_as_controls() -> None:
+    why = WhyRow(sentence="no\x1b]52;c;AA\x07pe")
+    evil = row(name="a\x1b[31mb\nc", user="x\x07", comment="\x9b1m", why=why)
+    detail = JobDetail(row=evil, script="echo \x1b[2J", submit_line="a\nb", message="\x1b[5m")
+    lines = [*job_view.details(detail, now=NOW), job_view.head(evil, now=NOW), job_view.status(evil, now=NOW)]
+    lines += [in_full(evil, now=NOW), tuple(Cell(text) for text in confirmation("hold", [evil], []).lines)]
+    assert all(cell.text.isprintable() for line in lines for cell in line)
+
+
+def test_a_long_fact_goes_on_under_its_first_word() -> None:
+    lines = folded(fact("why", "waits for two GPUs on one node"), 22)
+    assert [words(line).rstrip() for line in lines] == [
+        "     why waits for two",
+        "         GPUs on one",
+        "         node",
+    ]
+    path = folded(fact("stdout", "/" + "x" * 40), 20)
+    assert all(len(words(line)) <= 20 for line in path)
+    assert "".join(words(line)[9:] for line in path) == "/" + "x" * 40
+    assert folded((), 20) == [()]
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(8, "8s"), (720, "12m"), (11_100, "3h05"), (187_200, "2d4h")])
+def test_a_duration_in_two_units(seconds: float, said: str) -> None:
+    assert age(seconds) == said
+
+
+def test_the_form_checks_each_field_by_itself() -> None:
+    wrong = check({"wrap": "true", "time": "soon", "mem": "many", "gpus": "2"}, now=NOW)
+    assert [each.field for each in wrong] == ["mem", "time"]
+    assert check({"wrap": "true", "more": "--array=0-3 '"}, now=NOW)[0].field == "more"
+    assert [each.field for each in check({"script": "a", "wrap": "b"}, now=NOW)] == ["wrap"]
+
+
+def test_the_form_is_the_command_line() -> None:
+    values = {"script": "my train.sh", "gpus": "2", "name": "a b", "more": "--array=0-3"}
+    assert options_of(values) == ["--gpus=2", "--job-name=a b", "--array=0-3"]
+    assert command_line(values) == "warpdeck submit --gpus=2 '--job-name=a b' --array=0-3 'my train.sh'"
+
+
+def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> None:
+    board = Board()
+    board.restart()
+    board.apply(Delta(jobs=[row(1), row(2)], ready=True))
+    board.restart()
+    board.apply(Delta(jobs=[row(2)]))
+    assert set(board.jobs) == {1, 2}
+    board.apply(Delta(jobs=[row(3)], ready=True))
+    assert set(board.jobs) == {2, 3}
+    board.apply(Delta(gone_jobs=[2]))
+    assert set(board.jobs) == {3}
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (row(), "it writes when it runs"),
+        (running(), "nothing written yet"),
+        (ended(), "it wrote nothing here"),
+        (row(tasks_pending=3), "an array: each task has a log of its own, l chooses one"),
+    ],
+)
+def test_an_empty_log_says_why_it_is_empty(job: JobRow, said: str) -> None:
+    assert job_view.log_words(job, written=False, told="") == said
+    assert job_view.log_words(job, written=True, told="") == ""
