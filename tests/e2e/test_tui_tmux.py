@@ -76,8 +76,9 @@ class Tmux:
 
     def has_sane_terminal(self) -> None:
         """Lines are edited and echoed again, as a shell wants it."""
-        settings = self.screen().split()
-        assert "icanon" in settings and "echo" in settings and "isig" in settings and "icrnl" in settings
+        self._until(
+            lambda: {"icanon", "echo", "isig", "icrnl"} <= set(self.screen().split()), "a sane terminal"
+        )
 
     def close(self) -> None:
         subprocess.run([*self._argv, "kill-server"], check=False, capture_output=True, timeout=20)

@@ -84,6 +84,12 @@ class DeckApp(App[None]):
             self._styles = (self.theme, text_styles(chosen) if chosen else {})
         return self._styles[1]
 
+    @property
+    def front(self) -> DeckScreen | None:
+        """The screen in front; None while a dialog is there, and at the very end, when deltas may still come."""
+        top = self.screen_stack[-1] if self.screen_stack else None
+        return top if isinstance(top, DeckScreen) else None
+
     def on_mount(self) -> None:
         self._use_themes()
         self._use_keys()
@@ -144,8 +150,8 @@ class DeckApp(App[None]):
         """The screen in front draws what it shows."""
         self._draw_planned = False
         began = time.process_time()
-        if isinstance(self.screen, DeckScreen):
-            self.screen.draw()
+        if self.front is not None:
+            self.front.draw()
         self._draw_took_s = time.process_time() - began
         self._drawn_at = time.monotonic()
 
@@ -153,7 +159,7 @@ class DeckApp(App[None]):
 
     def find_job(self, key: str) -> JobRow | None:
         """The job's row, from the board or from the screen that shows it."""
-        shown = self.screen.shown_job(key) if isinstance(self.screen, DeckScreen) else None
+        shown = self.front.shown_job(key) if self.front is not None else None
         return self.board.job(key) or shown
 
     def open_job(self, key: str) -> None:
@@ -211,13 +217,13 @@ class DeckApp(App[None]):
     def action_show_job(self) -> None:
         if isinstance(self.screen, JobScreen):
             return
-        keys = self.screen.job_keys if isinstance(self.screen, DeckScreen) else []
+        keys = self.front.job_keys if self.front is not None else []
         key = keys[0] if keys else self._last_job
         if key:
             self.open_job(key)
 
     def action_help(self) -> None:
-        place = self.screen.place if isinstance(self.screen, DeckScreen) else "app"
+        place = self.front.place if self.front is not None else "app"
         self.push_screen(HelpPage(help_lines(place, self.keymap)))
 
     def action_next_theme(self) -> None:
@@ -226,9 +232,9 @@ class DeckApp(App[None]):
             self.theme = (
                 names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
             )
-            if isinstance(self.screen, DeckScreen):
-                self.screen.recolour()
-                self.screen.draw()
+            if self.front is not None:
+                self.front.recolour()
+                self.front.draw()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that counts on the screen in front, with its key."""

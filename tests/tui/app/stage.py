@@ -24,7 +24,7 @@ from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 from warpdeck_tui.app import DeckApp
 
-WAIT_S = 12.0
+WAIT_S = 30.0
 _PAUSE_S = 0.02
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

@@ -31,6 +31,7 @@ COLUMNS = (
     Column("UTIL", UTIL_WIDTH, 3),
     Column("WHERE OR WHY", 0, flex=4),
 )
+FILTER_EXAMPLE = "words, user:bob, state:R, gpu>4, !word"
 FILTER_KEYS = [KeyHint("Enter", "keep the filter", ""), KeyHint("Esc", "take it away", "")]
 
 
@@ -57,7 +58,7 @@ class JobListScreen(DeckScreen):
         yield Static("", id="head", markup=False)
         yield VirtualTable(COLUMNS, self.deck.palette, empty="connecting ...", id="queue", marks=True)
         yield Static("", id="told", markup=False)
-        yield FilterLine(id="filter", placeholder="words, user:bob, state:R, gpu>4, !word", compact=True)
+        yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
         yield KeyLine()
 
     @property
