@@ -1,4 +1,5 @@
-"""Where warpdeck keeps its things. Everything below $WARPDECK_HOME if that is set, else in the XDG folders.
+"""Where warpdeck keeps its things. Everything below $WARPDECK_HOME if that is set; else below the site's home if root has
+made one for all (`warpdeck up --shared`); else in the user's XDG folders.
 
 Several controllers live side by side by having several homes. Standard library only: the command line imports this.
 """
@@ -6,6 +7,9 @@ Several controllers live side by side by having several homes. Standard library 
 from __future__ import annotations
 
 import os
+
+SITE_HOME = "/var/lib/warpdeck/site"
+"""The home that `warpdeck up --shared` makes. Only root can, so that nobody else can have users send their jobs to it."""
 
 
 class Paths:
@@ -16,6 +20,11 @@ class Paths:
 
     def __init__(self, home: str) -> None:
         self.home = home
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether the home is somebody else's."""
+        return os.path.isdir(self.home) and os.stat(self.home).st_uid != os.getuid()
 
     @property
     def socket(self) -> str:
@@ -56,23 +65,25 @@ class Paths:
     @property
     def snapshots(self) -> str:
         """This user's snapshot store, a bare git repository. In a home of somebody else's it lies in the XDG data folder."""
-        if os.path.isdir(self.home) and os.stat(self.home).st_uid != os.getuid():
+        if self.is_of_another:
             return os.path.join(_xdg("XDG_DATA_HOME", ".local/share"), "warpdeck", "snapshots.git")
         return os.path.join(self.home, "snapshots.git")
 
 
 def default_paths() -> Paths:
-    """$WARPDECK_HOME, else $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck."""
+    """$WARPDECK_HOME, else the site's, else $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck."""
     explicit = os.environ.get("WARPDECK_HOME")
     if explicit:
         return Paths(os.path.abspath(os.path.expanduser(explicit)))
+    if os.path.isdir(SITE_HOME):
+        return Paths(SITE_HOME)
     return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "warpdeck"))
 
 
 def config_dir() -> str:
     """Where a user's themes and keys are: $WARPDECK_HOME/config, else $XDG_CONFIG_HOME/warpdeck."""
     explicit = os.environ.get("WARPDECK_HOME")
-    if explicit:
+    if explicit and not default_paths().is_of_another:
         return os.path.join(os.path.abspath(os.path.expanduser(explicit)), "config")
     return os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "warpdeck")
 

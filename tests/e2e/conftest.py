@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home
+from tests.lab.homes import end_home, start_home
 from tests.lab.hosts import Lab, enter_namespaces
 
 
@@ -18,20 +19,6 @@ def lab() -> Iterator[Lab]:
     enter_namespaces()
     made = Lab(3)
     yield made
-    made.close()
-
-
-def start_home(lab: Lab, folder: Path, **environ: str) -> Home:
-    """A home whose user may log in to the lab's hosts; its controller has no local node."""
-    made = Home(folder / "home", HOME=str(lab.user_home(folder / "user")), SSH_AUTH_SOCK="", **environ)
-    made.ok("up", "--no-local-node")
-    return made
-
-
-def end_home(made: Home) -> None:
-    """Takes its nodes out, then ends it."""
-    for node in made.json("node", "ls"):
-        made.run("node", "rm", "--force", node["name"])
     made.close()
 
 

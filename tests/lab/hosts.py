@@ -117,9 +117,10 @@ class Lab:
             self.on(host, "umount", "--lazy", path)
 
     @contextmanager
-    def small_disk(self, host: int, path: str, *, size: str = "64m") -> Iterator[None]:
-        """An empty file system of that size over a folder that only this host sees."""
-        self.on(host, "mount", "-t", "tmpfs", "-o", f"size={size},mode=1777", "tmpfs", path)
+    def small_disk(self, host: int, path: str, *, size: str = "64m", files: int = 0) -> Iterator[None]:
+        """An empty file system of that size (and so many files) over a folder that only this host sees."""
+        options = f"size={size},mode=1777,nr_inodes={files}"
+        self.on(host, "mount", "-t", "tmpfs", "-o", options, "tmpfs", path)
         try:
             yield
         finally:

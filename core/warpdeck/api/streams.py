@@ -224,7 +224,7 @@ async def _send_local(stream: NodeBytes, job: Job, message: ask.Log, cause: Remo
         raise UserError(f"the log of job {job.label()} cannot be read: {cause}", "is its node up?") from error
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or (os.geteuid() == 0 and status.st_uid not in (job.uid, 0)):
+        if not stat.S_ISREG(status.st_mode) or (os.geteuid() == 0 and status.st_uid != job.uid):
             raise UserError(f"{path} is not the output of job {job.label()}", "")
         at = max(0, status.st_size + message.offset) if message.offset < 0 else message.offset
         await stream.opened(at, status.st_size, path)

@@ -11,9 +11,10 @@ import tempfile
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.controller.daemon import ensure_running, stop, wait_for_start
+from warpdeck.controller.site import open_to_all
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
-from warpdeck.paths import default_paths
+from warpdeck.paths import SITE_HOME, Paths, default_paths
 
 from .arguments import Arguments
 from .output import print_json
@@ -39,11 +40,16 @@ def main(verb: str, words: list[str]) -> int:
         parser.add_argument(
             "--no-local-node", action="store_true", help="do not make this machine the first node"
         )
+        parser.add_argument(
+            "--shared",
+            action="store_true",
+            help=f"as root: for all users of this machine, in $WARPDECK_HOME or {SITE_HOME}",
+        )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     if verb == "up":
-        return _up(local_node=not args.no_local_node)
+        return _up(local_node=not args.no_local_node, shared=args.shared)
     if verb == "down":
         return _down()
     if verb == "status":
@@ -72,8 +78,11 @@ def _demo() -> int:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _up(*, local_node: bool) -> int:
+def _up(*, local_node: bool, shared: bool) -> int:
     paths = default_paths()
+    if shared:
+        paths = paths if os.environ.get("WARPDECK_HOME") else Paths(SITE_HOME)
+        open_to_all(paths)
     started = ensure_running(paths, local_node=local_node)
     print(f"the controller {'has started' if started else 'runs already'} in {paths.home}")
     return 0

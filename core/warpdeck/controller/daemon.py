@@ -54,7 +54,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
 
     if is_running(paths):
         return False
-    if os.path.isdir(paths.home) and os.stat(paths.home).st_uid != os.getuid():
+    if paths.is_of_another:
         raise UserError(f"no controller runs in {paths.home}", "ask whoever runs it to start it: warpdeck up")
     try:
         os.makedirs(paths.home, mode=0o700, exist_ok=True)
@@ -110,6 +110,8 @@ def _not_started(paths: Paths, child: subprocess.Popen[bytes]) -> UserError:
 
 def stop(paths: Paths) -> bool:
     """Ends the controller; agents and jobs go on. False if none ran. Raises UserError."""
+    if paths.is_of_another and os.geteuid() != 0:
+        raise UserError(f"the controller in {paths.home} is not yours", "ask whoever runs it")
     pid = running_pid(paths)
     if pid == 0:
         return False

@@ -34,6 +34,12 @@ MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
 
+def backoff_s(attempt: int, rng: random.Random) -> float:
+    """The pause after the attempt of that number, counted from 0."""
+    pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
+    return pause_s * (1.0 + rng.random() / 2)
+
+
 class Link:
     """One node's connection, as far as it stands."""
 
@@ -149,17 +155,17 @@ class AgentFleet:
 
     async def _keep(self, link: Link, welcome: wire.Welcome | None) -> None:
         """The link's life: pump while it stands, then try again for ever."""
-        name, wait_s = link.node.name, BACKOFF_FIRST_S
+        name, attempt = link.node.name, 0
         while True:
             try:
                 if welcome is None:
                     welcome = await self._open(link)
                     self._on_event((name, welcome))
-                wait_s = BACKOFF_FIRST_S
+                attempt = 0
                 assert link.channel is not None
                 await link.channel.pump()
             except (WarpdeckError, OSError, asyncssh.Error) as error:
-                pause_s = wait_s * (1.0 + self._rng.random() / 2)
+                pause_s = backoff_s(attempt, self._rng)
                 reason = error.cause if isinstance(error, RemoteError) else str(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
                 self._on_event((name, f"lost: {reason}; next attempt in {max(1, round(pause_s))} s"))
@@ -169,7 +175,7 @@ class AgentFleet:
                 return
             welcome = None
             await asyncio.sleep(pause_s)
-            wait_s = min(wait_s * 2, BACKOFF_LAST_S)
+            attempt += 1
 
     async def _open(
         self, link: Link, *, accept_host_key: str = "", progress: Progress | None = None

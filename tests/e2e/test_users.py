@@ -1,0 +1,283 @@
+"""One controller of root's for several users: each job runs as its user, and nobody gets at another's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.home import Home
+from tests.lab.hosts import Lab
+from tests.waiting import eventually
+
+from warpdeck.paths import SITE_HOME
+from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
+
+pytestmark = pytest.mark.lab
+
+ALICE, BOB, RESEARCH = 20901, 20902, 20903
+VERB_S = 60.0
+
+
+class User:
+    """A user of this machine with a folder of their own."""
+
+    def __init__(self, home: Home, name: str, uid: int, folder: Path) -> None:
+        self.name, self.uid, self.folder = name, uid, folder
+        folder.mkdir(mode=0o755)
+        os.chown(folder, uid, uid)
+        self.environ = {**home.environ, "HOME": str(folder), "USER": name}
+
+    def argv(self, *argv: str, capability: str = "") -> list[str]:
+        """A command with the user's ids and groups."""
+        caps = [f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"] if capability else []
+        return ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--init-groups", *caps, "--", *argv]
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """warpdeck ARGV. The interpreter may lie where only root can read (make test in /root), hence the capability."""
+        command = self.argv(sys.executable, "-m", "warpdeck.cli.main", *argv, capability="dac_read_search")
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    def ok(self, *argv: str) -> str:
+        done = self.run(*argv)
+        assert done.returncode == 0, f"{self.name}: warpdeck {argv}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def submit(self, command: str, *options: str) -> int:
+        return int(
+            json.loads(self.ok("submit", "--json", "--no-snapshot", *options, "--wrap", command))["job_id"]
+        )
+
+    def refused(self, *argv: str) -> str:
+        done = self.run(*argv)
+        assert (done.returncode, done.stdout) == (1, ""), f"{argv}: {done.stdout}"
+        return done.stderr
+
+
+@pytest.fixture(scope="module")
+def accounts(lab: Lab) -> Iterator[None]:
+    """Two users and a group that only this test run sees."""
+    folder = Path(tempfile.mkdtemp(prefix="wdetc", dir="/var/tmp"))
+    lines = {
+        "passwd": f"alice:x:{ALICE}:{ALICE}::/nonexistent:/bin/sh\nbob:x:{BOB}:{BOB}::/nonexistent:/bin/sh\n",
+        "group": f"alice:x:{ALICE}:\nbob:x:{BOB}:\nresearch:x:{RESEARCH}:alice\n",
+    }
+    for name, text in lines.items():
+        copy = folder / name
+        copy.write_text(Path("/etc", name).read_text() + text)
+        subprocess.run(["mount", "--bind", str(copy), f"/etc/{name}"], check=True)
+    yield
+    for name in lines:
+        subprocess.run(["umount", "--lazy", f"/etc/{name}"], check=True)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(accounts: None) -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def site(lab: Lab, folder: Path) -> Iterator[Home]:
+    """Root's controller for everybody, with this machine as a node."""
+    made = Home(folder / "site", HOME=str(lab.user_home(folder / "root")), SSH_AUTH_SOCK="")
+    closed = made.run("up", "--shared")
+    assert closed.returncode == 1 and f"{folder} is closed to other users" in closed.stderr
+    folder.chmod(0o711)
+    made.ok("up", "--shared")
+    eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is up")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def alice(site: Home, folder: Path) -> User:
+    return User(site, "alice", ALICE, folder / "alice")
+
+
+@pytest.fixture(scope="module")
+def bob(site: Home, folder: Path) -> User:
+    return User(site, "bob", BOB, folder / "bob")
+
+
+def ended(site: Home, job: int) -> dict[str, Any]:
+    eventually(lambda: site.job(job)["end"], what=f"job {job} has ended")
+    return site.job(job)
+
+
+def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None:
+    job = alice.submit("id -u; id -G; umask")
+    row = ended(site, job)
+    assert (row["state"], row["user"]) == ("COMPLETED", "alice")
+    output = alice.folder / f"slurm-{job}.out"
+    assert output.read_text().splitlines()[:2] == [str(ALICE), f"{ALICE} {RESEARCH}"]
+    assert output.stat().st_uid == ALICE
+    assert json.loads(alice.ok("status", "--json"))["user"] == "alice"
+
+
+def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:
+    job = str(alice.submit("echo secret; sleep 1000"))
+    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
+    assert [row["user"] for row in json.loads(bob.ok("queue", "--json"))] == ["alice"]
+    for argv in (
+        ["cancel", job],
+        ["requeue", job],
+        ["hold", job],
+        ["logs", job],
+        ["show", job],
+        ["attach", job],
+        ["snapshot", "show", job],
+        ["snapshot", "diff", job],
+    ):
+        assert "belongs to alice" in bob.refused(*argv), argv
+    for argv in (["node", "rm", "--force", "x"], ["node", "drain", "x"], ["node", "add", "localhost"]):
+        assert "only the controller's own user and root" in bob.refused(*argv)
+    assert "not yours" in bob.refused("down")
+    assert site.state(job) == "RUNNING"
+    assert "secret" in alice.ok("logs", job)
+    alice.ok("cancel", job)
+    assert ended(site, int(job))["state"] == "CANCELLED"
+
+
+def test_a_client_that_claims_to_be_another_is_taken_for_itself(site: Home, alice: User, bob: User) -> None:
+    job = alice.submit("sleep 1000")
+    eventually(lambda: site.state(job) == "RUNNING", what="it runs")
+    link = connect_as(bob.uid, site.path / "warpdeck.sock")
+    claim = {"user": "root", "uid": 0, "who": {"user": "root", "uid": 0, "admin": True}}
+    with link:
+        link.sendall(json_frame({"t": "hello", "version": 1, **claim}))
+        link.sendall(json_frame({"t": "cancel", "id": 1, "jobs": [str(job)], **claim}))
+        assert "belongs to alice" in reply(link, 1)["message"]
+        request = {
+            "script": "#!/bin/sh\nid -u\n",
+            "submit_dir": str(bob.folder),
+            "env": {"USER": "root", "LOGNAME": "root"},
+        }
+        link.sendall(json_frame({"t": "submit", "id": 2, "request": request, **claim}))
+        own = reply(link, 2)["result"]["job_id"]
+        assert ended(site, own)["user"] == "bob"
+        assert (bob.folder / f"slurm-{own}.out").read_text() == f"{BOB}\n"
+        link.sendall(json_frame({"t": "submit", "id": 3, "request": {**request, **claim}}))
+        answer = reply(link, 3)
+        if answer["t"] == "ok":
+            assert ended(site, answer["result"]["job_id"])["user"] == "bob"
+    assert site.state(job) == "RUNNING"
+    alice.ok("cancel", str(job))
+
+
+def connect_as(uid: int, path: Path) -> socket.socket:
+    """A connection that a process of that user has made."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        link = socket.socket(socket.AF_UNIX)
+        link.connect(str(path))
+        socket.send_fds(theirs, [b"x"], [link.fileno()])
+        os._exit(0)
+    _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    os.waitpid(pid, 0)
+    ours.close()
+    theirs.close()
+    return socket.socket(fileno=descriptors[0])
+
+
+def reply(link: socket.socket, number: int) -> dict[str, Any]:
+    decoder = FrameDecoder()
+    link.settimeout(VERB_S)
+    while True:
+        for _, payload in decoder.feed(link.recv(65536)):
+            message = parse_json(payload)
+            if message.get("id") == number and message["t"] in ("ok", "error"):
+                return message
+
+
+def test_a_link_in_place_of_the_output_shows_nobody_elses_file(site: Home, alice: User) -> None:
+    private = site.path.parent / "private"
+    private.write_text("not for alice\n")
+    private.chmod(0o600)
+    job = alice.submit("echo mine")
+    ended(site, job)
+    output = alice.folder / f"slurm-{job}.out"
+    output.unlink()
+    output.symlink_to(private)
+    done = alice.run("logs", str(job))
+    assert done.returncode == 1 and "not for alice" not in done.stdout + done.stderr
+
+
+def test_users_reach_the_socket_and_nothing_else_of_the_home(site: Home, alice: User) -> None:
+    look = f"cd {site.path} && [ -w warpdeck.sock ] && ! ls . && ! cat state.db controller.log known_hosts"
+    done = subprocess.run(alice.argv("sh", "-c", look), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert site.path.stat().st_mode & 0o777 == 0o711
+    open_to_users = {"warpdeck.sock": 0o666, "agent": 0o711}
+    for entry in site.path.iterdir():
+        mode = entry.lstat().st_mode & 0o777
+        assert mode == open_to_users.get(entry.name, mode & 0o700), f"{entry.name}: {mode:o}"
+
+
+def test_only_root_shares_a_controller(alice: User) -> None:
+    assert "only root can share a controller" in alice.refused("up", "--shared")
+
+
+def test_the_sites_home_is_everybodys_default(lab: Lab, alice: User) -> None:
+    made = Home(Path(SITE_HOME), HOME=alice.environ["HOME"])
+    del made.environ["WARPDECK_HOME"]
+    anybody = User(made, "alice", ALICE, alice.folder / "again")
+    try:
+        made.ok("up", "--shared", "--no-local-node", cwd=Path("/"))
+        found = json.loads(anybody.ok("status", "--json"))
+        assert (found["home"], found["user"]) == (SITE_HOME, "alice")
+    finally:
+        made.run("down", cwd=Path("/"))
+        shutil.rmtree(SITE_HOME)
+
+
+def test_output_of_a_node_without_the_folder_is_written_as_the_user(
+    site: Home, lab: Lab, alice: User, folder: Path
+) -> None:
+    place = lab.base / "3" / "etc"
+    for name in ("passwd", "group"):
+        (place / name).write_text(Path("/etc", name).read_text())
+    target = f"root@{lab.address(3)}"
+    site.ok("node", "add", target, "--name", "far", "--accept-host-key", lab.fingerprint(3))
+    with lab.small_disk(3, "/tmp"):
+        job = alice.submit("id -u", "-w", "far", "-o", "deep/er/out.txt")
+        output = alice.folder / "deep" / "er" / "out.txt"
+        eventually(lambda: output.exists() and output.read_text() == f"{ALICE}\n", what="the output")
+        assert [output.stat().st_uid, output.parent.stat().st_uid, output.stat().st_gid] == [
+            ALICE,
+            ALICE,
+            ALICE,
+        ]
+        for path in (folder / "root" / "x.out", folder / "alice-is-not-here.out"):
+            job = alice.submit("id -u", "-w", "far", "-o", str(path))
+            eventually(lambda job=job: "Permission denied" in history(alice, job), what="it is said")
+            assert not path.exists()
+    site.ok("node", "rm", "far")
+
+
+def history(user: User, job: int) -> str:
+    detail = json.loads(user.ok("show", str(job), "--json"))
+    return "\n".join(event["text"] for event in detail["events"])
