@@ -1,0 +1,60 @@
+"""The ledger of brought output: whatever a killed controller had written, the next one asks for the very next byte."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warpdeck.fleet.ledger import Ledger
+
+PIECES = st.lists(
+    st.tuples(st.integers(1, 200), st.sampled_from(["announced", "half written", "written", "settled"])),
+    max_size=12,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(pieces=PIECES, old=st.integers(0, 100))
+def test_a_kill_at_any_point_neither_loses_nor_repeats_a_byte(
+    pieces: list[tuple[int, str]], old: int
+) -> None:
+    source = bytes(index % 251 for index in range(4096))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "out")
+        file.write_bytes(b"o" * old)
+        for size, killed in pieces:
+            ledger = Ledger(os.path.join(folder, "ledger"))
+            ledger.settle(file.stat().st_size)
+            piece = source[ledger.offset : ledger.offset + size]
+            ledger.announce(len(piece), length=file.stat().st_size)
+            if killed != "announced":
+                with file.open("ab") as out:
+                    out.write(piece[: size // 2] if killed == "half written" else piece)
+            if killed == "settled":
+                ledger.settle(file.stat().st_size)
+            ledger.close()
+        last = Ledger(os.path.join(folder, "ledger"))
+        last.settle(file.stat().st_size)
+        last.close()
+        assert file.read_bytes() == b"o" * old + source[: last.offset]
+
+
+def test_what_was_finished_stays_finished(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "ledger"))
+    assert ledger.is_new and not ledger.is_done
+    ledger.finish()
+    ledger.close()
+    again = Ledger(str(tmp_path / "ledger"))
+    assert again.is_done and not again.is_new
+    again.close()
+
+
+def test_a_torn_ledger_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_text("12 3")
+    ledger = Ledger(str(tmp_path / "ledger"))
+    assert (ledger.offset, ledger.is_done) == (0, False)
+    ledger.close()

@@ -1,0 +1,154 @@
+"""Targets, the words for each failure, the agent's word among noise, and the pauses between attempts."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from warpdeck.errors import RemoteError, UserError
+from warpdeck.fleet.deploy import PROBED
+from warpdeck.fleet.fleet import BACKOFF_FIRST_S, BACKOFF_LAST_S, backoff_s
+from warpdeck.fleet.hostkeys import HostKey, KnownHosts, Witness
+from warpdeck.fleet.ssh import explain, parse_target
+from warpdeck.fleet.transport import said, start_result
+from warpdeck_agent.wire.frames import SENTINEL
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "host", "port"),
+    [
+        ("gpu01", "", "gpu01", None),
+        ("alice@gpu01.lab.org:2222", "alice", "gpu01.lab.org", 2222),
+        ("[2001:db8::1]:22", "", "2001:db8::1", 22),
+        ("a.b-c@10.0.0.1", "a.b-c", "10.0.0.1", None),
+    ],
+)
+def test_targets_are_read(text: str, user: str, host: str, port: int | None) -> None:
+    found = parse_target(text)
+    assert (found.user, found.host, found.port) == (user, host, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-oProxyCommand=x",
+        "a b",
+        "a@",
+        "@b",
+        "a:0",
+        "a:65536",
+        "a:b",
+        "a;b",
+        "a$(x)",
+        "2001:db8::1",
+        "a\nb",
+    ],
+)
+def test_what_is_no_host_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no host"):
+        parse_target(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (asyncssh.PermissionDenied("x"), "box refuses our key"),
+        (TimeoutError(), "box does not answer within 15 s"),
+        (socket.gaierror(-2, "x"), "there is no host box"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "box refuses the connection"),
+        (OSError(errno.EHOSTUNREACH, "x"), "cannot reach box: No route to host"),
+        (OSError("Multiple exceptions: one, two"), "cannot reach box: Multiple exceptions: one, two"),
+        (asyncssh.ChannelOpenError(2, "Connect failed"), "the jump host cannot reach box: Connect failed"),
+        (asyncssh.ConnectionLost("reset"), "no SSH connection to box: reset"),
+        (ValueError("odd key"), "no SSH connection to box: odd key"),
+    ],
+)
+def test_each_failure_has_its_sentence(error: Exception, words: str) -> None:
+    found = explain("box", error)
+    assert found.message == words
+    assert found.hint
+
+
+def test_the_agents_word_is_found_among_noise() -> None:
+    noise = f'hello\n\x1b[1mprompt$ {SENTINEL}{{"ok": true}}\nbye\n'
+    assert said(noise) == {"ok": True}
+    assert said("hello\n") is None
+    assert said(f"{SENTINEL}not json\n") is None
+    start_result("box", noise, "")
+
+
+def test_an_agent_that_says_nothing_is_told_by_its_last_words() -> None:
+    with pytest.raises(RemoteError, match="did not start: Killed"):
+        start_result("box", "", "warning\nKilled\n")
+    with pytest.raises(RemoteError, match="no room"):
+        start_result("box", f'{SENTINEL}{{"ok": false, "error": "no room"}}\n', "")
+
+
+def test_the_probes_answer_is_found_behind_a_prompt() -> None:
+    match = PROBED.search("$ WARPDECK-PROBE|/usr/bin/python3|3.11|/home/a b/.warpdeck|gpu01|boot|\n")
+    assert match is not None
+    assert match.groups() == ("/usr/bin/python3", "3.11", "/home/a b/.warpdeck", "gpu01", "boot")
+
+
+def test_pauses_grow_to_a_cap_and_are_spread() -> None:
+    rng = random.Random(1)
+    pauses = [backoff_s(attempt, rng) for attempt in range(2000)]
+    assert BACKOFF_FIRST_S <= pauses[0] <= BACKOFF_FIRST_S * 1.5
+    assert all(pause <= BACKOFF_LAST_S * 1.5 for pause in pauses)
+    assert all(pause >= BACKOFF_LAST_S for pause in pauses[10:])
+    assert len({round(pause, 3) for pause in pauses[10:]}) > 100
+
+
+@pytest.fixture(scope="module")
+def keys() -> tuple[asyncssh.SSHKey, asyncssh.SSHKey]:
+    old, new = (asyncssh.generate_private_key("ssh-ed25519").convert_to_public() for _ in range(2))
+    return old, new
+
+
+def public(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key("openssh").decode().strip()
+
+
+def test_only_the_confirmed_key_of_an_unknown_host_is_kept(
+    tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]
+) -> None:
+    own = tmp_path / "known_hosts"
+    known = KnownHosts([str(tmp_path / "absent")], own=str(own))
+    unseen = Witness(known, "")
+    assert not unseen.validate_host_public_key("box", "10.0.0.1", 22, keys[0])
+    refused = unseen.refusal("box")
+    assert refused is not None and refused.code == "host_key"
+    assert refused.details["fingerprint"] == keys[0].get_fingerprint()
+    assert not own.exists()
+    assert not Witness(known, keys[1].get_fingerprint()).validate_host_public_key("box", "", 22, keys[0])
+    assert Witness(known, keys[0].get_fingerprint()).validate_host_public_key("box", "", 2222, keys[0])
+    assert own.read_text() == f"[box]:2222 {public(keys[0])}\n"
+    assert own.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_changed_key_is_refused_with_both_fingerprints_even_if_confirmed(
+    tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]
+) -> None:
+    file = tmp_path / "user_known_hosts"
+    file.write_text(f"box {public(keys[0])}\n")
+    witness = Witness(KnownHosts([str(file)], own=str(tmp_path / "own")), keys[1].get_fingerprint())
+    assert not witness.validate_host_public_key("box", "", 22, keys[1])
+    refused = witness.refusal("box")
+    assert refused is not None and refused.code == "host_key_changed"
+    assert all(key.get_fingerprint() in refused.message for key in keys)
+    assert f"ssh-keygen -R 'box' -f {file}" in refused.hint
+    assert not (tmp_path / "own").exists()
+
+
+def test_another_port_is_another_host(tmp_path: Path, keys: tuple[asyncssh.SSHKey, asyncssh.SSHKey]) -> None:
+    file = tmp_path / "own"
+    file.write_text(f"[box]:2222 {public(keys[0])}\n")
+    known = KnownHosts([], own=str(file))
+    assert known.other_keys(HostKey(host="box", address="", port=22, key=keys[1])) == ("", [])
+    assert known.other_keys(HostKey(host="box", address="", port=2222, key=keys[1]))[0] == str(file)
