@@ -53,7 +53,8 @@ class Job:
 
     def report(self) -> JobReport:
         """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""
-        stdout = self.meta.stdout or "spool:" + self.folder.file("out")
+        kept = "" if self.meta.role == "hold" else "spool:" + self.folder.file("out")
+        stdout = self.meta.stdout or kept
         return JobReport(
             job_id=self.meta.job_id,
             restarts=self.meta.restarts,

@@ -108,6 +108,12 @@ def test_no_byte_is_lost_or_repeated_when_the_controller_is_killed(
     assert lines == [f"line {number}" for number in range(1, len(lines) + 1)]
 
 
+def test_the_log_of_an_ended_job_is_whole_at_once(home: Home, short_tmp: Path) -> None:
+    job = submit(home, short_tmp, "seq 1000000; echo last line")
+    completed(home, job)
+    assert home.ok("logs", str(job)).endswith("\n1000000\nlast line\n")
+
+
 def test_an_old_file_is_replaced_and_with_append_kept(home: Home, short_tmp: Path) -> None:
     for name in ("new.txt", "more.txt"):
         (short_tmp / name).write_text("something old and long\n")

@@ -167,6 +167,15 @@ async def settle_link(connection: Connection, name: NodeName) -> None:
         controller.hub.leave(listener)
 
 
+async def _settle_output(connection: Connection, job: Job, node: NodeName) -> None:
+    """The last of a job's output may still be on its way here when the job has ended: gives it a moment."""
+    try:
+        async with asyncio.timeout(LINK_S):
+            await connection.server.controller.outputs.finished(job.id, job.restarts, node)
+    except TimeoutError:
+        return
+
+
 def _begun(job: Job) -> bool:
     return job.is_finished or any(share.phase != "launching" for share in job.shares)
 
@@ -200,6 +209,7 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     )
     try:
         if job.is_finished and not share.visible and job.request.script:
+            await _settle_output(connection, job, share.node)
             raise RemoteError(share.node, "its output was brought here")
         stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
     except RemoteError as error:

@@ -72,7 +72,7 @@ class Controller:
         self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
         self._pass_s = 0.0
-        self._outputs = outputs
+        self.outputs = outputs
         self._effects = EffectRunner(
             self, fleet, trees, outputs, submit_host=submit_host, grace_s=config.grace_s
         )
@@ -87,7 +87,7 @@ class Controller:
     async def run(self) -> None:
         """Serves until cancelled. Links to all known nodes are kept from here on."""
         self.fleet.start(self.post)
-        self._outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
+        self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
         self._plan_wanted.set()

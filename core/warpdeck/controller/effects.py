@@ -113,7 +113,7 @@ class EffectRunner:
             effect.restarts,
             effect.node,
             files=_files(job),
-            append=job.request.open_append or effect.restarts > 0,
+            append=job.request.open_append or effect.restarts > 0 or _writes_with_others(job),
             uid=job.uid,
         )
 
@@ -124,6 +124,11 @@ class EffectRunner:
     async def _forget_when_collected(self, effect: ForgetShare) -> None:
         await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
         await self._fleet.send(effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts))
+
+
+def _writes_with_others(job: Job) -> bool:
+    """Whether other nodes write the same file, some perhaps directly: then nobody here may empty it."""
+    return not job.request.script and len(job.shares) > 1
 
 
 def _files(job: Job) -> dict[str, str]:

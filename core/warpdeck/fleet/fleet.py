@@ -266,10 +266,14 @@ class AgentFleet:
             return True
         known = link.visible.get(folder)
         if known is None:
-            known = link.visible[folder] = await self._probe(link, folder)
+            try:
+                known = link.visible[folder] = await self._probe(link, folder)
+            except TimeoutError:
+                return False  # for this launch: a node that is slow now is asked again for the next
         return known
 
     async def _probe(self, link: Link, folder: str) -> bool:
+        """Raises TimeoutError where the node does not say."""
         name = f".warpdeck-probe-{secrets.token_hex(8)}"
         path = os.path.join(folder, name)
         try:
@@ -280,7 +284,5 @@ class AgentFleet:
             return False
         try:
             return link.channel is not None and await link.channel.probe(folder, name)
-        except TimeoutError:
-            return False
         finally:
             os.unlink(path)
