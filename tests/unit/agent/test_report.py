@@ -1,0 +1,33 @@
+"""What an agent says of a launch's output: a share that writes none must not have any collected in its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpdeck_agent.job import Job
+from warpdeck_agent.spool import JobFolder, Meta
+
+
+@pytest.mark.parametrize(
+    ("role", "stdout", "told"),
+    [("batch", "/home/ann/x.out", "/home/ann/x.out"), ("batch", "", "spool:"), ("hold", "", "")],
+)
+def test_only_output_that_exists_is_told(tmp_path: Path, role: str, stdout: str, told: str) -> None:
+    meta = Meta(
+        job_id=1,
+        restarts=0,
+        role=role,
+        user="ann",
+        uid=0,
+        started_at=0.0,
+        time_limit_s=None,
+        grace_s=1.0,
+        stdout=stdout,
+        stderr="",
+        work_dir="/",
+        pty=False,
+    )
+    path = Job(JobFolder(str(tmp_path)), meta, agent="a").report().stdout_path
+    assert path.startswith(told) if told else path == ""
