@@ -24,6 +24,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 1
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[GpuUuid, ...] = ()
+    gpu_share_pct: int = 100
+    """Of a GPU that is shared: the part of it, and of its memory, that this job may use."""
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,12 +34,14 @@ PtySide = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs asked for. Exactly one of the counts is set (all None: no GPU). `type` is matched without case; "" is any."""
+    """GPUs asked for. At most one of the counts is set (all None: no GPU). `type` is matched without case; "" is any."""
 
     per_node: CountOrNone | None = None
     total: CountOrNone | None = None
     per_task: CountOrNone | None = None
     type: Word = ""
+    share_pct: Annotated[int, msgspec.Meta(ge=1, le=99)] | None = None
+    """A part of one GPU and of its memory, in percent, instead of a count."""
 
 
 class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +100,14 @@ class PtySize(msgspec.Struct, frozen=True, kw_only=True):
     cols: PtySide = 80
 
 
+class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
+    """`--signal=[B:]SIG[@S]`: sent so long before the time limit; `batch_only` is B: (the script alone, not its steps)."""
+
+    number: Annotated[int, msgspec.Meta(ge=1, le=64)]
+    before_s: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 60
+    batch_only: bool = False
+
+
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a request that placement looks at."""
 
@@ -110,10 +120,14 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """0 is all memory of the node."""
     mem_per_cpu_bytes: Bytes | None = None
     mem_per_gpu_bytes: Bytes | None = None
+    cpus_per_gpu: Count | None = None
     gpus: GpuAsk = GpuAsk()
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
+    constraint: Word = ""
+    """--constraint: features with & | ( ) [ ]."""
+    max_switches: Count | None = None
 
     def task_count(self) -> int:
         """Tasks in all: as asked, else tasks_per_node on each node, else one a node."""
@@ -138,6 +152,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     priority: Signed | None = None
     nice: Signed = 0
     begin_at_unix: float | None = None
+    deadline_unix: float | None = None
+    time_min_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    reservation: Word = ""
+    licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] = ()
+    warn: WarnSignal | None = None
     array: ArraySpec | None = None
     dependencies: Dependencies | None = None
     hold: bool = False

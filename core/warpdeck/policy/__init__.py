@@ -1,30 +1,32 @@
 """The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
 
+from .answer import End, Plan, Preempt, Reserve, Resume, Start
 from .plan import feasible, plan
-from .view import (
-    GpuView,
-    NodeView,
-    PartitionView,
-    PendingJob,
-    Plan,
-    Reserve,
-    RunningJob,
-    Settings,
-    Start,
-    View,
-)
+from .settings import Settings, Weights
+from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
+from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
+    "AccountView",
+    "End",
     "GpuView",
+    "Limits",
     "NodeView",
     "PartitionView",
     "PendingJob",
     "Plan",
+    "Preempt",
+    "QosView",
     "Reserve",
+    "ReservationView",
+    "Resume",
     "RunningJob",
     "Settings",
     "Start",
+    "Tres",
+    "UserView",
     "View",
+    "Weights",
     "feasible",
     "plan",
 ]

@@ -11,7 +11,8 @@ import heapq
 from warpdeck.model import Allocation, JobId, NodeName
 
 from .placement import Rooms, candidates, place, take
-from .view import PendingJob, RunningJob, Settings, View
+from .settings import Settings
+from .view import PendingJob, RunningJob, View
 
 ENDLESS_S = 10 * 365 * 86_400.0
 MAX_FORECAST = 64

@@ -17,7 +17,9 @@ from warpdeck.model import Allocation, JobId, NodeName, Resources, Why, iter_tas
 from .forecast import MAX_FORECAST, Forecast
 from .order import queue_order
 from .placement import Room, Rooms, candidates, free_rooms, place, take, whole_rooms
-from .view import PendingJob, Plan, Reserve, RunningJob, Settings, Start, View
+from .answer import Plan, Reserve, Start
+from .settings import Settings
+from .view import PendingJob, RunningJob, View
 from .why import before_its_time, describe_need, duration, lacks, throttled
 
 

@@ -1,16 +1,19 @@
-"""What the planner sees, and what it answers: immutable data on both sides."""
+"""What the planner sees: an immutable picture of cluster, site and queue. Sizes in bytes, times in unix seconds."""
 
 from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Why
+from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources
+
+from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 
 
 class GpuView(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of a node. `blocked` says in words why no job may have it ("held by 'bob' (pid 12, 30 GiB)"), "" if free to use.
 
-    Whether a job of ours holds it follows from RunningJob, not from here.
+    Whether a job of ours holds it follows from RunningJob, not from here. GPUs with equal `island` are joined by NVLink;
+    -1 is unknown.
     """
 
     index: int
@@ -19,39 +22,61 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: int
     blocked: str = ""
     numa_node: int = -1
+    island: int = -1
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A node. `unavailable` says in words why it takes no new job ("drained: bad fan"), "" if it does."""
+    """A node. `unavailable` says in words why it takes no new job ("drained: bad fan"), "" if it does.
+
+    `switch` names its leaf switch ("" unknown); nodes of lower `weight` are used first.
+    """
 
     name: NodeName
     cpus: int
     mem_bytes: int
     gpus: tuple[GpuView, ...] = ()
     unavailable: str = ""
-
-
-class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition: its nodes (None: all) and its limits in seconds (None: no limit)."""
-
-    name: str
-    nodes: frozenset[NodeName] | None = None
-    max_time_s: int | None = None
-    default_time_s: int | None = None
-    priority_tier: int = 1
+    features: frozenset[str] = frozenset()
+    switch: str = ""
+    weight: int = 1
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that holds resources. `ends_by_unix` is start plus limit; None: it has no limit."""
+    """A job that holds resources.
+
+    `ends_by_unix` is start plus limit, or for a job that is being ended the end of its grace time; None: it has no limit.
+    `ending`: it was told to leave. `suspended`: it is stopped and holds only what `allocation` still says.
+    """
 
     id: JobId
     allocation: Allocation
     ends_by_unix: float | None = None
     array_job_id: JobId = JobId(0)
+    label: str = ""
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    partition: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
+    start_at_unix: float = 0.0
+    priority: int = 0
+    requeue: bool = True
+    ending: bool = False
+    suspended: bool = False
+    expects_end_unix: float | None = None
+    """When it is likely to end, from its user's history; never later than `ends_by_unix`."""
+
+    @property
+    def name(self) -> str:
+        """As squeue prints the id."""
+        return self.label or str(self.id)
 
 
 class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting job, or the waiting tasks of an array. `waits_for` and `never` come from dependencies: words, or ""."""
+    """A waiting job, or the waiting tasks of an array. `waits_for` and `never` come from dependencies: words, or "".
+
+    Equal requests should share one Resources object: the planner recognises them by identity first.
+    """
 
     id: JobId
     array_job_id: JobId
@@ -61,13 +86,22 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     eligible_at_unix: float
     label: str = ""
     time_limit_s: int | None = None
+    time_min_s: int | None = None
+    """It may be given less than its limit, down to this, if it can then start earlier."""
+    predicted_s: float | None = None
+    """How long it is likely to run, from its user's history; orders backfill, promises nothing."""
     partition: str = ""
     account: str = ""
     qos: str = ""
+    reservation: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
     priority: int | None = None
+    """Set by an admin or --priority: takes the place of the computed one."""
     nice: int = 0
     begin_at_unix: float | None = None
+    deadline_unix: float | None = None
     held: bool = False
+    held_by_admin: bool = False
     waits_for: str = ""
     never: str = ""
     tasks: tuple[tuple[int, int, int], ...] = ()
@@ -75,50 +109,24 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     throttle: int = 0
     """How many tasks of the array may run at once; 0 is no limit."""
 
+    @property
+    def name(self) -> str:
+        """As squeue prints the id."""
+        return self.label or str(self.id)
+
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pass may look at. Nodes are sorted by name, jobs by id."""
+    """Everything a pass may look at. Nodes are sorted by name, jobs by id; site tables by name.
+
+    No partitions: one nameless partition holds all nodes. No accounts: no shares, quotas or account limits.
+    """
 
     nodes: tuple[NodeView, ...]
     running: tuple[RunningJob, ...]
     pending: tuple[PendingJob, ...]
     partitions: tuple[PartitionView, ...] = ()
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Knobs of the policy, fixed for a pass."""
-
-    default_time_s: int | None = None
-    """Given to jobs without a limit when they are planned; None: they count as endless."""
-    max_starts: int = 1000
-    """Starts in one pass; the next pass goes on. Bounds the pass and the transaction that follows."""
-    max_backfill_tests: int = 10_000
-    """Jobs behind the reservation that are tried in one pass."""
-    default_mem_per_cpu_bytes: int = 0
-    """Memory given to a job that asks for none; 0: memory is not counted for it."""
-
-
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """Start this job now. `task` is the array task, None for a plain job."""
-
-    job_id: JobId
-    allocation: Allocation
-    task: int | None = None
-
-
-class Reserve(msgspec.Struct, frozen=True, kw_only=True):
-    """The head of the queue will get these nodes at that time; nothing may delay it."""
-
-    job_id: JobId
-    at_unix: float
-    nodes: tuple[NodeName, ...]
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a pass. Every pending job of the view is in `starts`, in `whys`, or (an array) in both."""
-
-    starts: tuple[Start, ...] = ()
-    reserves: tuple[Reserve, ...] = ()
-    whys: dict[JobId, Why] = {}
-    more: bool = False
-    """The pass stopped at a bound; run another."""
+    qos: tuple[QosView, ...] = ()
+    accounts: tuple[AccountView, ...] = ()
+    users: tuple[UserView, ...] = ()
+    reservations: tuple[ReservationView, ...] = ()
+    licenses: tuple[tuple[str, int], ...] = ()
