@@ -58,7 +58,13 @@ def running(
     number: int, name: str, gpus: tuple[int, ...], *, ends: float | None, cpus: int = 1
 ) -> RunningJob:
     """A job that holds these GPUs of one node."""
-    share = Share(node=NodeName(name), cpus=cpus, mem_bytes=0, gpus=gpus)
+    share = Share(
+        node=NodeName(name),
+        cpus=cpus,
+        mem_bytes=0,
+        gpus=gpus,
+        gpu_uuids=tuple(GpuUuid(f"{name}-{index}") for index in gpus),
+    )
     return RunningJob(
         id=JobId(number),
         array_job_id=JobId(number),

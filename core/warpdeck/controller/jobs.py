@@ -17,7 +17,7 @@ from warpdeck.model import (
 )
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
-from warpdeck.policy import feasible
+from warpdeck.policy import Settings, never_fits
 
 from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
@@ -91,9 +91,10 @@ def _check_feasible(txn: Transaction, event: Submitted) -> None:
     nodes = txn.state.nodes.values()
     if not nodes or any(node.cpus == 0 for node in nodes):
         return  # a node whose size is not known yet might be the one
-    never = feasible(event.request.resources, build_view(txn.state, now=txn.now, with_pending=False))
-    if never:
-        raise UserError(f"this request can never start: {never}", "see `warpdeck node ls` for what there is")
+    view = build_view(txn.state, now=txn.now, with_pending=False)
+    refusal = never_fits(event.request.resources, None, view, Settings())
+    if refusal is not None:
+        raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
 
 
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:

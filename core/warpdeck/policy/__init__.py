@@ -1,7 +1,8 @@
 """The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
 
+from .admit import Refusal, admit, never_fits
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
-from .plan import feasible, plan
+from .plan import plan
 from .settings import Settings, Weights
 from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
 from .view import GpuView, NodeView, PendingJob, RunningJob, View
@@ -17,8 +18,9 @@ __all__ = [
     "Plan",
     "Preempt",
     "QosView",
-    "Reserve",
+    "Refusal",
     "ReservationView",
+    "Reserve",
     "Resume",
     "RunningJob",
     "Settings",
@@ -27,6 +29,7 @@ __all__ = [
     "UserView",
     "View",
     "Weights",
-    "feasible",
+    "admit",
+    "never_fits",
     "plan",
 ]

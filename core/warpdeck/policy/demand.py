@@ -18,6 +18,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: int
     gpus: int
     gpu_type: str = ""
+    gpu_share_pct: int = 100
+    """Below 100: a part of one GPU, which others may share; `gpus` is then 1."""
     exclusive: bool = False
 
 
@@ -34,7 +36,7 @@ def needs(asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int) -> tu
         return ()
     found = []
     for tasks, count in zip(layout, gpus, strict=True):
-        cpus = max(1, tasks * asked.cpus_per_task)
+        cpus = max(1, tasks * asked.cpus_per_task, count * (asked.cpus_per_gpu or 0))
         found.append(
             Need(
                 tasks=tasks,
@@ -42,6 +44,7 @@ def needs(asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int) -> tu
                 mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
                 gpus=count,
                 gpu_type=asked.gpus.type.lower(),
+                gpu_share_pct=asked.gpus.share_pct or 100,
                 exclusive=asked.exclusive,
             )
         )
@@ -59,6 +62,8 @@ def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:
 
 def _gpus_per_node(asked: Resources, layout: list[int]) -> list[int] | None:
     gpus = asked.gpus
+    if gpus.share_pct is not None:
+        return [1] * len(layout)
     if gpus.per_node is not None:
         return [gpus.per_node] * len(layout)
     if gpus.per_task is not None:

@@ -63,6 +63,8 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = True
     ending: bool = False
     suspended: bool = False
+    resumes_to: Allocation | None = None
+    """Of a suspended job: what it holds when it goes on."""
     expects_end_unix: float | None = None
     """When it is likely to end, from its user's history; never later than `ends_by_unix`."""
 

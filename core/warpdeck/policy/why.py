@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from warpdeck.model import Resources, Why, count_tasks
 
+from .cluster import CPUS, GPUS, MEM
 from .demand import WHOLE_NODE, Need, needs
-from .placement import Room
-from .view import PendingJob, View
+from .placement import Shape
+from .site import PartitionView
+from .timeline import Timeline
+from .view import PendingJob
+
+GIB = 2**30
+MAX_NAMED = 3
+"""Nodes or GPUs named in a sentence."""
 
 
 def before_its_time(job: PendingJob, now: float) -> Why | None:
     """A reason that lies in the job itself: held, dependencies, begin time. None if it could start."""
     if job.held:
+        if job.held_by_admin:
+            return Why(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
         return Why(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
     if job.never:
         return Why(code="DependencyNeverSatisfied", sentence=f"can never start: {job.never}")
@@ -37,6 +46,26 @@ def throttled(job: PendingJob) -> Why:
     )
 
 
+def partition_bars(job: PendingJob, part: PartitionView, limit_s: float | None) -> tuple[str, str] | None:
+    """(code, sentence) where the partition does not let this job start as it is."""
+    if part.state in ("DOWN", "INACTIVE"):
+        code = "PartitionDown" if part.state == "DOWN" else "PartitionInactive"
+        return code, f"partition {part.name} is {part.state.lower()}; an admin must bring it up"
+    if part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
+        asked = "no limit" if limit_s is None else duration(limit_s)
+        return (
+            "PartitionTimeLimit",
+            f"asks for {asked}, and partition {part.name} allows {duration(part.max_time_s)}",
+        )
+    nodes = job.resources.nodes_min
+    if (part.max_nodes is not None and nodes > part.max_nodes) or max(
+        nodes, job.resources.nodes_max
+    ) < part.min_nodes:
+        allowed = f"{part.min_nodes or 1} to {part.max_nodes or 'any number of'}"
+        return "PartitionNodeLimit", f"asks for {nodes} nodes, and partition {part.name} allows {allowed}"
+    return None
+
+
 def describe_need(asked: Resources) -> str:
     """What is asked, in words: "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
@@ -46,43 +75,62 @@ def describe_need(asked: Resources) -> str:
     parts = []
     if need.gpus:
         kind = f" of type {need.gpu_type}" if need.gpu_type else ""
-        parts.append(f"{need.gpus} GPU{'s' * (need.gpus > 1)}{kind}")
-    parts.append(f"{need.cpus} CPU{'s' * (need.cpus > 1)}")
+        count = f"{need.gpu_share_pct} % of a GPU" if need.gpu_share_pct < 100 else _many(need.gpus, "GPU")
+        parts.append(count + kind)
+    parts.append(_many(need.cpus, "CPU"))
     if need.mem_bytes == WHOLE_NODE:
         parts.append("all memory")
     elif need.mem_bytes:
-        parts.append(f"{need.mem_bytes / 2**30:.0f} GiB")
+        parts.append(f"{need.mem_bytes / GIB:.0f} GiB")
     where = "one node" if len(wanted) == 1 else f"each of {len(wanted)} nodes"
+    if asked.constraint:
+        where += f" with {asked.constraint}"
     return ", ".join(parts) + f" on {where}"
 
 
-def lacks(asked: Resources, rooms: Sequence[Room], view: View) -> str:
+def lacks(timeline: Timeline, shape: Shape) -> str:
     """What is missing for it now, in words; names strangers and nodes that are out."""
-    if not rooms:
-        out = [f"{node.name} {node.unavailable}" for node in view.nodes if node.unavailable]
-        return "no node takes jobs now" + (f" ({'; '.join(out[:3])})" if out else "")
-    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
-    need = wanted[0] if wanted else Need(tasks=1, cpus=1, mem_bytes=0, gpus=0)
-    fitting = sum(room.fits(need) for room in rooms)
-    if len(wanted) > 1 and fitting:
-        return f"{fitting} of the {len(wanted)} nodes it needs could take it now"
-    best = max(rooms, key=lambda room: (len(room.matching(need.gpu_type)) if need.gpus else 0, room.cpus))
-    words = _free_words(best, need)
-    blocked = [f"{gpu.index} {gpu.blocked}" for gpu in best.node.gpus if gpu.blocked and need.gpus]
+    cluster, usable = timeline.cluster, shape.usable()
+    out = [
+        f"{cluster.nodes[row].name} {cluster.nodes[row].unavailable}"
+        for row in np.flatnonzero(usable)[:1000]
+        if cluster.nodes[row].unavailable
+    ]
+    rows = np.array(
+        [row for row in np.flatnonzero(usable) if not cluster.nodes[row].unavailable], dtype=np.int64
+    )
+    if not len(rows):
+        named = "; ".join(out[:MAX_NAMED])
+        return "no node that it may use takes jobs now" + (f" ({named})" if out else "")
+    gang = shape.gangs[0] if shape.gangs else None
+    need = gang.wanted[0][0] if gang else Need(tasks=1, cpus=1, mem_bytes=0, gpus=0)
+    if gang is not None and gang.nodes > 1:
+        fitting = len(timeline.fitting_now(need, 0.001, usable))
+        if fitting:
+            return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
+    column = cluster.type_columns.get(need.gpu_type, GPUS)
+    free = timeline.free[:, rows, 0]
+    keys = (free[MEM], free[CPUS], free[column]) if need.gpus else (free[MEM], free[CPUS])
+    best = int(rows[np.lexsort(keys)[-1]])
+    words = _free_words(timeline, best, need, column)
+    blocked = [f"{gpu.index} {gpu.blocked}" for gpu in cluster.nodes[best].gpus if gpu.blocked and need.gpus]
     return words + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
 
 
-def _free_words(best: Room, need: Need) -> str:
-    name = best.node.name
-    if need.gpus:
-        free = len(best.matching(need.gpu_type))
-        if free < need.gpus:
-            return f"{name}, the freest, has {free} free"
-    if best.cpus < need.cpus:
-        return f"{name}, the freest, has {best.cpus} CPU{'s' * (best.cpus != 1)} free"
-    if need.exclusive and best.used:
+def _free_words(timeline: Timeline, row: int, need: Need, column: int) -> str:
+    name = timeline.cluster.nodes[row].name
+    free = np.maximum(timeline.free[:, row, 0], 0)
+    if need.gpus and free[column] < need.gpus:
+        return f"{name}, the freest, has {free[column]} free"
+    if need.exclusive and free[CPUS] < timeline.cluster.capacity[CPUS, row]:
         return "no node is empty"
-    return f"{name}, the freest, has {best.mem_bytes / 2**30:.0f} GiB free"
+    if free[CPUS] < need.cpus:
+        return f"{name}, the freest, has {_many(int(free[CPUS]), 'CPU')} free"
+    return f"{name}, the freest, has {free[MEM] / GIB:.0f} GiB free"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.builders import node, pending, running, view
 
 from warpdeck.model import GpuAsk, JobId, NodeName, Resources
-from warpdeck.policy import Plan, Settings, View, feasible, plan
+from warpdeck.policy import Plan, Settings, View, never_fits, plan
 
 NOW = 1000.0
 
@@ -110,8 +110,13 @@ def test_reasons_of_the_job_itself_come_first() -> None:
         pending(4, begin_at_unix=NOW + 60),
     ]
     made = planned(view([node("a")], jobs))
-    codes = [made.whys[JobId(number)].code for number in (1, 2, 3, 4)]
-    assert codes == ["JobHeldUser", "Dependency", "DependencyNeverSatisfied", "BeginTime"]
+    codes = [made.whys[JobId(number)].code for number in (1, 2, 4)]
+    assert codes == ["JobHeldUser", "Dependency", "BeginTime"]
+    assert [(end.job_id, end.state, end.code) for end in made.ends] == [
+        (3, "CANCELLED", "DependencyNeverSatisfied")
+    ]
+    kept = plan(view([node("a")], jobs), NOW, Settings(kill_invalid_dependency=False))
+    assert kept.whys[JobId(3)].code == "DependencyNeverSatisfied"
 
 
 def test_types_nodelists_and_exclusions_are_honoured() -> None:
@@ -131,13 +136,18 @@ def test_an_exclusive_job_waits_for_an_empty_node() -> None:
     assert made.starts[0].allocation.shares[0].cpus == 64
 
 
+def refused(asked: Resources, picture: View) -> str:
+    refusal = never_fits(asked, None, picture, Settings())
+    return "" if refusal is None else refusal.sentence
+
+
 def test_what_can_never_start_is_said_at_once() -> None:
     picture = view([node("a"), node("b", gpu_type="a100", unavailable="drained")], [])
-    assert "largest node has 8" in feasible(Resources(gpus=GpuAsk(per_node=9)), picture)
-    assert "of type v100" in feasible(Resources(gpus=GpuAsk(per_node=1, type="v100")), picture)
-    assert "3 nodes" in feasible(Resources(nodes_min=3, nodes_max=3), picture)
-    assert "no node x" in feasible(Resources(nodelist=("x",)), picture)
-    assert feasible(Resources(gpus=GpuAsk(per_node=8, type="A100")), picture) == ""
+    assert "largest node has 8" in refused(Resources(gpus=GpuAsk(per_node=9)), picture)
+    assert "of type v100" in refused(Resources(gpus=GpuAsk(per_node=1, type="v100")), picture)
+    assert "3 nodes" in refused(Resources(nodes_min=3, nodes_max=3), picture)
+    assert "no node x" in refused(Resources(nodelist=("x",)), picture)
+    assert refused(Resources(gpus=GpuAsk(per_node=8, type="A100")), picture) == ""
 
 
 def test_total_gpus_are_spread_over_the_nodes_asked_for() -> None:

@@ -1,0 +1,206 @@
+"""Whether a request may enter the queue at all: what the site forbids, and what the cluster can never give. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from warpdeck.model import Resources, count_tasks
+
+from .cluster import CPUS, GPUS, MEM, Cluster
+from .limits import per_job
+from .placement import Shape, place_now
+from .settings import Settings
+from .site import AccountView, Limits, PartitionView, QosView
+from .timeline import Timeline
+from .tres import asked_tres
+from .view import PendingJob, View
+from .why import GIB, describe_need, partition_bars
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request is turned away: a reason code, a sentence, and what to do about it."""
+
+    code: str
+    sentence: str
+    hint: str = "see `warpdeck node ls` for what there is"
+
+
+def admit(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
+    """None if the job may wait for its turn. `view` holds the jobs that are there already."""
+    names = [name for name in (job.partition or settings.default_partition).split(",") if name]
+    refusals: list[Refusal] = []
+    if view.partitions:
+        if not names:
+            return Refusal(
+                "PartitionConfig", "no partition was named and there is no default one", "give --partition"
+            )
+        for name in names:
+            refusal = _admit_to(job, name, view, settings)
+            if refusal is None:
+                break
+            refusals.append(refusal)
+        else:
+            return refusals[0]
+    else:
+        refusal = never_fits(job.resources, None, view, settings)
+        if refusal is not None:
+            return refusal
+    return _licenses(job, view) or _accounts(job, view) or _limits(job, view, settings)
+
+
+def _admit_to(job: PendingJob, name: str, view: View, settings: Settings) -> Refusal | None:
+    part = next((each for each in view.partitions if each.name == name), None)
+    if part is None:
+        there = ", ".join(each.name for each in view.partitions[:8])
+        return Refusal("PartitionConfig", f"there is no partition {name}", f"there are: {there}")
+    if part.state in ("DRAIN", "INACTIVE"):
+        return Refusal(
+            "PartitionInactive", f"partition {name} takes no jobs now ({part.state})", "try another one"
+        )
+    for who, value, allowed in (
+        ("user", job.user, part.allow_users),
+        ("account", job.account, part.allow_accounts),
+        ("QoS", job.qos, part.allow_qos),
+    ):
+        if allowed is not None and value not in allowed:
+            return Refusal(
+                "PartitionConfig", f"partition {name} is not for {who} {value or '(none)'}", "ask its admin"
+            )
+    if job.account in part.deny_accounts or job.qos in part.deny_qos:
+        return Refusal("PartitionConfig", f"partition {name} refuses this account or QoS", "try another one")
+    up = msgspec.structs.replace(part, state="UP")
+    limit_s = job.time_limit_s
+    if limit_s is None:
+        limit_s = part.default_time_s or settings.default_time_s or part.max_time_s
+    barred = partition_bars(job, up, job.time_min_s or limit_s)
+    if barred is not None:
+        return Refusal(barred[0], barred[1], "ask for less, or name another partition")
+    return never_fits(job.resources, part, view, settings)
+
+
+def never_fits(
+    asked: Resources, part: PartitionView | None, view: View, settings: Settings
+) -> Refusal | None:
+    """A request that even the empty and healthy cluster cannot meet."""
+    cluster = Cluster(view, as_if_healthy=True)
+    shape = Shape(
+        cluster,
+        asked,
+        allowed=None if part is None else part.nodes,
+        exclusive=part is not None and part.exclusive,
+        default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
+    )
+    if place_now(Timeline(cluster, 0.0, ()), shape, 1.0) is not None:
+        return None
+    unknown = [name for name in asked.nodelist if name not in cluster.row]
+    where = f" in partition {part.name}" if part is not None else ""
+    if unknown:
+        return Refusal("BadConstraints", f"there is no node {', '.join(unknown[:8])}")
+    usable = int(shape.usable().sum())
+    if 0 < usable < asked.nodes_min:
+        with_it = f" with {asked.constraint}" if asked.constraint else ""
+        sentence = f"it asks for {asked.nodes_min} nodes, and there are {usable}{with_it}{where}"
+        return Refusal("BadConstraints", sentence)
+    return Refusal(
+        "BadConstraints", f"it asks for {describe_need(asked)}, and {_largest(cluster, shape)}{where}"
+    )
+
+
+def _largest(cluster: Cluster, shape: Shape) -> str:
+    usable = shape.usable()
+    kind = shape.asked.gpus.type.lower()
+    column = cluster.type_columns.get(kind, GPUS)
+    if not usable.any():
+        return f"no node has {'GPUs of type ' + kind if kind else 'what it asks for'}"
+    whole = cluster.whole[:, usable]
+    typed = f" of type {kind}" if kind else ""
+    mem = whole[MEM].max() / GIB
+    return (
+        f"the largest node has {whole[column].max()} GPUs{typed}, {whole[CPUS].max()} CPUs and {mem:.0f} GiB"
+    )
+
+
+def _licenses(job: PendingJob, view: View) -> Refusal | None:
+    owned = dict(view.licenses)
+    for name, count in job.licenses:
+        if count > owned.get(name, 0):
+            return Refusal(
+                "Licenses",
+                f"it asks for {count} licenses of {name}, and there are {owned.get(name, 0)}",
+                "ask for less",
+            )
+    return None
+
+
+def _accounts(job: PendingJob, view: View) -> Refusal | None:
+    """Names that the site does not know, and QoS that the account may not use."""
+    if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
+        there = ", ".join(qos.name for qos in view.qos[:8])
+        return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"there are: {there}")
+    if not view.accounts or not job.account:
+        return None
+    account = next((each for each in view.accounts if each.name == job.account), None)
+    if account is None:
+        there = ", ".join(each.name for each in view.accounts[:8])
+        return Refusal("InvalidAccount", f"there is no account {job.account}", f"there are: {there}")
+    if account.qos is not None and job.qos and job.qos not in account.qos:
+        return Refusal("InvalidQOS", f"account {account.name} may not use QoS {job.qos}", "name another QoS")
+    return None
+
+
+def _limits(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
+    """Limits that the job breaks by itself, and limits on how many may be submitted."""
+    if not settings.enforce_limits:
+        return None
+    tres = asked_tres(
+        job.resources, settings.billing_weights, default_mem_per_cpu=settings.default_mem_per_cpu_bytes
+    )
+    for prefix, who, limits in _scopes(job, view):
+        barred = per_job(limits, tres, job.time_limit_s or settings.default_time_s, prefix=prefix, who=who)
+        if barred is not None:
+            return Refusal(barred.code, barred.sentence, "ask for less")
+        over = _too_many(job, view, prefix, who, limits)
+        if over is not None:
+            return over
+    return None
+
+
+def _scopes(job: PendingJob, view: View) -> Iterator[tuple[str, str, Limits]]:
+    qos: QosView | None = next((each for each in view.qos if each.name == job.qos), None)
+    if qos is not None:
+        yield "QOS", f"QoS {qos.name}", qos.limits
+    for user in view.users:
+        if (user.account, user.user) == (job.account, job.user):
+            yield "Assoc", f"user {user.user} in account {user.account}", user.limits
+    accounts: dict[str, AccountView] = {each.name: each for each in view.accounts}
+    name, seen = job.account, set[str]()
+    while name in accounts and name not in seen:
+        seen.add(name)
+        yield "Assoc", f"account {name}", accounts[name].limits
+        name = accounts[name].parent
+
+
+def _too_many(job: PendingJob, view: View, prefix: str, who: str, limits: Limits) -> Refusal | None:
+    most = limits.max_submit_per_user
+    if most is None:
+        return None
+    there = sum(max(1, count_tasks(each.tasks)) for each in view.pending if _same(each, job, prefix))
+    there += sum(
+        each.user == job.user and (each.qos == job.qos if prefix == "QOS" else each.account == job.account)
+        for each in view.running
+    )
+    more = max(1, count_tasks(job.tasks))
+    if there + more <= most:
+        return None
+    code = f"{prefix}MaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
+    return Refusal(
+        code,
+        f"{who} lets {job.user} have {most} jobs in the queue, and there are {there}",
+        "wait, or cancel some",
+    )
+
+
+def _same(each: PendingJob, job: PendingJob, prefix: str) -> bool:
+    return each.user == job.user and (each.qos == job.qos if prefix == "QOS" else each.account == job.account)

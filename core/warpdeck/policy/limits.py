@@ -1,0 +1,311 @@
+"""Limits of QoS and associations: what runs now, and whether one job more would break a limit. Pure.
+
+Source: slurm.schedmd.com/resource_limits.html. A partition's QoS is asked first, then the job's, unless the job's has
+OverPartQOS; then the user's association and its accounts up to the root. Reason codes are Slurm's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from .settings import Settings
+from .site import AccountView, Limits, QosView, Tres, UserView
+from .tres import add, held_tres, over, words
+from .view import PendingJob, RunningJob, View
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A limit in the way: Slurm's reason code and a sentence."""
+
+    code: str
+    sentence: str
+
+
+class _Use:
+    """What runs under one scope."""
+
+    __slots__ = ("commitment", "jobs", "tres")
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.tres: Tres = {}
+        self.commitment: dict[str, float] = {}
+        """TRES-minutes that running jobs may still use."""
+
+    def take(self, tres: Tres, minutes: float) -> None:
+        self.jobs += 1
+        add(self.tres, tres)
+        for name, count in tres.items():
+            self.commitment[name] = self.commitment.get(name, 0.0) + count * minutes
+
+
+class Ledger:
+    """All running use of a pass, by scope; grows as jobs start."""
+
+    def __init__(self, view: View, now: float, settings: Settings) -> None:
+        self._settings = settings
+        self._now = now
+        self._qos = {qos.name: qos for qos in view.qos}
+        self._partitions = {part.name: part for part in view.partitions}
+        self._accounts = {account.name: account for account in view.accounts}
+        self._users = {(user.account, user.user): user for user in view.users}
+        self._types = {str(gpu.uuid): gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+        self._use: dict[tuple[str, ...], _Use] = {}
+        self._licenses = dict(view.licenses)
+        self.limits_anything = bool(view.qos or view.accounts or view.users)
+        for job in view.running:
+            self._take_running(job)
+
+    def _take_running(self, job: RunningJob) -> None:
+        for name, count in job.licenses:
+            self._licenses[name] = self._licenses.get(name, 0) - count
+        if not self.limits_anything:
+            return
+        tres = self.tres_of(job)
+        ends = job.ends_by_unix
+        minutes = 0.0 if ends is None else max(0.0, ends - self._now) / 60
+        self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
+
+    def tres_of(self, job: RunningJob) -> Tres:
+        """What a running job holds."""
+        return held_tres(job.allocation, self._types, self._settings.billing_weights)
+
+    def take(self, job: PendingJob, tres: Tres, limit_s: float | None) -> None:
+        """A job starts."""
+        for name, count in job.licenses:
+            self._licenses[name] = self._licenses.get(name, 0) - count
+        if self.limits_anything:
+            minutes = 0.0 if limit_s is None else limit_s / 60
+            self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
+
+    def check(self, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
+        """The first limit that keeps the job from starting now."""
+        for name, count in job.licenses:
+            left = self._licenses.get(name, 0)
+            if count > left:
+                return Blocked("Licenses", f"needs {count} licenses of {name}, {max(0, left)} are free")
+        if not (self.limits_anything and self._settings.enforce_limits):
+            return None
+        for qos in self._qos_of(job.qos, job.partition):
+            blocked = self._check_qos(qos, job, tres, limit_s)
+            if blocked is not None:
+                return blocked
+        return self._check_association(job, tres, limit_s)
+
+    def account_use(self, account: str) -> Tres:
+        """What runs now under an account and its children."""
+        use = self._use.get(("account", account))
+        return use.tres if use is not None else {}
+
+    def chain(self, account: str) -> Iterator[AccountView]:
+        """The account and its parents, nearest first."""
+        seen: set[str] = set()
+        while account in self._accounts and account not in seen:
+            seen.add(account)
+            yield self._accounts[account]
+            account = self._accounts[account].parent
+
+    def _qos_of(self, qos: str, partition: str) -> Iterable[QosView]:
+        own = self._qos.get(qos)
+        part = self._partitions.get(partition)
+        of_partition = self._qos.get(part.qos) if part is not None else None
+        found = [of_partition, own]
+        if own is not None and own.overrides_partition:
+            found = [own]
+        return [each for each in found if each is not None]
+
+    def _scopes(self, user: str, account: str, qos: str, partition: str) -> Iterator[tuple[str, ...]]:
+        for each in self._qos_of(qos, partition):
+            yield ("qos", each.name)
+            yield ("qos", each.name, "user", user)
+            yield ("qos", each.name, "account", account)
+        yield ("user", account, user)
+        for above in self.chain(account):
+            yield ("account", above.name)
+
+    def _take(self, user: str, account: str, qos: str, partition: str, tres: Tres, minutes: float) -> None:
+        for scope in self._scopes(user, account, qos, partition):
+            self._at(scope).take(tres, minutes)
+
+    def _at(self, scope: tuple[str, ...]) -> _Use:
+        use = self._use.get(scope)
+        if use is None:
+            use = self._use[scope] = _Use()
+        return use
+
+    def _check_qos(self, qos: QosView, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
+        limits, name = qos.limits, f"QoS {qos.name}"
+        alone = per_job(limits, tres, limit_s, prefix="QOS", who=name)
+        if alone is not None:
+            return alone
+        group = self._group(limits, ("qos", qos.name), tres, limit_s, qos.usage, prefix="QOS", who=name)
+        if group is not None:
+            return group
+        for scope, tres_limit, jobs in (
+            ("user", limits.max_tres_per_user, limits.max_jobs_per_user),
+            ("account", limits.max_tres_per_account, limits.max_jobs_per_account),
+        ):
+            whose = job.user if scope == "user" else job.account
+            use = self._at(("qos", qos.name, scope, whose))
+            kind = over(tres_limit, use.tres, tres)
+            if kind:
+                code = reason_code("QOS", f"Per{scope.capitalize()}", kind)
+                return Blocked(
+                    code, _said(f"{name} lets {scope} {whose} use", tres_limit[kind], kind, use.tres, tres)
+                )
+            if jobs is not None and use.jobs >= jobs:
+                code = "QOSMaxJobsPerUserLimit" if scope == "user" else "QOSMaxJobsPerAccountLimit"
+                return Blocked(code, f"{name} lets {scope} {whose} run {jobs} jobs, and {use.jobs} run")
+        return None
+
+    def _check_association(self, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
+        user = self._users.get((job.account, job.user))
+        if user is not None:
+            blocked = self._check_one(
+                user,
+                ("user", job.account, job.user),
+                f"user {job.user} in account {job.account}",
+                tres,
+                limit_s,
+            )
+            if blocked is not None:
+                return blocked
+        for account in self.chain(job.account):
+            blocked = self._check_one(
+                account, ("account", account.name), f"account {account.name}", tres, limit_s
+            )
+            if blocked is not None:
+                return blocked
+        return None
+
+    def _check_one(
+        self,
+        of: AccountView | UserView,
+        scope: tuple[str, ...],
+        who: str,
+        tres: Tres,
+        limit_s: float | None,
+    ) -> Blocked | None:
+        alone = per_job(of.limits, tres, limit_s, prefix="Assoc", who=who)
+        if alone is not None:
+            return alone
+        group = self._group(of.limits, scope, tres, limit_s, of.tres_usage, prefix="Assoc", who=who)
+        if group is not None:
+            return group
+        most, use = of.limits.max_jobs_per_user, self._at(scope)
+        if scope[0] == "user" and most is not None and use.jobs >= most:
+            return Blocked("AssocMaxJobsLimit", f"{who} may run {most} jobs, and {use.jobs} run")
+        return None
+
+    def _group(
+        self,
+        limits: Limits,
+        scope: tuple[str, ...],
+        tres: Tres,
+        limit_s: float | None,
+        usage: dict[str, float],
+        *,
+        prefix: str,
+        who: str,
+    ) -> Blocked | None:
+        use = self._at(scope)
+        kind = over(limits.grp_tres, use.tres, tres)
+        if kind:
+            return Blocked(
+                reason_code(prefix, "Grp", kind),
+                _said(f"{who} may use", limits.grp_tres[kind], kind, use.tres, tres),
+            )
+        if limits.grp_jobs is not None and use.jobs >= limits.grp_jobs:
+            return Blocked(
+                f"{prefix}GrpJobsLimit", f"{who} may run {limits.grp_jobs} jobs, and {use.jobs} run"
+            )
+        for name in sorted(limits.grp_tres_mins):
+            most = limits.grp_tres_mins[name]
+            used = usage.get(name, 0.0) / 60 + use.commitment.get(name, 0.0)
+            more = tres.get(name, 0) * (limit_s or 0.0) / 60
+            if tres.get(name, 0) and used + more > most:
+                return Blocked(
+                    reason_code(prefix, "GrpMinutes", name),
+                    f"{who} has {most:,} minutes of {words(name)}; {used:,.0f} are used or promised to running jobs, "
+                    f"and this job may need {more:,.0f}",
+                )
+        return None
+
+
+def per_job(limits: Limits, tres: Tres, limit_s: float | None, *, prefix: str, who: str) -> Blocked | None:
+    """A limit on single jobs that this one breaks by itself: it can never start as it is."""
+    kind = over(limits.max_tres_per_job, {}, tres)
+    if kind:
+        return Blocked(
+            reason_code(prefix, "PerJob", kind),
+            f"{who} allows {limits.max_tres_per_job[kind]} {words(kind)} a job, and it asks for {tres[kind]}",
+        )
+    per_node = {name: -(-count // max(1, tres.get("node", 1))) for name, count in tres.items()}
+    kind = over(limits.max_tres_per_node, {}, per_node)
+    if kind:
+        return Blocked(
+            reason_code(prefix, "PerNode", kind),
+            f"{who} allows {limits.max_tres_per_node[kind]} {words(kind)} a node, and it asks for {per_node[kind]}",
+        )
+    for name in sorted(limits.min_tres_per_job):
+        least = limits.min_tres_per_job[name]
+        if tres.get(name, 0) < least:
+            return Blocked(
+                reason_code(prefix, "Min", name), f"{who} wants at least {least} {words(name)} a job"
+            )
+    if limits.max_wall_s is not None and (limit_s is None or limit_s > limits.max_wall_s):
+        code = "QOSMaxWallDurationPerJobLimit" if prefix == "QOS" else "AssocMaxWallDurationPerJobLimit"
+        return Blocked(
+            code, f"{who} allows {limits.max_wall_s // 60} minutes a job; ask for no more with --time"
+        )
+    return _minutes_per_job(limits, tres, limit_s, prefix=prefix, who=who)
+
+
+def _minutes_per_job(
+    limits: Limits, tres: Tres, limit_s: float | None, *, prefix: str, who: str
+) -> Blocked | None:
+    for name in sorted(limits.max_tres_mins_per_job):
+        most = limits.max_tres_mins_per_job[name]
+        more = tres.get(name, 0) * (limit_s or 0.0) / 60
+        if more > most:
+            return Blocked(
+                reason_code(prefix, "MinutesPerJob", name),
+                f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {more:,.0f}",
+            )
+    return None
+
+
+def reason_code(prefix: str, what: str, name: str) -> str:
+    """Slurm's reason for a limit on a TRES (job_reason_codes.html).
+
+    `what` is Grp, GrpMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
+    """
+    kind = _kind(name)
+    counted = kind in ("Cpu", "Node")
+    if what == "Grp":
+        return f"{prefix}Grp{kind}" + ("Limit" if counted or kind == "Mem" else "")
+    if what == "GrpMinutes":
+        return f"{prefix}GrpCPUMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}Minutes"
+    if what == "PerAccount":
+        return f"Max{kind}PerAccount"
+    if what == "Min":
+        return f"{prefix}MinCpuNotSatisfied" if kind == "Cpu" else f"{prefix}Min{kind}"
+    if what == "MinutesPerJob":
+        return f"{prefix}Max{kind}MinutesPerJob" + ("Limit" if counted else "")
+    if kind == "Mem" and prefix == "QOS":
+        return f"QOSMaxMemory{what}"
+    return f"{prefix}Max{kind}{what}" + ("Limit" if counted else "")
+
+
+def _kind(name: str) -> str:
+    if name.startswith("gres/"):
+        return "GRES"
+    if name.startswith("license/"):
+        return "License"
+    return name.capitalize()
+
+
+def _said(begin: str, limit: int, kind: str, used: Tres, more: Tres) -> str:
+    return f"{begin} {limit} {words(kind)}; {used.get(kind, 0)} are in use and this job needs {more[kind]}"

@@ -1,0 +1,78 @@
+"""Trackable resources: what a request asks for and what an allocation holds, counted by TRES name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warpdeck.model import Allocation, Resources
+
+from .demand import WHOLE_NODE, needs
+from .site import Tres
+
+MIB = 1024 * 1024
+WORDS = {
+    "cpu": "CPUs",
+    "mem": "MiB of memory",
+    "node": "nodes",
+    "gres/gpu": "GPUs",
+    "billing": "billing units",
+}
+
+
+def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int) -> Tres:
+    """What a request counts against limits, laid out over its least number of nodes."""
+    wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = sum(need.gpus for need in wanted)
+    found = {
+        "cpu": sum(need.cpus for need in wanted),
+        "mem": sum(need.mem_bytes for need in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
+        "node": asked.nodes_min,
+        "gres/gpu": gpus,
+    }
+    if asked.gpus.type:
+        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    found["billing"] = billing(found, billing_weights)
+    return found
+
+
+def held_tres(allocation: Allocation, types: Mapping[str, str], billing_weights: Mapping[str, float]) -> Tres:
+    """What an allocation holds. `types` gives a GPU's type by its uuid."""
+    found = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
+    for share in allocation.shares:
+        found["cpu"] += share.cpus
+        found["mem"] += share.mem_bytes // MIB
+        found["gres/gpu"] += len(share.gpus)
+        for uuid in share.gpu_uuids:
+            name = f"gres/gpu:{types.get(uuid, '')}"
+            found[name] = found.get(name, 0) + 1
+    found["billing"] = billing(found, billing_weights)
+    return found
+
+
+def billing(counts: Tres, weights: Mapping[str, float]) -> int:
+    """The billing TRES: weighted sum, rounded up to a whole unit."""
+    total = sum(counts.get(name, 0) * weight for name, weight in (weights or {"cpu": 1.0}).items())
+    return int(-(-total // 1))
+
+
+def add(into: Tres, more: Mapping[str, int], *, times: int = 1) -> None:
+    """Adds counts in place."""
+    for name, count in more.items():
+        into[name] = into.get(name, 0) + count * times
+
+
+def over(limit: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> str:
+    """The first TRES whose limit `used` plus `more` would break, "" if none."""
+    for name in sorted(limit):
+        if more.get(name, 0) and used.get(name, 0) + more[name] > limit[name]:
+            return name
+    return ""
+
+
+def words(name: str) -> str:
+    """A TRES in words: "GPUs", "GPUs of type h100", "licenses of matlab"."""
+    if name.startswith("gres/gpu:"):
+        return f"GPUs of type {name[9:]}"
+    if name.startswith("license/"):
+        return f"licenses of {name[8:]}"
+    return WORDS.get(name, name)
