@@ -114,7 +114,7 @@ def _largest(cluster: Cluster, shape: Shape) -> str:
     column = cluster.type_columns.get(kind, GPUS)
     if not usable.any():
         return f"no node has {'GPUs of type ' + kind if kind else 'what it asks for'}"
-    whole = cluster.whole[:, usable]
+    whole = cluster.capacity[:, usable]
     typed = f" of type {kind}" if kind else ""
     mem = whole[MEM].max() / GIB
     return (

@@ -30,19 +30,21 @@ class Cluster:
         self.row: dict[NodeName, int] = {node.name: row for row, node in enumerate(view.nodes)}
         self._healthy = as_if_healthy
         types = sorted({gpu.type.lower() for node in view.nodes for gpu in node.gpus})
-        mixed = any(len({gpu.type for gpu in node.gpus}) > 1 for node in view.nodes)
-        self.type_columns = {name: FIRST_TYPE + at for at, name in enumerate(types)} if mixed else {}
+        mixed = len(types) > 1 and any(len({gpu.type for gpu in node.gpus}) > 1 for node in view.nodes)
+        self.type_columns = {name: FIRST_TYPE + at for at, name in enumerate(types if mixed else ())}
         self.columns = FIRST_TYPE + len(self.type_columns)
-        self.whole = self._capacities(as_if_healthy=True)
-        self.capacity = self.whole if as_if_healthy else self._capacities(as_if_healthy=False)
-        self.switch, self.switch_count = _switches(view.nodes)
-        self.weight: Ints = np.array([node.weight for node in view.nodes], dtype=np.int64)
-        self._type_rows: dict[str, Mask] = {}
+        self.takes_jobs: Mask = np.array(
+            [as_if_healthy or not node.unavailable for node in view.nodes], dtype=np.bool_
+        )
         self._blocked = {
             node.name: {gpu.index for gpu in node.gpus if gpu.blocked}
             for node in view.nodes
             if not as_if_healthy and any(gpu.blocked for gpu in node.gpus)
         }
+        self.capacity = self._capacities()
+        self.switch, self.switch_count = _switches(view.nodes)
+        self.weight: Ints = np.array([node.weight for node in view.nodes], dtype=np.int64)
+        self._type_rows: dict[str, Mask] = {}
         self._uuid_type = (
             {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus} if mixed else {}
         )
@@ -57,13 +59,19 @@ class Cluster:
             return list(node.gpus)
         return [] if node.unavailable else [gpu for gpu in node.gpus if not gpu.blocked]
 
+    def holds(self, share: Share) -> tuple[int, ...]:
+        """`amounts` as plain numbers: the build of a timeline asks for many."""
+        if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:
+            return tuple(int(amount) for amount in self.amounts(share))
+        return (share.cpus, share.mem_bytes, len(share.gpus))
+
     def amounts(self, share: Share) -> Ints:
         """What a share takes, by column. Blocked GPUs were never counted, and are not taken."""
         found = np.zeros(self.columns, dtype=np.int64)
         found[CPUS], found[MEM] = share.cpus, share.mem_bytes
         if share.gpu_share_pct < 100 or not share.gpus:
             return found
-        blocked = self._blocked.get(share.node, ())
+        blocked = self._blocked.get(share.node, set())
         for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
             if index not in blocked:
                 found[GPUS] += 1
@@ -113,19 +121,19 @@ class Cluster:
             mask = self._type_rows[name] = np.array(has, dtype=np.bool_)
         return mask
 
-    def _capacities(self, *, as_if_healthy: bool) -> Ints:
+    def _capacities(self) -> Ints:
         found = np.zeros((self.columns, len(self.nodes)), dtype=np.int64)
-        for row, node in enumerate(self.nodes):
-            if node.unavailable and not as_if_healthy:
-                continue
-            found[CPUS, row], found[MEM, row] = node.cpus, node.mem_bytes
-            if as_if_healthy:
-                found[GPUS, row] = len(node.gpus)
-            else:
-                found[GPUS, row] = sum(not gpu.blocked for gpu in node.gpus)
-            for gpu in node.gpus if self.type_columns else ():
-                if as_if_healthy or not gpu.blocked:
+        found[CPUS] = [node.cpus for node in self.nodes]
+        found[MEM] = [node.mem_bytes for node in self.nodes]
+        found[GPUS] = [len(node.gpus) for node in self.nodes]
+        for name, blocked in self._blocked.items():
+            found[GPUS, self.row[name]] -= len(blocked)
+        for row, node in enumerate(self.nodes) if self.type_columns else ():
+            blocked = self._blocked.get(node.name, set())
+            for gpu in node.gpus:
+                if gpu.index not in blocked:
                     found[self.type_columns[gpu.type.lower()], row] += 1
+        found[:, ~self.takes_jobs] = 0
         return found
 
 

@@ -1,25 +1,25 @@
 """What a pass has to say about the jobs that wait: reason, words, who is ahead, and when. Pure.
 
 The expected start of the first jobs is worked out by giving each in turn the earliest interval that the known future
-still allows: an honest late estimate, exact for those with a reservation.
+still allows: an honest late estimate, exact for those with a reservation. Jobs further back share the words of their kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from warpdeck.model import JobId, Why
 
 from .field import Field, known
-from .passing import Blocked, Obstacle, Pass
+from .passing import Obstacle, Pass
 from .placement import Shape
 from .view import PendingJob
 from .why import describe_need, duration, lacks
 
 INSTANT_S = 0.001
 """A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
+FORECAST_CELLS = 2_000_000
+"""Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 
 
 def explain(current: Pass, ordered: Sequence[PendingJob]) -> dict[JobId, Why]:
@@ -31,72 +31,57 @@ class _Explainer:
     def __init__(self, current: Pass) -> None:
         self._pass = current
         self._missing: dict[int, tuple[str, str]] = {}
+        self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
         self._first: dict[str, PendingJob] = {}
-        self._forecasts = 0
-        self._shared: dict[tuple[int, str], Why] = {}
+        cells = current.fields[""].timeline.times.size
+        self._forecasts_left = min(current.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+        self._shared: dict[tuple[Obstacle, str], Why] = {}
 
     def run(self, ordered: Sequence[PendingJob]) -> dict[JobId, Why]:
-        blocked = {each.job.id: each for each in self._pass.blocked}
+        blocked, promised, shared = self._pass.blocked, self._pass.promised, self._shared
         whys: dict[JobId, Why] = {}
         for job in ordered:
-            entry = blocked.get(job.id)
-            if entry is not None:
-                whys[job.id] = self._why(entry)
-                if entry.obstacle.shape is not None:
+            obstacle = blocked.get(job.id)
+            if obstacle is None:
+                if job.id in self._pass.partly:
+                    code, sentence = self._pass.partly[job.id]
+                    whys[job.id] = Why(code=code, sentence=sentence)
+                continue
+            why = shared.get((obstacle, job.partition)) if job.id not in promised else None
+            if why is None:
+                why = self._why(job, obstacle)
+                if obstacle.shape is not None:
                     self._first.setdefault(job.partition, job)
-            elif job.id in self._pass.partly:
-                code, sentence = self._pass.partly[job.id]
-                whys[job.id] = Why(code=code, sentence=sentence)
+            whys[job.id] = why
         return whys
 
-    def _why(self, entry: Blocked) -> Why:
-        obstacle, job = entry.obstacle, entry.job
+    def _why(self, job: PendingJob, obstacle: Obstacle) -> Why:
         if obstacle.sentence:
-            return self._plain(obstacle)
+            return self._share(job, obstacle, obstacle.code, obstacle.sentence)
         ahead = self._first.get(job.partition)
         if obstacle.shape is None or obstacle.field is None:
-            return self._behind(ahead)
-        at_unix = entry.at_unix
-        if at_unix is None and self._forecasts < self._pass.settings.max_forecasts:
-            self._forecasts += 1
+            first = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
+            sentence = f"waits its turn: {first} is ahead, and jobs start in strict order"
+            return self._share(job, obstacle, "Priority", sentence)
+        code, sentence = self._in_words(obstacle, obstacle.field, obstacle.shape, ahead)
+        at_unix = self._pass.promised.get(job.id)
+        if at_unix is None:
+            if self._forecasts_left <= 0:
+                return self._share(job, obstacle, code, sentence)
+            self._forecasts_left -= 1
             at_unix = self._forecast(obstacle, obstacle.field, obstacle.shape)
-        if at_unix is not None and not known(at_unix, self._pass.now):
-            at_unix = None
-        if at_unix is None and ahead is not None:
-            return self._without_time(obstacle, ahead)
-        return self._with_time(job, obstacle, ahead, at_unix)
-
-    def _plain(self, obstacle: Obstacle) -> Why:
-        key = (id(obstacle), "")
-        if key not in self._shared:
-            self._shared[key] = Why(code=obstacle.code, sentence=obstacle.sentence)
-        return self._shared[key]
-
-    def _behind(self, ahead: PendingJob | None) -> Why:
-        first = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
-        return Why(
-            code="Priority", sentence=f"waits its turn: {first} is ahead, and jobs start in strict order"
-        )
-
-    def _without_time(self, obstacle: Obstacle, ahead: PendingJob) -> Why:
-        """Far behind: jobs of one kind share the answer."""
-        key = (id(obstacle), ahead.name)
-        if key not in self._shared:
-            code, sentence = self._words(obstacle, ahead)
-            self._shared[key] = Why(code=code, sentence=sentence)
-        return self._shared[key]
-
-    def _with_time(
-        self, job: PendingJob, obstacle: Obstacle, ahead: PendingJob | None, at_unix: float | None
-    ) -> Why:
-        code, sentence = self._words(obstacle, ahead)
-        leaving = [each.job_id for each in self._pass.preempts if each.for_job_id == job.id]
+        leaving = [str(each.job_id) for each in self._pass.preempts if each.for_job_id == job.id]
         if leaving:
-            named = ", ".join(str(each) for each in leaving[:3])
-            sentence = f"makes room: job {named} was told to leave for it"
-        if at_unix is not None:
-            sentence += f"; expected in {duration(at_unix - self._pass.now)}"
+            sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
+        if at_unix is None or not known(at_unix, self._pass.now):
+            return Why(code=code, sentence=sentence)
+        sentence += f"; expected in {duration(at_unix - self._pass.now)}"
         return Why(code=code, sentence=sentence, expected_start_unix=at_unix)
+
+    def _share(self, job: PendingJob, obstacle: Obstacle, code: str, sentence: str) -> Why:
+        """An answer for all that meet the same obstacle."""
+        found = self._shared[obstacle, job.partition] = Why(code=code, sentence=sentence)
+        return found
 
     def _forecast(self, obstacle: Obstacle, field: Field, shape: Shape) -> float | None:
         later = field.find_later(shape, obstacle.duration_s)
@@ -105,17 +90,27 @@ class _Explainer:
         field.reserve(later[1], later[0], obstacle.duration_s)
         return later[0]
 
-    def _words(self, obstacle: Obstacle, ahead: PendingJob | None) -> tuple[str, str]:
-        assert obstacle.field is not None and obstacle.shape is not None
-        code, sentence = self._shortage(obstacle.field, obstacle.shape)
-        if code == "Priority":
-            window = self._closing(obstacle.field, obstacle.shape, obstacle.duration_s)
-            if window:
-                return "ReqNodeNotAvail", window
-            if ahead is None:
-                return "Resources", "fits now, but not for as long as it asks for"
-            return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
-        return code, sentence
+    def _in_words(
+        self, obstacle: Obstacle, field: Field, shape: Shape, ahead: PendingJob | None
+    ) -> tuple[str, str]:
+        key = (obstacle, None if ahead is None else ahead.id)
+        found = self._words.get(key)
+        if found is None:
+            found = self._words[key] = self._find_words(obstacle, field, shape, ahead)
+        return found
+
+    def _find_words(
+        self, obstacle: Obstacle, field: Field, shape: Shape, ahead: PendingJob | None
+    ) -> tuple[str, str]:
+        code, sentence = self._shortage(field, shape)
+        if code != "Priority":
+            return code, sentence
+        window = self._closing(field, shape, obstacle.duration_s)
+        if window:
+            return "ReqNodeNotAvail", window
+        if ahead is None:
+            return "Resources", "fits now, but not for as long as it asks for"
+        return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
 
     def _shortage(self, field: Field, shape: Shape) -> tuple[str, str]:
         """(reason code, what is missing) for this kind of request."""
@@ -127,23 +122,24 @@ class _Explainer:
     def _look(self, field: Field, shape: Shape) -> tuple[str, str]:
         if not shape.gangs:
             return "BadConstraints", f"cannot be laid out: {describe_need(shape.asked)}"
-        usable = shape.usable()
-        takes_jobs = np.array([not node.unavailable for node in field.cluster.nodes], dtype=np.bool_)
-        missing = f"waits for {describe_need(shape.asked)}: {lacks(field.timeline, shape)}"
-        if not (usable & takes_jobs).any():
-            return "ReqNodeNotAvail", missing
         if field.find_now(shape, INSTANT_S) is not None:
             return "Priority", ""
-        return "Resources", missing
+        missing = f"waits for {describe_need(shape.asked)}: {lacks(field.timeline, shape)}"
+        takes = (shape.usable() & field.cluster.takes_jobs).any()
+        return ("Resources" if takes else "ReqNodeNotAvail"), missing
 
     def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
         """Words for a site reservation that begins before the job could end, "" if none is in the way."""
+        if not self._pass.view.reservations:
+            return ""
         spot = field.find_now(shape, INSTANT_S)
         names = set(field.names(spot)) if spot else set()
+        now = self._pass.now
         for each in self._pass.view.reservations:
-            begins_within = self._pass.now < each.start_unix < self._pass.now + duration_s
-            if begins_within and names & each.nodes:
+            if now < each.start_unix < now + duration_s and names & each.nodes:
                 what = "maintenance" if each.maintenance else "the reservation"
-                left = each.start_unix - self._pass.now
-                return f"would fit now, but {what} {each.name} begins in {duration(left)}; --time below that starts it"
+                left = duration(each.start_unix - now)
+                return (
+                    f"would fit now, but {what} {each.name} begins in {left}; a --time below that starts it"
+                )
         return ""

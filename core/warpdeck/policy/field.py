@@ -29,7 +29,7 @@ class Field:
         held = [(share, ends_of(job, now)) for job in view.running for share in job.allocation.shares]
         self.board = GpuBoard(self.cluster, held)
         holds: list[Hold] = [
-            (self.cluster.row[share.node], ends, self.cluster.amounts(share))
+            (self.cluster.row[share.node], ends, self.cluster.holds(share))
             for share, ends in held
             if share.node in self.cluster.row
         ]
@@ -91,7 +91,7 @@ class Field:
         for name in nodes:
             row = self.cluster.row.get(name)
             if row is not None and end > self.now:
-                everything: Ints = self.cluster.whole[:, row] + 1
+                everything: Ints = self.cluster.capacity[:, row] + 1
                 self.timeline.take(row, start, end, everything)
 
 

@@ -25,15 +25,15 @@ class GpuBoard:
 
     def __init__(self, cluster: Cluster, held: Iterable[tuple[Share, float]]) -> None:
         self._cluster = cluster
-        self._held: dict[int, list[tuple[Share, float]]] = {}
+        self._held: dict[int, list[Share]] = {}
         self._free: dict[int, dict[int, GpuView]] = {}
         self.shared: dict[int, dict[int, Sharers]] = {}
         """row -> GPU index -> its sharers."""
         for share, ends in held:
-            row = cluster.row.get(share.node)
-            if row is None or not share.gpus:
+            row = cluster.row.get(share.node) if share.gpus else None
+            if row is None:
                 continue
-            self._held.setdefault(row, []).append((share, ends))
+            self._held.setdefault(row, []).append(share)
             if share.gpu_share_pct < 100:
                 board = self.shared.setdefault(row, {})
                 for index in share.gpus:
@@ -46,7 +46,8 @@ class GpuBoard:
             usable = {gpu.index for gpu in self._cluster.usable_gpus(row)}
             for index, sharers in board.items():
                 if index in usable:
-                    found.append((row, max(ends for ends, _ in sharers), self._one_gpu(row, index)))
+                    amounts = tuple(int(amount) for amount in self._one_gpu(row, index))
+                    found.append((row, max(ends for ends, _ in sharers), amounts))
         return found
 
     def pick(self, row: int, count: int, gpu_type: str) -> list[GpuView]:
@@ -101,7 +102,7 @@ class GpuBoard:
     def _free_at(self, row: int) -> dict[int, GpuView]:
         free = self._free.get(row)
         if free is None:
-            taken = {index for share, _ in self._held.get(row, ()) for index in share.gpus}
+            taken = {index for share in self._held.get(row, ()) for index in share.gpus}
             taken.update(self.shared.get(row, ()))
             free = {gpu.index: gpu for gpu in self._cluster.usable_gpus(row) if gpu.index not in taken}
             self._free[row] = free

@@ -51,12 +51,15 @@ class Ledger:
         self._partitions = {part.name: part for part in view.partitions}
         self._accounts = {account.name: account for account in view.accounts}
         self._users = {(user.account, user.user): user for user in view.users}
-        self._types = {str(gpu.uuid): gpu.type.lower() for node in view.nodes for gpu in node.gpus}
         self._use: dict[tuple[str, ...], _Use] = {}
         self._licenses = dict(view.licenses)
         self.limits_anything = bool(view.qos or view.accounts or view.users)
-        for job in view.running:
-            self._take_running(job)
+        self._types: dict[str, str] = {}
+        if self.limits_anything:
+            self._types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+        if self.limits_anything or view.licenses:
+            for job in view.running:
+                self._take_running(job)
 
     def _take_running(self, job: RunningJob) -> None:
         for name, count in job.licenses:

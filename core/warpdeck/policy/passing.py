@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from warpdeck.model import JobId, iter_tasks
@@ -21,25 +23,48 @@ MAX_RESERVATIONS = 1000
 """Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
 
 
-class Obstacle(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a job did not start. A `code` without `sentence` is put into words at the end of the pass."""
+class Obstacle:
+    """Why a job did not start. Without a `sentence` it did not fit, and that is put into words at the end of the pass."""
 
-    code: str
-    sentence: str = ""
-    field: Field | None = None
-    shape: Shape | None = None
-    duration_s: float = 0.0
+    __slots__ = ("code", "duration_s", "field", "sentence", "shape")
+
+    def __init__(
+        self,
+        code: str,
+        sentence: str = "",
+        *,
+        field: Field | None = None,
+        shape: Shape | None = None,
+        duration_s: float = 0.0,
+    ) -> None:
+        self.code = code
+        self.sentence = sentence
+        self.field = field
+        self.shape = shape
+        self.duration_s = duration_s
 
 
-class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting job and what is in its way; `at_unix` is the start it has reserved."""
+class Kind:
+    """Jobs that meet the same obstacles within a pass: same request, limit, and whose limits count for them."""
 
-    job: PendingJob
-    obstacle: Obstacle
-    at_unix: float | None = None
+    __slots__ = ("obstacle", "pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.obstacle: Obstacle | None = None
 
 
-Kind = tuple[object, ...]
+class Pool:
+    """Jobs that compete for the same nodes, as far as their requests tell, and how many of them are protected."""
+
+    __slots__ = ("protected",)
+
+    def __init__(self) -> None:
+        self.protected = 0
+
+
+IN_LINE = Obstacle("Priority")
+BUSY = Obstacle("None", "may start in a moment: the scheduler is busy starting others")
 
 
 class Pass:
@@ -56,18 +81,25 @@ class Pass:
         self.reserves: list[Reserve] = []
         self.preempts: list[Preempt] = []
         self.resumes: list[Resume] = []
-        self.blocked: list[Blocked] = []
+        self.blocked: dict[JobId, Obstacle] = {}
+        self.promised: dict[JobId, float] = {}
+        """The start that blocked jobs have reserved."""
         self.partly: dict[JobId, tuple[str, str]] = {}
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
         self._partitions = {part.name: part for part in view.partitions}
         self._reservations = {each.name: each for each in view.reservations}
         self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
-        self._failed: dict[Kind, Obstacle] = {}
+        self._kinds: dict[tuple[object, ...], Kind] = {}
+        self._pools: dict[tuple[object, ...], Pool] = {}
+        self._misfits: dict[tuple[int, float], Obstacle] = {}
+        self._most_protected = _most_protected(settings)
         self._too_long: dict[int, float] = {}
-        self._protected: dict[Kind, int] = {}
         self._never: dict[int, float] = {}
-        self._no_victims: set[Kind] = set()
+        self._no_victims: set[tuple[object, ...]] = set()
+        self._jobs = (
+            {job.id: job for job in view.pending} if any(job.suspended for job in view.running) else {}
+        )
         self._tests = 0
         self._tres: dict[int, Tres] = {}
         self._tasks: dict[JobId, int] = {}
@@ -103,30 +135,40 @@ class Pass:
             return partition.default_time_s
         return self.settings.default_time_s
 
-    def is_protecting_enough(self, job: PendingJob) -> bool:
-        """Whether as many blocked jobs of its kind of nodes as the policy protects are ahead of it."""
-        if self.settings.backfill == "conservative":
-            return False
-        most = 1 if self.settings.backfill == "none" else self.settings.reservations
-        return self._protected.get(_pool(job), 0) >= most
+    def is_protecting_enough(self, kind: Kind) -> bool:
+        """Whether as many blocked jobs of its pool as the policy protects are ahead of it."""
+        return kind.pool.protected >= self._most_protected
 
-    def try_job(self, job: PendingJob) -> None:
+    def try_all(self, jobs: Iterable[tuple[PendingJob, Kind]]) -> None:
+        """Tries jobs that no longer have a right to a reservation, in this order."""
+        pushing = self.rules.active
+        for job, kind in jobs:
+            if kind.obstacle is not None and not pushing and not job.tasks:
+                self.blocked[job.id] = kind.obstacle
+            else:
+                self.try_job(job, kind)
+
+    def try_job(self, job: PendingJob, kind: Kind) -> None:
         """Starts the job, or as many of its tasks as can start; what is left is blocked."""
-        for task in iter_tasks(job.tasks) if job.tasks else (None,):
+        if not job.tasks:
+            obstacle = kind.obstacle or self._start(job, kind, None)
+            if obstacle is not None:
+                self._block(job, kind, obstacle)
+            return
+        for task in iter_tasks(job.tasks):
             if job.throttle and self._tasks.get(job.array_job_id, 0) >= job.throttle:
                 reason = throttled(job)
                 self.partly[job.id] = (reason.code, reason.sentence)
                 return
-            obstacle = self._start(job, task)
+            obstacle = kind.obstacle or self._start(job, kind, task)
             if obstacle is not None:
-                self._block(job, obstacle)
+                self._block(job, kind, obstacle)
                 return
-        if job.tasks:
-            self.partly[job.id] = ("None", "starting")
+        self.partly[job.id] = ("None", "starting")
 
     def pass_over(self, job: PendingJob) -> None:
         """Strict order: somebody ahead does not fit, so this one is not tried."""
-        self.blocked.append(Blocked(job=job, obstacle=Obstacle(code="Priority")))
+        self.blocked[job.id] = IN_LINE
 
     def resume_suspended(self) -> None:
         """Suspended jobs go on where nobody with a claim on their place waits, highest priority first."""
@@ -136,26 +178,37 @@ class Pass:
             if stopped and not self._is_claimed(job) and self._resume(field, job):
                 self.resumes.append(Resume(job_id=job.id))
 
-    def _start(self, job: PendingJob, task: int | None) -> Obstacle | None:
+    def kind(self, job: PendingJob) -> Kind:
+        """The kind of the job in this pass."""
+        key: tuple[object, ...] = (
+            id(job.resources),
+            job.time_limit_s,
+            job.partition,
+            job.reservation,
+            job.time_min_s,
+        )
+        if self.ledger.limits_anything or job.licenses:
+            key += (job.user, job.account, job.qos, job.licenses)
+        kind = self._kinds.get(key)
+        if kind is None:
+            asked = job.resources
+            where = (job.partition, job.reservation, asked.gpus.type, asked.constraint, asked.nodelist)
+            kind = self._kinds[key] = Kind(self._pools.setdefault(where, Pool()))
+        return kind
+
+    def _start(self, job: PendingJob, kind: Kind, task: int | None) -> Obstacle | None:
         """Starts one task; the obstacle if it cannot."""
         if len(self.starts) >= self.settings.max_starts:
             self.stopped = True
-            return Obstacle(
-                code="None", sentence="may start in a moment: the scheduler is busy starting others"
-            )
-        kind = _kind(job)
-        known_obstacle = self._failed.get(kind)
-        if known_obstacle is not None:
-            return known_obstacle
+            return BUSY
         obstacles = []
         for partition in self.partitions(job):
             obstacle = self._start_in(job, task, partition)
             if obstacle is None:
                 return None
             obstacles.append(obstacle)
-        worth = next((each for each in obstacles if each.shape is not None), obstacles[0])
-        self._failed[kind] = worth
-        return worth
+        kind.obstacle = next((each for each in obstacles if each.shape is not None), obstacles[0])
+        return kind.obstacle
 
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
@@ -172,7 +225,7 @@ class Pass:
         if found is None and job.time_min_s is not None:
             found, given_s = self._shortened(field, shape, job, duration_s)
         if found is None:
-            return Obstacle(code="Resources", field=field, shape=shape, duration_s=duration_s)
+            return self._misfit(field, shape, duration_s)
         if given_s is not None:
             duration_s = given_s
         allocation = field.start(found, duration_s)
@@ -193,13 +246,13 @@ class Pass:
         if partition is not None:
             barred = partition_bars(job, partition, limit_s)
             if barred is not None:
-                return Obstacle(code=barred[0], sentence=barred[1])
+                return Obstacle(*barred)
         if job.reservation:
             barred = self._reservation_bars(job, self._reservations.get(job.reservation))
             if barred is not None:
-                return Obstacle(code=barred[0], sentence=barred[1])
+                return Obstacle(*barred)
         over = self.ledger.check(job, self.tres(job), limit_s)
-        return None if over is None else Obstacle(code=over.code, sentence=over.sentence)
+        return None if over is None else Obstacle(over.code, over.sentence)
 
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self.now:
@@ -207,6 +260,12 @@ class Pass:
         if asked.maintenance or not (job.user in asked.users or job.account in asked.accounts):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
         return None
+
+    def _misfit(self, field: Field, shape: Shape, duration_s: float) -> Obstacle:
+        key = (id(shape), duration_s)
+        if key not in self._misfits:
+            self._misfits[key] = Obstacle("Resources", field=field, shape=shape, duration_s=duration_s)
+        return self._misfits[key]
 
     def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
         """A spot for so long from now; what failed once fails for as long or longer."""
@@ -239,30 +298,32 @@ class Pass:
         found = field.find_now(shape, given_s)
         return found, None if found is None else given_s
 
-    def _block(self, job: PendingJob, obstacle: Obstacle) -> None:
+    def _block(self, job: PendingJob, kind: Kind, obstacle: Obstacle) -> None:
         """Notes that the job waits; reserves for it, or makes room, if it has the right to that."""
-        at_unix = None
-        if obstacle.shape is not None and obstacle.field is not None:
-            at_unix = self._secure(job, obstacle, obstacle.field, obstacle.shape)
-        self.blocked.append(Blocked(job=job, obstacle=obstacle, at_unix=at_unix))
-
-    def _secure(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> float | None:
-        """Reserves the earliest interval if the job is among those that are protected, or has others make room for it."""
-        protects = not self.is_protecting_enough(job) and len(self.reserves) < MAX_RESERVATIONS
+        self.blocked[job.id] = obstacle
+        if obstacle.shape is None or obstacle.field is None:
+            return
+        protects = kind.pool.protected < self._most_protected and len(self.promised) < MAX_RESERVATIONS
         pushes = self.rules.active and not job.reservation and _claimant(job) not in self._no_victims
-        if not (protects or pushes):
-            return None
+        if protects or pushes:
+            secured = self._secure(
+                job, obstacle, obstacle.field, obstacle.shape, protects=protects, pushes=pushes
+            )
+            kind.pool.protected += secured
+
+    def _secure(
+        self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool
+    ) -> bool:
+        """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
         later = self._find_later(field, shape, obstacle.duration_s)
         soon = later is not None and later[0] <= self.now + self._patience_s()
-        if pushes and not soon:
-            at_unix = self._make_room(job, obstacle, field, shape)
-            if at_unix is not None:
-                return at_unix
-        if later is None or not (protects or (pushes and soon)):
-            return None
+        if pushes and not soon and self._make_room(job, obstacle, field, shape):
+            return True
+        if later is None or not (protects or soon):
+            return False
         field.reserve(later[1], later[0], obstacle.duration_s)
-        self._note_reserve(job, field, later[1], later[0])
-        return later[0]
+        self._promise(job, field, later[1], later[0])
+        return True
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))
@@ -273,34 +334,36 @@ class Pass:
             self._never[id(shape)] = duration_s
         return later
 
-    def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> float | None:
-        """Has victims leave; when the job can then start, None if there are none that would help."""
+    def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
+        """Has victims leave, if there are some that would help."""
         room = self._preemption.find(job, self.tres(job), shape)
         if room is None:
             self._no_victims.add(_claimant(job))
-            return None
+            return False
         spot, told = room
         self.preempts += told
         field.reserve(spot, self.now, obstacle.duration_s)
-        at_unix = self.now + max(each.grace_s for each in told)
-        self._note_reserve(job, field, spot, at_unix)
-        return at_unix
+        self._promise(job, field, spot, self.now + max(each.grace_s for each in told))
+        return True
 
     def _patience_s(self) -> float:
         """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""
         return max((self.rules.grace_s(job) for job in self.view.running if job.ending), default=0.0) + 1.0
 
-    def _note_reserve(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
-        self._protected[_pool(job)] = self._protected.get(_pool(job), 0) + 1
+    def _promise(self, job: PendingJob, field: Field, spot: Spot, at_unix: float) -> None:
+        self.promised[job.id] = at_unix
         if known(at_unix, self.now):
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
 
     def _is_claimed(self, job: RunningJob) -> bool:
+        """Whether a blocked job has a claim on the place of a suspended one."""
+        if not self.rules.active:
+            return False
         as_running = msgspec.structs.replace(job, suspended=False)
         return any(
-            self.rules.claim(blocked.job, self.tres(blocked.job), as_running) is not None
-            for blocked in self.blocked
-            if blocked.obstacle.shape is not None
+            obstacle.shape is not None
+            and self.rules.claim(self._jobs[job_id], self.tres(self._jobs[job_id]), as_running) is not None
+            for job_id, obstacle in self.blocked.items()
         )
 
     def _resume(self, field: Field, job: RunningJob) -> bool:
@@ -325,27 +388,12 @@ class Pass:
         return True
 
 
-def _pool(job: PendingJob) -> Kind:
-    """Jobs of one pool compete for the same nodes, as far as their requests tell."""
-    asked = job.resources
-    return (job.partition, job.reservation, asked.gpus.type, asked.constraint, asked.nodelist)
+def _most_protected(settings: Settings) -> int:
+    if settings.backfill == "conservative":
+        return MAX_RESERVATIONS
+    return 1 if settings.backfill == "none" else settings.reservations
 
 
-def _claimant(job: PendingJob) -> Kind:
+def _claimant(job: PendingJob) -> tuple[object, ...]:
     """Jobs that may push the same others aside, for the same request."""
     return (id(job.resources), job.partition, job.account, job.qos)
-
-
-def _kind(job: PendingJob) -> Kind:
-    """Jobs of one kind meet the same obstacles within a pass."""
-    return (
-        id(job.resources),
-        job.time_limit_s,
-        job.partition,
-        job.user,
-        job.account,
-        job.qos,
-        job.reservation,
-        job.licenses,
-        job.time_min_s,
-    )

@@ -10,37 +10,40 @@ request that runs as long or longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from warpdeck.model import JobId, Why
 
 from .answer import End, Plan
 from .explain import explain
-from .passing import Pass
-from .priority import Ranking, queue_order
+from .passing import Kind, Pass
+from .priority import Ranking, in_order
 from .settings import Settings
+from .timeline import ENDLESS_S
 from .view import PendingJob, View
 from .why import before_its_time
 
 
 def plan(view: View, now: float, settings: Settings) -> Plan:
     """Which jobs start now and where, and for every other waiting job why not and when."""
-    ranking = Ranking(view, now, settings)
     current = Pass(view, now, settings)
+    ranking = Ranking(view, now, settings)
+    priorities = {job.id: ranking.of(job) for job in view.pending}
     queue, ends, whys = _eligible(view, now, settings)
-    ordered = sorted(queue, key=queue_order(view, ranking))
-    behind: list[PendingJob] = []
+    ordered = in_order(queue, view, [priorities[job.id] for job in queue])
+    behind: list[tuple[PendingJob, Kind]] = []
     for job in _borrowers_last(current, ordered):
-        if current.is_protecting_enough(job):
-            behind.append(job)
+        kind = current.kind(job)
+        if current.is_protecting_enough(kind):
+            behind.append((job, kind))
         else:
-            current.try_job(job)
+            current.try_job(job, kind)
     current.resume_suspended()
-    for job in _backfill_order(behind, settings):
-        if settings.backfill == "none":
+    if settings.backfill == "none":
+        for job, _ in behind:
             current.pass_over(job)
-        else:
-            current.try_job(job)
+    else:
+        current.try_all(_backfill_order(behind, settings))
     whys.update(explain(current, ordered))
     return Plan(
         starts=tuple(current.starts),
@@ -49,7 +52,7 @@ def plan(view: View, now: float, settings: Settings) -> Plan:
         resumes=tuple(current.resumes),
         ends=tuple(ends),
         whys=whys,
-        priorities={job.id: ranking.of(job) for job in view.pending},
+        priorities=priorities,
         more=current.stopped,
     )
 
@@ -58,8 +61,13 @@ def _eligible(
     view: View, now: float, settings: Settings
 ) -> tuple[list[PendingJob], list[End], dict[JobId, Why]]:
     """The jobs that could start as far as they themselves go; those that end; the reasons of the others."""
-    queue, ends, whys = [], [], {}
+    queue: list[PendingJob] = []
+    ends: list[End] = []
+    whys: dict[JobId, Why] = {}
     for job in view.pending:
+        if not (job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix):
+            queue.append(job)
+            continue
         reason = before_its_time(job, now)
         end = _ends(job, reason, now, settings)
         if end is not None:
@@ -79,19 +87,16 @@ def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -
     least = job.time_min_s or job.time_limit_s or 0
     if now + least <= job.deadline_unix:
         return None
-    return End(
-        job_id=job.id,
-        state="DEADLINE",
-        code="DeadLine",
-        sentence="it cannot end before its deadline any more",
-    )
+    sentence = "it cannot end before its deadline any more"
+    return End(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)
 
 
-def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterator[PendingJob]:
+def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterable[PendingJob]:
     """Jobs within their account's guaranteed quota go before those that would borrow."""
-    if not current.rules.quotas:
-        yield from ordered
-        return
+    return _by_quota(current, ordered) if current.rules.quotas else ordered
+
+
+def _by_quota(current: Pass, ordered: list[PendingJob]) -> Iterator[PendingJob]:
     borrowing = []
     for job in ordered:
         if current.rules.within_quota(job, current.tres(job)):
@@ -101,13 +106,14 @@ def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterator[Pendin
     yield from borrowing
 
 
-def _backfill_order(behind: list[PendingJob], settings: Settings) -> list[PendingJob]:
-    if settings.backfill_order != "shortest":
-        return behind
-    return sorted(behind, key=_likely_length)
+def _backfill_order(
+    behind: list[tuple[PendingJob, Kind]], settings: Settings
+) -> list[tuple[PendingJob, Kind]]:
+    return sorted(behind, key=_likely_length) if settings.backfill_order == "shortest" else behind
 
 
-def _likely_length(job: PendingJob) -> float:
+def _likely_length(entry: tuple[PendingJob, Kind]) -> float:
+    job = entry[0]
     if job.predicted_s is not None:
         return job.predicted_s
-    return float("inf") if job.time_limit_s is None else float(job.time_limit_s)
+    return ENDLESS_S if job.time_limit_s is None else job.time_limit_s

@@ -7,14 +7,15 @@ priority over the largest), and weighted parts of each TRES. With all weights 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from warpdeck.model import JobId
 
 from .fairshare import fairshare_by_user
-from .settings import Settings
+from .settings import Settings, Weights
 from .site import Tres
 from .tres import asked_tres
 from .view import PendingJob, View
@@ -42,6 +43,7 @@ class Ranking:
         self._now = now
         self._settings = settings
         weights = settings.weights
+        self._weighted = weights != Weights()
         self._partitions = {part.name: part for part in view.partitions}
         self._top_partition = max((part.priority_job_factor for part in view.partitions), default=0)
         self._qos = {qos.name: qos.priority for qos in view.qos}
@@ -57,8 +59,9 @@ class Ranking:
         """The job's priority."""
         if job.priority is not None:
             return job.priority
-        kind = self._kind(job)
-        return round(kind.priority + self._age(job)) - job.nice
+        if not self._weighted:
+            return -job.nice
+        return round(self._kind(job).priority + self._age(job)) - job.nice
 
     def explain(self, job: PendingJob) -> Factors:
         """The priority and its parts."""
@@ -118,11 +121,13 @@ class Ranking:
         return msgspec.structs.replace(found, priority=round(total))
 
 
-def queue_order(view: View, ranking: Ranking) -> Callable[[PendingJob], tuple[int, int, float, int]]:
-    """The sort key of waiting jobs: partition tier, priority, time eligible, id; smaller comes first."""
+def in_order(jobs: Sequence[PendingJob], view: View, priorities: Sequence[int]) -> list[PendingJob]:
+    """The jobs by partition tier, priority, time eligible and id."""
     tiers = {part.name: part.priority_tier for part in view.partitions}
-
-    def key(job: PendingJob) -> tuple[int, int, float, int]:
-        return (-tiers.get(job.partition, 1), -ranking.of(job), job.eligible_at_unix, job.id)
-
-    return key
+    keys = (
+        np.array([job.id for job in jobs], dtype=np.int64),
+        np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
+        -np.array(priorities, dtype=np.int64),
+        -np.array([tiers.get(job.partition, 1) for job in jobs], dtype=np.int64),
+    )
+    return [jobs[index] for index in np.lexsort(keys).tolist()]

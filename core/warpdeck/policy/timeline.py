@@ -21,7 +21,7 @@ MAX_CELLS = 4_000_000
 """Bounds rows x steps. Beyond it, ends of one node that lie close together are planned as one, at the last of them."""
 MIN_STEPS = 16
 
-Hold = tuple[int, float, Ints]
+Hold = tuple[int, float, tuple[int, ...]]
 """(row, when it frees, amounts by column): what a running job holds on one node."""
 
 
@@ -96,33 +96,46 @@ class Timeline:
         found = [self._windows(need, duration_s, mask) for need, _ in wanted]
         if any(not len(starts) for _, starts, _ in found):
             return None
+        at = self._first_moment(found, [count for _, count in wanted])
+        if at is None:
+            return None
+        return at, [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
+
+    def _first_moment(self, found: list[tuple[Ints, Floats, Floats]], counts: list[int]) -> float | None:
+        """The first start at which each need has enough rows, those of larger needs counted off."""
+        if counts == [1]:
+            return float(found[0][1].min())
         times = np.unique(np.concatenate([starts for _, starts, _ in found]))
         possible = np.ones(len(times), dtype=np.bool_)
         total = 0
-        for (_, starts, last), (_, count) in zip(found, wanted, strict=True):
+        for (_, starts, last), count in zip(found, counts, strict=True):
             total += count
             begun = np.searchsorted(np.sort(starts), times, side="right")
             over = np.searchsorted(np.sort(last), times, side="left")
             possible &= begun - over >= total
         index = int(np.argmax(possible))
-        if not possible[index]:
-            return None
-        at = float(times[index])
-        return at, [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
+        return float(times[index]) if possible[index] else None
 
     def _windows(self, need: Need, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
         """(row, first start, last start) of every stretch in which the need can be met for the duration."""
-        able = self._enough(need, self.cluster.capacity, None)
-        rows = np.flatnonzero(able & mask)
-        times = self.times[rows]
-        fits = self._enough_rows(need, rows) & np.isfinite(times)
-        broken = np.where(fits | ~np.isfinite(times), np.inf, times)
-        until = np.minimum.accumulate(broken[:, ::-1], axis=1)[:, ::-1]
+        able = self._enough(need, self.cluster.capacity, None) & mask
+        rows = np.flatnonzero(able)
+        times = self._some(self.times, rows)
+        fits = self._enough_rows(need, rows)
+        used = np.isfinite(times)
+        until = np.where(fits | ~used, np.inf, times)
+        until = np.minimum.accumulate(until[:, ::-1], axis=1)[:, ::-1]
+        fits &= used
         begins = fits.copy()
         begins[:, 1:] &= ~fits[:, :-1]
-        begins &= until - np.where(begins, times, 0.0) >= duration_s
         at_row, at_step = np.nonzero(begins)
-        return rows[at_row], times[at_row, at_step], until[at_row, at_step] - duration_s
+        starts, ends = times[at_row, at_step], until[at_row, at_step]
+        long_enough = ends - starts >= duration_s
+        return rows[at_row[long_enough]], starts[long_enough], ends[long_enough] - duration_s
+
+    def _some(self, of: Floats, rows: Ints) -> Floats:
+        """The rows of a table; the table itself if these are all."""
+        return of if len(rows) == len(self.cluster) else of[rows]
 
     def take(self, row: int, start: float, end: float, amounts: Ints) -> None:
         """Takes amounts on one node for an interval."""
@@ -172,6 +185,8 @@ class Timeline:
 
     def _enough_rows(self, need: Need, rows: Ints) -> Mask:
         """By row and step, whether the need is met."""
+        if len(rows) == len(self.cluster):
+            return self._enough(need, self.free, self.partial)
         partial = None if self.partial is None else self.partial[rows]
         return self._enough(need, self.free[:, rows], partial, rows)
 

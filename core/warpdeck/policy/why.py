@@ -91,17 +91,11 @@ def describe_need(asked: Resources) -> str:
 def lacks(timeline: Timeline, shape: Shape) -> str:
     """What is missing for it now, in words; names strangers and nodes that are out."""
     cluster, usable = timeline.cluster, shape.usable()
-    out = [
-        f"{cluster.nodes[row].name} {cluster.nodes[row].unavailable}"
-        for row in np.flatnonzero(usable)[:1000]
-        if cluster.nodes[row].unavailable
-    ]
-    rows = np.array(
-        [row for row in np.flatnonzero(usable) if not cluster.nodes[row].unavailable], dtype=np.int64
-    )
+    rows = np.flatnonzero(usable & cluster.takes_jobs)
     if not len(rows):
-        named = "; ".join(out[:MAX_NAMED])
-        return "no node that it may use takes jobs now" + (f" ({named})" if out else "")
+        out = [cluster.nodes[row] for row in np.flatnonzero(usable)[:MAX_NAMED]]
+        named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
+        return "no node that it may use takes jobs now" + (f" ({named})" if named else "")
     gang = shape.gangs[0] if shape.gangs else None
     need = gang.wanted[0][0] if gang else Need(tasks=1, cpus=1, mem_bytes=0, gpus=0)
     if gang is not None and gang.nodes > 1:
