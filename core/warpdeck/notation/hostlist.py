@@ -10,24 +10,32 @@ from warpdeck.errors import UserError
 MAX_HOSTS = 100_000
 """Names one expression may stand for."""
 
-_PART = re.compile(r"([^,\[\]]*)(?:\[([0-9,\-]+)\])?([^,\[\]]*)")
+_RANGES = re.compile(r"\[([0-9,\-]+)\]")
 
 
 def expand(text: str) -> list[str]:
     """All names, in order. Raises UserError."""
     names: list[str] = []
     for part in _split(text):
-        match = _PART.fullmatch(part)
-        if match is None:
-            raise UserError(f"{text!r} is no hostlist", "write names such as gpu[01-04,07],login")
-        prefix, ranges, suffix = match.groups()
-        if ranges is None:
-            names.append(prefix)
-        else:
-            names.extend(f"{prefix}{number}{suffix}" for number in _numbers(ranges, text))
-        if len(names) > MAX_HOSTS:
+        made = _product(part, text)
+        if len(names) + len(made) > MAX_HOSTS:
             raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+        names.extend(made)
     return [name for name in names if name]
+
+
+def _product(part: str, text: str) -> list[str]:
+    """The names of one part; it may have several brackets: rack[1-2]n[01-16]."""
+    words = _RANGES.split(part)
+    made = [""]
+    for index, word in enumerate(words):
+        if index % 2 == 0 and ("[" in word or "]" in word):
+            raise UserError(f"{text!r} is no hostlist", "write names such as gpu[01-04,07],login")
+        pieces = list(_numbers(word, text)) if index % 2 else [word]
+        if len(made) * len(pieces) > MAX_HOSTS:
+            raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
+        made = [before + piece for before in made for piece in pieces]
+    return made
 
 
 def _split(text: str) -> list[str]:

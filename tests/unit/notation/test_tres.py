@@ -1,0 +1,73 @@
+"""TRES lists: what is read, what is written, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import expand
+from warpdeck.notation.tres import (
+    format_tres,
+    format_tres_prices,
+    format_tres_weights,
+    parse_tres,
+    parse_tres_prices,
+    parse_tres_weights,
+)
+
+NAMES = st.sampled_from(["cpu", "mem", "node", "billing", "gres/gpu", "gres/gpu:a100", "license/MatLab"])
+
+
+def test_counts_are_read_with_memory_in_mib() -> None:
+    text = "CPU=64,mem=1T,GRES/gpu:A100=8,license/MatLab=2"
+    assert parse_tres(text) == {"cpu": 64, "mem": 2**20, "gres/gpu:a100": 8, "license/MatLab": 2}
+
+
+def test_prices_of_memory_are_for_the_unit_that_is_written() -> None:
+    assert parse_tres_prices("cpu=1.0,Mem=0.25G") == {"cpu": 1.0, "mem": 0.25 / 1024}
+
+
+def test_weights_take_no_unit() -> None:
+    assert parse_tres_weights("cpu=1000,mem=2000") == {"cpu": 1000.0, "mem": 2000.0}
+    with pytest.raises(UserError, match="mem=1G is no weight"):
+        parse_tres_weights("mem=1G")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("gpu=8", "'gpu' is no TRES"),
+        ("gres/gpu=many", "gres/gpu=many is no count"),
+        ("gres/gpu=-1", "is no count"),
+        ("cpu", "'cpu' names no count"),
+        ("cpu=1,CPU=2", "cpu stands twice"),
+        ("mem=64GiB", "'64GiB' is no amount of memory"),
+        (",", "'' is no TRES"),
+    ],
+)
+def test_what_is_no_tres_list_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        parse_tres(text)
+
+
+@given(st.dictionaries(NAMES, st.integers(0, 10**12)))
+def test_counts_come_back_as_they_were(counts: dict[str, int]) -> None:
+    assert parse_tres(format_tres(counts)) == counts
+
+
+@given(st.dictionaries(NAMES, st.integers(0, 10**9).map(lambda number: number / 64)))
+def test_prices_and_weights_come_back_as_they_were(prices: dict[str, float]) -> None:
+    assert parse_tres_prices(format_tres_prices(prices)) == prices
+    assert parse_tres_weights(format_tres_weights(prices)) == prices
+
+
+def test_a_hostlist_may_have_several_brackets() -> None:
+    assert expand("r[1-2]n[01-02]-ib,login") == ["r1n01-ib", "r1n02-ib", "r2n01-ib", "r2n02-ib", "login"]
+
+
+@pytest.mark.parametrize("text", ["a[1-2", "a]1[", "a[[1]]", "a[x]", "r[1-99999]n[1-99999]"])
+def test_what_is_no_hostlist_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="hostlist"):
+        expand(text)
