@@ -39,6 +39,11 @@ class Paths:
         return os.path.join(self.home, "controller.log")
 
     @property
+    def config(self) -> str:
+        """The site's settings; need not exist."""
+        return os.path.join(self.home, "config.toml")
+
+    @property
     def database(self) -> str:
         return os.path.join(self.home, "state.db")
 

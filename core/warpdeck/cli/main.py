@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "requeue": ("orders", "end jobs and put them back into the queue"),
     "node": ("nodes", "add, list, drain and remove nodes"),
     "snapshot": ("snapshot", "the code a job ran: show it, compare it"),
+    "config": ("config", "check, show, reload or import the site's settings"),
     "up": ("control", "start the controller"),
     "down": ("control", "stop the controller; jobs go on"),
     "status": ("control", "whether the controller runs, and how it is"),

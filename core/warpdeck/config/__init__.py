@@ -1,0 +1,29 @@
+"""The site's configuration: config.toml, its tables, its errors with lines, and what the planner gets of it.
+
+load -> decode (tables, forms, lines, check) -> Config -> build_site -> policy's Settings and views
+entries writes a Config back; slurm/ makes one from a site's slurm.conf
+"""
+
+from .decode import Decoded, decode
+from .entries import changes, entries, write
+from .load import load, read
+from .problems import ConfigError, Problem
+from .site import NodeFacts, Site, Usage, build_site
+from .tables import Config
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Decoded",
+    "NodeFacts",
+    "Problem",
+    "Site",
+    "Usage",
+    "build_site",
+    "changes",
+    "decode",
+    "entries",
+    "load",
+    "read",
+    "write",
+]

@@ -1,0 +1,218 @@
+"""What must hold between the tables: names that refer to each other exist, trees are trees, nothing says two things.
+
+Pure. Nodes are added at run time, so a node that no [nodes] table knows is no error; doubtful things are warnings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import expand
+
+from .problems import Path, Problem
+from .tables import Config
+
+Found = Iterator[Problem]
+
+_NAME = re.compile(r"[^\s,=\"']{1,128}")
+
+
+def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
+    """(errors, warnings)."""
+    checks: tuple[Callable[[Config], Found], ...] = (
+        _names,
+        _scheduler,
+        _partitions,
+        _qos,
+        _accounts,
+        _default_accounts,
+        _reservations,
+        _nodes,
+    )
+    errors = [problem for check in checks for problem in check(config)]
+    return errors, [] if errors else list(_warnings(config))
+
+
+def _unknown(path: Path, names: Iterable[str], known: Mapping[str, object], what: str) -> Found:
+    for name in names:
+        if name not in known:
+            there = ", ".join(list(known)[:8]) or "none"
+            yield Problem(path=path, text=f"there is no {what} {name!r}; there are: {there}")
+
+
+def _names(config: Config) -> Found:
+    """Names stand in comma-separated lists and in columns."""
+    for table in ("licenses", "partitions", "qos", "accounts", "reservations"):
+        for name in getattr(config, table):
+            if not _NAME.fullmatch(name):
+                yield Problem(path=(table, name), text="a name has no blanks, commas, = or quotes")
+    for account, entry in config.accounts.items():
+        for user in entry.users:
+            if not _NAME.fullmatch(user):
+                yield Problem(path=("accounts", account, "users", user), text="is no user name")
+
+
+def _scheduler(config: Config) -> Found:
+    name = config.scheduler.default_partition
+    path = ("scheduler", "default_partition")
+    yield from _unknown(path, [name] if name else [], config.partitions, "partition")
+    yield from _licenses_known(config)
+
+
+def _licenses_known(config: Config) -> Found:
+    for path, counts in _limit_sets(config):
+        for tres in counts:
+            kind, _, name = tres.partition("/")
+            if kind == "license":
+                yield from _unknown(path, [name], config.licenses, "license")
+
+
+def _limit_sets(config: Config) -> Iterator[tuple[Path, Mapping[str, object]]]:
+    """Every TRES list of the configuration."""
+    fields = (
+        "grp_tres",
+        "grp_tres_mins",
+        "max_tres_per_job",
+        "max_tres_per_node",
+        "max_tres_per_user",
+        "max_tres_per_account",
+        "max_tres_mins_per_job",
+        "min_tres_per_job",
+    )
+    yield ("scheduler", "billing_weights"), config.scheduler.billing_weights
+    yield ("scheduler", "weights", "tres"), config.scheduler.weights.tres
+    for name, qos in config.qos.items():
+        for field in fields:
+            yield ("qos", name, field), getattr(qos, field)
+    for name, account in config.accounts.items():
+        for field in (*fields, "quota"):
+            yield ("accounts", name, field), getattr(account, field)
+        for user, entry in account.users.items():
+            for field in fields:
+                yield ("accounts", name, "users", user, field), getattr(entry, field)
+
+
+def _partitions(config: Config) -> Found:
+    for name, partition in config.partitions.items():
+        path = ("partitions", name)
+        for field, known, what in (
+            ("allow_accounts", config.accounts, "account"),
+            ("deny_accounts", config.accounts, "account"),
+            ("allow_qos", config.qos, "QoS"),
+            ("deny_qos", config.qos, "QoS"),
+        ):
+            yield from _unknown((*path, field), getattr(partition, field) or (), known, what)
+        yield from _unknown((*path, "qos"), [partition.qos] if partition.qos else [], config.qos, "QoS")
+        longest, usual = partition.max_time, partition.default_time
+        if longest is not None and usual is not None and usual > longest:
+            yield Problem(path=(*path, "default_time"), text="is longer than max_time")
+        if partition.max_nodes is not None and partition.min_nodes > partition.max_nodes:
+            yield Problem(path=(*path, "min_nodes"), text="is more than max_nodes")
+
+
+def _qos(config: Config) -> Found:
+    for name, qos in config.qos.items():
+        yield from _unknown(("qos", name, "preempts"), qos.preempts, config.qos, "QoS")
+    cycle = _find_cycle({name: qos.preempts for name, qos in config.qos.items()})
+    if cycle:
+        yield Problem(path=("qos", cycle[0], "preempts"), text=f"goes in a circle: {' -> '.join(cycle)}")
+
+
+def _accounts(config: Config) -> Found:
+    for name, account in config.accounts.items():
+        path = ("accounts", name)
+        parent = [account.parent] if account.parent else []
+        yield from _unknown((*path, "parent"), parent, config.accounts, "account")
+        yield from _unknown((*path, "qos"), account.qos or (), config.qos, "QoS")
+        default = [account.default_qos] if account.default_qos else []
+        yield from _unknown((*path, "default_qos"), default, config.qos, "QoS")
+        if default and account.qos is not None and account.default_qos not in account.qos:
+            yield Problem(path=(*path, "default_qos"), text=f"{account.default_qos!r} is not in qos")
+    cycle = _find_cycle({name: [each.parent] for name, each in config.accounts.items() if each.parent})
+    if cycle:
+        yield Problem(path=("accounts", cycle[0], "parent"), text=f"goes in a circle: {' -> '.join(cycle)}")
+
+
+def _default_accounts(config: Config) -> Found:
+    chosen: dict[str, str] = {}
+    for name, account in config.accounts.items():
+        for user, entry in account.users.items():
+            if entry.default and chosen.setdefault(user, name) != name:
+                yield Problem(
+                    path=("accounts", name, "users", user, "default"),
+                    text=f"account {chosen[user]} is this user's default already",
+                )
+
+
+def _reservations(config: Config) -> Found:
+    for name, entry in config.reservations.items():
+        path = ("reservations", name)
+        yield from _unknown((*path, "accounts"), entry.accounts, config.accounts, "account")
+        if entry.end is not None and entry.duration is not None:
+            yield Problem(path=(*path, "duration"), text="end is given too; keep one of them")
+        if entry.duration is not None and entry.start is None:
+            yield Problem(path=(*path, "duration"), text="needs a start")
+        if entry.start and entry.end and entry.end.timestamp() <= entry.start.timestamp():
+            yield Problem(path=(*path, "end"), text="is not after start")
+        if not entry.maintenance and not entry.users and not entry.accounts:
+            yield Problem(
+                path=path, text="is for nobody; name users or accounts, or write maintenance = true"
+            )
+
+
+def _nodes(config: Config) -> Found:
+    """Several tables may speak of a node, but one key of it has one value."""
+    said: dict[tuple[str, str], tuple[str, object]] = {}
+    for hosts, table in config.nodes.items():
+        try:
+            names = expand(hosts)
+        except UserError as error:
+            yield Problem(path=("nodes", hosts), text=f"{error.message}; {error.hint}")
+            continue
+        for field, value in (("switch", table.switch), ("weight", table.weight)):
+            for name in names if value is not None else ():
+                other, before = said.setdefault((name, field), (hosts, value))
+                if before != value:
+                    text = f"nodes.{other!r} says {before!r} of {name}"
+                    yield Problem(path=("nodes", hosts, field), text=text)
+                    break
+
+
+def _warnings(config: Config) -> Found:
+    if len(config.partitions) > 1 and not config.scheduler.default_partition:
+        text = "is not set: each job must name its partition"
+        yield Problem(path=("scheduler", "default_partition"), text=text)
+    if config.nodes:
+        known = {name for hosts in config.nodes for name in expand(hosts)}
+        for name, partition in config.partitions.items():
+            strange = [node for node in partition.nodes or () if node not in known]
+            if strange:
+                text = f"no [nodes] table speaks of {', '.join(strange[:4])}{' ...' if strange[4:] else ''}"
+                yield Problem(path=("partitions", name, "nodes"), text=text)
+    listed = {account for account in config.accounts if config.accounts[account].users}
+    parents = {account.parent for account in config.accounts.values()}
+    for name in config.accounts:
+        if name not in listed and name not in parents:
+            yield Problem(path=("accounts", name), text="has neither users nor accounts below it")
+
+
+def _find_cycle(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """Names that lead from one back to itself, first and last the same; [] if there is no cycle. Iterative: any depth."""
+    done: set[str] = set()
+    for start in edges:
+        trail: list[str] = []
+        branches: list[Iterator[str]] = [iter([start])]
+        while branches:
+            name = next(branches[-1], None)
+            if name is None:
+                branches.pop()
+                if trail:
+                    done.add(trail.pop())
+            elif name in trail:
+                return [*trail[trail.index(name) :], name]
+            elif name not in done:
+                trail.append(name)
+                branches.append(iter(edges.get(name, ())))
+    return []

@@ -1,0 +1,166 @@
+"""TOML text to Config, or every problem in it with its line.
+
+Each key is converted by itself, so that one wrong value hides no other: text forms by their Form, everything else by msgspec
+in strict mode. Unknown keys are refused, with the nearest known one named.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import math
+import re
+import tomllib
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from warpdeck.errors import UserError
+
+from .check import cross_check
+from .forms import Form
+from .lines import key_lines
+from .problems import MAX_PROBLEMS, ConfigError, Path, Problem, quoted
+from .tables import Config, Names, Table
+
+T = TypeVar("T", bound=Table)
+
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+"""A configuration of ten thousand accounts and users takes 2 MB."""
+
+_TOML_PLACE = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
+_PLACE_IN_VALUE = re.compile(r" - at `\$[^`]*`$")
+
+
+class Decoded(msgspec.Struct, frozen=True, kw_only=True):
+    """A usable configuration, the line of each key in its text, and what its author may want to know."""
+
+    config: Config
+    lines: dict[Path, int] = {}
+    warnings: tuple[Problem, ...] = ()
+
+
+def decode(text: str, file: str) -> Decoded:
+    """Raises ConfigError with all problems; `file` is the name they carry."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(file, (_syntax(str(error), text),)) from None
+    config, found = convert(data)
+    warnings: list[Problem] = []
+    if not found:
+        found, warnings = cross_check(config)
+    lines = key_lines(text)
+    if found:
+        raise ConfigError(file, tuple(sorted(_placed(found, lines), key=lambda each: each.line)))
+    return Decoded(config=config, lines=lines, warnings=_placed(warnings, lines))
+
+
+def convert(data: object) -> tuple[Config, list[Problem]]:
+    """Each table and key by itself; whether they agree is not asked. Values with a problem have their defaults."""
+    found: list[Problem] = []
+    return _table(Config, data, (), found), found
+
+
+def _syntax(message: str, text: str) -> Problem:
+    match = _TOML_PLACE.fullmatch(message)
+    if match is None:
+        return Problem(path=(), text=message)
+    line = int(match[2]) if match[2] else text.count("\n") + 1
+    return Problem(path=(), text=f"no TOML: {match[1]}", line=line, column=int(match[3] or 0))
+
+
+def _placed(problems: list[Problem], lines: dict[Path, int]) -> tuple[Problem, ...]:
+    """With the line of the key, or of the nearest table above it that stands in the text."""
+    made = []
+    for problem in problems[:MAX_PROBLEMS]:
+        paths = (problem.path[:size] for size in range(len(problem.path), 0, -1))
+        line = next((lines[path] for path in paths if path in lines), 0)
+        made.append(msgspec.structs.replace(problem, line=line))
+    return tuple(made)
+
+
+def _table(kind: type[T], data: object, path: Path, found: list[Problem]) -> T:
+    """The table with all values that are right; problems go to `found`."""
+    if not isinstance(data, dict):
+        found.append(Problem(path=path, text=f"is a table: write [{'.'.join(path)}] and its keys below"))
+        return kind()
+    types = field_types(kind)
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in types:
+            found.append(Problem(path=(*path, key), text=_unknown(key, types)))
+        else:
+            _take(values, key, types[key], value, (*path, key), found)
+    return kind(**values)
+
+
+def _take(
+    values: dict[str, Any], key: str, kind: Any, value: object, path: Path, found: list[Problem]
+) -> None:
+    """Puts the converted value under `key`, or its problem into `found`."""
+    if is_table(kind):
+        values[key] = _table(kind, value, path, found)
+        return
+    entry = entry_type(kind)
+    if entry is not None and isinstance(value, dict):
+        made: dict[str, Any] = {}
+        for name, inner in value.items():
+            _take(made, name, entry, inner, (*path, name), found)
+        values[key] = made
+        return
+    try:
+        values[key] = _value(kind, value)
+    except UserError as error:
+        text = f"{error.message}; {error.hint}" if error.hint else error.message
+        found.append(Problem(path=path, text=text))
+
+
+def _value(kind: Any, value: object) -> Any:
+    """A single value. Raises UserError."""
+    form = form_of(kind)
+    if form is not None:
+        if not isinstance(value, str):
+            raise UserError(f"{value!r} is no text", f'write it in quotes, such as "{form.example}"')
+        return form.read(value)
+    if get_origin(kind) is Literal and value not in get_args(kind):
+        options = [str(option) for option in get_args(kind) if option]
+        raise UserError(f"{value!r} is not known", f"write {', '.join(options[:-1])} or {options[-1]}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{value!r} is no number that one can count with")
+    if isinstance(value, str) and kind in (Names, Names | None):
+        raise UserError(f"{value!r} is no list", f"write [{quoted(value)}]")
+    try:
+        return msgspec.convert(value, kind, strict=True)
+    except msgspec.ValidationError as error:
+        message = _PLACE_IN_VALUE.sub("", str(error))
+        raise UserError(f"{value!r} is not what belongs here: {message[0].lower()}{message[1:]}") from None
+
+
+def _unknown(key: str, types: dict[str, Any]) -> str:
+    near = difflib.get_close_matches(key, types, n=1)
+    return "no such key" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(types)}")
+
+
+@functools.cache
+def field_types(kind: type[Table]) -> dict[str, Any]:
+    """Field -> its type with annotations."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: hints[field.name] for field in msgspec.structs.fields(kind)}
+
+
+def is_table(kind: Any) -> bool:
+    """Whether the type is a table of its own."""
+    return isinstance(kind, type) and issubclass(kind, Table)
+
+
+def entry_type(kind: Any) -> Any:
+    """Of a table of named entries the type of an entry, else None."""
+    return get_args(kind)[1] if get_origin(kind) is dict else None
+
+
+def form_of(kind: Any) -> Form | None:
+    """The field's text form, None for a plain TOML value."""
+    if get_origin(kind) is Annotated:
+        return next((each for each in get_args(kind)[1:] if isinstance(each, Form)), None)
+    return None

@@ -1,0 +1,135 @@
+"""A Config as a flat list of keys with the TOML text of each value: for showing, for writing a file, for comparing two.
+
+What `write` makes, `decode` reads back to the same Config.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from .decode import entry_type, field_types, form_of, is_table
+from .problems import Path, dotted, quoted
+from .tables import Config, Table
+
+WIDTH = 44
+"""Where remarks begin in a shown configuration."""
+
+
+NOTHING = ("", '""', "[]", '"UNLIMITED"')
+"""Values that say: no limit, nobody, nothing."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One key. `text` is its value in TOML, "" where it has none (no limit, everybody); `default`: nobody set it so."""
+
+    path: Path
+    text: str
+    default: bool
+
+
+def entries(config: Config) -> list[Entry]:
+    """All keys of all tables, in the order of a file: plain keys of a table before the tables below it."""
+    return list(_entries(config, ()))
+
+
+def write(config: Config, *, remarks: Mapping[Path, str] | None = None, defaults: bool = False) -> str:
+    """TOML text. `remarks` stand behind a key or above a table; with `defaults` also what nobody set, unless it is nothing."""
+    lines: list[str] = []
+    table: Path = ()
+    for entry in entries(config):
+        shown = not entry.default or (defaults and entry.text not in NOTHING)
+        opens = not entry.path[-1]  # a named table as such
+        if opens or (shown and entry.path[:-1] != table):
+            table = entry.path[:-1]
+            lines.append(f"{chr(10) if lines else ''}[{dotted(table)}]")
+        if shown and not opens:
+            line = f"{dotted(entry.path[-1:])} = {entry.text}"
+            remark = (remarks or {}).get(entry.path, "")
+            lines.append(f"{line:<{WIDTH}}  # {remark}" if remark else line)
+    return "\n".join(lines) + "\n"
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """What differs, one key or named table a line, in words. Quick where little does: equal tables are passed over."""
+    return list(_changes(old, new, ()))
+
+
+def _changes(old: Table, new: Table, path: Path) -> Iterator[str]:
+    for name, kind in field_types(type(old)).items():
+        was, now, below = getattr(old, name), getattr(new, name), (*path, name)
+        if was == now:
+            continue
+        if is_table(kind):
+            yield from _changes(was, now, below)
+        elif entry_type(kind) is not None:
+            yield from _changed_entries(was, now, below)
+        else:
+            yield f"{dotted(below)}: {_written(kind, was) or 'none'} -> {_written(kind, now) or 'none'}"
+
+
+def _changed_entries(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> Iterator[str]:
+    yield from (f"{dotted((*path, key))}: gone" for key in old if key not in new)
+    yield from (f"{dotted((*path, key))}: new" for key in new if key not in old)
+    for key in old:
+        if key in new and isinstance(old[key], Table):
+            yield from _changes(old[key], new[key], (*path, key))
+        elif key in new and old[key] != new[key]:
+            yield f"{dotted((*path, key))}: {_text(old[key])} -> {_text(new[key])}"
+
+
+def _entries(table: Table, path: Path) -> Iterator[Entry]:
+    inner: list[tuple[Path, Any, Any]] = []
+    for name, kind in field_types(type(table)).items():
+        value = getattr(table, name)
+        if is_table(kind) or is_table(entry_type(kind)):
+            inner.append(((*path, name), kind, value))
+        elif entry_type(kind) is not None:
+            for key, each in value.items():
+                yield Entry(path=(*path, name, key), text=_text(each), default=False)
+        else:
+            default = value == _defaults(type(table))[name]
+            yield Entry(path=(*path, name), text=_written(kind, value), default=default)
+    for below, kind, value in inner:
+        if is_table(kind):
+            yield from _entries(value, below)
+            continue
+        for key, entry in value.items():
+            yield Entry(path=(*below, key, ""), text="", default=False)
+            yield from _entries(entry, (*below, key))
+
+
+@functools.cache
+def _defaults(kind: type[Table]) -> dict[str, Any]:
+    return {
+        field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _written(kind: Any, value: Any) -> str:
+    form = form_of(kind)
+    if form is None:
+        return _text(value)
+    return quoted(form.write(value)) if value is not None or form.write(None) else ""
+
+
+def _text(value: Any) -> str:
+    """TOML of a plain value; "" for nothing."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(int(value)) if value == int(value) else repr(value)
+        case str():
+            return quoted(value)
+        case datetime():
+            return value.isoformat()
+        case _:
+            return f"[{', '.join(_text(each) for each in value)}]"

@@ -1,0 +1,82 @@
+"""The text forms of values in config.toml: how a field is read from its text and written back.
+
+A field of a table is annotated with its Form; the decoder applies `read`, the writer `write`. Fields without a Form are
+plain TOML values that msgspec converts. Keys that end in _s are numbers of seconds; all other times are Slurm's texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import collapse, expand
+from warpdeck.notation.memory import parse_memory
+from warpdeck.notation.times import format_duration, parse_limit
+from warpdeck.notation.tres import (
+    format_tres,
+    format_tres_prices,
+    format_tres_weights,
+    parse_tres,
+    parse_tres_prices,
+    parse_tres_weights,
+)
+
+
+class Form(NamedTuple):
+    """A text form. `read` raises UserError; `write` gives text that `read` takes."""
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str]
+    example: str
+
+
+def _read_limit(text: str) -> int | None:
+    try:
+        return parse_limit(text)
+    except UserError as error:
+        raise UserError(error.message, "write 2:00:00 or 2-00:00:00") from None
+
+
+def _read_time(text: str) -> int:
+    seconds = _read_limit(text)
+    if seconds is None:
+        raise UserError(f"{text!r} is no bounded time", "write 2:00:00 or 2-00:00:00")
+    return seconds
+
+
+def _read_hosts(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(expand(text)))
+    if not names:
+        raise UserError(f"{text!r} names no node", "write names such as gpu[01-04,07],login, or ALL")
+    return names
+
+
+def _read_nodes(text: str) -> tuple[str, ...] | None:
+    return None if text.strip().upper() == "ALL" else _read_hosts(text)
+
+
+def _write_memory(size: int) -> str:
+    mib = size // 2**20
+    return f"{mib // 1024}G" if mib and mib % 1024 == 0 else f"{mib}M"
+
+
+def _write_nodes(names: tuple[str, ...] | None) -> str:
+    return "ALL" if names is None else collapse(names)
+
+
+def _tres(read: Callable[[str], Any], write: Callable[[Mapping[str, Any]], str]) -> Form:
+    return Form(read=read, write=write, example="gres/gpu=8,cpu=64")
+
+
+Limit = Annotated[int | None, Form(_read_limit, format_duration, "2-00:00:00")]
+"""Seconds, None is UNLIMITED."""
+Time = Annotated[int, Form(_read_time, format_duration, "2-00:00:00")]
+"""Seconds."""
+Memory = Annotated[int, Form(parse_memory, _write_memory, "4G")]
+"""Bytes."""
+Nodes = Annotated[tuple[str, ...] | None, Form(_read_nodes, _write_nodes, "gpu[01-08]")]
+"""Node names, None is ALL."""
+TresCounts = Annotated[dict[str, int], _tres(parse_tres, format_tres)]
+TresWeights = Annotated[dict[str, float], _tres(parse_tres_weights, format_tres_weights)]
+TresPrices = Annotated[dict[str, float], _tres(parse_tres_prices, format_tres_prices)]

@@ -1,0 +1,38 @@
+"""Reading config.toml from disk."""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.errors import UserError
+
+from .decode import MAX_TEXT_BYTES, Decoded, decode
+from .tables import Config
+
+
+def load(path: str) -> Decoded:
+    """The configuration in the file, or the defaults if there is none. Raises ConfigError, UserError if it cannot be read."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return Decoded(config=Config())
+
+
+def read(path: str) -> Decoded:
+    """The configuration in a file that must be there. Raises FileNotFoundError, ConfigError, UserError."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_TEXT_BYTES + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise UserError(f"cannot read {path}: {reason}", "check its permissions") from error
+    if len(raw) > MAX_TEXT_BYTES:
+        raise UserError(f"{path} is larger than {MAX_TEXT_BYTES // 2**20} MiB", "is this the right file?")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: not UTF-8", "save the file as UTF-8") from None
+    return decode(text.replace("\r\n", "\n"), path)

@@ -1,0 +1,59 @@
+"""What is wrong with a configuration, and where: each problem has its key and, once the file was looked at, its line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.errors import UserError
+
+Path = tuple[str, ...]
+"""A key with the tables above it: ("partitions", "gpu", "max_time")."""
+
+MAX_PROBLEMS = 100
+"""Problems kept of one file; a wrong file type would give thousands."""
+
+
+def dotted(path: Path) -> str:
+    """As one writes the key: partitions.gpu.max_time, nodes."gpu[01-08]".switch."""
+    return ".".join(word if _is_bare(word) else quoted(word) for word in path)
+
+
+def quoted(text: str) -> str:
+    """A TOML basic string."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in plain) + '"'
+
+
+def _is_bare(word: str) -> bool:
+    return bool(word) and word.isascii() and word.replace("-", "").replace("_", "").isalnum()
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence about one key. `line` 0: not known."""
+
+    path: Path
+    text: str
+    line: int = 0
+    column: int = 0
+
+    def sentence(self, file: str) -> str:
+        """file:line: key: text, as compilers write it."""
+        place = ":".join([file, *(str(number) for number in (self.line, self.column) if number)])
+        key = f"{dotted(self.path)}: " if self.path else ""
+        return f"{place}: {key}{self.text}"
+
+
+class ConfigError(UserError):
+    """The configuration cannot be used. `problems` are all that were found."""
+
+    def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
+        first, rest = problems[0], len(problems) - 1
+        more = f" (and {rest} more)" if rest else ""
+        super().__init__(
+            first.sentence(file) + more,
+            "correct it; `warpdeck config check` names every error",
+            code="config",
+            details={"problems": "\n".join(problem.sentence(file) for problem in problems)},
+        )
+        self.file = file
+        self.problems = problems

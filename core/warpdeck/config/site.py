@@ -1,0 +1,280 @@
+"""From config.toml to what the planner sees: Settings, and the site's tables for the View. Pure.
+
+Use of resources and the members of Unix groups come in as arguments: they change at run time, the file does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from warpdeck.model import NodeName
+from warpdeck.notation.hostlist import expand
+from warpdeck.policy import (
+    AccountView,
+    Limits,
+    PartitionView,
+    QosView,
+    ReservationView,
+    Settings,
+    UserView,
+    Weights,
+)
+
+from . import tables
+from .tables import Config
+
+Members = Mapping[str, Collection[str]]
+"""Unix group -> the users that are known to be in it."""
+NEVER = float("inf")
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What was used, decayed to now: billing-seconds and TRES-seconds. A user's key is (user, account)."""
+
+    accounts: dict[str, float] = {}
+    account_tres: dict[str, dict[str, float]] = {}
+    users: dict[tuple[str, str], float] = {}
+    user_tres: dict[tuple[str, str], dict[str, float]] = {}
+    qos: dict[str, dict[str, float]] = {}
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says of a node."""
+
+    features: frozenset[str] = frozenset()
+    switch: str = ""
+    weight: int = 1
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """The site's part of a View (sorted by name), the settings of a pass, and what fills in a job's request."""
+
+    settings: Settings = Settings()
+    half_life_s: float | None = None
+    shards_per_gpu: int = 0
+    partitions: tuple[PartitionView, ...] = ()
+    qos: tuple[QosView, ...] = ()
+    accounts: tuple[AccountView, ...] = ()
+    users: tuple[UserView, ...] = ()
+    reservations: tuple[ReservationView, ...] = ()
+    licenses: tuple[tuple[str, int], ...] = ()
+    nodes: dict[NodeName, NodeFacts] = {}
+    default_accounts: dict[str, str] = {}
+    """User -> the account of jobs that name none."""
+    default_qos: dict[str, str] = {}
+    """Account -> the QoS of jobs that name none."""
+
+
+def build_site(
+    config: Config,
+    *,
+    node_names: Collection[NodeName] = (),
+    members: Members | None = None,
+    usage: Usage | None = None,
+) -> Site:
+    """The tables for a pass. `node_names` are the nodes there are: what a reservation of ALL stands for."""
+    used = usage or Usage()
+    return Site(
+        settings=build_settings(config),
+        half_life_s=config.fairshare.half_life,
+        shards_per_gpu=config.gpus.shards_per_gpu,
+        partitions=tuple(
+            _partition(name, table, members or {}) for name, table in sorted(config.partitions.items())
+        ),
+        qos=tuple(_qos(name, table, used) for name, table in sorted(config.qos.items())),
+        accounts=tuple(_account(name, table, used) for name, table in sorted(config.accounts.items())),
+        users=tuple(_users(config, used)),
+        reservations=tuple(
+            _reservation(name, table, node_names) for name, table in sorted(config.reservations.items())
+        ),
+        licenses=tuple(sorted(config.licenses.items())),
+        nodes=node_facts(config),
+        default_accounts=_default_accounts(config),
+        default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
+    )
+
+
+def build_settings(config: Config) -> Settings:
+    """The knobs of a pass."""
+    table = config.scheduler
+    weights = table.weights
+    only = next(iter(config.partitions)) if len(config.partitions) == 1 else ""
+    return Settings(
+        weights=Weights(
+            age=weights.age,
+            fairshare=weights.fairshare,
+            job_size=weights.job_size,
+            partition=weights.partition,
+            qos=weights.qos,
+            tres=weights.tres,
+        ),
+        max_age_s=float(table.max_age),
+        favor_small=table.favor_small,
+        billing_weights=table.billing_weights,
+        backfill=table.backfill,
+        reservations=table.reservations,
+        backfill_order=table.backfill_order,
+        default_time_s=table.default_time,
+        default_mem_per_cpu_bytes=table.default_mem_per_cpu,
+        default_partition=table.default_partition or only,
+        max_starts=table.max_starts,
+        max_backfill_tests=table.max_backfill_tests,
+        max_forecasts=table.max_forecasts,
+        preempt_by=table.preempt_by,
+        preempt_mode=table.preempt_mode,
+        suspend_keeps_gpus=table.suspend_keeps_gpus,
+        preempt_exempt_s=table.preempt_exempt_s,
+        grace_s=table.preempt_grace_s,
+        reclaim=table.reclaim,
+        kill_invalid_dependency=table.kill_invalid_dependency,
+        enforce_limits=table.enforce_limits,
+    )
+
+
+def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
+    """Node -> what all [nodes] tables say of it together."""
+    made: dict[NodeName, NodeFacts] = {}
+    for hosts, table in config.nodes.items():
+        for name in expand(hosts):
+            before = made.get(NodeName(name), NodeFacts())
+            made[NodeName(name)] = NodeFacts(
+                features=before.features | frozenset(table.features),
+                switch=before.switch if table.switch is None else table.switch,
+                weight=before.weight if table.weight is None else table.weight,
+            )
+    return made
+
+
+def build_limits(table: tables.LimitTable) -> Limits:
+    """A table's limits."""
+    return Limits(
+        grp_tres=table.grp_tres,
+        grp_tres_mins=table.grp_tres_mins,
+        grp_jobs=table.grp_jobs,
+        grp_submit=table.grp_submit,
+        grp_wall_mins=None if table.grp_wall is None else table.grp_wall // 60,
+        max_tres_per_job=table.max_tres_per_job,
+        max_tres_per_node=table.max_tres_per_node,
+        max_tres_per_user=table.max_tres_per_user,
+        max_tres_per_account=table.max_tres_per_account,
+        max_tres_mins_per_job=table.max_tres_mins_per_job,
+        max_jobs_per_user=table.max_jobs_per_user,
+        max_jobs_per_account=table.max_jobs_per_account,
+        max_submit_per_user=table.max_submit_per_user,
+        max_submit_per_account=table.max_submit_per_account,
+        max_wall_s=table.max_wall,
+        min_tres_per_job=table.min_tres_per_job,
+    )
+
+
+def _set(names: Collection[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)
+
+
+def _partition(name: str, table: tables.Partition, members: Members) -> PartitionView:
+    return PartitionView(
+        name=name,
+        nodes=None if table.nodes is None else frozenset(NodeName(node) for node in table.nodes),
+        state=table.state,
+        max_time_s=table.max_time,
+        default_time_s=table.default_time,
+        max_nodes=table.max_nodes,
+        min_nodes=table.min_nodes,
+        priority_tier=table.priority_tier,
+        priority_job_factor=table.priority_job_factor,
+        allow_users=_allowed_users(table, members),
+        allow_accounts=_set(table.allow_accounts),
+        deny_accounts=frozenset(table.deny_accounts),
+        allow_qos=_set(table.allow_qos),
+        deny_qos=frozenset(table.deny_qos),
+        qos=table.qos,
+        preempt_mode=table.preempt_mode,
+        grace_s=table.grace_s,
+        exclusive=table.exclusive,
+    )
+
+
+def _allowed_users(table: tables.Partition, members: Members) -> frozenset[str] | None:
+    """Those named, and those in an allowed group; None: everybody."""
+    if table.allow_groups is None and table.allow_users is None:
+        return None
+    users = set(table.allow_users or ())
+    for group in table.allow_groups or ():
+        users.update(members.get(group, ()))
+    return frozenset(users)
+
+
+def _qos(name: str, table: tables.Qos, usage: Usage) -> QosView:
+    return QosView(
+        name=name,
+        priority=table.priority,
+        limits=build_limits(table),
+        preempts=frozenset(table.preempts),
+        preempt_mode=table.preempt_mode,
+        grace_s=table.grace_s,
+        preempt_exempt_s=table.preempt_exempt_s,
+        usage_factor=table.usage_factor,
+        overrides_partition=table.overrides_partition,
+        deny_on_limit=table.deny_on_limit,
+        usage=usage.qos.get(name, {}),
+    )
+
+
+def _account(name: str, table: tables.Account, usage: Usage) -> AccountView:
+    return AccountView(
+        name=name,
+        parent=table.parent,
+        shares=table.shares,
+        limits=build_limits(table),
+        quota=table.quota,
+        usage=usage.accounts.get(name, 0.0),
+        tres_usage=usage.account_tres.get(name, {}),
+        qos=_set(table.qos),
+    )
+
+
+def _users(config: Config, usage: Usage) -> list[UserView]:
+    made = [
+        UserView(
+            user=user,
+            account=account,
+            shares=entry.shares,
+            limits=build_limits(entry),
+            usage=usage.users.get((user, account), 0.0),
+            tres_usage=usage.user_tres.get((user, account), {}),
+        )
+        for account, table in config.accounts.items()
+        for user, entry in table.users.items()
+    ]
+    return sorted(made, key=lambda view: (view.user, view.account))
+
+
+def _reservation(name: str, table: tables.Reservation, node_names: Collection[NodeName]) -> ReservationView:
+    start = 0.0 if table.start is None else table.start.timestamp()
+    end = NEVER if table.end is None else table.end.timestamp()
+    if table.duration is not None:
+        end = start + table.duration
+    named = node_names if table.nodes is None else (NodeName(node) for node in table.nodes)
+    return ReservationView(
+        name=name,
+        nodes=frozenset(named),
+        start_unix=start,
+        end_unix=end,
+        users=frozenset(table.users),
+        accounts=frozenset(table.accounts),
+        maintenance=table.maintenance,
+    )
+
+
+def _default_accounts(config: Config) -> dict[str, str]:
+    """The account marked default, else a user's only one."""
+    own: dict[str, list[str]] = {}
+    marked: dict[str, str] = {}
+    for account, table in config.accounts.items():
+        for user, entry in table.users.items():
+            own.setdefault(user, []).append(account)
+            if entry.default:
+                marked[user] = account
+    return {user: names[0] for user, names in sorted(own.items()) if len(names) == 1} | marked

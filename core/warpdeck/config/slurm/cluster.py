@@ -1,0 +1,287 @@
+"""Nodes, node sets, switches, GPU shards and partitions of a site, from slurm.conf, gres.conf and topology.conf.
+
+What a node has (CPUs, memory, GPUs and their links) is measured by the agent on it and not taken from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from warpdeck.config import tables
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import collapse, expand
+from warpdeck.notation.tres import parse_tres_prices
+
+from . import values
+from .conf import ConfLine
+from .notes import Notes
+
+Pairs = dict[str, str]
+
+MEASURED = values.words(
+    "boards corespersocket cores cpus procs cpuspeclist corespeccount realmemory sockets socketsperboard threadspercore"
+    " tmpdisk memspeclimit nodeaddr nodehostname bcastaddr port state reason gres"
+    " restrictedcorespergpu cpubind parameters"
+)
+"""Keys of NodeName lines that say what the node is or where it is reached."""
+
+PARTITION_LOST = {
+    "defmempercpu": "memory defaults are set for the whole site: scheduler.default_mem_per_cpu",
+    "defmempernode": "there is no default of memory for each node; scheduler.default_mem_per_cpu is the nearest",
+    "defmempergpu": "there is no default of memory for each GPU",
+    "maxmempercpu": "memory limits belong to a QoS: max_tres_per_node there",
+    "maxmempernode": "memory limits belong to a QoS: max_tres_per_node there",
+    "maxcpuspernode": "CPU limits belong to a QoS: max_tres_per_node there",
+    "maxcpuspersocket": "CPU limits belong to a QoS: max_tres_per_node there",
+    "allocnodes": "jobs are submitted through the controller's socket; there are no submit hosts to allow",
+    "hidden": "all partitions are shown",
+    "alternate": "jobs are not moved to another partition by themselves",
+    "reqresv": "a partition cannot demand a reservation",
+    "exclusiveuser": "nodes are shared by users or given whole to a job (exclusive)",
+    "exclusivetopo": "switches are not given whole to a job",
+    "lln": "placement packs against fragmentation; least loaded first is not offered",
+    "overtimelimit": "jobs end at their limit",
+    "jobdefaults": "defaults that depend on GPUs are not offered",
+    "cpubind": "CPU binding is left to the task",
+    "disablerootjobs": "root may submit",
+    "suspendtime": "nodes are not powered down",
+    "suspendtimeout": "nodes are not powered down",
+    "resumetimeout": "nodes are not powered down",
+    "powerdownonidle": "nodes are not powered down",
+    "maxcpuspertask": "CPU limits belong to a QoS: max_tres_per_job there",
+    "selecttypeparameters": "CPUs are counted by the agent, one way for all partitions",
+    "topology": "there is one tree of switches",
+}
+
+
+class _Node(msgspec.Struct):
+    """What is carried over of a node."""
+
+    features: tuple[str, ...] = ()
+    weight: int | None = None
+    switch: str | None = None
+
+
+class Cluster:
+    """Takes the lines of all files in order; then gives [nodes] and [partitions]."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._nodes: dict[str, _Node] = {}
+        self._sets: dict[str, Pairs] = {}
+        self._node_defaults: Pairs = {}
+        self._partition_defaults: Pairs = {}
+        self._partitions: dict[str, Pairs] = {}
+        self._prices: dict[str, str] = {}
+        self._shards: dict[int, str] = {}
+        self.default_partition = ""
+
+    def take(self, line: ConfLine) -> bool:
+        """Whether the line was about a node, a set, a partition or a switch."""
+        pairs = dict(line.pairs)
+        first = next(iter(pairs), "")
+        match first:
+            case "nodename":
+                self._take_node(pairs.pop("nodename"), pairs, line)
+            case "partitionname":
+                self._take_partition(pairs.pop("partitionname"), pairs, line)
+            case "nodeset":
+                self._sets[pairs.pop("nodeset")] = pairs
+            case "switchname":
+                self._take_switch(pairs, line)
+            case "downnodes":
+                self._notes.add(f"DownNodes={pairs['downnodes']}", "drain such nodes: warpdeck node drain")
+            case "frontendname":
+                self._notes.add(f"FrontendName={pairs['frontendname']}", "there are no front-end nodes")
+            case _:
+                return False
+        return True
+
+    def nodes(self) -> dict[str, tables.NodeTable]:
+        """Hostlist -> table; nodes of which the same is said stand together."""
+        groups: dict[tuple[tuple[str, ...], int | None, str | None], list[str]] = {}
+        for name, node in self._nodes.items():
+            groups.setdefault((node.features, node.weight, node.switch), []).append(name)
+        return {
+            collapse(names): tables.NodeTable(features=features, weight=weight, switch=switch)
+            for (features, weight, switch), names in groups.items()
+        }
+
+    def partitions(self) -> dict[str, tables.Partition]:
+        """Name -> table."""
+        return {name: self._partition(name, pairs) for name, pairs in self._partitions.items()}
+
+    def billing_weights(self) -> dict[str, float]:
+        """TRESBillingWeights of the default partition, else of the first that has some."""
+        if not self._prices:
+            return {}
+        chosen = self._prices.get(self.default_partition) or next(iter(self._prices.values()))
+        for name, text in self._prices.items():
+            if text != chosen:
+                self._notes.add(f"TRESBillingWeights of {name}", "prices are the same in all partitions")
+        return self._notes.attempt("TRESBillingWeights", parse_tres_prices, chosen, {})
+
+    def shards_per_gpu(self) -> int:
+        """Of shared GPUs, the most common way to share."""
+        if not self._shards:
+            return 0
+        chosen, *others = self._shards
+        for other in others:
+            why = f"all GPUs have as many shards: {chosen}"
+            self._notes.add(f"{other} shards for each GPU on {self._shards[other]}", why)
+        return chosen
+
+    def _hosts(self, text: str, line: ConfLine) -> list[str]:
+        return self._notes.attempt(f"{line.place}: {text}", expand, text, [])
+
+    def _take_node(self, hosts: str, pairs: Pairs, line: ConfLine) -> None:
+        if hosts.upper() == "DEFAULT":
+            self._node_defaults.update(pairs)
+            return
+        own = self._node_defaults | pairs
+        features = own.get("features", own.get("feature", ""))
+        weight = self._notes.attempt(f"{line.place}: Weight", values.whole, own.get("weight", "1"), 1)
+        for key in own:
+            if key not in MEASURED and key not in ("feature", "features", "weight"):
+                self._notes.add(line.spelled.get(key, key), "no counterpart for a node")
+        self._take_gres(hosts, own.get("gres", ""), line)
+        for name in self._hosts(hosts, line):
+            node = self._nodes.setdefault(name, _Node())
+            node.features = tuple(word for word in features.split(",") if word)
+            node.weight = weight if weight != 1 else None
+
+    def _take_gres(self, hosts: str, gres: str, line: ConfLine) -> None:
+        counts: dict[str, int] = {}
+        for item in gres.split(","):
+            words = item.partition("(")[0].split(":")
+            name = words[0].lower()
+            if not name:
+                continue
+            number = words[-1] if words[-1].isdigit() else "1"
+            counts[name] = counts.get(name, 0) + int(number)
+            if name not in ("gpu", "shard"):
+                self._notes.add(f"Gres={item} of {hosts}", "GPUs and their shards are the only GRES")
+        if counts.get("shard"):
+            each, rest = divmod(counts["shard"], max(1, counts.get("gpu", 0)))
+            if rest or not counts.get("gpu"):
+                self._notes.add(f"{line.place}: shards", "are no whole number for each GPU")
+            else:
+                self._shards.setdefault(each, hosts)
+
+    def _take_switch(self, pairs: Pairs, line: ConfLine) -> None:
+        name, hosts = pairs["switchname"], pairs.get("nodes", "")
+        if not hosts:
+            self._notes.add(f"SwitchName={name}", "only leaf switches count; the tree above them is not kept")
+        for host in self._hosts(hosts, line):
+            if host not in self._nodes:
+                self._notes.add(f"{host} on switch {name}", "no NodeName line has this node")
+            else:
+                self._nodes[host].switch = name
+
+    def _take_partition(self, name: str, pairs: Pairs, line: ConfLine) -> None:
+        if name.upper() == "DEFAULT":
+            self._partition_defaults.update(pairs)
+            return
+        own = self._partition_defaults | pairs
+        for one in name.split(","):
+            self._partitions[one] = own
+            if values.yes(own.get("default", "")):
+                self.default_partition = one
+            if own.get("tresbillingweights"):
+                self._prices[one] = own["tresbillingweights"]
+        for key in own:
+            if key in PARTITION_LOST:
+                self._notes.add(f"{line.spelled.get(key, key)} of {name}", PARTITION_LOST[key])
+            elif key not in CARRIED:
+                self._notes.add(f"{line.spelled.get(key, key)} of {name}", "not known to this import")
+
+    def _partition(self, name: str, pairs: Pairs) -> tables.Partition:
+        made: dict[str, Any] = {}
+        for key, (field, read) in CARRIED.items():
+            if key not in pairs or read is None:
+                continue
+            try:
+                made[field] = read(pairs[key])
+            except UserError as error:
+                self._notes.add(f"{key} of {name}", f"left out: {error.message}")
+        self._drop_contradictions(name, made)
+        nodes = self._members(name, pairs.get("nodes", ""))
+        if values.yes(pairs.get("rootonly", "")):
+            made["allow_users"] = ("root",)
+        if nodes == ():
+            self._notes.add(f"partition {name}", "has no nodes; it is made INACTIVE with all of them")
+            return tables.Partition(**{**made, "state": "INACTIVE"})
+        return tables.Partition(**made, nodes=nodes)
+
+    def _drop_contradictions(self, name: str, made: dict[str, Any]) -> None:
+        """As slurmctld does, which says so in its log and goes on."""
+        longest, most = made.get("max_time"), made.get("max_nodes")
+        if longest is not None and (made.get("default_time") or 0) > longest:
+            del made["default_time"]
+            self._notes.add(f"DefaultTime of {name}", "is longer than MaxTime; Slurm passes over it too")
+        if most is not None and made.get("min_nodes", 0) > most:
+            del made["min_nodes"]
+            self._notes.add(f"MinNodes of {name}", "is more than MaxNodes, so no job would ever fit")
+
+    def _members(self, name: str, text: str) -> tuple[str, ...] | None:
+        """The partition's nodes with node sets replaced; None: all."""
+        found: dict[str, None] = {}
+        nothing: list[str] = []
+        for word in self._notes.attempt(f"Nodes of {name}", expand, text, nothing):
+            if word.upper() == "ALL":
+                return None
+            found.update(dict.fromkeys(self._set(word) if word in self._sets else [word]))
+        return tuple(found)
+
+    def _set(self, name: str) -> list[str]:
+        pairs = self._sets[name]
+        nothing: list[str] = []
+        named = self._notes.attempt(f"NodeSet={name}", expand, pairs.get("nodes", ""), nothing)
+        feature = pairs.get("feature")
+        return named + [host for host, node in self._nodes.items() if feature and feature in node.features]
+
+
+def _preempt_mode(text: str) -> str:
+    words = [word for word in text.lower().split(",") if word not in ("gang", "within")]
+    mode = words[0] if words else ""
+    return mode if mode in ("off", "requeue", "suspend", "cancel") else ""
+
+
+def _state(text: str) -> str:
+    word = text.upper()
+    if word not in ("UP", "DOWN", "DRAIN", "INACTIVE"):
+        raise UserError(f"{text!r} is no state of a partition")
+    return word
+
+
+def _positive(text: str) -> int | None:
+    return values.count(text) or None
+
+
+CARRIED = {
+    "nodes": ("nodes", None),
+    "default": ("default", None),
+    "tresbillingweights": ("", None),
+    "rootonly": ("", None),
+    "state": ("state", _state),
+    "maxtime": ("max_time", values.limit_s),
+    "defaulttime": ("default_time", values.limit_s),
+    "maxnodes": ("max_nodes", _positive),
+    "minnodes": ("min_nodes", values.whole),
+    "priority": ("priority_tier", values.whole),
+    "prioritytier": ("priority_tier", values.whole),
+    "priorityjobfactor": ("priority_job_factor", values.whole),
+    "allowgroups": ("allow_groups", values.names),
+    "allowaccounts": ("allow_accounts", values.names),
+    "denyaccounts": ("deny_accounts", lambda text: values.names(text) or ()),
+    "allowqos": ("allow_qos", values.names),
+    "denyqos": ("deny_qos", lambda text: values.names(text) or ()),
+    "qos": ("qos", lambda text: "" if text.upper() in ("N/A", "NONE") else text),
+    "preemptmode": ("preempt_mode", _preempt_mode),
+    "gracetime": ("grace_s", values.exact_s),
+    "oversubscribe": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
+    "shared": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
+}
+"""Key of a PartitionName line -> (our key, how it is read); None: handled by itself."""

@@ -1,0 +1,240 @@
+"""The site-wide keys of slurm.conf: scheduler, priority, preemption, defaults, licenses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from warpdeck.config import tables
+from warpdeck.notation.tres import parse_tres_weights
+
+from . import values
+from .conf import ConfLine
+from .notes import Notes
+
+LOST = {
+    "priorityweightassoc": "associations have no priority of their own",
+    "priorityusageresetperiod": "use decays by fairshare.half_life and is never reset",
+    "prioritysitefactorplugin": "there are no plugins",
+    "jobsubmitplugins": "there are no submit plugins; partitions, QoS and accounts say what is allowed",
+    "prolog": "there is no prolog",
+    "epilog": "there is no epilog",
+    "taskprolog": "there is no task prolog",
+    "taskepilog": "there is no task epilog",
+    "srunprolog": "there is no prolog",
+    "srunepilog": "there is no epilog",
+    "prologslurmctld": "there is no prolog",
+    "epilogslurmctld": "there is no epilog",
+    "healthcheckprogram": "the agent watches its node itself",
+    "defmempernode": "there is no default of memory for each node; scheduler.default_mem_per_cpu is the nearest",
+    "defmempergpu": "there is no default of memory for each GPU",
+    "defcpupergpu": "there is no default of CPUs for each GPU",
+    "maxmempercpu": "memory limits belong to a QoS: max_tres_per_node there",
+    "maxmempernode": "memory limits belong to a QoS: max_tres_per_node there",
+    "maxarraysize": "arrays have one fixed limit",
+    "maxjobcount": "the number of jobs has one fixed limit",
+    "jobrequeue": "whether a job may be requeued is said by the job",
+    "overtimelimit": "jobs end at their limit",
+    "enforcepartlimits": "a job that its partition can never run is refused when it is submitted",
+    "privatedata": "who sees what is fixed: the queue is for all, output and scripts for their owner",
+    "disablerootjobs": "root may submit",
+    "powerparameters": "nodes are not powered down",
+    "suspendprogram": "nodes are not powered down",
+    "resumeprogram": "nodes are not powered down",
+    "federationparameters": "there are no federations",
+    "jobdefaults": "defaults that depend on GPUs are not offered",
+    "burstbuffertype": "there are no burst buffers",
+    "requeueexit": "exit codes do not requeue a job",
+    "requeueexithold": "exit codes do not requeue a job",
+    "maxbatchrequeue": "requeues are not counted",
+    "usepam": "PAM is not asked",
+    "gangscheduling": "jobs do not take turns",
+    "schedulertimeslice": "jobs do not take turns",
+    "mailprog": "no mail is sent",
+    "rebootprogram": "nodes are not rebooted",
+    "selecttypeparameters": "CPUs and memory are always counted",
+}
+"""Keys that change what jobs get and have no counterpart here."""
+
+DAEMONS = values.words(
+    "accountingstoragebackuphost accountingstorageexternalhost accountingstoragehost accountingstorageloc"
+    " accountingstorageparameters accountingstoragepass accountingstorageport accountingstoragetres"
+    " accountingstoragetype accountingstorageuser accountingstoreflags accountingstorejobcomment acctgatherenergytype"
+    " acctgatherfilesystemtype acctgatherinfinibandtype acctgatherinterconnecttype acctgathernodefreq"
+    " acctgatherprofiletype allowspecresourcesusage authaltparameters authalttypes authinfo authtype backupaddr"
+    " backupcontroller batchstarttimeout bcastexclude bcastparameters cachegroups checkpointtype clifilterplugins"
+    " clustername communicationparameters completewait controladdr controlmachine corespecplugin cpufreqdef"
+    " cpufreqgovernors credtype cryptotype dataparserparameters debugflags defaultstoragehost defaultstorageloc"
+    " defaultstoragepass defaultstorageport defaultstoragetype defaultstorageuser eiotimeout epilogmsgtime"
+    " epilogtimeout extsensorsfreq extsensorstype fairsharedampeningfactor fastschedule firstjobid getenvtimeout"
+    " gpufreqdef grestypes groupupdateforce groupupdatetime hashplugin healthcheckinterval healthchecknodestate"
+    " inactivelimit interactivestepoptions jobacctgatherfrequency jobacctgatherparams jobacctgathertype"
+    " jobcheckpointdir jobcompcode jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript jobcompport"
+    " jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend"
+    " keepalivetime killonbadexit launchparameters launchtype maildomain maxdbdmsgs maxjobid maxnodecount maxstepcount"
+    " maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout mpidefault mpiparams msgaggregationparams"
+    " namespacetype nodefeaturesplugins plugindir plugstackconfig powerplugin prepparameters prepplugins"
+    " prioritycalcperiod proctracktype prologepilogtimeout prologflags prologtimeout propagateprioprocess"
+    " propagateresourcelimits propagateresourcelimitsexcept reconfigflags resumefailprogram resumerate resumetimeout"
+    " resvepilog resvoverrun resvprolog returntoservice routeplugin sallocdefaultcommand sbcastparameters"
+    " schedulerauth schedulerport schedulerrootfilter scronparameters selecttype slurmctldaddr slurmctlddebug"
+    " slurmctldhost slurmctldlogfile slurmctldparameters slurmctldpidfile slurmctldplugstack slurmctldport"
+    " slurmctldprimaryoffprog slurmctldprimaryonprog slurmctldsyslogdebug slurmctldtimeout slurmddebug slurmdlogfile"
+    " slurmdparameters slurmdpidfile slurmdplugstack slurmdport slurmdspooldir slurmdsyslogdebug slurmdtimeout"
+    " slurmduser slurmschedlogfile slurmschedloglevel slurmuser srunportrange statesavelocation suspendexcnodes"
+    " suspendexcparts suspendexcstates suspendrate suspendtime suspendtimeout switchparameters switchtype taskplugin"
+    " taskpluginparam tcptimeout tlsparameters tlstype tmpfs topologyparam topologyplugin trackwckey treewidth"
+    " unkillablestepprogram unkillablesteptimeout vsizefactor waittime x11parameters"
+)
+"""Settings of Slurm's own daemons: ports, logs, folders, plugins, timers. slurm.conf(5), 14.11 to 25.05."""
+
+
+class Settings:
+    """Takes lines that are about the whole site; then gives our tables."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._values: dict[str, str] = {}
+        self._daemons: dict[str, None] = {}
+
+    def take(self, line: ConfLine) -> None:
+        """Later lines win."""
+        for key, value in line.pairs.items():
+            self._values[key] = value
+            if key in USED:
+                continue
+            if key in LOST:
+                if value.lower() not in ("no", "none", "0", ""):
+                    self._notes.add(line.spelled[key], LOST[key])
+            elif key in DAEMONS:
+                self._daemons[line.spelled[key]] = None
+            else:
+                self._notes.add(f"{line.place}: {line.spelled[key]}", "not known to this import")
+
+    def mention_daemons(self) -> None:
+        """One remark for all settings of Slurm's own daemons."""
+        for name in self._daemons:
+            self._notes.add(name, "about Slurm's own daemons and plugins; nothing here corresponds")
+
+    def config(self, scheduler: tables.Scheduler) -> tables.Config:
+        """The tables, on top of what the partitions gave for `scheduler`."""
+        weights = self._weights()
+        made = msgspec.structs.replace(
+            scheduler,
+            weights=weights,
+            max_age=self._read("prioritymaxage", values.limit_s, None) or 7 * 86_400,
+            favor_small=values.yes(self._get("priorityfavorsmall")),
+            default_mem_per_cpu=self._read("defmempercpu", values.whole, 0) * 2**20,
+            kill_invalid_dependency="kill_invalid_depend" in self._flags(),
+            enforce_limits=self._enforces_limits(),
+            preempt_exempt_s=max(0, self._read("preemptexempttime", _exempt_s, 0)),
+            **self._backfill(),
+            **self._preemption(),
+        )
+        return tables.Config(
+            grace_s=float(self._read("killwait", values.whole, 30)),
+            keep_finished_s=float(self._read("minjobage", values.whole, 300)),
+            scheduler=made,
+            fairshare=tables.Fairshare(half_life=self._half_life()),
+            licenses=self._licenses(),
+        )
+
+    def _get(self, key: str) -> str:
+        return self._values.get(key, "")
+
+    def _read(self, key: str, read: Callable[[str], Any], otherwise: Any) -> Any:
+        text = self._get(key)
+        return self._notes.attempt(key, read, text, otherwise) if text else otherwise
+
+    def _flags(self) -> str:
+        return f"{self._get('schedulerparameters')},{self._get('dependencyparameters')}".lower()
+
+    def _weights(self) -> tables.Weights:
+        if self._get("prioritytype").lower().endswith("/basic"):
+            return tables.Weights()
+        numbers = {
+            field: self._read(f"priorityweight{key}", values.whole, 0)
+            for field, key in (
+                ("age", "age"),
+                ("fairshare", "fairshare"),
+                ("job_size", "jobsize"),
+                ("partition", "partition"),
+                ("qos", "qos"),
+            )
+        }
+        tres: dict[str, float] = {}
+        nothing: dict[str, float] = {}
+        for item in self._get("priorityweighttres").split(","):
+            if item:
+                tres |= self._notes.attempt(f"PriorityWeightTRES {item}", parse_tres_weights, item, nothing)
+        for flag in self._get("priorityflags").upper().split(","):
+            if flag and flag not in ("FAIR_TREE", "NO_FAIR_TREE"):
+                self._notes.add(f"PriorityFlags={flag}", "there is one way to count priority")
+            if flag == "NO_FAIR_TREE":
+                self._notes.add(f"PriorityFlags={flag}", "fairshare is always the fair tree")
+        return tables.Weights(**numbers, tres=tres)
+
+    def _half_life(self) -> int | None:
+        text = self._get("prioritydecayhalflife")
+        if text == "0":
+            return None
+        found: int | None = self._read("prioritydecayhalflife", values.limit_s, 7 * 86_400)
+        return found
+
+    def _backfill(self) -> dict[str, Any]:
+        if self._get("schedulertype").lower().endswith("/builtin"):
+            return {"backfill": "none"}
+        if self._get("schedulerparameters"):
+            self._notes.add(
+                "SchedulerParameters", "tunes Slurm's own loop; see [scheduler] for the bounds here"
+            )
+        why = (
+            "as Slurm's: conservative, by priority; the default here (easy, shortest first) mostly waits less"
+        )
+        self._notes.add("backfill", why)
+        return {"backfill": "conservative", "backfill_order": "priority"}
+
+    def _preemption(self) -> dict[str, Any]:
+        kind = self._get("preempttype").lower().rpartition("/")[2]
+        words = [word for word in self._get("preemptmode").lower().split(",") if word]
+        if "gang" in words:
+            self._notes.add(
+                "PreemptMode=GANG", "jobs do not take turns; a suspended one goes on when there is room"
+            )
+        if "within" in words:
+            self._notes.add("PreemptMode=WITHIN", "jobs of one QoS do not preempt each other")
+        modes = [word for word in words if word in ("requeue", "suspend", "cancel")]
+        by = {"qos": "qos", "partition_prio": "partition"}.get(kind, "off")
+        if by == "off" or not modes:
+            if by != "off":
+                self._notes.add("PreemptType", "PreemptMode is OFF, so nothing is preempted")
+            return {"preempt_by": "off", "reclaim": False}
+        return {"preempt_by": by, "preempt_mode": modes[0], "reclaim": False}
+
+    def _enforces_limits(self) -> bool:
+        words = self._get("accountingstorageenforce").lower().split(",")
+        return any(word in ("limits", "safe", "all", "1") for word in words)
+
+    def _licenses(self) -> dict[str, int]:
+        made: dict[str, int] = {}
+        for item in re.split(r"[,;]", self._get("licenses")):
+            name, _, number = item.strip().replace("*", ":").partition(":")
+            if name:
+                made[name] = self._notes.attempt(f"Licenses={item}", values.whole, number or "1", 0)
+        return made
+
+
+def _exempt_s(text: str) -> int:
+    return 0 if text.startswith("-") else values.limit_s(text) or 0
+
+
+USED = values.words(
+    "prioritytype priorityweightage priorityweightfairshare priorityweightjobsize priorityweightpartition"
+    " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
+    " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
+    " accountingstorageenforce licenses killwait minjobage defmempercpu"
+)
+"""Keys that the tables are made of."""

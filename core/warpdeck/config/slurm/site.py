@@ -1,0 +1,135 @@
+"""Puts together what the files say, so that the result passes `config check`.
+
+Where a partition names an account or a QoS that no file defines, an empty one is made: the rule stays closed, and a remark
+says where its members are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from warpdeck.config import tables
+from warpdeck.config.decode import decode
+from warpdeck.config.entries import write
+
+from .accounts import Associations
+from .cluster import Cluster
+from .conf import ReadFile, read_conf, read_text
+from .notes import Notes
+from .settings import Settings
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration, the text of its file, and what could not be carried over."""
+
+    config: tables.Config
+    text: str
+    remarks: tuple[str, ...]
+
+
+def import_site(
+    slurm_conf: str,
+    *,
+    gres: str = "",
+    topology: str = "",
+    sacctmgr: Sequence[str] = (),
+    read_file: ReadFile = read_text,
+) -> Imported:
+    """Reads the files by these paths ("" and (): none). Raises UserError naming file and line where one is no such file."""
+    notes = Notes()
+    cluster, settings, people = Cluster(notes), Settings(notes), Associations(notes)
+    for line in read_conf(slurm_conf, read_file):
+        if not cluster.take(line):
+            settings.take(line)
+    if gres:
+        _take_gres(gres, notes, read_file)
+    for line in read_conf(topology, read_file) if topology else ():
+        if not cluster.take(line):
+            notes.add(f"{line.place}: {next(iter(line.spelled.values()))}", "there is one tree of switches")
+    for path in sacctmgr:
+        people.take(read_file(path), path)
+    config = _whole(settings, cluster, people, notes)
+    settings.mention_daemons()
+    text = _head(slurm_conf) + write(config)
+    return Imported(
+        config=decode(text, "the imported configuration").config, text=text, remarks=tuple(notes.lines())
+    )
+
+
+def _head(source: str) -> str:
+    return f"# Made by `warpdeck config import {source}`. Nodes are added with `warpdeck node add`.\n\n"
+
+
+def _take_gres(path: str, notes: Notes, read_file: ReadFile) -> None:
+    """gres.conf says of GPUs what the agent measures; it is read so that whatever else it has is told."""
+    for line in read_conf(path, read_file):
+        name = line.pairs.get("name", "gpu").lower()
+        if name not in ("gpu", "shard"):
+            notes.add(f"{line.place}: Name={name}", "GPUs and their shards are the only GRES")
+        elif line.pairs.get("type"):
+            what = f"Type={line.pairs['type']}"
+            notes.add(what, "the type of a GPU is what its driver says; see `warpdeck node show`")
+
+
+def _whole(settings: Settings, cluster: Cluster, people: Associations, notes: Notes) -> tables.Config:
+    partitions = cluster.partitions()
+    scheduler = tables.Scheduler(
+        default_partition=cluster.default_partition if cluster.default_partition in partitions else "",
+        billing_weights=cluster.billing_weights(),
+    )
+    base = settings.config(scheduler)
+    accounts = _accounts(partitions, people, notes)
+    qos = _qos(partitions, accounts, people, notes)
+    return msgspec.structs.replace(
+        base,
+        gpus=tables.Gpus(shards_per_gpu=cluster.shards_per_gpu()),
+        nodes=cluster.nodes(),
+        partitions=partitions,
+        accounts=accounts,
+        qos=qos,
+    )
+
+
+def _accounts(
+    partitions: dict[str, tables.Partition], people: Associations, notes: Notes
+) -> dict[str, tables.Account]:
+    accounts = people.accounts()
+    for name, partition in partitions.items():
+        for account in (*(partition.allow_accounts or ()), *partition.deny_accounts):
+            if account not in accounts:
+                accounts[account] = tables.Account()
+                why = "made without users; a dump gives them: --sacctmgr FILE"
+                notes.add(f"account {account} of partition {name}", why)
+    for name, entry in list(accounts.items()):
+        if entry.parent and entry.parent not in accounts:
+            notes.add(
+                f"account {name}", f"its parent {entry.parent} is not in the dump; it stands at the top"
+            )
+            accounts[name] = msgspec.structs.replace(entry, parent="")
+    return accounts
+
+
+def _qos(
+    partitions: dict[str, tables.Partition],
+    accounts: dict[str, tables.Account],
+    people: Associations,
+    notes: Notes,
+) -> dict[str, tables.Qos]:
+    """Those defined, and empty ones for those that are only named."""
+    named: dict[str, None] = {}
+    for partition in partitions.values():
+        parts = (*(partition.allow_qos or ()), *partition.deny_qos, partition.qos)
+        named.update(dict.fromkeys(parts))
+    for account in accounts.values():
+        named.update(dict.fromkeys((*(account.qos or ()), account.default_qos)))
+    for entry in people.qos.values():
+        named.update(dict.fromkeys(entry.preempts))
+    made = dict(people.qos)
+    for name in named:
+        if name and name not in made:
+            made[name] = tables.Qos()
+            why = "made without limits; `sacctmgr -P show qos` gives them: --sacctmgr FILE"
+            notes.add(f"QoS {name}", why)
+    return made

@@ -1,0 +1,72 @@
+"""Values as slurm.conf and sacctmgr write them, where that differs from what users write. All raise UserError."""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+from warpdeck.notation.times import parse_limit
+from warpdeck.notation.tres import parse_tres, tres_name
+
+UNLIMITED = ("", "infinite", "unlimited", "-1", "none", "n/a", "4294967295", "4294967294")
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+def limit_s(text: str) -> int | None:
+    """Seconds; None for UNLIMITED and its kin."""
+    return None if text.lower() in UNLIMITED else parse_limit(text)
+
+
+def exact_s(text: str) -> int:
+    """Seconds of a plain number of seconds or H:MM:SS, as GraceTime is written."""
+    if ":" not in text and "-" not in text:
+        return whole(text)
+    days, _, clock = text.rpartition("-")
+    parts = [whole(part) for part in clock.split(":")]
+    if len(parts) > 3:
+        raise UserError(f"{text!r} is no time")
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return whole(days or "0") * 86_400 + hours * 3600 + minutes * 60 + seconds
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    word = text.strip()
+    if not word.isdigit() or len(word) > 15:
+        raise UserError(f"{text!r} is no whole number")
+    return int(word)
+
+
+def count(text: str) -> int | None:
+    """A whole number; None for UNLIMITED and its kin."""
+    return None if text.lower() in UNLIMITED else whole(text)
+
+
+def names(text: str) -> tuple[str, ...] | None:
+    """A comma-separated list; None for ALL."""
+    found = tuple(word.strip() for word in text.split(",") if word.strip())
+    return None if any(word.upper() == "ALL" for word in found) else found
+
+
+def yes(text: str) -> bool:
+    """YES, NO, TRUE, FALSE, 1, 0."""
+    return text.strip().lower() in ("yes", "true", "1", "y")
+
+
+def tres(text: str) -> tuple[dict[str, int], list[str]]:
+    """(TRES that we count, those that we do not know). A count of -1 takes a limit away."""
+    kept: list[str] = []
+    strange: list[str] = []
+    for item in text.split(",") if text.strip() else ():
+        name, _, value = item.partition("=")
+        if value.strip() == "-1":
+            continue
+        try:
+            tres_name(name)
+        except UserError:
+            strange.append(name)
+        else:
+            kept.append(item)
+    return parse_tres(",".join(kept)), strange

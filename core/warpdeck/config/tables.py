@@ -1,0 +1,209 @@
+"""The tables of config.toml as types: every key, its form, its default, and what it means.
+
+Names are Slurm's where Slurm has them. A site without a file, or with an empty one, has these defaults.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from .forms import Limit, Memory, Nodes, Time, TresCounts, TresPrices, TresWeights
+
+MAX_COUNT = 2**53
+"""Beyond it floats do not count any more."""
+MAX_SECONDS = 10**9
+"""30 years: beyond it a number is a slip."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
+WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
+Names = tuple[str, ...]
+PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
+"""What is done to a job that is preempted; "" leaves it to the next wider setting."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all tables."""
+
+
+class Weights(Table, frozen=True, kw_only=True):
+    """[scheduler.weights]: how much each factor of the priority counts (PriorityWeight*)."""
+
+    age: Count = 0
+    fairshare: Count = 0
+    job_size: Count = 0
+    partition: Count = 0
+    qos: Count = 0
+    tres: TresWeights = {}
+
+
+class Scheduler(Table, frozen=True, kw_only=True):
+    """[scheduler]: how to plan. See warpdeck.policy.Settings."""
+
+    weights: Weights = Weights()
+    max_age: Time = 7 * 86_400
+    """The age factor is full after this (PriorityMaxAge)."""
+    favor_small: bool = False
+    billing_weights: TresPrices = {}
+    """What a TRES costs, for fairshare; empty: a CPU costs 1."""
+    backfill: Literal["none", "easy", "conservative"] = "easy"
+    reservations: Count = 1
+    backfill_order: Literal["priority", "shortest"] = "shortest"
+    default_time: Limit = None
+    """For jobs that ask for no limit, where their partition has none either."""
+    default_mem_per_cpu: Memory = 0
+    """For jobs that ask for no memory; 0: memory is not counted for them."""
+    default_partition: str = ""
+    max_starts: Positive = 1000
+    max_backfill_tests: Positive = 10_000
+    max_forecasts: Count = 64
+    preempt_by: Literal["off", "qos", "partition"] = "qos"
+    preempt_mode: Literal["requeue", "suspend", "cancel"] = "requeue"
+    preempt_grace_s: WholeSeconds = 30
+    preempt_exempt_s: WholeSeconds = 0
+    suspend_keeps_gpus: bool = True
+    reclaim: bool = True
+    """Accounts take back, by preemption, what others hold of their quota."""
+    kill_invalid_dependency: bool = True
+    enforce_limits: bool = True
+
+
+class Gpus(Table, frozen=True, kw_only=True):
+    """[gpus]"""
+
+    avoid_foreign_processes: bool = True
+    """A GPU on which a process outside the queue holds memory is given to no job."""
+    shards_per_gpu: Count = 0
+    """--gres=shard:N asks for N of so many parts of a GPU; 0: there are no shards."""
+
+
+class Fairshare(Table, frozen=True, kw_only=True):
+    """[fairshare]"""
+
+    half_life: Limit = 7 * 86_400
+    """Use counts half as much after this (PriorityDecayHalfLife); UNLIMITED: it is never forgotten."""
+
+
+class NodeTable(Table, frozen=True, kw_only=True):
+    """[nodes."HOSTLIST"]: facts about nodes that they cannot tell themselves. Several tables may speak of a node."""
+
+    features: Names = ()
+    switch: str | None = None
+    weight: Count | None = None
+
+
+class Partition(Table, frozen=True, kw_only=True):
+    """[partitions.NAME]"""
+
+    nodes: Nodes = None
+    state: Literal["UP", "DOWN", "DRAIN", "INACTIVE"] = "UP"
+    max_time: Limit = None
+    default_time: Limit = None
+    max_nodes: Positive | None = None
+    min_nodes: Count = 0
+    priority_tier: Count = 1
+    priority_job_factor: Count = 1
+    allow_groups: Names | None = None
+    """Unix groups; looked up when a job is submitted."""
+    allow_users: Names | None = None
+    """Users beside those groups."""
+    allow_accounts: Names | None = None
+    deny_accounts: Names = ()
+    allow_qos: Names | None = None
+    deny_qos: Names = ()
+    qos: str = ""
+    """A QoS whose limits hold for the partition as a whole."""
+    preempt_mode: PreemptMode = ""
+    grace_s: WholeSeconds = 0
+    exclusive: bool = False
+
+
+class LimitTable(Table, frozen=True, kw_only=True):
+    """Limits of a QoS, an account or a user: those of warpdeck.policy.Limits. Absent: no limit."""
+
+    grp_tres: TresCounts = {}
+    grp_tres_mins: TresCounts = {}
+    grp_jobs: Count | None = None
+    grp_submit: Count | None = None
+    grp_wall: Limit = None
+    max_tres_per_job: TresCounts = {}
+    max_tres_per_node: TresCounts = {}
+    max_tres_per_user: TresCounts = {}
+    max_tres_per_account: TresCounts = {}
+    max_tres_mins_per_job: TresCounts = {}
+    max_jobs_per_user: Count | None = None
+    max_jobs_per_account: Count | None = None
+    max_submit_per_user: Count | None = None
+    max_submit_per_account: Count | None = None
+    max_wall: Limit = None
+    min_tres_per_job: TresCounts = {}
+
+
+class Qos(LimitTable, frozen=True, kw_only=True):
+    """[qos.NAME]"""
+
+    priority: Count = 0
+    preempts: Names = ()
+    preempt_mode: PreemptMode = ""
+    grace_s: WholeSeconds = 0
+    preempt_exempt_s: WholeSeconds = 0
+    usage_factor: Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)] = 1.0
+    overrides_partition: bool = False
+    deny_on_limit: bool = False
+
+
+class User(LimitTable, frozen=True, kw_only=True):
+    """[accounts.NAME.users.USER]: a user's place in an account."""
+
+    shares: Count = 1
+    default: bool = False
+    """Jobs of this user that name no account run under this one. Needed only where a user has several."""
+
+
+class Account(LimitTable, frozen=True, kw_only=True):
+    """[accounts.NAME]"""
+
+    parent: str = ""
+    shares: Count = 1
+    quota: TresCounts = {}
+    """Guaranteed: taken back from borrowers when the account wants it."""
+    qos: Names | None = None
+    """QoS its jobs may ask for; absent: any."""
+    default_qos: str = ""
+    users: dict[str, User] = {}
+
+
+class Reservation(Table, frozen=True, kw_only=True):
+    """[reservations.NAME]: nodes set aside for users or accounts, or for maintenance. Times without a zone are local."""
+
+    nodes: Nodes = None
+    start: datetime | None = None
+    """Absent: always in force."""
+    end: datetime | None = None
+    duration: Limit = None
+    """Instead of `end`; without both it does not end."""
+    users: Names = ()
+    accounts: Names = ()
+    maintenance: bool = False
+
+
+class Config(Table, frozen=True, kw_only=True):
+    """config.toml."""
+
+    grace_s: Seconds = 30.0
+    """Between TERM and KILL when a job is ended (KillWait)."""
+    keep_finished_s: Seconds = 3600.0
+    """How long ended jobs stay in the queue view; the history keeps them for ever."""
+    scheduler: Scheduler = Scheduler()
+    fairshare: Fairshare = Fairshare()
+    gpus: Gpus = Gpus()
+    licenses: dict[str, Count] = {}
+    nodes: dict[str, NodeTable] = {}
+    partitions: dict[str, Partition] = {}
+    qos: dict[str, Qos] = {}
+    accounts: dict[str, Account] = {}
+    reservations: dict[str, Reservation] = {}

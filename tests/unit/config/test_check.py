@@ -1,0 +1,108 @@
+"""What must hold between the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.config import ConfigError, decode
+
+
+def errors(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as raised:
+        decode(text, "f")
+    return [problem.sentence("f") for problem in raised.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            '[scheduler]\ndefault_partition = "cpu"\n[partitions.gpu]\n',
+            "f:2: scheduler.default_partition: there is no partition 'cpu'; there are: gpu",
+        ),
+        (
+            '[partitions.gpu]\nallow_qos = ["high"]\n',
+            "f:2: partitions.gpu.allow_qos: there is no QoS 'high'; there are: none",
+        ),
+        (
+            '[partitions.gpu]\ndeny_accounts = ["x"]\n[accounts.y.users.u]\n',
+            "f:2: partitions.gpu.deny_accounts: there is no account 'x'; there are: y",
+        ),
+        (
+            '[partitions.gpu]\nqos = "part"\n',
+            "f:2: partitions.gpu.qos: there is no QoS 'part'; there are: none",
+        ),
+        (
+            '[partitions.gpu]\nmax_time = "1:00:00"\ndefault_time = "2:00:00"\n',
+            "f:3: partitions.gpu.default_time: is longer than max_time",
+        ),
+        (
+            "[partitions.gpu]\nmin_nodes = 3\nmax_nodes = 2\n",
+            "f:2: partitions.gpu.min_nodes: is more than max_nodes",
+        ),
+        (
+            '[qos.a]\npreempts = ["b"]\n[qos.b]\npreempts = ["c"]\n[qos.c]\npreempts = ["a"]\n',
+            "f:2: qos.a.preempts: goes in a circle: a -> b -> c -> a",
+        ),
+        ('[qos.a]\npreempts = ["a"]\n', "f:2: qos.a.preempts: goes in a circle: a -> a"),
+        (
+            '[accounts.a]\nparent = "b"\n',
+            "f:2: accounts.a.parent: there is no account 'b'; there are: a",
+        ),
+        (
+            '[accounts.a]\nparent = "b"\n[accounts.b]\nparent = "a"\n',
+            "f:2: accounts.a.parent: goes in a circle: a -> b -> a",
+        ),
+        (
+            '[accounts.a]\nqos = ["x"]\ndefault_qos = "y"\n[qos.x]\n[qos.y]\n',
+            "f:3: accounts.a.default_qos: 'y' is not in qos",
+        ),
+        (
+            "[accounts.a.users]\nann = { default = true }\n[accounts.b.users]\nann.default = true\n",
+            "f:4: accounts.b.users.ann.default: account a is this user's default already",
+        ),
+        (
+            '[qos.a]\nmax_tres_per_job = "license/x=1"\n',
+            "f:2: qos.a.max_tres_per_job: there is no license 'x'; there are: none",
+        ),
+        (
+            '[nodes."n[1-3]"]\nswitch = "s1"\n[nodes.n2]\nswitch = "s2"\n',
+            "f:4: nodes.n2.switch: nodes.'n[1-3]' says 's1' of n2",
+        ),
+        ('[nodes."n[1-"]\n', "f:1: nodes.\"n[1-\": 'n[1-' is no hostlist"),
+        ("[reservations.r]\n", "f:1: reservations.r: is for nobody; name users or accounts"),
+        (
+            '[reservations.r]\nusers = ["u"]\nduration = "60"\n',
+            "f:3: reservations.r.duration: needs a start",
+        ),
+        (
+            '[reservations.r]\nusers = ["u"]\nstart = 2027-01-02T00:00:00Z\nend = 2027-01-01T00:00:00Z\n',
+            "f:4: reservations.r.end: is not after start",
+        ),
+        ('[partitions."a b"]\n', 'f:1: partitions."a b": a name has no blanks'),
+    ],
+)
+def test_a_contradiction_is_told_where_it_stands(text: str, sentence: str) -> None:
+    (found,) = errors(text)
+    assert found.startswith(sentence)
+
+
+def test_tables_may_overlap_where_they_agree() -> None:
+    text = '[nodes."n[1-3]"]\nswitch = "s1"\n[nodes.n2]\nswitch = "s1"\nweight = 3\n'
+    assert decode(text, "f").warnings == ()
+
+
+def test_a_deep_tree_is_no_circle() -> None:
+    text = "[accounts.a0]\n" + "".join(
+        f'[accounts.a{n}]\nparent = "a{n - 1}"\nusers.u = {{}}\n' for n in range(1, 2000)
+    )
+    assert len(decode(text, "f").config.accounts) == 2000
+
+
+def test_what_is_only_doubtful_is_a_warning() -> None:
+    text = '[nodes.n1]\n[partitions.a]\nnodes = "n[1-2]"\n[partitions.b]\n[accounts.lonely]\n'
+    assert [problem.sentence("f") for problem in decode(text, "f").warnings] == [
+        "f: scheduler.default_partition: is not set: each job must name its partition",
+        "f:3: partitions.a.nodes: no [nodes] table speaks of n2",
+        "f:5: accounts.lonely: has neither users nor accounts below it",
+    ]

@@ -1,0 +1,127 @@
+"""config.toml: what is read, and that every error names its line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpdeck.config import Config, ConfigError, decode, load, read
+from warpdeck.errors import UserError
+
+EXAMPLE = Path(__file__).parents[3] / "core/warpdeck/config/example.toml"
+
+
+def errors(text: str) -> list[str]:
+    """The sentences of a configuration that must not be accepted."""
+    with pytest.raises(ConfigError) as raised:
+        decode(text, "config.toml")
+    return [problem.sentence("config.toml") for problem in raised.value.problems]
+
+
+def test_an_empty_file_is_all_defaults() -> None:
+    assert decode("", "config.toml").config == Config()
+
+
+def test_a_missing_file_is_all_defaults_but_not_for_read(tmp_path: Path) -> None:
+    assert load(str(tmp_path / "config.toml")).config == Config()
+    with pytest.raises(FileNotFoundError):
+        read(str(tmp_path / "config.toml"))
+
+
+def test_values_are_read_in_their_text_forms() -> None:
+    text = """
+        [scheduler]
+        default_mem_per_cpu = "4G"
+        billing_weights = "cpu=1,gres/gpu=8"
+        [partitions.gpu]
+        nodes = "gpu[01-02],login"
+        max_time = "2-00:00:00"
+        default_time = "90"
+        [qos.high]
+        max_tres_per_user = "gres/gpu=8,mem=1T"
+        max_wall = "UNLIMITED"
+        """
+    config = decode(text, "config.toml").config
+    assert config.scheduler.default_mem_per_cpu == 4 * 2**30
+    assert config.scheduler.billing_weights == {"cpu": 1.0, "gres/gpu": 8.0}
+    assert config.partitions["gpu"].nodes == ("gpu01", "gpu02", "login")
+    assert config.partitions["gpu"].max_time == 2 * 86_400
+    assert config.partitions["gpu"].default_time == 90 * 60
+    assert config.qos["high"].max_tres_per_user == {"gres/gpu": 8, "mem": 2**20}
+    assert config.qos["high"].max_wall is None
+
+
+def test_the_shipped_example_is_accepted_without_a_warning() -> None:
+    decoded = read(str(EXAMPLE))
+    assert decoded.warnings == ()
+    assert len(decoded.config.partitions) >= 2
+
+
+def test_every_error_is_told_with_its_line_and_key() -> None:
+    text = (
+        'grace_s = "x"\n'
+        "[scheduler]\n"
+        'backfil = "easy"\n'
+        'preempt_by = "luck"\n'
+        "\n"
+        "[partitions.gpu]\n"
+        'max_time = "2x"\n'
+        "min_nodes = -1\n"
+        "nodes = 3\n"
+        '[nodes."gpu[01-02]"]\n'
+        'features = "a100"\n'
+    )
+    assert errors(text) == [
+        "config.toml:1: grace_s: 'x' is not what belongs here: expected `float`, got `str`",
+        "config.toml:3: scheduler.backfil: no such key; did you mean backfill?",
+        "config.toml:4: scheduler.preempt_by: 'luck' is not known; write off, qos or partition",
+        "config.toml:7: partitions.gpu.max_time: '2x' is no time; write 2:00:00 or 2-00:00:00",
+        "config.toml:8: partitions.gpu.min_nodes: -1 is not what belongs here: expected `int` >= 0",
+        'config.toml:9: partitions.gpu.nodes: 3 is no text; write it in quotes, such as "gpu[01-08]"',
+        'config.toml:11: nodes."gpu[01-02]".features: \'a100\' is no list; write ["a100"]',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a = 1\n[b\n", "config.toml:2:3: no TOML: Expected ']' at the end of a table declaration"),
+        ("a = 1\na = 2\n", "config.toml:2:6: no TOML: Cannot overwrite a value"),
+        ("scheduler = 3\n", "config.toml:1: scheduler: is a table: write [scheduler] and its keys below"),
+        ("[partitions]\ngpu = 3\n", "config.toml:2: partitions.gpu: is a table: write [partitions.gpu]"),
+        ("grace_s = nan\n", "config.toml:1: grace_s: nan is no number that one can count with"),
+        ("grace_s = 1e99\n", "config.toml:1: grace_s: 1e+99 is not what belongs here"),
+        ("[licenses]\nmatlab = true\n", "config.toml:2: licenses.matlab: True is not what belongs here"),
+        ("wat = 1\n", "config.toml:1: wat: no such key; there are grace_s, keep_finished_s, scheduler"),
+        ("qos = [1]\n", "config.toml:1: qos: [1] is not what belongs here"),
+    ],
+)
+def test_one_error_is_one_sentence(text: str, sentence: str) -> None:
+    (found,) = errors(text)
+    assert found.startswith(sentence)
+
+
+def test_the_error_itself_counts_the_others() -> None:
+    with pytest.raises(ConfigError) as raised:
+        decode("a = 1\nb = 2\nc = 3\n", "config.toml")
+    assert str(raised.value).startswith("config.toml:1: a: no such key")
+    assert str(raised.value).endswith("(and 2 more)")
+
+
+def test_a_file_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"grace_s = 1\n# \xff\n")
+    with pytest.raises(UserError, match=r"config.toml:2: not UTF-8"):
+        load(str(path))
+
+
+def test_a_mark_at_the_start_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xef\xbb\xbfgrace_s = 1\r\n[qos.a]\r\npriority = 3\r\n")
+    assert load(str(path)).config.qos["a"].priority == 3
+
+
+def test_a_file_without_read_permission_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read .*: Is a directory"):
+        load(str(tmp_path))

@@ -1,0 +1,119 @@
+"""From the file to what the planner sees."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from pathlib import Path
+
+import msgspec
+from tests.unit.config.test_decode import EXAMPLE
+
+from warpdeck.config import Config, NodeFacts, Usage, build_site, decode, read
+from warpdeck.config import site as site_module
+from warpdeck.config.tables import LimitTable
+from warpdeck.model import NodeName
+from warpdeck.policy import Limits, Settings
+
+
+def test_without_a_file_the_planner_has_its_own_defaults() -> None:
+    site = build_site(Config())
+    assert site.settings == Settings()
+    assert (site.partitions, site.qos, site.accounts, site.users) == ((), (), (), ())
+
+
+def test_every_setting_and_limit_of_the_policy_can_be_set() -> None:
+    source = inspect.getsource(site_module)
+    for field in (*Settings.__struct_fields__, *Limits.__struct_fields__):
+        assert f"{field}=" in source, f"{field} cannot be set in config.toml"
+
+
+def test_each_limit_arrives_under_its_name() -> None:
+    text = "\n".join(
+        ["[accounts.a]"]
+        + [
+            f'{name} = "cpu={number}"' if "tres" in name else f"{name} = {number}"
+            for number, name in enumerate(LimitTable.__struct_fields__, 1)
+            if "wall" not in name
+        ]
+        + ['grp_wall = "3:00:00"', 'max_wall = "2:00:00"']
+    )
+    limits = build_site(decode(text, "f").config).accounts[0].limits
+    for number, name in enumerate(LimitTable.__struct_fields__, 1):
+        if "wall" not in name:
+            assert getattr(limits, name) == ({"cpu": number} if "tres" in name else number)
+    assert (limits.grp_wall_mins, limits.max_wall_s) == (180, 7200)
+
+
+def test_the_example_becomes_sorted_tables() -> None:
+    site = build_site(read(str(EXAMPLE)).config, members={"staff": ["kim"], "other": ["lee"]})
+    assert [each.name for each in site.partitions] == ["gpu", "short", "staff"]
+    assert site.partitions[2].allow_users == frozenset({"kim"})
+    assert site.partitions[2].deny_qos == frozenset({"scavenger"})
+    assert site.partitions[0].allow_users is None
+    assert site.partitions[0].nodes == frozenset(f"gpu{number:02d}" for number in range(1, 17))
+    assert [(user.user, user.account) for user in site.users] == [
+        ("ann", "speech"),
+        ("ann", "vision"),
+        ("bob", "vision"),
+        ("eve", "speech"),
+    ]
+    assert site.default_accounts == {"ann": "vision", "bob": "vision", "eve": "speech"}
+    assert site.default_qos == {"vision": "normal"}
+    assert site.accounts[0].quota == {"gres/gpu": 64}
+    assert site.licenses == (("matlab", 10),)
+    assert site.nodes[NodeName("gpu09")] == NodeFacts(
+        features=frozenset({"h100", "ib"}), switch="leaf2", weight=10
+    )
+    assert site.half_life_s == 14 * 86_400
+
+
+def test_a_partition_for_a_group_without_known_members_is_closed() -> None:
+    config = decode('[partitions.p]\nallow_groups = ["g"]\n', "f").config
+    assert build_site(config).partitions[0].allow_users == frozenset()
+
+
+def test_a_single_partition_is_the_default() -> None:
+    assert build_site(decode("[partitions.p]", "f").config).settings.default_partition == "p"
+    assert build_site(decode("[partitions.p]\n[partitions.q]", "f").config).settings.default_partition == ""
+
+
+def test_reservations_get_their_times_and_all_nodes() -> None:
+    config = decode(
+        "[reservations.always]\nmaintenance = true\n"
+        "[reservations.then]\nusers = ['u']\nnodes = 'n1'\nstart = 2027-01-01T00:00:00Z\nduration = '60'\n",
+        "f",
+    ).config
+    always, then = build_site(config, node_names=[NodeName("n1"), NodeName("n2")]).reservations
+    assert always.nodes == frozenset({"n1", "n2"})
+    assert (always.start_unix, always.end_unix) == (0.0, math.inf)
+    assert then.nodes == frozenset({"n1"})
+    assert (then.start_unix, then.end_unix) == (1_798_761_600.0, 1_798_765_200.0)
+
+
+def test_usage_goes_to_its_account_user_and_qos() -> None:
+    config = decode("[accounts.a.users.u]\n[qos.q]\n", "f").config
+    usage = Usage(
+        accounts={"a": 5.0},
+        users={("u", "a"): 4.0},
+        account_tres={"a": {"cpu": 1.0}},
+        user_tres={("u", "a"): {"cpu": 2.0}},
+        qos={"q": {"cpu": 3.0}},
+    )
+    site = build_site(config, usage=usage)
+    assert (site.accounts[0].usage, site.accounts[0].tres_usage) == (5.0, {"cpu": 1.0})
+    assert (site.users[0].usage, site.users[0].tres_usage) == (4.0, {"cpu": 2.0})
+    assert site.qos[0].usage == {"cpu": 3.0}
+
+
+def test_a_site_of_ten_thousand_users_is_read(tmp_path: Path) -> None:
+    text = "".join(
+        f'[accounts.a{n}]\nshares = {n}\ngrp_tres = "gres/gpu=8"\n'
+        + "".join(f'users.u{n}_{m} = {{ max_wall = "1-0" }}\n' for m in range(20))
+        for n in range(500)
+    )
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    site = build_site(read(str(path)).config)
+    assert len(site.users) == 10_000
+    assert msgspec.structs.asdict(site.users[0].limits)["max_wall_s"] == 86_400

@@ -1,0 +1,225 @@
+"""Sites as slurm.conf(5) and sacctmgr(1) write them, made ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from warpdeck.config import decode
+from warpdeck.config.slurm import Imported, import_site
+from warpdeck.config.slurm.conf import read_conf
+from warpdeck.config.tables import Config, NodeTable
+from warpdeck.errors import UserError
+
+SITES = Path(__file__).parent / "sites"
+
+
+def imported(name: str, **more: object) -> Imported:
+    made = import_site(str(SITES / name), **more)  # type: ignore[arg-type]
+    assert decode(made.text, "config.toml").config == made.config
+    return made
+
+
+@pytest.fixture(scope="module")
+def lab() -> Imported:
+    return imported(
+        "lab.conf",
+        gres=str(SITES / "gres.conf"),
+        topology=str(SITES / "topology.conf"),
+        sacctmgr=[str(SITES / "physics.cfg"), str(SITES / "qos.txt")],
+    )
+
+
+def remark(made: Imported, about: str) -> str:
+    """The one remark that names this."""
+    (found,) = [line for line in made.remarks if about in line]
+    return found
+
+
+def test_a_small_site_comes_over_whole() -> None:
+    made = imported("small.conf")
+    assert made.config.nodes == {
+        "g[1-2]": NodeTable(features=("2.25GHz",)),
+        "g3": NodeTable(features=("2.5GHz",)),
+    }
+    (main,) = made.config.partitions.values()
+    assert (main.nodes, main.max_time, main.state) == (None, None, "UP")
+    assert made.config.scheduler.default_partition == "main"
+    assert not made.config.scheduler.enforce_limits
+    assert made.config.scheduler.preempt_by == "off"
+    assert decode(made.text, "f").warnings == ()
+    assert "about Slurm's own daemons" in remark(made, "ClusterName")
+
+
+def test_partitions_take_their_defaults_and_node_sets(lab: Imported) -> None:
+    partitions = lab.config.partitions
+    assert list(partitions) == ["batch", "gpu", "debug", "admin"]
+    assert lab.config.scheduler.default_partition == "batch"
+    assert partitions["batch"].max_time == 2 * 86_400
+    gpu = partitions["gpu"]
+    assert gpu.nodes == tuple(f"g{number:02d}" for number in range(1, 17))
+    assert (gpu.max_time, gpu.default_time, gpu.priority_tier) == (7 * 86_400, 3600, 10)
+    assert (gpu.allow_groups, gpu.allow_qos, gpu.qos) == (("phys", "chem"), ("normal", "high"), "gpupart")
+    debug = partitions["debug"]
+    assert (debug.max_time, debug.default_time, debug.max_nodes, debug.exclusive) == (1800, None, 2, True)
+    admin = partitions["admin"]
+    assert (admin.allow_users, admin.grace_s, admin.preempt_mode, admin.state) == (
+        ("root",),
+        120,
+        "off",
+        "DOWN",
+    )
+
+
+def test_nodes_take_features_weights_and_switches(lab: Imported) -> None:
+    assert lab.config.nodes == {
+        "g[01-08]": NodeTable(features=("a100", "ib"), weight=10, switch="leaf1"),
+        "g[09-16]": NodeTable(features=("a100", "ib"), weight=10, switch="leaf2"),
+        "c[001-064]": NodeTable(features=("cpu",)),
+        "r1n[01-02],r2n[01-02]": NodeTable(features=("bigmem",)),
+    }
+    assert lab.config.gpus.shards_per_gpu == 8
+
+
+def test_the_scheduler_plans_as_the_site_did(lab: Imported) -> None:
+    scheduler = lab.config.scheduler
+    assert (scheduler.backfill, scheduler.backfill_order) == ("conservative", "priority")
+    assert scheduler.weights.fairshare == 100_000
+    assert scheduler.weights.tres == {"cpu": 1000.0, "mem": 2000.0, "gres/gpu": 3000.0}
+    assert scheduler.billing_weights == {"cpu": 1.0, "mem": 0.25 / 1024, "gres/gpu": 8.0}
+    assert (scheduler.preempt_by, scheduler.preempt_mode, scheduler.preempt_exempt_s) == (
+        "qos",
+        "requeue",
+        1800,
+    )
+    assert scheduler.default_mem_per_cpu == 4000 * 2**20
+    assert scheduler.kill_invalid_dependency and scheduler.enforce_limits
+    assert lab.config.fairshare.half_life == 14 * 86_400
+    assert (lab.config.grace_s, lab.config.keep_finished_s) == (60.0, 600.0)
+    assert lab.config.licenses == {"matlab": 4, "ansys": 1}
+
+
+def test_accounts_and_users_come_from_the_dump(lab: Imported) -> None:
+    accounts = lab.config.accounts
+    assert {name: entry.parent for name, entry in accounts.items()} == {
+        "astro": "",
+        "bio": "",
+        "astro_ml": "astro",
+    }
+    assert (accounts["astro"].shares, accounts["astro"].grp_tres) == (50, {"gres/gpu": 16, "cpu": 512})
+    assert accounts["astro"].qos == ("normal",), "inherited from the cluster"
+    assert accounts["astro_ml"].qos == ("normal", "high"), "those of its users are added"
+    assert accounts["astro_ml"].default_qos == "high"
+    assert accounts["bio"].max_wall == 2 * 86_400
+    assert accounts["astro"].users["ann"].max_jobs_per_user == 10
+    assert accounts["astro"].users["ann"].default
+    assert not accounts["astro_ml"].users["ann"].default
+    assert accounts["astro_ml"].users["bob"].shares == 2
+    assert accounts["bio"].users["eve"].max_tres_per_job == {"cpu": 64}
+    assert "root" not in accounts
+
+
+def test_qos_come_from_their_table(lab: Imported) -> None:
+    high = lab.config.qos["high"]
+    assert (high.priority, high.preempts, high.preempt_mode) == (100, ("normal",), "requeue")
+    assert (high.grace_s, high.preempt_exempt_s, high.usage_factor) == (120, 600, 2.0)
+    assert (high.grp_tres, high.max_tres_per_user) == ({"gres/gpu": 32}, {"gres/gpu": 8, "mem": 2**20})
+    assert (high.max_wall, high.max_jobs_per_user, high.max_submit_per_user) == (86_400, 4, 20)
+    assert (high.max_submit_per_account, high.min_tres_per_job) == (50, {"gres/gpu": 1})
+    assert high.deny_on_limit and not high.overrides_partition
+    assert lab.config.qos["gpupart"].overrides_partition
+    assert list(lab.config.qos) == ["normal", "high", "gpupart"]
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ("JobSubmitPlugins", "there are no submit plugins"),
+        ("Epilog", "there is no epilog"),
+        ("MAX_TRES", "there is one way to count priority"),
+        ("DefMemPerGPU of debug", "there is no default of memory for each GPU"),
+        ("DefaultTime of debug", "is longer than MaxTime"),
+        ("SwitchName=spine", "only leaf switches count"),
+        ("old1 on switch leaf2", "no NodeName line has this node"),
+        ("Name=nic", "GPUs and their shards are the only GRES"),
+        ("Type=a100", "the type of a GPU is what its driver says"),
+        ("Fairshare=parent of user ann", "shares of the parent are not lent"),
+        ("grptresrunmins of user eve", "no counterpart"),
+        ("fs/disk in grptres of account astro", "no TRES that is counted here"),
+        ("flag NoReserve of QoS high", "no counterpart"),
+        ("DownNodes=c009", "drain such nodes"),
+        ("MaxArraySize", "arrays have one fixed limit"),
+    ],
+)
+def test_what_is_lost_is_told_with_the_reason(lab: Imported, about: str, why: str) -> None:
+    assert why in remark(lab, about)
+
+
+def test_nothing_is_called_unknown_that_the_manual_knows(lab: Imported) -> None:
+    assert [line for line in lab.remarks if "not known to this import" in line] == []
+
+
+def test_partition_tiers_strict_order_and_broken_values_come_over_as_far_as_they_go() -> None:
+    made = imported("tiers.conf")
+    scheduler = made.config.scheduler
+    assert (scheduler.backfill, scheduler.preempt_by, scheduler.preempt_mode) == (
+        "none",
+        "partition",
+        "suspend",
+    )
+    assert scheduler.weights.age == 0, "priority/basic weighs nothing"
+    assert made.config.grace_s == 30.0
+    assert made.config.licenses == {"vasp": 4}
+    low, high = made.config.partitions["low"], made.config.partitions["high"]
+    assert (low.preempt_mode, low.exclusive, low.max_nodes, low.min_nodes) == ("requeue", False, 2, 0)
+    assert (high.nodes, high.priority_tier) == (("n1", "n2", "n3", "n4", "n6"), 5)
+    assert high.allow_accounts == ("gold", "silver")
+    assert set(made.config.accounts) == {"gold", "silver"}, "closed, and open to whoever is put in"
+    assert set(made.config.qos) == {"bad"}
+    assert made.config.partitions["empty"].state == "INACTIVE"
+    assert made.config.partitions["odd"].state == "INACTIVE"
+    assert "made without users" in remark(made, "account gold")
+    assert "'soon' is no whole number" in remark(made, "killwait")
+    assert "jobs do not take turns" in remark(made, "PreemptMode=GANG")
+    assert "'tomorrow' is no time" in remark(made, "maxtime of odd")
+    assert "no hostlist" in remark(made, "Nodes of odd")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("NodeName=a\nwhat is this\n", "slurm.conf:2: 'what' is no KEY=VALUE"),
+        ("Include slurm.conf\n", "over 200 included files"),
+    ],
+)
+def test_what_is_no_slurm_conf_is_refused_with_its_line(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "slurm.conf").write_text(text)
+    with pytest.raises(UserError, match=complaint):
+        import_site(str(tmp_path / "slurm.conf"))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read .*nothing.conf: No such file"):
+        import_site(str(tmp_path / "nothing.conf"))
+
+
+def test_a_file_that_sacctmgr_did_not_write_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=x\n")
+    (tmp_path / "other").write_text("hello\n")
+    with pytest.raises(UserError, match="no output of sacctmgr"):
+        import_site(str(tmp_path / "slurm.conf"), sacctmgr=[str(tmp_path / "other")])
+
+
+def test_continued_lines_join_without_a_blank_and_comments_end_anywhere() -> None:
+    text = 'Key=one,\\\ntwo # no\nOTHER="a b" Third=x\\#y\n'
+    lines = read_conf("slurm.conf", lambda path: text)
+    assert [(line.number, line.pairs) for line in lines] == [
+        (1, {"key": "one,two"}),
+        (3, {"other": "a b", "third": "x#y"}),
+    ]
+
+
+def test_an_empty_slurm_conf_gives_a_usable_configuration(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("")
+    assert imported(str(tmp_path / "slurm.conf")).config.partitions == Config().partitions
