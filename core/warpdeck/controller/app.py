@@ -24,7 +24,7 @@ from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .readings import to_reading
 from .reduce import reduce
 from .state import State, Transaction
-from .view import blocked_gpus, build_view, gpu_holders
+from .view import blocked_gpus, build_view, gpu_users
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -144,7 +144,7 @@ class Controller:
         txn = Transaction(self.state, self.clock())
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
-        cheap = self.state.pending and self._pass_s < CHEAP_PASS_S
+        cheap = self.state.has_to_plan and self._pass_s < CHEAP_PASS_S
         along = self._plan_along(txn) if replan and cheap else None
         try:
             await self.store.commit(txn.changes())
@@ -207,33 +207,39 @@ class Controller:
                 async with asyncio.timeout(REPLAN_S):
                     await self._plan_wanted.wait()
             except TimeoutError:
-                if not self.state.pending:
+                if not self.state.has_to_plan:
                     continue
             self._plan_wanted.clear()
-            if self.state.pending:
+            if self.state.has_to_plan:
                 await self._plan_once()
                 await asyncio.sleep(0 if self._queue.empty() else max(REST_S, self._pass_s))
 
     async def _plan_once(self) -> None:
         made = self._plan()
-        if made.starts:
+        decided = _decisions(made)
+        if decided != Planned():
             try:
-                await self.apply(Planned(starts=made.starts))
+                await self.apply(decided)
             except UserError as error:
-                log.warning("%d starts were not committed: %s", len(made.starts), error)
+                log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
         self._take_whys(made)
 
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
-        """A pass over what the transaction has changed so far; its starts are part of it."""
+        """A pass over what the transaction has changed so far; its decisions are part of it."""
         made = self._plan()
-        return made, reduce(txn, Planned(starts=made.starts))
+        return made, reduce(txn, _decisions(made))
 
     def _plan(self) -> Plan:
         """One pass over the state as it is; how long it took is kept."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         now = self.clock()
-        view = build_view(self.state, now=now, avoid_foreign=self.config.avoid_foreign_gpu_processes)
+        view = build_view(
+            self.state,
+            now=now,
+            grace_s=self.config.grace_s,
+            avoid_foreign=self.config.avoid_foreign_gpu_processes,
+        )
         made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
         self._pass_s = loop.time() - begun
         return made
@@ -253,10 +259,10 @@ class Controller:
         state = self.state
         if name not in state.nodes:
             return
-        holders = gpu_holders(state, name)
-        before = blocked_gpus(state.readings.get(name), holders)
+        users = gpu_users(state, name)
+        before = blocked_gpus(state.readings.get(name), users)
         state.readings[name] = to_reading(sample)
-        if blocked_gpus(state.readings[name], holders) != before:
+        if blocked_gpus(state.readings[name], users) != before:
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         self.hub.touch(jobs=jobs, nodes=[name])
@@ -292,6 +298,10 @@ class Controller:
             for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
                     self.state.place_job(job)
+
+
+def _decisions(made: Plan) -> Planned:
+    return Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)
 
 
 def _fail(answer: asyncio.Future[Outcome] | None, error: WarpdeckError) -> None:

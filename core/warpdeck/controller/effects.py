@@ -74,14 +74,14 @@ class EffectRunner:
             case LaunchShare():
                 await self._launch(effect)
             case KillShare():
-                grace_s = 0.0 if effect.at_once else self._grace_s
+                grace_s = self._grace_s if effect.grace_s is None else effect.grace_s
                 await self._fleet.send(
                     effect.node,
                     wire.Kill(
                         job_id=effect.job_id,
                         restarts=effect.restarts,
                         cause=effect.cause,
-                        grace_s=grace_s,
+                        grace_s=0.0 if effect.at_once else grace_s,
                         signal=effect.signal,
                     ),
                 )

@@ -45,8 +45,8 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
     }
     if start is not None:
         made["SLURM_JOB_START_TIME"] = str(int(start))
-        if request.time_limit_s is not None:
-            made["SLURM_JOB_END_TIME"] = str(int(start) + request.time_limit_s)
+        if job.time_limit_s is not None:
+            made["SLURM_JOB_END_TIME"] = str(int(start) + job.time_limit_s)
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request
-from warpdeck.policy import Start
+from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck_agent.wire import messages as wire
 
 
@@ -55,9 +55,12 @@ class Requeued(Order, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The planner's starts. Each is checked again against the state as it is now."""
+    """The planner's decisions. Each is checked again against the state as it is now."""
 
-    starts: tuple[Start, ...]
+    starts: tuple[Start, ...] = ()
+    preempts: tuple[Preempt, ...] = ()
+    resumes: tuple[Resume, ...] = ()
+    ends: tuple[End, ...] = ()
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +150,8 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = "cancelled"
     signal: int = 0
     at_once: bool = False
+    grace_s: float | None = None
+    """Between TERM and KILL; None is the site's setting."""
 
 
 class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from warpdeck.errors import UserError
 from warpdeck.model import (
+    Allocation,
     Job,
     JobId,
     JobState,
@@ -24,6 +25,8 @@ from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released
 from .state import Transaction, amend
 from .view import build_view
 
+SIGCONT, SIGSTOP = 18, 19
+"""As numbers: Linux's on every architecture that has NVIDIA GPUs."""
 MAX_OPEN_JOBS = 1_000_000
 """Unfinished job records; keeps memory bounded."""
 
@@ -91,7 +94,7 @@ def _check_feasible(txn: Transaction, event: Submitted) -> None:
     nodes = txn.state.nodes.values()
     if not nodes or any(node.cpus == 0 for node in nodes):
         return  # a node whose size is not known yet might be the one
-    view = build_view(txn.state, now=txn.now, with_pending=False)
+    view = build_view(txn.state, now=txn.now, grace_s=0.0, with_pending=False)
     refusal = never_fits(event.request.resources, None, view, Settings())
     if refusal is not None:
         raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
@@ -114,19 +117,57 @@ def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     return end_job(txn, job, "cancelled")
 
 
-def end_job(txn: Transaction, job: Job, cause: str) -> list[Effect]:
+def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
     """Orders the end of a running job on all its nodes. What is asked first stays the cause."""
+    woken = _tell(job, SIGCONT) if job.state is JobState.SUSPENDED else []
     ended = amend(
         job,
         state=JobState.COMPLETING,
         ending_cause=job.ending_cause or cause,
-        requeue_on_exit=job.requeue_on_exit and cause == "requeued",
+        requeue_on_exit=job.requeue_on_exit and cause in ("requeued", "preempted"),
+        kept=None,
     )
     txn.put_job(ended)
-    return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause)
+    return woken + [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause, grace_s=grace_s)
         for share in job.shares
         if share.phase != "exited"
+    ]
+
+
+def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool) -> list[Effect]:
+    """Stops a running job where it is. It keeps its memory, and its GPUs unless they are wanted; its CPUs are free."""
+    assert job.allocation is not None
+    kept = tuple(
+        amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
+        for share in job.allocation.shares
+    )
+    txn.put_job(amend(job, state=JobState.SUSPENDED, suspended_at_unix=txn.now, kept=Allocation(shares=kept)))
+    txn.log(job.id, "suspended")
+    return _tell(job, SIGSTOP)
+
+
+def resume_job(txn: Transaction, job: Job) -> list[Effect]:
+    """A suspended job goes on with all that it had. The time it was stopped does not count against its limit."""
+    stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
+    txn.put_job(
+        amend(
+            job,
+            state=JobState.RUNNING,
+            kept=None,
+            suspended_at_unix=None,
+            suspended_s=job.suspended_s + stopped_s,
+        )
+    )
+    txn.log(job.id, "resumed")
+    return _tell(job, SIGCONT)
+
+
+def _tell(job: Job, signal: int) -> list[Effect]:
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
+        for share in job.shares
+        if share.phase == "running"
     ]
 
 
@@ -134,11 +175,7 @@ def _signal(txn: Transaction, job: Job, signal: int) -> list[Effect]:
     if job.state is not JobState.RUNNING:
         raise UserError(f"job {job.label()} is not running ({job.state})")
     txn.log(job.id, f"signal {signal} sent")
-    return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
-        for share in job.shares
-        if share.phase == "running"
-    ]
+    return _tell(job, signal)
 
 
 def hold(txn: Transaction, event: Held) -> Outcome:
@@ -194,6 +231,12 @@ def put_back(txn: Transaction, job: Job) -> Job:
             exit=None,
             ending_cause="",
             requeue_on_exit=False,
+            partition="",
+            time_limit_s=None,
+            leaves_by_unix=None,
+            suspended_at_unix=None,
+            suspended_s=0.0,
+            kept=None,
             start_at_unix=None,
             end_at_unix=None,
             eligible_at_unix=txn.now,

@@ -36,7 +36,7 @@ def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wi
         gpus=list(share.gpu_uuids),
         cpus=share.cpus,
         mem_bytes=share.mem_bytes,
-        time_limit_s=request.time_limit_s,
+        time_limit_s=job.time_limit_s,
         grace_s=grace_s,
         tree=_tree(job),
         workspace=str(job.array_job_id),

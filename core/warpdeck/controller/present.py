@@ -33,7 +33,7 @@ from warpdeck.notation.hostlist import collapse
 from .launching import output_paths
 from .ports import JournalEntry
 from .state import State
-from .view import blocked_gpus, gpu_holders, shares_on
+from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
 
 def job_row(state: State, job: Job) -> JobRow:
@@ -64,7 +64,7 @@ def job_row(state: State, job: Job) -> JobRow:
         gpus=allocation.gpu_count() if allocation else gpus_asked(request),
         gpu_type=asked.gpus.type,
         mem_bytes=sum(share.mem_bytes for share in shares) or asked.mem_per_node_bytes or 0,
-        time_limit_s=request.time_limit_s,
+        time_limit_s=job.time_limit_s if job.start_at_unix else request.time_limit_s,
         submit=job.submit_at_unix,
         start=job.start_at_unix,
         end=job.end_at_unix,
@@ -132,7 +132,7 @@ def node_row(state: State, node: Node) -> NodeRow:
     reading = state.readings.get(node.name)
     holders = gpu_holders(state, node.name)
     shares = [share for _, share in shares_on(state, node.name)]
-    blocked = blocked_gpus(reading, holders)
+    blocked = blocked_gpus(reading, gpu_users(state, node.name))
     gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
     cpus_used = sum(share.cpus for share in shares)
     return NodeRow(

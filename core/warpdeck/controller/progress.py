@@ -1,4 +1,4 @@
-"""What nodes say of jobs: started, ended, refused, gone; and the planner's starts. Handlers of the reducer.
+"""What nodes say of jobs: started, ended, refused, gone. Handlers of the reducer.
 
 A job is RUNNING when every share runs. It ends when its batch share ended (the other nodes of a gang only hold the
 allocation), or, for an srun-like job, when all shares have. The end is final when every share has ended.
@@ -7,17 +7,13 @@ allocation), or, for an srun-like job, when all shares have. The end is final wh
 from __future__ import annotations
 
 from warpdeck.model import (
-    Allocation,
     ExitStatus,
     Job,
     JobId,
     JobState,
     NodeName,
-    Share,
     ShareStatus,
-    has_task,
 )
-from warpdeck.policy import Start
 from warpdeck_agent.wire import messages as wire
 
 from .events import (
@@ -26,70 +22,22 @@ from .events import (
     ForgetShare,
     KillShare,
     LaunchRefused,
-    LaunchShare,
     Outcome,
-    Planned,
     Reported,
 )
-from .jobs import end_job, put_back, split_tasks
+from .jobs import end_job, put_back
 from .state import Transaction, amend
-from .view import is_free, why_unavailable
 
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "requeued": JobState.CANCELLED,
+    "preempted": JobState.PREEMPTED,
     "timeout": JobState.TIMEOUT,
     "oom": JobState.OUT_OF_MEMORY,
     "node_fail": JobState.NODE_FAIL,
     "launch_failed": JobState.FAILED,
     "unknown": JobState.FAILED,
 }
-
-
-def start_jobs(txn: Transaction, event: Planned) -> Outcome:
-    """Commits the planner's starts; one that does not fit the present state any more is left for the next pass."""
-    effects: list[Effect] = []
-    for start in event.starts:
-        effects += _start(txn, start)
-    return Outcome(effects=tuple(effects), replan=False)
-
-
-def _start(txn: Transaction, start: Start) -> list[Effect]:
-    job = txn.state.jobs.get(start.job_id)
-    if job is None or job.state is not JobState.PENDING or job.held:
-        return []
-    if not _still_fits(txn, start.allocation):
-        return []
-    if job.is_folded_array:
-        if start.task is None or not has_task(job.pending_tasks, start.task):
-            return []
-        job = split_tasks(txn, job, ((start.task, start.task, 1),))
-    names = start.allocation.node_names()
-    job = txn.put_job(
-        amend(
-            job,
-            state=JobState.CONFIGURING,
-            allocation=start.allocation,
-            shares=tuple(ShareStatus(node=name) for name in names),
-        )
-    )
-    txn.log(job.id, f"allocated {', '.join(_say(share) for share in start.allocation.shares)}")
-    return [LaunchShare(node=name, job_id=job.id) for name in names]
-
-
-def _say(share: Share) -> str:
-    if not share.gpus:
-        return share.node
-    return f"{share.node} (GPU {','.join(str(index) for index in share.gpus)})"
-
-
-def _still_fits(txn: Transaction, allocation: Allocation) -> bool:
-    state = txn.state
-    for share in allocation.shares:
-        node = state.nodes.get(share.node)
-        if node is None or why_unavailable(state, node) or not is_free(state, node, share):
-            return False
-    return True
 
 
 def report(txn: Transaction, event: Reported) -> Outcome:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import jobs, nodes, progress
+from . import decisions, jobs, nodes, progress
 from .events import (
     Cancelled,
     Event,
@@ -44,7 +44,7 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
         case Requeued():
             return jobs.requeue(txn, event)
         case Planned():
-            return progress.start_jobs(txn, event)
+            return decisions.decide(txn, event)
         case Reported():
             return progress.report(txn, event)
         case LaunchRefused():

@@ -68,6 +68,11 @@ class State:
         members = self.array_members(number)
         return members or ([self.jobs[number]] if number in self.jobs else [])
 
+    @property
+    def has_to_plan(self) -> bool:
+        """Whether somebody waits: to start, or suspended to go on."""
+        return bool(self.pending) or any(self.jobs[job_id].state is JobState.SUSPENDED for job_id in self.active)
+
     def jobs_on(self, name: NodeName) -> list[Job]:
         """The jobs that hold a share of this node, by id."""
         return [self.jobs[job_id] for job_id in sorted(self._on_node.get(name, ()))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from warpdeck.model import GpuUuid, Job, JobId, Link, Node, NodeName, Reading, Share
+from collections.abc import Sequence
+
+from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Share
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
@@ -12,15 +14,17 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """A stranger's process below this (a display server, a monitor) does not block a GPU."""
 
 
-def build_view(state: State, *, now: float, with_pending: bool = True, avoid_foreign: bool = True) -> View:
-    """An immutable picture of the state. Nodes by name, jobs by id."""
+def build_view(
+    state: State, *, now: float, grace_s: float, with_pending: bool = True, avoid_foreign: bool = True
+) -> View:
+    """An immutable picture of the state. Nodes by name, jobs by id. `grace_s`: how long an ending job may still take."""
     waiting = sorted(state.pending) if with_pending else ()
     namesakes = Namesakes(state)
     return View(
         nodes=tuple(
             _node_view(state, state.nodes[name], avoid_foreign=avoid_foreign) for name in sorted(state.nodes)
         ),
-        running=tuple(_running(state.jobs[job_id]) for job_id in sorted(state.active)),
+        running=tuple(_running(state.jobs[job_id], now, grace_s) for job_id in sorted(state.active)),
         pending=tuple(_pending(state, state.jobs[job_id], namesakes, now=now) for job_id in waiting),
     )
 
@@ -43,7 +47,7 @@ def shares_on(state: State, name: NodeName) -> list[tuple[JobId, Share]]:
     return [
         (job.id, share)
         for job in state.jobs_on(name)
-        for share in (job.allocation.shares if job.allocation is not None else ())
+        for share in (job.held_allocation.shares if job.held_allocation is not None else ())
         if share.node == name
     ]
 
@@ -53,21 +57,35 @@ def gpu_holders(state: State, name: NodeName) -> dict[int, JobId]:
     return {index: job_id for job_id, share in shares_on(state, name) for index in share.gpus}
 
 
-def is_free(state: State, node: Node, share: Share) -> bool:
-    """Whether the share still fits beside what is held on the node now."""
-    held = [other for _, other in shares_on(state, node.name)]
+def gpu_users(state: State, name: NodeName) -> dict[int, set[JobId]]:
+    """GPU index -> the jobs that may keep memory there: those it is given to, and suspended ones that were pushed off it."""
+    users: dict[int, set[JobId]] = {}
+    for job in state.jobs_on(name):
+        for share in job.allocation.shares if job.allocation is not None else ():
+            for index in share.gpus if share.node == name else ():
+                users.setdefault(index, set()).add(job.id)
+    return users
+
+
+def is_free(state: State, node: Node, share: Share, *, besides: JobId | None) -> bool:
+    """Whether the share still fits beside what other jobs than `besides` hold on the node now."""
+    held = [other for job_id, other in shares_on(state, node.name) if job_id != besides]
     cpus = sum(other.cpus for other in held)
     mem = sum(other.mem_bytes for other in held)
-    taken = {index for other in held for index in other.gpus}
     return (
         cpus + share.cpus <= node.cpus
         and mem + share.mem_bytes <= node.mem_bytes
-        and taken.isdisjoint(share.gpus)
+        and all(_part_left(held, index) >= share.gpu_share_pct for index in share.gpus)
     )
 
 
-def blocked_gpus(reading: Reading | None, holders: dict[int, JobId]) -> dict[int, str]:
-    """GPU index -> why no job may have it: a process that is not of the job that holds it keeps memory there."""
+def _part_left(held: Sequence[Share], index: int) -> int:
+    """Percent of a GPU that nobody holds."""
+    return 100 - sum(other.gpu_share_pct for other in held if index in other.gpus)
+
+
+def blocked_gpus(reading: Reading | None, users: dict[int, set[JobId]]) -> dict[int, str]:
+    """GPU index -> why no job may have it: a process that is not of a job that may use it keeps memory there."""
     blocked: dict[int, str] = {}
     for gpu in reading.gpus if reading else ():
         if gpu.error:
@@ -75,7 +93,7 @@ def blocked_gpus(reading: Reading | None, holders: dict[int, JobId]) -> dict[int
         for process in gpu.processes:
             if process.mem_bytes < FOREIGN_MIN_BYTES:
                 continue
-            if process.job_id and process.job_id == holders.get(gpu.index):
+            if process.job_id in users.get(gpu.index, ()):
                 continue
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
             gib = process.mem_bytes / 2**30
@@ -85,7 +103,7 @@ def blocked_gpus(reading: Reading | None, holders: dict[int, JobId]) -> dict[int
 
 def _node_view(state: State, node: Node, *, avoid_foreign: bool) -> NodeView:
     reading = state.readings.get(node.name) if avoid_foreign else None
-    blocked = blocked_gpus(reading, gpu_holders(state, node.name)) if reading is not None else {}
+    blocked = blocked_gpus(reading, gpu_users(state, node.name)) if reading is not None else {}
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -105,15 +123,32 @@ def _node_view(state: State, node: Node, *, avoid_foreign: bool) -> NodeView:
     )
 
 
-def _running(job: Job) -> RunningJob:
+def _running(job: Job, now: float, grace_s: float) -> RunningJob:
     assert job.allocation is not None
-    limit = job.request.time_limit_s
-    begun = job.start_at_unix
+    request, ending = job.request, job.state is JobState.COMPLETING
+    ends = job.ends_by_unix()
+    if ending:
+        ends = ends if job.leaves_by_unix is not None else now + grace_s
+    elif job.start_at_unix is None and job.time_limit_s is not None:
+        ends = now + job.time_limit_s
+    elif job.state is JobState.SUSPENDED and ends is not None:
+        ends += now - (job.suspended_at_unix or now)
     return RunningJob(
         id=job.id,
-        allocation=job.allocation,
-        ends_by_unix=None if limit is None or begun is None else begun + limit,
+        allocation=job.held_allocation or job.allocation,
+        ends_by_unix=ends,
         array_job_id=job.array_job_id,
+        label=job.label(),
+        user=job.user,
+        account=request.account,
+        qos=request.qos,
+        partition=job.partition,
+        licenses=request.licenses,
+        start_at_unix=job.start_at_unix or now,
+        requeue=request.requeue and request.pty is None,
+        ending=ending,
+        suspended=job.state is JobState.SUSPENDED,
+        resumes_to=job.allocation if job.state is JobState.SUSPENDED else None,
     )
 
 
@@ -129,6 +164,11 @@ def _pending(state: State, job: Job, namesakes: Namesakes, *, now: float) -> Pen
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=job.eligible_at_unix,
         time_limit_s=request.time_limit_s,
+        time_min_s=request.time_min_s,
+        reservation=request.reservation,
+        licenses=request.licenses,
+        deadline_unix=request.deadline_unix,
+        held_by_admin=job.held_by_admin,
         partition=request.partition,
         account=request.account,
         qos=request.qos,

@@ -98,6 +98,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     end_at_unix: float | None = None
     restarts: int = 0
     held: bool = False
+    held_by_admin: bool = False
+    partition: str = ""
+    """Where it started; of a request for several the one that had room."""
+    time_limit_s: int | None = None
+    """The limit it runs under, from its start on: as asked, a default, or shortened (--time-min)."""
+    leaves_by_unix: float | None = None
+    """It was told to leave for another job: when its grace time ends."""
+    suspended_at_unix: float | None = None
+    suspended_s: float = 0.0
+    """Time it has spent suspended before; it does not count against the limit."""
+    kept: Allocation | None = None
+    """Of a suspended job: the part of its allocation that nobody else may have."""
     requeue_on_exit: bool = False
     """A requeue was asked while it ran: it goes back to PENDING when all its shares have ended."""
     allocation: Allocation | None = None
@@ -118,6 +130,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def holds_resources(self) -> bool:
         return self.state in HOLDS_RESOURCES
+
+    @property
+    def held_allocation(self) -> Allocation | None:
+        """What nobody else may have now."""
+        return self.kept if self.kept is not None else self.allocation
+
+    def ends_by_unix(self) -> float | None:
+        """When it will have ended at the latest, None without a limit."""
+        if self.leaves_by_unix is not None:
+            return self.leaves_by_unix
+        if self.time_limit_s is None or self.start_at_unix is None:
+            return None
+        return self.start_at_unix + self.time_limit_s + self.suspended_s
 
     def label(self) -> str:
         """As squeue prints the id: 12, 12_3, or 12_[4-9,11]."""

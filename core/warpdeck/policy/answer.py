@@ -10,13 +10,14 @@ from warpdeck.model import Allocation, JobId, NodeName, Why
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Start this job now. `task` is the array task, None for a plain job.
 
-    `time_limit_s` is set where the job gets less than its limit (--time-min), else None.
+    `time_limit_s` is the limit it is given: as asked, a default, or shortened with --time-min; None is no limit.
     """
 
     job_id: JobId
     allocation: Allocation
     task: int | None = None
     time_limit_s: int | None = None
+    partition: str = ""
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int
     sentence: str
     """Why this one, in words: for the journal of both jobs."""
+    keeps_gpus: bool = True
+    """Suspended, it keeps its GPUs."""
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):

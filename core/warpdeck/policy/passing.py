@@ -236,7 +236,8 @@ class Pass:
                 job_id=job.id,
                 task=task,
                 allocation=allocation,
-                time_limit_s=None if given_s is None else int(given_s),
+                time_limit_s=limit_s if given_s is None else int(given_s),
+                partition="" if partition is None else partition.name,
             )
         )
         return None
@@ -304,7 +305,7 @@ class Pass:
         if obstacle.shape is None or obstacle.field is None:
             return
         protects = kind.pool.protected < self._most_protected and len(self.promised) < MAX_RESERVATIONS
-        pushes = self.rules.active and not job.reservation and _claimant(job) not in self._no_victims
+        pushes = self.rules.active and not job.reservation and self._may_push(job)
         if protects or pushes:
             secured = self._secure(
                 job, obstacle, obstacle.field, obstacle.shape, protects=protects, pushes=pushes
@@ -324,6 +325,9 @@ class Pass:
         field.reserve(later[1], later[0], obstacle.duration_s)
         self._promise(job, field, later[1], later[0])
         return True
+
+    def _may_push(self, job: PendingJob) -> bool:
+        return _claimant(job) not in self._no_victims and self.rules.may_push(job, self.tres(job))
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))

@@ -46,6 +46,7 @@ class Rules:
         self.quotas = any(account.quota for account in view.accounts)
         self._by_qos = settings.preempt_by == "qos" and any(qos.preempts for qos in view.qos)
         tiers = {part.priority_tier for part in view.partitions}
+        self._lowest_tier = min(tiers, default=1)
         self._by_tier = settings.preempt_by == "partition" and len(tiers) > 1
         self.active = self._by_qos or self._by_tier or (self.quotas and settings.reclaim)
 
@@ -54,6 +55,15 @@ class Rules:
         return any(
             account.quota and _inside(account.quota, self._ledger.account_use(account.name), tres)
             for account in self._ledger.chain(job.account)
+        )
+
+    def may_push(self, job: PendingJob, tres: Tres) -> bool:
+        """Whether there is anybody at all over whom the job could have a claim."""
+        qos = self._qos.get(job.qos)
+        return (
+            (self._by_qos and qos is not None and bool(qos.preempts))
+            or (self._by_tier and self._tier(job.partition) > self._lowest_tier)
+            or (self.quotas and self._settings.reclaim and self.within_quota(job, tres))
         )
 
     def claim(self, job: PendingJob, tres: Tres, victim: RunningJob) -> Claim | None:
@@ -80,6 +90,11 @@ class Rules:
                 )
                 return Claim(1 + theirs, self._mode(victim), why)
         return None
+
+    @property
+    def suspended_keep_gpus(self) -> bool:
+        """Whether a suspended job keeps its GPUs."""
+        return self._settings.suspend_keeps_gpus
 
     def grace_s(self, victim: RunningJob) -> int:
         """How long it has to save its work."""
@@ -229,5 +244,6 @@ class Preemption:
             for_job_id=job.id,
             mode=claim.mode,
             grace_s=0 if claim.mode == "suspend" else self._rules.grace_s(victim),
+            keeps_gpus=self._rules.suspended_keep_gpus,
             sentence=f"makes room for job {job.name} of {job.user}: {claim.because}",
         )

@@ -122,12 +122,17 @@ class Ranking:
 
 
 def in_order(jobs: Sequence[PendingJob], view: View, priorities: Sequence[int]) -> list[PendingJob]:
-    """The jobs by partition tier, priority, time eligible and id."""
+    """The jobs by partition tier, right to preempt, priority, time eligible and id.
+
+    Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
+    """
     tiers = {part.name: part.priority_tier for part in view.partitions}
+    rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
     keys = (
         np.array([job.id for job in jobs], dtype=np.int64),
         np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
         -np.array(priorities, dtype=np.int64),
+        -np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64),
         -np.array([tiers.get(job.partition, 1) for job in jobs], dtype=np.int64),
     )
     return [jobs[index] for index in np.lexsort(keys).tolist()]

@@ -1,0 +1,110 @@
+"""What the planner decided: starts, preemptions, resumptions, and ends of jobs that can never start. Handlers of the reducer."""
+
+from __future__ import annotations
+
+from warpdeck.model import (
+    Allocation,
+    ExitStatus,
+    JobId,
+    JobState,
+    Share,
+    ShareStatus,
+    has_task,
+)
+from warpdeck.policy import End, Preempt, Resume, Start
+
+from .events import Effect, LaunchShare, Outcome, Planned
+from .jobs import end_job, resume_job, split_tasks, suspend_job
+from .state import Transaction, amend
+from .view import is_free, why_unavailable
+
+
+def decide(txn: Transaction, event: Planned) -> Outcome:
+    """Commits the planner's decisions; one that does not fit the present state any more is left for the next pass."""
+    effects: list[Effect] = []
+    for end in event.ends:
+        _end_waiting(txn, end)
+    for preempt in event.preempts:
+        effects += _preempt(txn, preempt)
+    for resume in event.resumes:
+        effects += _resume(txn, resume)
+    for start in event.starts:
+        effects += _start(txn, start)
+    stopped = any(preempt.mode == "suspend" for preempt in event.preempts)
+    return Outcome(effects=tuple(effects), replan=bool(event.ends) or stopped)
+
+
+def _end_waiting(txn: Transaction, end: End) -> None:
+    """A job that can never start ends, and says why."""
+    job = txn.state.jobs.get(end.job_id)
+    if job is None or job.state is not JobState.PENDING:
+        return
+    cause = "deadline" if end.state == "DEADLINE" else "dependency"
+    status = ExitStatus(cause=cause, message=end.sentence)
+    txn.put_job(amend(job, state=JobState(end.state), exit=status, end_at_unix=txn.now, ending_cause=cause))
+    txn.log(job.id, f"ended without a start ({end.code}): {end.sentence}")
+
+
+def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
+    """The job leaves for another: it is stopped where it is, or has its grace time to save its work."""
+    job = txn.state.jobs.get(preempt.job_id)
+    if job is None or job.state is not JobState.RUNNING:
+        return []
+    txn.log(job.id, f"preempted ({preempt.mode}): {preempt.sentence}")
+    if preempt.mode == "suspend":
+        return suspend_job(txn, job, keeps_gpus=preempt.keeps_gpus)
+    job = amend(
+        job,
+        requeue_on_exit=preempt.mode == "requeue" and job.request.pty is None,
+        leaves_by_unix=txn.now + preempt.grace_s,
+    )
+    return end_job(txn, job, "preempted", grace_s=preempt.grace_s)
+
+
+def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
+    job = txn.state.jobs.get(resume.job_id)
+    if job is None or job.state is not JobState.SUSPENDED or job.allocation is None:
+        return []
+    if not _still_fits(txn, job.allocation, besides=job.id):
+        return []
+    return resume_job(txn, job)
+
+
+def _start(txn: Transaction, start: Start) -> list[Effect]:
+    job = txn.state.jobs.get(start.job_id)
+    if job is None or job.state is not JobState.PENDING or job.held:
+        return []
+    if not _still_fits(txn, start.allocation, besides=None):
+        return []
+    if job.is_folded_array:
+        if start.task is None or not has_task(job.pending_tasks, start.task):
+            return []
+        job = split_tasks(txn, job, ((start.task, start.task, 1),))
+    names = start.allocation.node_names()
+    job = txn.put_job(
+        amend(
+            job,
+            state=JobState.CONFIGURING,
+            allocation=start.allocation,
+            partition=start.partition or job.request.partition,
+            time_limit_s=start.time_limit_s,
+            shares=tuple(ShareStatus(node=name) for name in names),
+        )
+    )
+    txn.log(job.id, f"allocated {', '.join(_say(share) for share in start.allocation.shares)}")
+    return [LaunchShare(node=name, job_id=job.id) for name in names]
+
+
+def _say(share: Share) -> str:
+    if not share.gpus:
+        return share.node
+    return f"{share.node} (GPU {','.join(str(index) for index in share.gpus)})"
+
+
+def _still_fits(txn: Transaction, allocation: Allocation, *, besides: JobId | None) -> bool:
+    state = txn.state
+    for share in allocation.shares:
+        node = state.nodes.get(share.node)
+        if node is None or why_unavailable(state, node) or not is_free(state, node, share, besides=besides):
+            return False
+    return True

@@ -1,0 +1,172 @@
+"""Limits of partitions, QoS and accounts: what they stop, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.builders import node, pending, running, view
+
+from warpdeck.model import JobId, NodeName, Resources
+from warpdeck.policy import (
+    AccountView,
+    Limits,
+    PartitionView,
+    PendingJob,
+    Plan,
+    QosView,
+    Settings,
+    UserView,
+    View,
+    admit,
+    plan,
+)
+
+NOW = 1000.0
+
+
+def planned(picture: View, **settings: object) -> Plan:
+    return plan(picture, NOW, Settings(**settings))  # type: ignore[arg-type]
+
+
+def with_tables(picture: View, **tables: object) -> View:
+    import msgspec
+
+    return msgspec.structs.replace(picture, **tables)
+
+
+def code(made: Plan, number: int) -> str:
+    return made.whys[JobId(number)].code
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(max_tres_per_user={"gres/gpu": 2}), "QOSMaxGRESPerUser"),
+        (Limits(max_tres_per_user={"cpu": 2}), "QOSMaxCpuPerUserLimit"),
+        (Limits(max_tres_per_account={"gres/gpu": 2}), "MaxGRESPerAccount"),
+        (Limits(grp_tres={"gres/gpu": 2}), "QOSGrpGRES"),
+        (Limits(grp_tres={"cpu": 2}), "QOSGrpCpuLimit"),
+        (Limits(grp_tres={"node": 2}), "QOSGrpNodeLimit"),
+        (Limits(grp_jobs=2), "QOSGrpJobsLimit"),
+        (Limits(max_jobs_per_user=2), "QOSMaxJobsPerUserLimit"),
+        (Limits(grp_tres_mins={"gres/gpu": 130}), "QOSGrpGRESMinutes"),
+    ],
+)
+def test_a_qos_stops_the_third_of_three_equal_jobs(limits: Limits, reason: str) -> None:
+    jobs = [pending(number, gpus=1, qos="normal", account="lab") for number in (1, 2, 3)]
+    made = planned(with_tables(view([node("a")], jobs), qos=(QosView(name="normal", limits=limits),)))
+    assert [start.job_id for start in made.starts] == [1, 2]
+    assert code(made, 3) == reason
+    assert "normal" in made.whys[JobId(3)].sentence
+
+
+def test_a_limited_job_lets_those_behind_it_pass() -> None:
+    jobs = [
+        pending(1, gpus=8, qos="small"),
+        pending(2, gpus=8, qos="large"),
+    ]
+    tables = (QosView(name="large"), QosView(name="small", limits=Limits(max_tres_per_user={"gres/gpu": 4})))
+    made = planned(with_tables(view([node("a")], jobs), qos=tables))
+    assert [start.job_id for start in made.starts] == [2]
+
+
+def test_limits_of_an_account_hold_for_all_below_it() -> None:
+    accounts = (
+        AccountView(name="lab", limits=Limits(grp_tres={"gres/gpu": 3})),
+        AccountView(name="vision", parent="lab"),
+        AccountView(name="speech", parent="lab"),
+    )
+    jobs = [
+        pending(1, gpus=2, account="vision"),
+        pending(2, gpus=2, account="speech"),
+        pending(3, gpus=1, account="speech"),
+    ]
+    made = planned(with_tables(view([node("a")], jobs), accounts=accounts))
+    assert [start.job_id for start in made.starts] == [1, 3]
+    assert code(made, 2) == "AssocGrpGRES"
+    assert "account lab" in made.whys[JobId(2)].sentence
+
+
+def test_running_jobs_count_against_limits() -> None:
+    import msgspec
+
+    held = msgspec.structs.replace(
+        running(9, "a", (0, 1), ends=NOW + 60), user="ann", account="lab", qos="normal"
+    )
+    users = (UserView(user="ann", account="lab", limits=Limits(max_jobs_per_user=1)),)
+    picture = with_tables(
+        view([node("a")], [pending(1, gpus=1, account="lab")], [held]),
+        accounts=(AccountView(name="lab"),),
+        users=users,
+    )
+    assert code(planned(picture), 1) == "AssocMaxJobsLimit"
+
+
+def test_licenses_are_counted() -> None:
+    jobs = [pending(1, licenses=(("matlab", 2),)), pending(2, licenses=(("matlab", 2),))]
+    made = planned(with_tables(view([node("a")], jobs), licenses=(("matlab", 3),)))
+    assert [start.job_id for start in made.starts] == [1]
+    assert code(made, 2) == "Licenses"
+    assert "1 are free" in made.whys[JobId(2)].sentence
+
+
+def refused(job: PendingJob, **tables: object) -> str:
+    refusal = admit(job, with_tables(view([node("a"), node("b", gpus=0)], []), **tables), Settings())
+    return "" if refusal is None else f"{refusal.code}: {refusal.sentence}"
+
+
+def test_what_can_never_pass_is_said_at_submit() -> None:
+    part = PartitionView(name="gpu", nodes=frozenset({NodeName("a")}), max_time_s=3600, max_nodes=1)
+    gpu = {"partitions": (part,)}
+    assert refused(pending(1, partition="gpu", gpus=1), **gpu) == ""
+    assert "PartitionTimeLimit" in refused(pending(1, partition="gpu", limit_s=3601), **gpu)
+    assert "PartitionNodeLimit" in refused(pending(1, partition="gpu", nodes=2), **gpu)
+    assert "no partition cpu" in refused(pending(1, partition="cpu"), **gpu)
+    assert "no default" in refused(pending(1), **gpu)
+    closed = {"partitions": (PartitionView(name="gpu", state="DRAIN"),)}
+    assert "takes no jobs" in refused(pending(1, partition="gpu"), **closed)
+    ours = {"partitions": (PartitionView(name="gpu", allow_accounts=frozenset({"lab"})),)}
+    assert "not for account" in refused(pending(1, partition="gpu", account="guests"), **ours)
+    assert "no QoS high" in refused(pending(1, qos="high"), qos=(QosView(name="normal"),))
+    assert "no account x" in refused(pending(1, account="x"), accounts=(AccountView(name="lab"),))
+    short = {"qos": (QosView(name="short", limits=Limits(max_wall_s=60)),)}
+    assert "QOSMaxWallDurationPerJobLimit" in refused(pending(1, qos="short"), **short)
+    assert "3 licenses" in refused(pending(1, licenses=(("matlab", 3),)), licenses=(("matlab", 2),))
+    assert "largest node" in refused(pending(1, gpus=9))
+    assert "with ib" in refused(pending(1, resources=Resources(constraint="ib", nodes_min=1)))
+
+
+def test_too_many_jobs_in_the_queue_are_refused() -> None:
+    few = (QosView(name="normal", limits=Limits(max_submit_per_user=3)),)
+    there = [pending(1, qos="normal", tasks=((0, 1, 1),))]
+    picture = with_tables(view([node("a")], there), qos=few)
+    assert admit(pending(2, qos="normal"), picture, Settings()) is None
+    over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), picture, Settings())
+    assert over is not None and "QOSMaxSubmitJobPerUserLimit" in over.code
+
+
+def test_a_partition_that_is_down_keeps_its_queue() -> None:
+    parts = (PartitionView(name="gpu", state="DOWN"),)
+    made = planned(with_tables(view([node("a")], [pending(1, partition="gpu")]), partitions=parts))
+    assert code(made, 1) == "PartitionDown"
+
+
+def test_a_job_for_several_partitions_starts_where_there_is_room() -> None:
+    parts = (
+        PartitionView(name="big", nodes=frozenset({NodeName("a")})),
+        PartitionView(name="small", nodes=frozenset({NodeName("b")})),
+    )
+    held = [running(9, "a", tuple(range(8)), ends=NOW + 60)]
+    made = planned(
+        with_tables(
+            view([node("a"), node("b")], [pending(1, gpus=8, partition="big,small")], held), partitions=parts
+        )
+    )
+    assert made.starts[0].allocation.node_names() == ("b",)
+    assert made.starts[0].partition == "small"
+
+
+def test_a_higher_tier_goes_first() -> None:
+    parts = (PartitionView(name="high", priority_tier=2), PartitionView(name="low"))
+    jobs = [pending(1, gpus=8, partition="low"), pending(2, gpus=8, partition="high")]
+    made = planned(with_tables(view([node("a")], jobs), partitions=parts))
+    assert [start.job_id for start in made.starts] == [2]

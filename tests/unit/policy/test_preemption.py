@@ -1,0 +1,138 @@
+"""Who leaves for whom: QoS, tiers, quotas; modes, grace, and what is protected from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tests.builders import node, pending, running, view
+
+from warpdeck.model import JobId
+from warpdeck.policy import AccountView, PartitionView, Plan, QosView, RunningJob, Settings, View, plan
+
+NOW = 10_000.0
+QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))
+
+
+def held(number: int, name: str, gpus: tuple[int, ...], **fields: Any) -> RunningJob:
+    return msgspec.structs.replace(running(number, name, gpus, ends=NOW + 86_400), **fields)
+
+
+def planned(picture: View, **settings: Any) -> Plan:
+    return plan(picture, NOW, Settings(**settings))
+
+
+def site(picture: View, **tables: Any) -> View:
+    return msgspec.structs.replace(picture, **tables)
+
+
+def test_a_qos_pushes_aside_what_it_names_and_no_more_than_it_needs() -> None:
+    there = [
+        held(1, "a", (0, 1, 2, 3), qos="low", start_at_unix=NOW - 500),
+        held(2, "a", (4, 5), qos="low", start_at_unix=NOW - 100),
+        held(3, "a", (6, 7), qos="normal", start_at_unix=NOW - 10),
+    ]
+    made = planned(site(view([node("a")], [pending(4, gpus=2, qos="high")], there), qos=QOS))
+    assert [(each.job_id, each.for_job_id, each.mode, each.grace_s) for each in made.preempts] == [
+        (2, 4, "requeue", 120)
+    ]
+    assert "QoS high preempts QoS low" in made.preempts[0].sentence
+    assert not made.starts
+    why = made.whys[JobId(4)]
+    assert "job 2 was told to leave" in why.sentence and why.expected_start_unix == NOW + 120
+
+
+def test_nobody_else_is_told_to_leave_while_victims_take_their_grace_time() -> None:
+    there = [
+        held(1, "a", (0, 1, 2, 3), qos="low", ending=True, ends_by_unix=NOW + 100),
+        held(2, "a", (4, 5, 6, 7), qos="low", start_at_unix=NOW - 100),
+    ]
+    made = planned(site(view([node("a")], [pending(4, gpus=4, qos="high")], there), qos=QOS))
+    assert not made.preempts
+    assert made.reserves[0].at_unix == NOW + 100
+
+
+def test_freed_room_is_kept_for_the_one_it_was_made_for() -> None:
+    there = [held(1, "a", tuple(range(8)), qos="low", ending=True, ends_by_unix=NOW + 100)]
+    jobs = [pending(2, gpus=8, qos="normal"), pending(4, gpus=8, qos="high")]
+    made = planned(site(view([node("a")], jobs, there), qos=QOS), reservations=0)
+    assert [each.job_id for each in made.reserves] == [4]
+
+
+def test_jobs_are_exempt_until_they_ran_for_a_while() -> None:
+    qos = (QOS[0], QosView(name="low", preempt_exempt_s=600))
+    there = [held(1, "a", tuple(range(8)), qos="low", start_at_unix=NOW - 599)]
+    picture = site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=qos)
+    assert not planned(picture).preempts
+    older = site(picture, running=(msgspec.structs.replace(there[0], start_at_unix=NOW - 600),))
+    assert [each.job_id for each in planned(older).preempts] == [1]
+
+
+def test_a_job_that_cannot_be_requeued_is_cancelled() -> None:
+    there = [held(1, "a", tuple(range(8)), qos="low", requeue=False)]
+    made = planned(site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=QOS))
+    assert made.preempts[0].mode == "cancel"
+
+
+def test_partition_tiers_preempt_where_the_site_says_so() -> None:
+    parts = (PartitionView(name="p1"), PartitionView(name="p9", priority_tier=9))
+    there = [held(1, "a", tuple(range(8)), partition="p1")]
+    picture = site(view([node("a")], [pending(4, gpus=8, partition="p9")], there), partitions=parts)
+    assert not planned(picture).preempts
+    assert [each.job_id for each in planned(picture, preempt_by="partition").preempts] == [1]
+
+
+def test_an_account_takes_back_its_quota_from_those_who_borrow() -> None:
+    accounts = (
+        AccountView(name="speech", quota={"gres/gpu": 4}),
+        AccountView(name="vision", quota={"gres/gpu": 4}),
+    )
+    there = [
+        held(1, "a", (0, 1, 2, 3), account="vision", start_at_unix=NOW - 900),
+        held(2, "a", (4, 5, 6, 7), account="vision", start_at_unix=NOW - 100),
+    ]
+    jobs = [pending(3, gpus=4, account="speech")]
+    made = planned(site(view([node("a")], jobs, there), accounts=accounts))
+    assert [each.job_id for each in made.preempts] == [2]
+    assert "borrows beyond its quota" in made.preempts[0].sentence
+    greedy = planned(
+        site(view([node("a")], [pending(3, gpus=6, account="speech")], there), accounts=accounts)
+    )
+    assert not greedy.preempts
+    off = planned(site(view([node("a")], jobs, there), accounts=accounts), reclaim=False)
+    assert not off.preempts
+
+
+def test_jobs_within_their_quota_go_before_those_that_would_borrow() -> None:
+    accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 8}))
+    jobs = [pending(1, gpus=8, account="guests"), pending(2, gpus=8, account="vision")]
+    made = planned(site(view([node("a")], jobs), accounts=accounts))
+    assert [start.job_id for start in made.starts] == [2]
+
+
+def test_a_suspended_job_goes_on_when_its_place_is_free_again() -> None:
+    whole = running(1, "a", tuple(range(8)), ends=NOW + 500, cpus=8)
+    kept = msgspec.structs.replace(
+        whole.allocation, shares=(msgspec.structs.replace(whole.allocation.shares[0], cpus=0),)
+    )
+    stopped = msgspec.structs.replace(
+        whole, allocation=kept, suspended=True, resumes_to=whole.allocation, qos="low"
+    )
+    assert [each.job_id for each in planned(site(view([node("a")], [], [stopped]), qos=QOS)).resumes] == [1]
+    busy = held(2, "a", (), qos="high")
+    busy = msgspec.structs.replace(
+        busy,
+        allocation=msgspec.structs.replace(
+            busy.allocation, shares=(msgspec.structs.replace(busy.allocation.shares[0], cpus=60),)
+        ),
+    )
+    assert not planned(site(view([node("a")], [], [stopped, busy]), qos=QOS)).resumes
+
+
+def test_suspension_frees_cpus_and_only_if_the_site_says_so_gpus() -> None:
+    qos = (QOS[0], QosView(name="low", preempt_mode="suspend"))
+    there = [held(1, "a", tuple(range(8)), qos="low")]
+    picture = site(view([node("a")], [pending(4, gpus=8, qos="high")], there), qos=qos)
+    assert not planned(picture).preempts
+    made = planned(picture, suspend_keeps_gpus=False)
+    assert [(each.mode, each.grace_s, each.keeps_gpus) for each in made.preempts] == [("suspend", 0, False)]
