@@ -71,7 +71,9 @@ class State:
     @property
     def has_to_plan(self) -> bool:
         """Whether somebody waits: to start, or suspended to go on."""
-        return bool(self.pending) or any(self.jobs[job_id].state is JobState.SUSPENDED for job_id in self.active)
+        return bool(self.pending) or any(
+            self.jobs[job_id].state is JobState.SUSPENDED for job_id in self.active
+        )
 
     def jobs_on(self, name: NodeName) -> list[Job]:
         """The jobs that hold a share of this node, by id."""
