@@ -137,7 +137,11 @@ class Core:
 
     def plan(self) -> Outcome:
         """One planning pass and its commit."""
-        made = plan(build_view(self.state, now=self.now, grace_s=30.0), self.now, Settings(kill_invalid_dependency=False))
+        made = plan(
+            build_view(self.state, now=self.now, grace_s=30.0),
+            self.now,
+            Settings(kill_invalid_dependency=False),
+        )
         self.state.whys.update(made.whys)
         return self.apply(Planned(starts=made.starts))
 

@@ -1,15 +1,20 @@
 """The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
 
 from .admit import Refusal, admit, never_fits
+from .advise import Advice, advise
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
+from .fairshare import Standing, decayed, fair_tree
 from .plan import plan
+from .priority import Factors, Ranking
 from .settings import Settings, Weights
 from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
 from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
     "AccountView",
+    "Advice",
     "End",
+    "Factors",
     "GpuView",
     "Limits",
     "NodeView",
@@ -18,18 +23,23 @@ __all__ = [
     "Plan",
     "Preempt",
     "QosView",
+    "Ranking",
     "Refusal",
     "ReservationView",
     "Reserve",
     "Resume",
     "RunningJob",
     "Settings",
+    "Standing",
     "Start",
     "Tres",
     "UserView",
     "View",
     "Weights",
     "admit",
+    "advise",
+    "decayed",
+    "fair_tree",
     "never_fits",
     "plan",
 ]

@@ -18,23 +18,29 @@ from .why import describe_need, duration, lacks
 
 INSTANT_S = 0.001
 """A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
-FORECAST_CELLS = 2_000_000
+FORECAST_CELLS = 600_000
 """Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 
 
-def explain(current: Pass, ordered: Sequence[PendingJob]) -> dict[JobId, Why]:
-    """A Why for every job that was offered to the pass and did not wholly start."""
-    return _Explainer(current).run(ordered)
+def explain(
+    current: Pass, ordered: Sequence[PendingJob], *, forecasts: int | None = None
+) -> dict[JobId, Why]:
+    """A Why for every job that was offered to the pass and did not wholly start.
+
+    `forecasts`: for how many the expected start is worked out; None is as many as a pass can afford.
+    """
+    return _Explainer(current, forecasts).run(ordered)
 
 
 class _Explainer:
-    def __init__(self, current: Pass) -> None:
+    def __init__(self, current: Pass, forecasts: int | None) -> None:
         self._pass = current
         self._missing: dict[int, tuple[str, str]] = {}
         self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
         self._first: dict[str, PendingJob] = {}
         cells = current.fields[""].timeline.times.size
-        self._forecasts_left = min(current.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+        affordable = min(current.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+        self._forecasts_left = affordable if forecasts is None else forecasts
         self._shared: dict[tuple[Obstacle, str], Why] = {}
 
     def run(self, ordered: Sequence[PendingJob]) -> dict[JobId, Why]:

@@ -70,7 +70,9 @@ BUSY = Obstacle("None", "may start in a moment: the scheduler is busy starting o
 class Pass:
     """Decides job by job. Jobs are offered in the order in which they have a right to start."""
 
-    def __init__(self, view: View, now: float, settings: Settings) -> None:
+    def __init__(
+        self, view: View, now: float, settings: Settings, *, without_place: JobId | None = None
+    ) -> None:
         self.view = view
         self.now = now
         self.settings = settings
@@ -100,6 +102,7 @@ class Pass:
         self._jobs = (
             {job.id: job for job in view.pending} if any(job.suspended for job in view.running) else {}
         )
+        self._without_place = without_place
         self._tests = 0
         self._tres: dict[int, Tres] = {}
         self._tasks: dict[JobId, int] = {}
@@ -214,7 +217,7 @@ class Pass:
         self, job: PendingJob, task: int | None, partition: PartitionView | None
     ) -> Obstacle | None:
         limit_s = self.limit_s(job, partition)
-        barred = self._bars(job, partition, limit_s)
+        barred = self.bars(job, partition, limit_s)
         if barred is not None:
             return barred
         field = self.fields[job.reservation]
@@ -242,7 +245,9 @@ class Pass:
         )
         return None
 
-    def _bars(self, job: PendingJob, partition: PartitionView | None, limit_s: int | None) -> Obstacle | None:
+    def bars(
+        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
+    ) -> Obstacle | None:
         """What forbids the job to start here now, whatever is free."""
         if partition is not None:
             barred = partition_bars(job, partition, limit_s)
@@ -302,7 +307,7 @@ class Pass:
     def _block(self, job: PendingJob, kind: Kind, obstacle: Obstacle) -> None:
         """Notes that the job waits; reserves for it, or makes room, if it has the right to that."""
         self.blocked[job.id] = obstacle
-        if obstacle.shape is None or obstacle.field is None:
+        if obstacle.shape is None or obstacle.field is None or job.id == self._without_place:
             return
         protects = kind.pool.protected < self._most_protected and len(self.promised) < MAX_RESERVATIONS
         pushes = self.rules.active and not job.reservation and self._may_push(job)

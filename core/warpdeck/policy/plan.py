@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from warpdeck.model import JobId, Why
 
 from .answer import End, Plan
@@ -26,7 +28,35 @@ from .why import before_its_time
 
 def plan(view: View, now: float, settings: Settings) -> Plan:
     """Which jobs start now and where, and for every other waiting job why not and when."""
-    current = Pass(view, now, settings)
+    decided = decide(view, now, settings)
+    current = decided.current
+    whys = {**decided.whys, **explain(current, decided.ordered)}
+    return Plan(
+        starts=tuple(current.starts),
+        reserves=tuple(current.reserves),
+        preempts=tuple(current.preempts),
+        resumes=tuple(current.resumes),
+        ends=tuple(decided.ends),
+        whys=whys,
+        priorities=decided.priorities,
+        more=current.stopped,
+    )
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """A pass whose decisions are made, before they are put into words."""
+
+    current: Pass
+    ordered: list[PendingJob]
+    ends: list[End]
+    whys: dict[JobId, Why]
+    """Of jobs that could not start in any case."""
+    priorities: dict[JobId, int]
+
+
+def decide(view: View, now: float, settings: Settings, *, without_place: JobId | None = None) -> Decided:
+    """All decisions of a pass. The job `without_place` gets no reservation, so that changes of it can be tried."""
+    current = Pass(view, now, settings, without_place=without_place)
     ranking = Ranking(view, now, settings)
     priorities = {job.id: ranking.of(job) for job in view.pending}
     queue, ends, whys = _eligible(view, now, settings)
@@ -44,17 +74,7 @@ def plan(view: View, now: float, settings: Settings) -> Plan:
             current.pass_over(job)
     else:
         current.try_all(_backfill_order(behind, settings))
-    whys.update(explain(current, ordered))
-    return Plan(
-        starts=tuple(current.starts),
-        reserves=tuple(current.reserves),
-        preempts=tuple(current.preempts),
-        resumes=tuple(current.resumes),
-        ends=tuple(ends),
-        whys=whys,
-        priorities=priorities,
-        more=current.stopped,
-    )
+    return Decided(current=current, ordered=ordered, ends=ends, whys=whys, priorities=priorities)
 
 
 def _eligible(

@@ -1,0 +1,142 @@
+"""What would be, for one request: when it starts, and the smallest change that would start it now. Pure.
+
+Answers for jobs that wait and for requests that are not submitted yet. The whole queue is planned as it stands; then
+changes of the request are tried on what the plan leaves free, the least change of each kind: a shorter limit, fewer GPUs,
+fewer nodes, another partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from warpdeck.model import JobId, Resources, Why
+
+from .explain import explain
+from .field import known, planned_s
+from .passing import Pass
+from .plan import decide
+from .settings import Settings
+from .site import PartitionView
+from .view import PendingJob, View
+
+MAX_FORECASTS = 500
+"""Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""
+LEAST_LIMIT_S = 60
+"""A limit below this is no advice."""
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """`starts_now`, or why not, when (None: cannot be told), who is ahead, and changes that would start it now, least first."""
+
+    starts_now: bool
+    nodes: tuple[str, ...] = ()
+    why: Why | None = None
+    priority: int = 0
+    ahead: int = 0
+    """Waiting jobs that are planned before it."""
+    changes: tuple[str, ...] = ()
+
+
+def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
+    """The advice for a job of the view's queue (a dry run puts its request there). KeyError if it is not there."""
+    job = next((each for each in view.pending if each.id == job_id), None)
+    if job is None:
+        raise KeyError(job_id)
+    decided = decide(view, now, settings, without_place=job_id)
+    current, ordered = decided.current, decided.ordered
+    place = next((at for at, each in enumerate(ordered) if each.id == job_id), 0)
+    priority = decided.priorities.get(job_id, 0)
+    start = next((each for each in current.starts if each.job_id == job_id), None)
+    if start is not None:
+        nodes = start.allocation.node_names()
+        return Advice(starts_now=True, nodes=nodes, priority=priority, ahead=place)
+    changes = tuple(_changes(current, job)) if job_id in current.blocked else ()
+    until = ordered[: place + 1]
+    whys = {**decided.whys, **explain(current, until, forecasts=min(len(until), MAX_FORECASTS))}
+    return Advice(starts_now=False, why=whys.get(job_id), priority=priority, ahead=place, changes=changes)
+
+
+def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
+    """The least change of each kind with which the job would start now."""
+    for partition in current.partitions(job)[:1]:
+        limit_s = current.limit_s(job, partition)
+        shorter = _shorter(current, job, partition, limit_s)
+        if shorter:
+            yield f"starts now with --time={shorter}"
+        for asked, words in _smaller(job.resources):
+            if _fits(current, job, asked, partition, limit_s):
+                yield f"starts now with {words}"
+                break
+        if job.reservation:
+            continue
+        for other in current.view.partitions:
+            elsewhere = other not in current.partitions(job) and _may_use(job, other)
+            if elsewhere and _fits(current, job, job.resources, other, current.limit_s(job, other)):
+                yield f"starts now with --partition={other.name}"
+                break
+
+
+def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, limit_s: float | None) -> str:
+    """The longest limit, as --time takes it, with which it would start now; "" if none would."""
+    field = current.fields.get(job.reservation)
+    if field is None:
+        return ""
+    shape = field.shape(job.resources, partition)
+    longest = 0.0
+    for gang in shape.gangs:
+        for mask in shape.masks:
+            windows = [field.timeline.longest_now(need, mask, count) for need, count in gang.wanted]
+            longest = max(longest, min(windows))
+    if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
+        return ""
+    if not known(current.now + longest, current.now):
+        return ""
+    minutes, seconds = divmod(int(longest), 60)
+    days, minutes = divmod(minutes, 1440)
+    text = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    return f"{days}-{text}" if days else text
+
+
+def _smaller(asked: Resources) -> Iterator[tuple[Resources, str]]:
+    """Smaller requests and their options, largest first."""
+    gpus = asked.gpus
+    for field, option in (
+        ("per_node", "--gpus-per-node"),
+        ("total", "--gpus"),
+        ("per_task", "--gpus-per-task"),
+    ):
+        count = getattr(gpus, field) or 0
+        for fewer in range(count - 1, 0, -1):
+            kind = f"{gpus.type}:" if gpus.type else ""
+            less = msgspec.structs.replace(gpus, **{field: fewer})
+            yield msgspec.structs.replace(asked, gpus=less), f"{option}={kind}{fewer}"
+    for fewer in range(asked.nodes_min - 1, 0, -1):
+        yield msgspec.structs.replace(asked, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
+
+
+def _fits(
+    current: Pass,
+    job: PendingJob,
+    asked: Resources,
+    partition: PartitionView | None,
+    limit_s: float | None,
+) -> bool:
+    """Whether the request would start now on what the plan leaves free, and no limit is in the way."""
+    changed = msgspec.structs.replace(job, resources=asked)
+    field = current.fields.get(job.reservation)
+    if field is None or current.bars(changed, partition, limit_s) is not None:
+        return False
+    return field.find_now(field.shape(asked, partition), planned_s(limit_s)) is not None
+
+
+def _may_use(job: PendingJob, part: PartitionView) -> bool:
+    return (
+        part.state == "UP"
+        and (part.allow_users is None or job.user in part.allow_users)
+        and (part.allow_accounts is None or job.account in part.allow_accounts)
+        and job.account not in part.deny_accounts
+        and (part.allow_qos is None or job.qos in part.allow_qos)
+        and job.qos not in part.deny_qos
+    )

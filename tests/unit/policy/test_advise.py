@@ -1,0 +1,76 @@
+"""What would start a job now, and when it starts as it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.builders import node, pending, running, view
+
+from warpdeck.model import JobId, NodeName
+from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, advise, plan
+
+NOW = 1000.0
+
+
+def busy_until(number: int, name: str, ends: float, gpus: int = 8) -> RunningJob:
+    return running(number, name, tuple(range(gpus)), ends=ends)
+
+
+def changed(picture: View, job: PendingJob) -> View:
+    return msgspec.structs.replace(
+        picture, pending=(*(each for each in picture.pending if each.id != job.id), job)
+    )
+
+
+def test_a_request_that_fits_starts_now() -> None:
+    advice = advise(view([node("a")], [pending(1, gpus=2)]), NOW, Settings(), JobId(1))
+    assert advice.starts_now and advice.nodes == ("a",)
+
+
+def test_a_shorter_limit_that_ends_before_the_head_starts_is_named_to_the_second() -> None:
+    head = pending(1, gpus=8)
+    held = [busy_until(9, "a", NOW + 7800, gpus=4)]
+    picture = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
+    advice = advise(picture, NOW, Settings(), JobId(2))
+    assert "starts now with --time=02:10:00" in advice.changes
+    again = plan(changed(picture, pending(2, gpus=2, limit_s=7800)), NOW, Settings())
+    assert [start.job_id for start in again.starts] == [2]
+    longer = plan(changed(picture, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
+    assert not longer.starts
+
+
+def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() -> None:
+    parts = (
+        PartitionView(name="long", nodes=frozenset({NodeName("a"), NodeName("b")})),
+        PartitionView(name="short", nodes=frozenset({NodeName("c"), NodeName("d")})),
+    )
+    held = [busy_until(8, "a", NOW + 600, gpus=6), busy_until(9, "b", NOW + 600)]
+    picture = msgspec.structs.replace(
+        view(
+            [node("a"), node("b"), node("c"), node("d")],
+            [pending(1, gpus=4, nodes=2, partition="long")],
+            held,
+        ),
+        partitions=parts,
+    )
+    assert advise(picture, NOW, Settings(), JobId(1)).changes == ("starts now with --partition=short",)
+    alone = msgspec.structs.replace(picture, pending=(pending(1, gpus=4, partition="long"),))
+    assert advise(alone, NOW, Settings(), JobId(1)).changes == (
+        "starts now with --gpus-per-node=2",
+        "starts now with --partition=short",
+    )
+
+
+def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> None:
+    jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, 6)]
+    picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
+    settings = Settings(max_forecasts=1)
+    assert plan(picture, NOW, settings).whys[JobId(5)].expected_start_unix is None
+    advice = advise(picture, NOW, settings, JobId(5))
+    assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
+    assert advice.ahead == 4
+
+
+def test_a_job_that_is_not_in_the_queue_is_no_question() -> None:
+    with pytest.raises(KeyError):
+        advise(view([node("a")], []), NOW, Settings(), JobId(1))
