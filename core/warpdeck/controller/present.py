@@ -36,6 +36,10 @@ from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
 
+NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
+"""Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
+
+
 def job_row(state: State, job: Job) -> JobRow:
     """One line of the queue."""
     request, allocation = job.request, job.allocation
@@ -82,7 +86,12 @@ def job_row(state: State, job: Job) -> JobRow:
 
 def _why(job: Job, why: Why | None) -> WhyRow | None:
     if job.state is not JobState.PENDING:
-        return None
+        code = NEVER_STARTED.get(job.ending_cause)
+        return (
+            WhyRow(code=code, sentence=f"ended without a start: {job.exit.message}")
+            if code and job.exit
+            else None
+        )
     if job.held:
         return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
     if why is None:
