@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from warpdeck.config import Config
 from warpdeck.controller.app import Controller
-from warpdeck.controller.config import Config
 from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError

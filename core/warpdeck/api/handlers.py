@@ -121,12 +121,19 @@ class Handlers:
             case ask.NodeRemove():
                 await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
                 return {}
+            case ask.Reload():
+                return await self._reload()
             case ask.Shutdown():
                 self._server.stop.set()
                 return {}
             case _:
                 raise UserError("a message that cannot be asked here", "see warpdeck.api.protocol")
         return msgspec.to_builtins(self._nodes(message.name)[0])
+
+    async def _reload(self) -> dict[str, Any]:
+        path = self._server.paths.config
+        told, decoded = await self._controller.reload(path)
+        return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
 
     async def _stream(self, message: Any) -> None:
         from . import streams
@@ -166,6 +173,7 @@ class Handlers:
         _refuse_nul(request)
         clauses = request.dependencies.clauses if request.dependencies else ()
         ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
+        await self._controller.learn_groups([self._connection.who.user])
         event = Submitted(who=self._connection.who, request=request, ended=ended)
         outcome = await self._controller.apply(event)
         assert outcome.job is not None

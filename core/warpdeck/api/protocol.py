@@ -207,6 +207,11 @@ class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):
     finished_s: float = 3600.0
 
 
+class Reload(Message, frozen=True, kw_only=True, tag="reload"):
+    """-> {"changes": [str], "warnings": [str]}: config.toml is in force. An error of code "config" changes nothing and has all
+    problems in details["problems"], a line each. Only for the controller's own user and root."""
+
+
 class Shutdown(Message, frozen=True, kw_only=True, tag="shutdown"):
     """-> {}; the controller ends, agents and jobs go on. Only for the controller's own user and root."""
 
@@ -247,5 +252,6 @@ ClientMessage = (
     | Close
     | End
     | Subscribe
+    | Reload
     | Shutdown
 )

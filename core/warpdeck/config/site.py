@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from warpdeck.model import NodeName
+from warpdeck.model import NodeName, Request
 from warpdeck.notation.hostlist import expand
 from warpdeck.policy import (
     AccountView,
@@ -52,6 +52,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """The site's part of a View (sorted by name), the settings of a pass, and what fills in a job's request."""
 
     settings: Settings = Settings()
+    grace_s: float = 30.0
+    """Between TERM and KILL when a job is ended."""
     half_life_s: float | None = None
     shards_per_gpu: int = 0
     partitions: tuple[PartitionView, ...] = ()
@@ -59,25 +61,52 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
+    """Those of all nodes have no nodes here: see reservations_on."""
+    on_all_nodes: frozenset[str] = frozenset()
+    """Reservations of whatever nodes there are."""
     licenses: tuple[tuple[str, int], ...] = ()
     nodes: dict[NodeName, NodeFacts] = {}
     default_accounts: dict[str, str] = {}
     """User -> the account of jobs that name none."""
     default_qos: dict[str, str] = {}
     """Account -> the QoS of jobs that name none."""
+    avoid_foreign_processes: bool = True
+    counts_submissions: bool = False
+    """Some limit is on the jobs that one may have in the queue."""
+
+    def complete(self, request: Request, user: str) -> Request:
+        """The request with the site's defaults where it names no partition, account or QoS.
+
+        Its limit of time stays as asked: the default depends on the partition in which it starts.
+        """
+        account = request.account or self.default_accounts.get(user, "")
+        return msgspec.structs.replace(
+            request,
+            partition=request.partition or self.settings.default_partition,
+            account=account,
+            qos=request.qos or self.default_qos.get(account, ""),
+        )
+
+    def reservations_on(self, node_names: Collection[NodeName]) -> tuple[ReservationView, ...]:
+        """All reservations, when these are the nodes that there are."""
+        everything = frozenset(node_names)
+        return tuple(
+            msgspec.structs.replace(each, nodes=everything) if each.name in self.on_all_nodes else each
+            for each in self.reservations
+        )
 
 
 def build_site(
     config: Config,
     *,
-    node_names: Collection[NodeName] = (),
     members: Members | None = None,
     usage: Usage | None = None,
 ) -> Site:
-    """The tables for a pass. `node_names` are the nodes there are: what a reservation of ALL stands for."""
+    """The tables for a pass."""
     used = usage or Usage()
     return Site(
         settings=build_settings(config),
+        grace_s=config.grace_s,
         half_life_s=config.fairshare.half_life,
         shards_per_gpu=config.gpus.shards_per_gpu,
         partitions=tuple(
@@ -86,11 +115,12 @@ def build_site(
         qos=tuple(_qos(name, table, used) for name, table in sorted(config.qos.items())),
         accounts=tuple(_account(name, table, used) for name, table in sorted(config.accounts.items())),
         users=tuple(_users(config, used)),
-        reservations=tuple(
-            _reservation(name, table, node_names) for name, table in sorted(config.reservations.items())
-        ),
+        reservations=tuple(_reservation(name, table) for name, table in sorted(config.reservations.items())),
+        on_all_nodes=frozenset(name for name, each in config.reservations.items() if each.nodes is None),
         licenses=tuple(sorted(config.licenses.items())),
         nodes=node_facts(config),
+        avoid_foreign_processes=config.gpus.avoid_foreign_processes,
+        counts_submissions=_counts_submissions(config),
         default_accounts=_default_accounts(config),
         default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
     )
@@ -251,15 +281,14 @@ def _users(config: Config, usage: Usage) -> list[UserView]:
     return sorted(made, key=lambda view: (view.user, view.account))
 
 
-def _reservation(name: str, table: tables.Reservation, node_names: Collection[NodeName]) -> ReservationView:
+def _reservation(name: str, table: tables.Reservation) -> ReservationView:
     start = 0.0 if table.start is None else table.start.timestamp()
     end = NEVER if table.end is None else table.end.timestamp()
     if table.duration is not None:
         end = start + table.duration
-    named = node_names if table.nodes is None else (NodeName(node) for node in table.nodes)
     return ReservationView(
         name=name,
-        nodes=frozenset(named),
+        nodes=frozenset(NodeName(node) for node in table.nodes or ()),
         start_unix=start,
         end_unix=end,
         users=frozenset(table.users),
@@ -278,3 +307,13 @@ def _default_accounts(config: Config) -> dict[str, str]:
             if entry.default:
                 marked[user] = account
     return {user: names[0] for user, names in sorted(own.items()) if len(names) == 1} | marked
+
+
+def _counts_submissions(config: Config) -> bool:
+    groups: list[tables.LimitTable] = [*config.qos.values(), *config.accounts.values()]
+    groups += [user for account in config.accounts.values() for user in account.users.values()]
+    return any(
+        limit is not None
+        for table in groups
+        for limit in (table.grp_submit, table.max_submit_per_user, table.max_submit_per_account)
+    )

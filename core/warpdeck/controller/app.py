@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import Plan, Settings, plan
+from warpdeck.policy import Plan, plan
 from warpdeck_agent.wire import messages as wire
 
-from .config import Config
 from .effects import EffectRunner
 from .events import Event, LaunchRefused, NodeLost, NodeUp, Noted, Outcome, Planned, Reported
 from .hub import Hub
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .readings import to_reading
 from .reduce import reduce
+from .rules import GroupsOf, Rules, unix_groups
 from .state import State, Transaction
 from .view import blocked_gpus, build_view, gpu_users
 
@@ -58,11 +59,12 @@ class Controller:
         clock: Callable[[], float],
         config: Config,
         submit_host: str,
+        groups_of: GroupsOf = unix_groups,
     ) -> None:
         self.store = store
         self.fleet = fleet
         self.trees = trees
-        self.config = config
+        self._rules = Rules(config, groups_of)
         self.clock = clock
         self.hub = Hub()
         self.state = State()
@@ -73,9 +75,12 @@ class Controller:
         self._plan_wanted = asyncio.Event()
         self._pass_s = 0.0
         self.outputs = outputs
-        self._effects = EffectRunner(
-            self, fleet, trees, outputs, submit_host=submit_host, grace_s=config.grace_s
-        )
+        self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._rules.config
 
     async def load(self) -> None:
         """Reads the store; raises StoreError. Nothing is started yet."""
@@ -83,6 +88,7 @@ class Controller:
         self.controller_id = loaded.controller_id
         self.state = State.from_store(loaded)
         await self._load_dependencies()
+        await self.learn_groups(self._waiting_users())
 
     async def run(self) -> None:
         """Serves until cancelled. Links to all known nodes are kept from here on."""
@@ -106,6 +112,28 @@ class Controller:
         async with self._room:
             self._queue.put_nowait((event, answer))
             return await answer
+
+    async def learn_groups(self, users: Iterable[str]) -> None:
+        """Asks for the Unix groups of these users, if some rule depends on groups. To be done before they submit."""
+        if self._rules.groups_named():
+            self._rules.learn(await asyncio.to_thread(self._rules.look_up, users))
+        self.state.site = self._rules.site
+
+    async def reload(self, path: str) -> tuple[list[str], Decoded]:
+        """Puts the configuration of that file in force, whole or (ConfigError) not at all: (what has changed, it).
+
+        Jobs that run go on. What waits is planned anew by the new rules.
+        """
+        decoded = await asyncio.to_thread(load, path)
+        told = self._rules.adopt(decoded.config)
+        await self.learn_groups(self._waiting_users())
+        for line in told or ["nothing has changed"]:
+            log.info("configuration: %s", line)
+        self._plan_wanted.set()
+        return told, decoded
+
+    def _waiting_users(self) -> list[str]:
+        return sorted({self.state.jobs[job_id].user for job_id in self.state.pending})
 
     def post(self, event: FleetEvent) -> None:
         """A node's message."""
@@ -234,13 +262,7 @@ class Controller:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         now = self.clock()
-        view = build_view(
-            self.state,
-            now=now,
-            grace_s=self.config.grace_s,
-            avoid_foreign=self.config.avoid_foreign_gpu_processes,
-        )
-        made: Plan = plan(view, now, Settings(default_time_s=self.config.default_time_limit_s))
+        made: Plan = plan(build_view(self.state, now=now), now, self.state.site.settings)
         self._pass_s = loop.time() - begun
         return made
 

@@ -32,14 +32,12 @@ class EffectRunner:
         outputs: OutputCollector,
         *,
         submit_host: str,
-        grace_s: float,
     ) -> None:
         self._controller = controller
         self._fleet = fleet
         self._trees = trees
         self._outputs = outputs
         self._submit_host = submit_host
-        self._grace_s = grace_s
         self._queues: dict[NodeName, asyncio.Queue[Effect]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -74,7 +72,8 @@ class EffectRunner:
             case LaunchShare():
                 await self._launch(effect)
             case KillShare():
-                grace_s = self._grace_s if effect.grace_s is None else effect.grace_s
+                site_s = self._controller.config.grace_s
+                grace_s = site_s if effect.grace_s is None else effect.grace_s
                 await self._fleet.send(
                     effect.node,
                     wire.Kill(
@@ -99,7 +98,9 @@ class EffectRunner:
         if job is None or job.allocation is None:
             return
         rank = job.allocation.node_names().index(effect.node)
-        launch = build_launch(job, rank, submit_host=self._submit_host, grace_s=self._grace_s)
+        launch = build_launch(
+            job, rank, submit_host=self._submit_host, grace_s=self._controller.config.grace_s
+        )
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
         await self._fleet.launch(effect.node, launch, tree)

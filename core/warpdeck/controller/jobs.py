@@ -18,12 +18,12 @@ from warpdeck.model import (
 )
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
-from warpdeck.policy import Settings, never_fits
+from warpdeck.policy import admit
 
 from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
 from .state import Transaction, amend
-from .view import build_view
+from .view import Namesakes, build_view, pending_job
 
 SIGCONT, SIGSTOP = 18, 19
 """As numbers: Linux's on every architecture that has NVIDIA GPUs."""
@@ -39,8 +39,8 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     if not request.script and not request.argv:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(event)
-    _check_feasible(txn, event)
     _check_dependencies(txn, event)
+    request = state.site.complete(request, event.who.user)
     job_id = txn.new_job_id()
     base = Job(
         id=job_id,
@@ -53,6 +53,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         held=request.hold,
     )
     job = _fold(base, request.array.ranges) if request.array else base
+    _check_admission(txn, job)
     txn.add_request(job_id, request)
     txn.put_job(job)
     txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
@@ -90,12 +91,16 @@ def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
             txn.state.place_job(job)
 
 
-def _check_feasible(txn: Transaction, event: Submitted) -> None:
-    nodes = txn.state.nodes.values()
-    if not nodes or any(node.cpus == 0 for node in nodes):
-        return  # a node whose size is not known yet might be the one
-    view = build_view(txn.state, now=txn.now, grace_s=0.0, with_pending=False)
-    refusal = never_fits(event.request.resources, None, view, Settings())
+def _check_admission(txn: Transaction, job: Job) -> None:
+    """What the site forbids, or what the cluster can never give, is said at once."""
+    state = txn.state
+    # A node whose size is not known yet might be the one that fits.
+    sizes_known = bool(state.nodes) and all(node.cpus for node in state.nodes.values())
+    counted = state.pending if state.site.counts_submissions else ()
+    own = [each for each in counted if state.jobs[each].user == job.user]
+    view = build_view(state, now=txn.now, waiting=own)
+    asked = pending_job(state, job, Namesakes(state), now=txn.now)
+    refusal = admit(asked, view, state.site.settings, must_fit=sizes_known)
     if refusal is not None:
         raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
 

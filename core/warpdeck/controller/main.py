@@ -19,6 +19,7 @@ from collections.abc import Iterator
 import uvloop
 
 from warpdeck.api.server import ApiServer
+from warpdeck.config import ConfigError, load
 from warpdeck.errors import StoreError, UserError
 from warpdeck.fleet.fleet import AgentFleet
 from warpdeck.fleet.outputs import Outputs
@@ -27,7 +28,6 @@ from warpdeck.paths import Paths
 from warpdeck.store import SqliteStore
 
 from .app import Controller
-from .config import load_config
 from .daemon import take_lock
 from .events import NodeAdded
 from .trees import TreeFiles
@@ -43,7 +43,9 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    config = load_config(os.path.join(paths.home, "config.toml"))
+    decoded = load(paths.config)
+    for warning in decoded.warnings:
+        log.warning("%s", warning.sentence(paths.config))
     store = await SqliteStore.open(paths.database)
     try:
         fleet = AgentFleet(paths, await store.controller_id(), random.Random())
@@ -54,7 +56,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             trees=trees,
             outputs=Outputs(fleet, paths.outputs),
             clock=time.time,
-            config=config,
+            config=decoded.config,
             submit_host=socket.gethostname(),
         )
         with _no_collection():
@@ -62,6 +64,9 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         server = ApiServer(controller, trees, paths, stop=stop)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGHUP, lambda: group.create_task(_reload(controller, paths))
+            )
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
@@ -83,6 +88,17 @@ def _no_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+async def _reload(controller: Controller, paths: Paths) -> None:
+    """On SIGHUP: nobody waits for an answer, so what is wrong goes to the log."""
+    try:
+        await controller.reload(paths.config)
+    except ConfigError as error:
+        for problem in error.problems:
+            log.error("configuration not taken up: %s", problem.sentence(error.file))
+    except UserError as error:
+        log.error("configuration not taken up: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:

@@ -1,6 +1,7 @@
 """What the controller knows, and the transaction through which alone it changes.
 
-Durable: jobs, nodes, the next job id. Volatile: links, readings, whys; they are learnt again after a restart.
+Durable: jobs, nodes, the next job id. Volatile: links, readings, whys; they are learnt again after a restart. The site's rules are
+read from its configuration and put here for all who decide.
 A Transaction records how to undo each durable change, so that an event that is refused, or a commit that fails, leaves
 no trace in memory either.
 """
@@ -12,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from warpdeck.config import Site
 from warpdeck.errors import InvalidTransition
 from warpdeck.model import (
     Job,
@@ -42,6 +44,7 @@ class State:
         self.link_reasons: dict[NodeName, str] = {}
         self.readings: dict[NodeName, Reading] = {}
         self.whys: dict[JobId, Why] = {}
+        self.site = Site()
         self.pending: dict[JobId, None] = {}
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}

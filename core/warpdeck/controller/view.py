@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from warpdeck.config import NodeFacts
 from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Share
-from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy import GpuView, NodeView, PartitionView, PendingJob, RunningJob, View
 
 from .dependencies import judge
 from .state import State
@@ -14,19 +15,36 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """A stranger's process below this (a display server, a monitor) does not block a GPU."""
 
 
-def build_view(
-    state: State, *, now: float, grace_s: float, with_pending: bool = True, avoid_foreign: bool = True
-) -> View:
-    """An immutable picture of the state. Nodes by name, jobs by id. `grace_s`: how long an ending job may still take."""
-    waiting = sorted(state.pending) if with_pending else ()
-    namesakes = Namesakes(state)
-    return View(
-        nodes=tuple(
-            _node_view(state, state.nodes[name], avoid_foreign=avoid_foreign) for name in sorted(state.nodes)
-        ),
-        running=tuple(_running(state.jobs[job_id], now, grace_s) for job_id in sorted(state.active)),
-        pending=tuple(_pending(state, state.jobs[job_id], namesakes, now=now) for job_id in waiting),
+def build_view(state: State, *, now: float, waiting: Collection[JobId] | None = None) -> View:
+    """An immutable picture of the state. Nodes by name, jobs by id. `waiting`: of the pending jobs only these."""
+    namesakes, site = Namesakes(state), state.site
+    names = sorted(state.nodes)
+    pending = tuple(
+        pending_job(state, state.jobs[job_id], namesakes, now=now)
+        for job_id in sorted(state.pending if waiting is None else waiting)
     )
+    return View(
+        nodes=tuple(_node_view(state, state.nodes[name]) for name in names),
+        running=tuple(_running(state.jobs[job_id], now, site.grace_s) for job_id in sorted(state.active)),
+        pending=pending,
+        partitions=_partitions(site.partitions, pending),
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+        reservations=site.reservations_on(names),
+        licenses=site.licenses,
+    )
+
+
+def _partitions(
+    known: tuple[PartitionView, ...], pending: tuple[PendingJob, ...]
+) -> tuple[PartitionView, ...]:
+    """A job may wait in a partition that is gone from the configuration: it stands there still, but starts nothing."""
+    if not known:
+        return ()
+    named = {name for job in pending for name in job.partition.split(",") if name}
+    gone = sorted(named - {each.name for each in known})
+    return known + tuple(PartitionView(name=name, state="INACTIVE") for name in gone)
 
 
 def why_unavailable(state: State, node: Node) -> str:
@@ -101,8 +119,9 @@ def blocked_gpus(reading: Reading | None, users: dict[int, set[JobId]]) -> dict[
     return blocked
 
 
-def _node_view(state: State, node: Node, *, avoid_foreign: bool) -> NodeView:
-    reading = state.readings.get(node.name) if avoid_foreign else None
+def _node_view(state: State, node: Node) -> NodeView:
+    reading = state.readings.get(node.name) if state.site.avoid_foreign_processes else None
+    facts = state.site.nodes.get(node.name, NodeFacts())
     blocked = blocked_gpus(reading, gpu_users(state, node.name)) if reading is not None else {}
     return NodeView(
         name=node.name,
@@ -120,6 +139,9 @@ def _node_view(state: State, node: Node, *, avoid_foreign: bool) -> NodeView:
             for gpu in node.gpus
         ),
         unavailable=why_unavailable(state, node),
+        features=facts.features,
+        switch=facts.switch,
+        weight=facts.weight,
     )
 
 
@@ -152,7 +174,8 @@ def _running(job: Job, now: float, grace_s: float) -> RunningJob:
     )
 
 
-def _pending(state: State, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
+def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:
+    """A waiting job, or one that asks to be let in, as the policy sees it."""
     request = job.request
     verdict = judge(job, members=state.named, first_namesake=namesakes.first_before, now=now)
     return PendingJob(

@@ -27,8 +27,11 @@ class Refusal(msgspec.Struct, frozen=True):
     hint: str = "see `warpdeck node ls` for what there is"
 
 
-def admit(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """None if the job may wait for its turn. `view` holds the jobs that are there already."""
+def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = True) -> Refusal | None:
+    """None if the job may wait for its turn. `view` holds the jobs that are there already.
+
+    Without `must_fit` only the rules are asked: the sizes of nodes are not known yet.
+    """
     names = [name for name in (job.partition or settings.default_partition).split(",") if name]
     refusals: list[Refusal] = []
     if view.partitions:
@@ -37,20 +40,22 @@ def admit(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
                 "PartitionConfig", "no partition was named and there is no default one", "give --partition"
             )
         for name in names:
-            refusal = _admit_to(job, name, view, settings)
+            refusal = _admit_to(job, name, view, settings, must_fit=must_fit)
             if refusal is None:
                 break
             refusals.append(refusal)
         else:
             return refusals[0]
-    else:
+    elif must_fit:
         refusal = never_fits(job.resources, None, view, settings)
         if refusal is not None:
             return refusal
-    return _licenses(job, view) or _accounts(job, view) or _limits(job, view, settings)
+    return _licenses(job, view) or _accounts(job, view, settings) or _limits(job, view, settings)
 
 
-def _admit_to(job: PendingJob, name: str, view: View, settings: Settings) -> Refusal | None:
+def _admit_to(
+    job: PendingJob, name: str, view: View, settings: Settings, *, must_fit: bool
+) -> Refusal | None:
     part = next((each for each in view.partitions if each.name == name), None)
     if part is None:
         there = ", ".join(each.name for each in view.partitions[:8])
@@ -77,7 +82,7 @@ def _admit_to(job: PendingJob, name: str, view: View, settings: Settings) -> Ref
     barred = partition_bars(job, up, job.time_min_s or limit_s)
     if barred is not None:
         return Refusal(barred[0], barred[1], "ask for less, or name another partition")
-    return never_fits(job.resources, part, view, settings)
+    return never_fits(job.resources, part, view, settings) if must_fit else None
 
 
 def never_fits(
@@ -134,17 +139,30 @@ def _licenses(job: PendingJob, view: View) -> Refusal | None:
     return None
 
 
-def _accounts(job: PendingJob, view: View) -> Refusal | None:
-    """Names that the site does not know, and QoS that the account may not use."""
+def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
+    """Names that the site does not know, accounts that the user is not in, and QoS that the account may not use."""
     if view.qos and job.qos and job.qos not in {qos.name for qos in view.qos}:
         there = ", ".join(qos.name for qos in view.qos[:8])
         return Refusal("InvalidQOS", f"there is no QoS {job.qos}", f"there are: {there}")
-    if not view.accounts or not job.account:
+    if not view.accounts:
         return None
+    if not job.account:
+        if not settings.enforce_limits:
+            return None
+        own = sorted(each.account for each in view.users if each.user == job.user)
+        hint = f"give --account: {', '.join(own[:8])}" if own else "ask an admin to put you into an account"
+        return Refusal("InvalidAccount", f"no account was named, and {job.user} has no default one", hint)
     account = next((each for each in view.accounts if each.name == job.account), None)
     if account is None:
         there = ", ".join(each.name for each in view.accounts[:8])
         return Refusal("InvalidAccount", f"there is no account {job.account}", f"there are: {there}")
+    associated = any((each.account, each.user) == (job.account, job.user) for each in view.users)
+    if settings.enforce_limits and not associated:
+        return Refusal(
+            "InvalidAccount",
+            f"{job.user} is not in account {account.name}",
+            "ask an admin, or name another account",
+        )
     if account.qos is not None and job.qos and job.qos not in account.qos:
         return Refusal("InvalidQOS", f"account {account.name} may not use QoS {job.qos}", "name another QoS")
     return None

@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from warpdeck.api.server import ApiServer
+from warpdeck.config import Config
 from warpdeck.controller.app import Controller
-from warpdeck.controller.config import Config
 from warpdeck.controller.daemon import take_lock
 from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
 from warpdeck.controller.ports import Store

@@ -84,7 +84,7 @@ def test_reservations_get_their_times_and_all_nodes() -> None:
         "[reservations.then]\nusers = ['u']\nnodes = 'n1'\nstart = 2027-01-01T00:00:00Z\nduration = '60'\n",
         "f",
     ).config
-    always, then = build_site(config, node_names=[NodeName("n1"), NodeName("n2")]).reservations
+    always, then = build_site(config).reservations_on([NodeName("n1"), NodeName("n2")])
     assert always.nodes == frozenset({"n1", "n2"})
     assert (always.start_unix, always.end_unix) == (0.0, math.inf)
     assert then.nodes == frozenset({"n1"})

@@ -1,0 +1,77 @@
+"""Who may submit what, by the site's tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.builders import node, pending
+
+from warpdeck.config import build_site, decode
+from warpdeck.policy import View, admit
+
+SITE = """
+[partitions.gpu]
+max_time = "2:00:00"
+allow_accounts = ["lab"]
+[partitions.staff]
+allow_users = ["kim"]
+[scheduler]
+default_partition = "gpu"
+[qos.normal]
+[qos.urgent]
+[accounts.lab]
+qos = ["normal"]
+[accounts.lab.users.ann]
+max_submit_per_user = 2
+[accounts.other.users.bob]
+"""
+
+
+def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
+    """What the site says to this job, "" if it may wait; `held` jobs of the user wait already."""
+    site = build_site(decode(SITE, "f").config)
+    waiting = tuple(pending(number, account="lab", partition="gpu") for number in range(10, 10 + held))
+    view = View(
+        nodes=(node("n1"),),
+        running=(),
+        pending=waiting,
+        partitions=site.partitions,
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+    )
+    job = pending(1, **{"account": "lab", "gpus": 1, **asked})
+    found = admit(job, view, site.settings, must_fit=must_fit)
+    return "" if found is None else f"{found.code}: {found.sentence}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({}, ""),
+        ({"held": 1}, ""),
+        ({"held": 2}, "AssocMaxSubmitJobLimit: user ann in account lab lets ann have 2 jobs"),
+        ({"account": "other"}, "PartitionConfig: partition gpu is not for account other"),
+        ({"account": ""}, "PartitionConfig: partition gpu is not for account (none)"),
+        ({"user": "bob"}, "InvalidAccount: bob is not in account lab"),
+        ({"partition": "staff"}, "PartitionConfig: partition staff is not for user ann"),
+        (
+            {"partition": "staff", "user": "kim", "account": ""},
+            "InvalidAccount: no account was named, and kim",
+        ),
+        ({"partition": "cpu"}, "PartitionConfig: there is no partition cpu"),
+        ({"limit_s": 3 * 3600}, "PartitionTimeLimit: asks for"),
+        ({"qos": "urgent"}, "InvalidQOS: account lab may not use QoS urgent"),
+        ({"qos": "wat"}, "InvalidQOS: there is no QoS wat"),
+        ({"gpus": 9}, "BadConstraints: it asks for 9 GPUs"),
+    ],
+)
+def test_a_request_is_turned_away_with_the_rule_that_it_breaks(asked: dict[str, Any], sentence: str) -> None:
+    found = refusal(**asked)
+    assert found.startswith(sentence) if sentence else found == ""
+
+
+def test_only_the_rules_are_asked_while_sizes_are_not_known() -> None:
+    assert refusal(gpus=9, must_fit=False) == ""
+    assert refusal(gpus=9, must_fit=False, user="bob").startswith("InvalidAccount")
