@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from warpdeck.controller.config import Config
-
 from tests.core import Agent
 from warpdeck.api.client import Client
 from warpdeck.api.server import ApiServer
+from warpdeck.config import Config
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
 from warpdeck.controller.trees import TreeFiles
