@@ -138,7 +138,7 @@ class Core:
     def plan(self) -> Outcome:
         """One planning pass and its commit."""
         made = plan(
-            build_view(self.state, now=self.now, grace_s=30.0),
+            build_view(self.state, now=self.now),
             self.now,
             Settings(kill_invalid_dependency=False),
         )

@@ -35,7 +35,6 @@ from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
-
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
 """Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck.config import Config, ConfigError, decode, load, read
+from warpdeck.config.decode import MAX_TEXT_BYTES
 from warpdeck.errors import UserError
 
 EXAMPLE = Path(__file__).parents[3] / "core/warpdeck/config/example.toml"
@@ -125,3 +126,10 @@ def test_a_mark_at_the_start_and_windows_line_ends_do_no_harm(tmp_path: Path) ->
 def test_a_file_without_read_permission_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read .*: Is a directory"):
         load(str(tmp_path))
+
+
+def test_a_file_beyond_every_configuration_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"#" * (MAX_TEXT_BYTES + 1))
+    with pytest.raises(UserError, match="is larger than 16 MiB"):
+        load(str(path))
