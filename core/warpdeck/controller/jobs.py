@@ -18,12 +18,10 @@ from warpdeck.model import (
 )
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
-from warpdeck.policy import admit
 
 from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
 from .state import Transaction, amend
-from .view import Namesakes, build_view, pending_job
 
 SIGCONT, SIGSTOP = 18, 19
 """As numbers: Linux's on every architecture that has NVIDIA GPUs."""
@@ -53,7 +51,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         held=request.hold,
     )
     job = _fold(base, request.array.ranges) if request.array else base
-    _check_admission(txn, job)
+    state.admission.check(state, job, now=txn.now)
     txn.add_request(job_id, request)
     txn.put_job(job)
     txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
@@ -89,20 +87,6 @@ def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
     for job in ended:
         if job.id not in txn.state.jobs:
             txn.state.place_job(job)
-
-
-def _check_admission(txn: Transaction, job: Job) -> None:
-    """What the site forbids, or what the cluster can never give, is said at once."""
-    state = txn.state
-    # A node whose size is not known yet might be the one that fits.
-    sizes_known = bool(state.nodes) and all(node.cpus for node in state.nodes.values())
-    counted = state.pending if state.site.counts_submissions else ()
-    own = [each for each in counted if state.jobs[each].user == job.user]
-    view = build_view(state, now=txn.now, waiting=own)
-    asked = pending_job(state, job, Namesakes(state), now=txn.now)
-    refusal = admit(asked, view, state.site.settings, must_fit=sizes_known)
-    if refusal is not None:
-        raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
 
 
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:

@@ -28,6 +28,7 @@ from warpdeck.model import (
     may_become,
 )
 
+from .admission import Admission
 from .ports import Changes, JournalEntry, Loaded
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -45,6 +46,7 @@ class State:
         self.readings: dict[NodeName, Reading] = {}
         self.whys: dict[JobId, Why] = {}
         self.site = Site()
+        self.admission = Admission()
         self.pending: dict[JobId, None] = {}
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}

@@ -2,38 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from warpdeck.config import NodeFacts
 from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Share
 from warpdeck.policy import GpuView, NodeView, PartitionView, PendingJob, RunningJob, View
 
 from .dependencies import judge
-from .state import State
+
+if TYPE_CHECKING:
+    from .state import State
 
 FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """A stranger's process below this (a display server, a monitor) does not block a GPU."""
 
 
-def build_view(state: State, *, now: float, waiting: Collection[JobId] | None = None) -> View:
-    """An immutable picture of the state. Nodes by name, jobs by id. `waiting`: of the pending jobs only these."""
+def build_view(state: State, *, now: float) -> View:
+    """An immutable picture of the state. Nodes by name, jobs by id."""
     namesakes, site = Namesakes(state), state.site
-    names = sorted(state.nodes)
     pending = tuple(
-        pending_job(state, state.jobs[job_id], namesakes, now=now)
-        for job_id in sorted(state.pending if waiting is None else waiting)
+        pending_job(state, state.jobs[job_id], namesakes, now=now) for job_id in sorted(state.pending)
     )
     return View(
-        nodes=tuple(_node_view(state, state.nodes[name]) for name in names),
+        nodes=node_views(state),
         running=tuple(_running(state.jobs[job_id], now, site.grace_s) for job_id in sorted(state.active)),
         pending=pending,
         partitions=_partitions(site.partitions, pending),
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
-        reservations=site.reservations_on(names),
+        reservations=site.reservations_on(state.nodes),
         licenses=site.licenses,
     )
+
+
+def rules_view(state: State, user: str, *, now: float) -> View:
+    """What a submission is judged by beside the nodes: the rules and, where they count the queue, the user's own jobs."""
+    namesakes, site = Namesakes(state), state.site
+    counted = sorted((*state.active, *state.pending)) if site.counts_submissions else ()
+    own = [job for job in map(state.jobs.__getitem__, counted) if job.user == user]
+    return View(
+        nodes=(),
+        running=tuple(_running(job, now, site.grace_s) for job in own if job.id in state.active),
+        pending=tuple(pending_job(state, job, namesakes, now=now) for job in own if job.id in state.pending),
+        partitions=site.partitions,
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+        licenses=site.licenses,
+    )
+
+
+def node_views(state: State) -> tuple[NodeView, ...]:
+    """All nodes, by name."""
+    return tuple(_node_view(state, state.nodes[name]) for name in sorted(state.nodes))
 
 
 def _partitions(

@@ -1,0 +1,54 @@
+"""Whether a submission may enter the queue, asked of the policy as often as needed and no more.
+
+The rules are asked each time. Whether the empty cluster could ever hold a request depends on the nodes and the rules only, and
+takes long on a large cluster, so the answer is kept for equal requests until one of those changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from warpdeck.config import Site
+from warpdeck.errors import UserError
+from warpdeck.model import Job, Node, Resources
+from warpdeck.policy import PendingJob, Refusal, View, admit
+
+from .view import Namesakes, node_views, pending_job, rules_view
+
+if TYPE_CHECKING:
+    from .state import State
+
+MAX_KEPT = 10_000
+"""Answers kept; a site has some hundred kinds of request."""
+
+
+class Admission:
+    """What is known of the present nodes and rules. One for each State."""
+
+    def __init__(self) -> None:
+        self._nodes: tuple[Node, ...] = ()
+        self._site: Site | None = None
+        self._kept: dict[tuple[Resources, str], Refusal | None] = {}
+
+    def check(self, state: State, job: Job, *, now: float) -> None:
+        """Raises UserError where the site forbids the job, or the cluster can never hold it."""
+        asked = pending_job(state, job, Namesakes(state), now=now)
+        view, settings = rules_view(state, job.user, now=now), state.site.settings
+        refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
+        if refusal is not None:
+            raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
+
+    def _misfit(self, state: State, asked: PendingJob, view: View) -> Refusal | None:
+        nodes = tuple(state.nodes.values())
+        if self._site is not state.site or self._nodes != nodes or len(self._kept) >= MAX_KEPT:
+            self._site, self._nodes, self._kept = state.site, nodes, {}
+        if not nodes or not all(node.cpus for node in nodes):
+            return None  # a node whose size is not known yet might be the one that fits
+        key = (asked.resources, asked.partition)
+        # Which of several partitions counts depends on who asks.
+        if key not in self._kept or "," in asked.partition:
+            whole = msgspec.structs.replace(view, nodes=node_views(state), running=(), pending=())
+            self._kept[key] = admit(asked, whole, state.site.settings)
+        return self._kept[key]
