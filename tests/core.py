@@ -137,11 +137,7 @@ class Core:
 
     def plan(self) -> Outcome:
         """One planning pass and its commit."""
-        made = plan(
-            build_view(self.state, now=self.now),
-            self.now,
-            Settings(kill_invalid_dependency=False),
-        )
+        made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
         self.state.whys.update(made.whys)
         return self.apply(Planned(starts=made.starts))
 

@@ -97,7 +97,7 @@ class Storm(RuleBasedStateMachine):
     def think(self) -> None:
         """A pass whose starts are committed later, when the world has moved on."""
         state, now = self.core.state, self.core.now
-        self.thought = Planned(starts=plan(build_view(state, now=now, grace_s=30.0), now, Settings()).starts)
+        self.thought = Planned(starts=plan(build_view(state, now=now), now, Settings()).starts)
 
     @rule()
     def decide(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.core import Core, ask
+
 from warpdeck.config import build_site, decode
 from warpdeck.controller.events import NodeRemoved
 from warpdeck.errors import UserError
