@@ -99,6 +99,12 @@ def test_a_deep_tree_is_no_circle() -> None:
     assert len(decode(text, "f").config.accounts) == 2000
 
 
+def test_many_ways_to_one_end_are_each_walked_once() -> None:
+    below = [", ".join(f'"q{m}"' for m in range(n)) for n in range(40)]
+    text = "".join(f"[qos.q{n}]\npreempts = [{names}]\n" for n, names in enumerate(below))
+    assert len(decode(text, "f").config.qos) == 40
+
+
 def test_what_is_only_doubtful_is_a_warning() -> None:
     text = '[nodes.n1]\n[partitions.a]\nnodes = "n[1-2]"\n[partitions.b]\n[accounts.lonely]\n'
     assert [problem.sentence("f") for problem in decode(text, "f").warnings] == [
