@@ -120,9 +120,7 @@ def cannot_start(home: Home, *words: str) -> None:
 def test_a_wrong_setting_is_told_with_its_line(quiet: Home) -> None:
     quiet.path.mkdir()
     (quiet.path / "config.toml").write_text("\ngrace = 5\n")
-    cannot_start(
-        quiet, f"{quiet.path}/config.toml, line 2: there is no setting 'grace'", "did you mean grace_s?"
-    )
+    cannot_start(quiet, f"{quiet.path}/config.toml:2: grace: no such key", "did you mean grace_s?")
     (quiet.path / "config.toml").write_text("grace_s = 5\n")
     assert up(quiet).returncode == 0
 
