@@ -1,0 +1,188 @@
+"""warpdeck simulate: a workload log, or the site's own past, through the real planner in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.errors import UserError
+from warpdeck.notation.times import format_duration
+
+from .output import note, print_json, print_table
+
+if TYPE_CHECKING:
+    from warpdeck.sim.machine import Machine
+    from warpdeck.sim.replay import Progress
+    from warpdeck.sim.report import Report
+    from warpdeck.sim.trace import Trace
+    from warpdeck.sim.simjobs import Workload
+
+MAX_NODES = 1_000_000
+MAX_GPUS_PER_NODE = 1024
+"""More GPUs in one node than anybody builds."""
+MAX_CPUS = 1_000_000_000
+SHOW_AFTER_S = 1.0
+SHOW_EVERY_S = 0.2
+
+EPILOG = """\
+examples:
+  warpdeck simulate --trace curie.csv.gz --cpus 93312
+  warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json
+  warpdeck simulate --history --config new.toml
+
+a log is CSV with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (also read: user, account_or_vc,
+timelimit_s), or the Standard Workload Format (.swf); either may be gzipped
+limits: log    the log's; a job without one gets its run time, which the output counts
+        exact  the run time of every job
+        menu   run time x 1 to 5, by the job's id, rounded up to 10 or 30 min, 1, 4, 12, 24, 48 h, 7, 30 or 365 d
+"""
+
+
+def main(verb: str, words: list[str]) -> int:
+    """Runs the verb."""
+    args = _parser(verb).parse_args(words)
+    if args.history:
+        return _history(args)
+    for name in ("since", "until"):
+        if getattr(args, name) is not None:
+            raise UserError("--from and --to choose from the site's history", "use them with --history", exit_code=2)
+    return _trace(args)
+
+
+def _parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"warpdeck {verb}",
+        description="Replays a workload log, or the site's own past, in virtual time and says who would have waited.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--trace", metavar="FILE", help="a workload log: .csv or .swf, also .gz")
+    what.add_argument("--history", action="store_true", help="the jobs that ended here")
+    parser.add_argument("--nodes", type=_count("--nodes", MAX_NODES), metavar="N", help="the machine's nodes")
+    parser.add_argument(
+        "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
+    )
+    parser.add_argument("--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="the machine: one pool of CPUs")
+    parser.add_argument(
+        "--policy",
+        choices=("fcfs", "fcfs-easy", "conservative", "default"),
+        default="default",
+        help="a textbook policy, or the configured one",
+    )
+    parser.add_argument("--config", metavar="FILE", help="a config.toml in place of the site's")
+    parser.add_argument("--limits", choices=("log", "menu", "exact"), default="log", help="see below")
+    parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
+    parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text[:12]) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:20]!r} is not from {least} to {most:,}")
+        return int(text)
+
+    return parse
+
+
+def _trace(args: argparse.Namespace) -> int:
+    # Here, not above: --help should not wait for the planner.
+    from warpdeck.policy import Settings, View
+    from warpdeck.sim.policies import settings_of
+    from warpdeck.sim.replay import replay
+    from warpdeck.sim.report import make_report
+    from warpdeck.sim.trace import read_trace
+    from warpdeck.sim.simjobs import make_workload
+
+    trace = read_trace(args.trace)
+    machine = _machine(args, trace)
+    work = make_workload(trace, machine, limits=args.limits)
+    site = View(nodes=machine.nodes, running=(), pending=())
+    played = replay(
+        work.jobs, site, settings_of(args.policy, Settings()), progress=_progress_line(len(work.jobs))
+    )
+    report = make_report(
+        played,
+        machine_units=machine.units,
+        refused=work.refused,
+        skipped=work.skipped,
+        without_limit=work.without_limit,
+    )
+    _remark(work, played.unstarted)
+    _print(report, as_json=args.json)
+    return 0
+
+
+def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
+    from warpdeck.sim.machine import GpuNodes, Pool
+
+    if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
+        raise UserError("the machine is given twice", "give --cpus, or --nodes and --gpus-per-node", exit_code=2)
+    if args.nodes is not None:
+        if args.gpus_per_node is None:
+            raise UserError("--nodes needs --gpus-per-node", "0 means nodes without GPUs", exit_code=2)
+        return GpuNodes(args.nodes, gpus_per_node=args.gpus_per_node)
+    cpus = args.cpus or trace.machine_cpus
+    if cpus is None or args.gpus_per_node is not None:
+        raise UserError(
+            "the machine is not given", "give --cpus C, or --nodes N and --gpus-per-node G", exit_code=2
+        )
+    return Pool(cpus)
+
+
+def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
+    """What the figures rest on, where it is not simply the log."""
+    if work.skipped:
+        note(f"{work.skipped:,} jobs skipped: the log lacks their size, submit time or run time")
+    if work.refused:
+        note(f"{work.refused:,} jobs refused: larger than the machine")
+    if work.without_limit:
+        note(f"{work.without_limit:,} jobs without a time limit got their run time as limit; see --limits")
+    if unstarted:
+        note(f"{len(unstarted):,} jobs never started")
+
+
+def _print(report: Report, *, as_json: bool) -> None:
+    import msgspec
+
+    facts: dict[str, Any] = msgspec.to_builtins(report)
+    if as_json:
+        print_json(facts)
+        return
+    for name, value in facts.items():
+        spoken = f"  {format_duration(value)}" if name.endswith("_s") and abs(value) >= 60 else ""
+        print(f"{name:<22} {_figure(value):>14}{spoken}")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
+
+
+def _progress_line(jobs: int) -> Progress | None:
+    """A line on the terminal that is drawn over; none where nobody looks."""
+    if not sys.stderr.isatty():
+        return None
+    begun = shown = time.monotonic()
+    width = os.get_terminal_size(sys.stderr.fileno()).columns
+
+    def show(ended: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - begun < SHOW_AFTER_S or now - shown < SHOW_EVERY_S and ended + 256 < total:
+            return
+        shown = now
+        line = f"{ended:,} of {total:,} jobs, {now - begun:.0f} s"
+        sys.stderr.write("\r" + line[: width - 1].ljust(width - 1) + "\r")
+        sys.stderr.flush()
+
+    return show
+
+
+def _history(args: argparse.Namespace) -> int:
+    raise UserError("not yet")

@@ -1,0 +1,231 @@
+"""Virtual time over the real `plan`: jobs are submitted, run for their real run time and end, at their limit at the latest.
+
+Event driven: all ends and submissions of one moment are taken, ends first, then one pass is made (and another while it
+says that it stopped at a bound). Nothing is random and no clock is read but to tell how long it took. What did not change
+between two passes is not built anew: nodes, requests and jobs are the same objects throughout.
+
+A preempted job is ended at the end of its grace time; with mode requeue it waits again and starts from its beginning, with
+cancel it is over. Suspended jobs are treated as requeued ones: a log does not say what they would have lost.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from warpdeck.model import JobId
+from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, plan
+from warpdeck.policy.predict import Prediction, Predictor
+
+from .simjobs import SimJob
+
+MAX_PASSES_AT_ONCE = 10_000
+"""Passes at one moment: more would mean that the planner promises progress and makes none."""
+
+Progress = Callable[[int, int], None]
+"""Told (jobs ended, jobs in all) now and then."""
+PROGRESS_EVERY = 256
+
+
+class Run(NamedTuple):
+    """What became of a job: its last start and its end, in seconds of virtual time."""
+
+    job: SimJob
+    start_s: float
+    end_s: float
+
+    @property
+    def wait_s(self) -> float:
+        return self.start_s - self.job.pending.eligible_at_unix
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """A replay's record. `runs` in the order of submission; `unstarted` never could; `predictions` as they came true."""
+
+    runs: tuple[Run, ...]
+    unstarted: tuple[SimJob, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
+    passes: int = 0
+    preempted: int = 0
+    cpu_s: float = 0.0
+
+
+def replay(jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None) -> Replayed:
+    """Runs the jobs (submission order, ids ascending) on the site's nodes. `site` has no jobs of its own."""
+    begun_s = time.process_time()
+    run = _Replay(jobs, site, settings, progress)
+    run.play()
+    return run.record(time.process_time() - begun_s)
+
+
+class _Replay:
+    def __init__(
+        self, jobs: Sequence[SimJob], site: View, settings: Settings, progress: Progress | None
+    ) -> None:
+        self._jobs = {job.pending.id: job for job in jobs}
+        self._order = sorted(jobs, key=lambda job: (job.pending.eligible_at_unix, job.pending.id))
+        self._next = 0
+        self._site = site
+        self._settings = settings
+        self._progress = progress
+        self._now_s = 0.0
+        self._pending: dict[JobId, PendingJob] = {}
+        self._running: list[RunningJob] = []
+        """By id."""
+        self._ends: list[tuple[float, JobId, int, bool]] = []
+        """A heap of (when, job, start count, whether pushed aside); an end of an earlier start does not count."""
+        self._started: dict[JobId, tuple[float, int]] = {}
+        """Job -> its last start and how many starts it had."""
+        self._runs: dict[JobId, Run] = {}
+        self._predictor = Predictor()
+        self._said: dict[JobId, float] = {}
+        self._predictions: list[Prediction] = []
+        self._back: set[JobId] = set()
+        """Jobs that wait again when they have left."""
+        self.passes = 0
+        self.preempted = 0
+
+    def play(self) -> None:
+        """Until nothing runs and nothing more can start."""
+        while (at_s := self._next_event()) < math.inf:
+            self._now_s = at_s
+            self._take_ends()
+            self._take_submissions()
+            if self._pending:
+                self._plan()
+
+    def record(self, cpu_s: float) -> Replayed:
+        left = [job for job_id, job in self._jobs.items() if job_id not in self._runs]
+        return Replayed(
+            runs=tuple(self._runs[job_id] for job_id in sorted(self._runs)),
+            unstarted=tuple(left),
+            predictions=tuple(self._predictions),
+            passes=self.passes,
+            preempted=self.preempted,
+            cpu_s=cpu_s,
+        )
+
+    def _next_event(self) -> float:
+        submit = (
+            self._order[self._next].pending.eligible_at_unix if self._next < len(self._order) else math.inf
+        )
+        return min(submit, self._ends[0][0] if self._ends else math.inf)
+
+    def _take_ends(self) -> None:
+        while self._ends and self._ends[0][0] <= self._now_s:
+            _, job_id, count, pushed = heapq.heappop(self._ends)
+            if self._started[job_id][1] != count or job_id in self._runs or job_id in self._pending:
+                continue
+            self._drop_running(job_id)
+            if pushed and job_id in self._back:
+                self._put_back(job_id)
+            else:
+                self._end(job_id)
+
+    def _put_back(self, job_id: JobId) -> None:
+        self._back.discard(job_id)
+        self._pending[job_id] = self._jobs[job_id].pending
+        self._pending = dict(sorted(self._pending.items()))
+
+    def _end(self, job_id: JobId) -> None:
+        self._back.discard(job_id)
+        job = self._jobs[job_id]
+        start_s = self._started[job_id][0]
+        self._runs[job_id] = Run(job, start_s, self._now_s)
+        self._learn(job, self._now_s - start_s)
+        if self._progress is not None and len(self._runs) % PROGRESS_EVERY == 0:
+            self._progress(len(self._runs), len(self._jobs))
+
+    def _learn(self, job: SimJob, ran_s: float) -> None:
+        self._predictor.remember(job.pending.user, ran_s)
+        said = self._said.pop(job.pending.id, None)
+        if said is not None:
+            limit = float(job.pending.time_limit_s or ran_s)
+            self._predictions.append(Prediction(predicted_s=said, limit_s=limit, ran_s=ran_s))
+
+    def _take_submissions(self) -> None:
+        while self._next < len(self._order):
+            pending = self._order[self._next].pending
+            if pending.eligible_at_unix > self._now_s:
+                return
+            self._next += 1
+            said = self._predictor.predict(pending.user, limit_s=pending.time_limit_s)
+            if said is not None:
+                self._said[pending.id] = said
+                pending = msgspec.structs.replace(pending, predicted_s=said)
+            self._pending[pending.id] = pending
+
+    def _plan(self) -> None:
+        for _ in range(MAX_PASSES_AT_ONCE):
+            view = msgspec.structs.replace(
+                self._site, running=tuple(self._running), pending=tuple(self._pending.values())
+            )
+            made = plan(view, self._now_s, self._settings)
+            self.passes += 1
+            self._apply(made)
+            if not (made.more and self._pending):
+                return
+        raise AssertionError(f"{MAX_PASSES_AT_ONCE} passes at {self._now_s} s and no end")
+
+    def _apply(self, made: Plan) -> None:
+        for start in made.starts:
+            self._start(start)
+        for preempt in made.preempts:
+            self._preempt(preempt)
+        for end in made.ends:
+            self._pending.pop(end.job_id, None)
+
+    def _start(self, start: Start) -> None:
+        pending = self._pending.pop(start.job_id)
+        job = self._jobs[start.job_id]
+        limit = start.time_limit_s or pending.time_limit_s or self._settings.default_time_s
+        ran_s = job.run_s if limit is None else min(job.run_s, limit)
+        count = self._started.get(start.job_id, (0.0, 0))[1] + 1
+        self._started[start.job_id] = (self._now_s, count)
+        heapq.heappush(self._ends, (self._now_s + ran_s, start.job_id, count, False))
+        running = RunningJob(
+            id=pending.id,
+            array_job_id=pending.array_job_id,
+            label=pending.label,
+            allocation=start.allocation,
+            ends_by_unix=None if limit is None else self._now_s + limit,
+            user=pending.user,
+            account=pending.account,
+            qos=pending.qos,
+            partition=pending.partition,
+            licenses=pending.licenses,
+            start_at_unix=self._now_s,
+            expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
+        )
+        bisect.insort(self._running, running, key=_by_id)
+
+    def _preempt(self, preempt: Preempt) -> None:
+        index = self._find_running(preempt.job_id)
+        running = self._running[index]
+        if running.ending:
+            return
+        self.preempted += 1
+        leaves_s = self._now_s + preempt.grace_s
+        self._running[index] = msgspec.structs.replace(running, ending=True, ends_by_unix=leaves_s)
+        if preempt.mode != "cancel":
+            self._back.add(preempt.job_id)
+        count = self._started[preempt.job_id][1]
+        heapq.heappush(self._ends, (leaves_s, preempt.job_id, count, True))
+
+    def _drop_running(self, job_id: JobId) -> None:
+        del self._running[self._find_running(job_id)]
+
+    def _find_running(self, job_id: JobId) -> int:
+        index = bisect.bisect_left(self._running, job_id, key=_by_id)
+        assert self._running[index].id == job_id, f"job {job_id} does not run"
+        return index
+
+
+def _by_id(job: RunningJob) -> JobId:
+    return job.id

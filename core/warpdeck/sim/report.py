@@ -1,0 +1,89 @@
+"""What a replay came to, in the figures that the field compares. Pure.
+
+Bounded slowdown is (wait + run time) / max(run time, 10 s), at least 1: how many times longer a user waited for the result
+than the work took, with very short jobs not counted for more than they are (Feitelson et al. 1997). The 95th percentile is
+the nearest rank. Utilisation is what was used from the first submission to the last end, of what there was.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from .replay import Replayed, Run
+
+SLOWDOWN_THRESHOLD_S = 10.0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one replay. Waits and slowdowns are over jobs that ran."""
+
+    jobs: int
+    mean_wait_s: float
+    p95_wait_s: float
+    max_wait_s: float
+    mean_bounded_slowdown: float
+    utilisation: float
+    makespan_s: float
+    refused: int
+    skipped: int
+    without_limit: int
+    unstarted: int
+    preempted: int
+    predicted: int
+    """Jobs of whose user enough was known at submission."""
+    prediction_error_s: float
+    """Mean of |predicted - true| run time over them; and the same for their limits."""
+    limit_error_s: float
+    passes: int
+    cpu_s: float
+    seed: int = 0
+    """Nothing in a replay is random; named so that whoever compares sees it."""
+
+
+def bounded_slowdown(wait_s: float, run_s: float) -> float:
+    """At least 1."""
+    return max(1.0, (wait_s + run_s) / max(run_s, SLOWDOWN_THRESHOLD_S))
+
+
+def nearest_rank(sorted_values: list[float], share: float) -> float:
+    """The smallest value that at least this share of all do not exceed."""
+    return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
+
+
+def make_report(
+    played: Replayed, *, machine_units: int, refused: int = 0, skipped: int = 0, without_limit: int = 0
+) -> Report:
+    """The figures; of no runs at all, zeroes."""
+    runs = played.runs
+    waits = sorted(run.wait_s for run in runs) or [0.0]
+    slowdowns = [bounded_slowdown(run.wait_s, run.end_s - run.start_s) for run in runs] or [1.0]
+    makespan_s = _makespan(runs)
+    used = sum(run.job.units * (run.end_s - run.start_s) for run in runs)
+    said = played.predictions
+    return Report(
+        jobs=len(runs),
+        mean_wait_s=sum(waits) / len(waits),
+        p95_wait_s=nearest_rank(waits, 0.95),
+        max_wait_s=waits[-1],
+        mean_bounded_slowdown=sum(slowdowns) / len(slowdowns),
+        utilisation=used / (machine_units * makespan_s) if makespan_s else 0.0,
+        makespan_s=makespan_s,
+        refused=refused,
+        skipped=skipped,
+        without_limit=without_limit,
+        unstarted=len(played.unstarted),
+        preempted=played.preempted,
+        predicted=len(said),
+        prediction_error_s=sum(abs(one.error_s) for one in said) / max(1, len(said)),
+        limit_error_s=sum(abs(one.limit_error_s) for one in said) / max(1, len(said)),
+        passes=played.passes,
+        cpu_s=played.cpu_s,
+    )
+
+
+def _makespan(runs: tuple[Run, ...]) -> float:
+    if not runs:
+        return 0.0
+    return max(run.end_s for run in runs) - min(run.job.pending.submit_at_unix for run in runs)

@@ -1,0 +1,90 @@
+"""From a log to jobs that the planner understands: sizes that fit the machine, time limits by a rule, users, accounts.
+
+The rules for limits: `log` takes the log's; where it has none the run time is taken, which is the best that a user could
+say, and the report says how often. `exact` takes the run time for all. `menu` makes what people choose from a menu: the
+run time times 1 to 5, by a checksum of the job's id, rounded up to the next of a few common limits.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import msgspec
+
+from warpdeck.errors import UserError
+from warpdeck.model import JobId
+from warpdeck.policy import PendingJob
+
+from .machine import Machine
+from .trace import Trace, TraceJob
+
+MENU_S = (600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 7 * 86_400, 30 * 86_400, 365 * 86_400)
+RULES = ("log", "menu", "exact")
+
+
+class SimJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be replayed: as the planner sees it, and what the planner must not know, how long it runs if let."""
+
+    pending: PendingJob
+    run_s: float
+    units: int = 1
+    """Of the machine: what it counts in its utilisation."""
+    real_wait_s: float | None = None
+    """How long it waited in truth, where that is known."""
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs in order of submission, ids ascending, and what of the log was left out or made up."""
+
+    jobs: tuple[SimJob, ...]
+    refused: int = 0
+    """Larger than the machine."""
+    skipped: int = 0
+    """Too little is known of them."""
+    without_limit: int = 0
+    """Had no limit in the log and got their run time."""
+
+
+def make_workload(trace: Trace, machine: Machine, *, limits: str) -> Workload:
+    """The log's jobs for this machine. Raises UserError if none fits."""
+    first_s = trace.jobs[0].submit_s
+    jobs: list[SimJob] = []
+    without_limit = refused = 0
+    for job in trace.jobs:
+        shape = machine.shape(job)
+        if shape is None:
+            refused += 1
+            continue
+        without_limit += limits == "log" and job.limit_s is None
+        job_id = JobId(len(jobs) + 1)
+        submit_s = job.submit_s - first_s
+        pending = PendingJob(
+            id=job_id,
+            array_job_id=job_id,
+            label=job.job_id,
+            user=job.user,
+            account=job.account,
+            resources=shape.resources,
+            submit_at_unix=submit_s,
+            eligible_at_unix=submit_s,
+            time_limit_s=limit_of(job, rule=limits),
+        )
+        jobs.append(SimJob(pending=pending, run_s=job.run_s, units=shape.units))
+    if not jobs:
+        raise UserError("every job of the log is larger than the machine", "give it more nodes or CPUs")
+    return Workload(jobs=tuple(jobs), refused=refused, skipped=trace.skipped, without_limit=without_limit)
+
+
+def limit_of(job: TraceJob, *, rule: str) -> int:
+    """The job's time limit in whole seconds, at least one."""
+    if rule == "menu":
+        return _menu(job)
+    wanted = job.run_s if rule == "exact" or job.limit_s is None else job.limit_s
+    return max(1, math.ceil(wanted))
+
+
+def _menu(job: TraceJob) -> int:
+    spread = 1 + 4 * (zlib.crc32(job.job_id.encode()) % 10007) / 10007
+    wanted = job.run_s * spread
+    return next((limit for limit in MENU_S if wanted <= limit), MENU_S[-1])

@@ -1,0 +1,273 @@
+"""Workload logs: what was asked, when, and how long it ran. Two formats, by name: CSV with a header, and the Standard
+Workload Format (.swf, one line of 18 numbers a job); either may be gzipped (.gz).
+
+CSV columns: job_id, submit_s, runtime_s, and cpus or nodes/gpus (totals of the job) are needed; user, account_or_vc and
+timelimit_s are used; others are ignored. Blank (SWF: -1) is unknown. A job without a submit or run time, or that asks for
+nothing, cannot be replayed: it is counted as skipped. What the real system made of a job (its wait) is never read.
+
+A file that is not what it should be raises UserError naming file and line. SWF: Chapin et al. 1999, Parallel Workloads Archive.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from warpdeck.errors import UserError
+
+MAX_JOBS = 5_000_000
+"""Jobs of one log. The largest public ones hold three million; beyond this memory is the limit."""
+MAX_LINE_BYTES = 64 * 1024
+"""Of one line: a longer one is no log, and an endless one would fill the memory."""
+MAX_NUMBER = 1e12
+"""Of any number: 30,000 years in seconds. Larger ones are slips, and would cost precision."""
+
+NEEDED = ("job_id", "submit_s", "runtime_s")
+SIZES = ("nodes", "gpus", "cpus")
+UNKNOWN_USERS = frozenset(("", "-1"))
+
+
+class TraceJob(NamedTuple):
+    """One job of a log. Times in seconds; `submit_s` counts from the log's own zero. 0 of nodes, gpus or cpus is unknown.
+
+    A NamedTuple, for logs of millions of jobs.
+    """
+
+    job_id: str
+    submit_s: float
+    run_s: float
+    limit_s: float | None = None
+    nodes: int = 0
+    gpus: int = 0
+    cpus: int = 0
+    user: str = ""
+    account: str = ""
+
+
+class Trace(NamedTuple):
+    """A log's jobs in the order of their submission, how many could not be used, and the machine's CPUs if it says so."""
+
+    jobs: tuple[TraceJob, ...]
+    skipped: int = 0
+    machine_cpus: int | None = None
+
+
+def read_trace(path: str) -> Trace:
+    """Reads a log. Raises UserError."""
+    name = path.removesuffix(".gz")
+    if not name.endswith((".csv", ".swf")):
+        raise UserError(
+            f"{path}: a log's format is told by its name", "name it .csv or .swf, or .csv.gz or .swf.gz"
+        )
+    reader = _Swf(path) if name.endswith(".swf") else _Csv(path)
+    try:
+        with _open(path) as file:
+            jobs = list(reader.jobs(_lines(path, file)))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not jobs:
+        raise UserError(f"{path} holds no job that can be replayed", "see `warpdeck simulate --help`")
+    jobs.sort(key=lambda job: job.submit_s)
+    return Trace(jobs=tuple(jobs), skipped=reader.skipped, machine_cpus=reader.machine_cpus)
+
+
+def _open(path: str) -> BinaryIO:
+    file = open(path, "rb")
+    if path.endswith(".gz"):
+        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+    return file
+
+
+def _unreadable(path: str, error: OSError) -> UserError:
+    if isinstance(error, gzip.BadGzipFile):
+        return UserError(f"{path} is not gzip, as its name says", "take .gz off its name, or compress it")
+    return UserError(f"cannot read {path}: {os.strerror(error.errno or 0)}", "check name and permissions")
+
+
+def _lines(path: str, file: BinaryIO) -> Iterator[str]:
+    """The lines as text; a broken archive, an endless line and binary data are told with the line's number."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = file.readline(MAX_LINE_BYTES + 1)
+        except (EOFError, zlib.error) as error:
+            raise _bad(path, number, "the gzip data is cut off or damaged") from error
+        if not line:
+            return
+        if len(line) > MAX_LINE_BYTES:
+            raise _bad(path, number, f"over {MAX_LINE_BYTES:,} bytes in one line")
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise _bad(path, number, "not text in UTF-8") from error
+
+
+def _bad(path: str, line: int, what: str) -> UserError:
+    return UserError(f"{path}:{line}: {what}", "correct the line, or take it out")
+
+
+class _Reader:
+    """What both formats share: where in the file we are, and numbers that say where they are wrong."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.line = 0
+        self.found = 0
+        self.skipped = 0
+        self.machine_cpus: int | None = None
+
+    def jobs(self, lines: Iterator[str]) -> Iterator[TraceJob]:
+        """Every job that can be replayed, in file order."""
+        for job in self.rows(lines):
+            if job is None:
+                self.skipped += 1
+                continue
+            self.found += 1
+            if self.found > MAX_JOBS:
+                raise self.bad(f"over {MAX_JOBS:,} jobs in one log")
+            yield job
+
+    def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
+        """One a line of the log; None where too little is known of the job."""
+        raise NotImplementedError
+
+    def bad(self, what: str) -> UserError:
+        return _bad(self.path, self.line, what)
+
+    def number(self, text: str, name: str) -> float:
+        """A number within bounds; raises UserError."""
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.bad(f"{name} is {_short(text)}, not a number") from None
+        if not math.isfinite(value) or abs(value) > MAX_NUMBER:
+            raise self.bad(f"{name} is {_short(text)}, beyond all measure")
+        return value
+
+    def amount(self, text: str, name: str) -> float | None:
+        """A number that cannot be negative; None if blank."""
+        if not text.strip():
+            return None
+        value = self.number(text, name)
+        if value < 0:
+            raise self.bad(f"{name} is {_short(text)}: it cannot be negative")
+        return value
+
+    def count(self, text: str, name: str) -> int:
+        """A whole number; 0 if blank."""
+        value = self.amount(text, name) or 0.0
+        if value != int(value):
+            raise self.bad(f"{name} is {_short(text)}, not a whole number")
+        return int(value)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+class _Csv(_Reader):
+    def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
+        reader = csv.reader(lines, strict=True)
+        header = self._next(reader)
+        if header is None:
+            raise UserError(f"{self.path} is empty", f"its first line names the columns: {', '.join(NEEDED)} ...")
+        columns = {name.strip(): index for index, name in enumerate(header)}
+        self._check_header(columns)
+        while (fields := self._next(reader)) is not None:
+            if not fields:
+                continue
+            if len(fields) != len(header):
+                raise self.bad(f"{len(fields)} fields, and the header names {len(header)}")
+            yield self._job({name: fields[index] for name, index in columns.items()})
+
+    def _next(self, reader: csv._reader) -> list[str] | None:  # type: ignore[name-defined]
+        try:
+            fields: list[str] | None = next(reader, None)
+        except csv.Error as error:
+            self.line = reader.line_num
+            raise self.bad(f"no CSV: {error}") from error
+        self.line = reader.line_num
+        return fields
+
+    def _check_header(self, columns: dict[str, int]) -> None:
+        missing = [name for name in NEEDED if name not in columns]
+        if not any(name in columns for name in SIZES):
+            missing.append("cpus (or nodes and gpus)")
+        if missing:
+            raise self.bad(f"the header lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+
+    def _job(self, row: dict[str, str]) -> TraceJob | None:
+        submit_s = self.amount(row["submit_s"], "submit_s")
+        run_s = self.amount(row["runtime_s"], "runtime_s")
+        limit_s = self.amount(row.get("timelimit_s", ""), "timelimit_s")
+        nodes, gpus, cpus = (self.count(row.get(name, ""), name) for name in SIZES)
+        if submit_s is None or run_s is None or not (nodes or gpus or cpus):
+            return None
+        user = row.get("user", "").strip()
+        return TraceJob(
+            job_id=row["job_id"].strip(),
+            submit_s=submit_s,
+            run_s=run_s,
+            limit_s=limit_s or None,
+            nodes=nodes,
+            gpus=gpus,
+            cpus=cpus,
+            user="" if user in UNKNOWN_USERS else user,
+            account=row.get("account_or_vc", "").strip(),
+        )
+
+
+class _Swf(_Reader):
+    FIELDS = 18
+
+    def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
+        for self.line, line in enumerate(lines, start=1):  # noqa: B020 - the position is the reader's
+            if line.lstrip().startswith(";"):
+                self._comment(line)
+            elif fields := line.split():
+                if len(fields) != self.FIELDS:
+                    raise self.bad(f"{len(fields)} fields; a line of the Standard Workload Format has {self.FIELDS}")
+                yield self._job(fields)
+
+    def _comment(self, line: str) -> None:
+        """The header's "; MaxProcs: 128" is the machine's size."""
+        key, _, value = line.lstrip("; \t").partition(":")
+        if key.strip().lower() == "maxprocs" and value.strip().isdecimal():
+            self.machine_cpus = int(value) or None
+
+    def _job(self, fields: list[str]) -> TraceJob | None:
+        submit_s = self._known(fields[1], "the submit time (field 2)")
+        run_s = self._known(fields[3], "the run time (field 4)")
+        used = self._known(fields[4], "the processors used (field 5)")
+        asked = self._known(fields[7], "the processors asked for (field 8)")
+        limit_s = self._known(fields[8], "the time asked for (field 9)")
+        cpus = int(asked or used or 0)
+        if submit_s is None or run_s is None or not cpus:
+            return None
+        return TraceJob(
+            job_id=fields[0],
+            submit_s=submit_s,
+            run_s=run_s,
+            limit_s=limit_s or None,
+            cpus=cpus,
+            user="" if fields[11] in UNKNOWN_USERS else fields[11],
+            account="" if fields[12] in UNKNOWN_USERS else fields[12],
+        )
+
+    def _known(self, text: str, name: str) -> float | None:
+        """A number, or None for -1; raises UserError for other negative ones."""
+        value = self.number(text, name)
+        if value == -1:
+            return None
+        if value < 0:
+            raise self.bad(f"{name} is {_short(text)}: it cannot be negative")
+        return value
+
+
+__all__ = ["MAX_JOBS", "MAX_LINE_BYTES", "Trace", "TraceJob", "read_trace"]
