@@ -50,9 +50,12 @@ class Timeline:
         amounts = np.array([hold[2] for hold in holds], dtype=np.int64).T
         order = np.lexsort((ends, rows))
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
-        counts = np.bincount(rows, minlength=len(cluster))
-        first = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        position = np.arange(len(rows)) - first[rows] + 1
+        # Ends of one moment are one step: in a step without length what frees later in the same moment would be missing.
+        new_row = np.concatenate(([True], rows[1:] != rows[:-1]))
+        step = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])))
+        position = step - np.repeat(step[new_row], np.diff(np.append(np.flatnonzero(new_row), len(rows)))) + 1
+        counts = np.zeros(len(cluster), dtype=np.int64)
+        np.maximum.at(counts, rows, position)
         most = max(MIN_STEPS, MAX_CELLS // max(1, len(cluster)))
         if counts.max() + 1 > most:
             position = 1 + (position - 1) * (most - 1) // np.maximum(counts[rows], most - 1)
