@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 
-from .output import note, print_json, print_table
+from .output import note, print_json
 
 if TYPE_CHECKING:
     from warpdeck.sim.machine import Machine
@@ -49,7 +49,9 @@ def main(verb: str, words: list[str]) -> int:
         return _history(args)
     for name in ("since", "until"):
         if getattr(args, name) is not None:
-            raise UserError("--from and --to choose from the site's history", "use them with --history", exit_code=2)
+            raise UserError(
+                "--from and --to choose from the site's history", "use them with --history", exit_code=2
+            )
     return _trace(args)
 
 
@@ -67,7 +69,9 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--gpus-per-node", type=_count("--gpus-per-node", MAX_GPUS_PER_NODE, least=0), metavar="G"
     )
-    parser.add_argument("--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="the machine: one pool of CPUs")
+    parser.add_argument(
+        "--cpus", type=_count("--cpus", MAX_CPUS), metavar="C", help="the machine: one pool of CPUs"
+    )
     parser.add_argument(
         "--policy",
         choices=("fcfs", "fcfs-easy", "conservative", "default"),
@@ -123,7 +127,9 @@ def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
     from warpdeck.sim.machine import GpuNodes, Pool
 
     if args.cpus is not None and (args.nodes is not None or args.gpus_per_node is not None):
-        raise UserError("the machine is given twice", "give --cpus, or --nodes and --gpus-per-node", exit_code=2)
+        raise UserError(
+            "the machine is given twice", "give --cpus, or --nodes and --gpus-per-node", exit_code=2
+        )
     if args.nodes is not None:
         if args.gpus_per_node is None:
             raise UserError("--nodes needs --gpus-per-node", "0 means nodes without GPUs", exit_code=2)
@@ -174,7 +180,7 @@ def _progress_line(jobs: int) -> Progress | None:
     def show(ended: int, total: int) -> None:
         nonlocal shown
         now = time.monotonic()
-        if now - begun < SHOW_AFTER_S or now - shown < SHOW_EVERY_S and ended + 256 < total:
+        if now - begun < SHOW_AFTER_S or (now - shown < SHOW_EVERY_S and ended + 256 < total):
             return
         shown = now
         line = f"{ended:,} of {total:,} jobs, {now - begun:.0f} s"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -20,11 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import JobId
-from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, plan
+from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, Weights, plan
 from warpdeck.policy.predict import Prediction, Predictor
 
 from .simjobs import SimJob
 
+STRICT_WINDOW = 64
+"""In strict order of submission nobody passes anybody: a pass need not see more of the queue than this at a time."""
 MAX_PASSES_AT_ONCE = 10_000
 """Passes at one moment: more would mean that the planner promises progress and makes none."""
 
@@ -56,7 +59,9 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float = 0.0
 
 
-def replay(jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None) -> Replayed:
+def replay(
+    jobs: Sequence[SimJob], site: View, settings: Settings, *, progress: Progress | None = None
+) -> Replayed:
     """Runs the jobs (submission order, ids ascending) on the site's nodes. `site` has no jobs of its own."""
     begun_s = time.process_time()
     run = _Replay(jobs, site, settings, progress)
@@ -73,6 +78,7 @@ class _Replay:
         self._next = 0
         self._site = site
         self._settings = settings
+        self._strict = settings.backfill == "none" and settings.weights == Weights() and not site.partitions
         self._progress = progress
         self._now_s = 0.0
         self._pending: dict[JobId, PendingJob] = {}
@@ -163,13 +169,12 @@ class _Replay:
 
     def _plan(self) -> None:
         for _ in range(MAX_PASSES_AT_ONCE):
-            view = msgspec.structs.replace(
-                self._site, running=tuple(self._running), pending=tuple(self._pending.values())
-            )
+            shown = tuple(itertools.islice(self._pending.values(), STRICT_WINDOW if self._strict else None))
+            view = msgspec.structs.replace(self._site, running=tuple(self._running), pending=shown)
             made = plan(view, self._now_s, self._settings)
             self.passes += 1
             self._apply(made)
-            if not (made.more and self._pending):
+            if not self._pending or not (made.more or len(made.starts) == len(shown)):
                 return
         raise AssertionError(f"{MAX_PASSES_AT_ONCE} passes at {self._now_s} s and no end")
 

@@ -77,10 +77,7 @@ def read_trace(path: str) -> Trace:
 
 
 def _open(path: str) -> BinaryIO:
-    file = open(path, "rb")
-    if path.endswith(".gz"):
-        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
-    return file
+    return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
 def _unreadable(path: str, error: OSError) -> UserError:
@@ -176,7 +173,9 @@ class _Csv(_Reader):
         reader = csv.reader(lines, strict=True)
         header = self._next(reader)
         if header is None:
-            raise UserError(f"{self.path} is empty", f"its first line names the columns: {', '.join(NEEDED)} ...")
+            raise UserError(
+                f"{self.path} is empty", f"its first line names the columns: {', '.join(NEEDED)} ..."
+            )
         columns = {name.strip(): index for index, name in enumerate(header)}
         self._check_header(columns)
         while (fields := self._next(reader)) is not None:
@@ -227,12 +226,14 @@ class _Swf(_Reader):
     FIELDS = 18
 
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
-        for self.line, line in enumerate(lines, start=1):  # noqa: B020 - the position is the reader's
+        for self.line, line in enumerate(lines, start=1):
             if line.lstrip().startswith(";"):
                 self._comment(line)
             elif fields := line.split():
                 if len(fields) != self.FIELDS:
-                    raise self.bad(f"{len(fields)} fields; a line of the Standard Workload Format has {self.FIELDS}")
+                    raise self.bad(
+                        f"{len(fields)} fields; a line of the Standard Workload Format has {self.FIELDS}"
+                    )
                 yield self._job(fields)
 
     def _comment(self, line: str) -> None:
@@ -268,6 +269,3 @@ class _Swf(_Reader):
         if value < 0:
             raise self.bad(f"{name} is {_short(text)}: it cannot be negative")
         return value
-
-
-__all__ = ["MAX_JOBS", "MAX_LINE_BYTES", "Trace", "TraceJob", "read_trace"]

@@ -1,0 +1,131 @@
+"""Workload logs: what is read, and that every bad one is told in one sentence with file and line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.sim import trace as logs
+from warpdeck.sim.trace import TraceJob, read_trace
+
+HEADER = (
+    "job_id,user,account_or_vc,submit_s,runtime_s,timelimit_s,nodes,gpus,cpus,mem_mb,state,wait_logged_s\n"
+)
+SWF_JOB = "7 100 5 60 4 -1 -1 8 3600 -1 1 12 3 -1 1 -1 -1 -1\n"
+
+
+def write(folder: Path, text: str, *, name: str = "log.csv") -> str:
+    path = folder / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return str(path)
+
+
+def refusal(path: str) -> str:
+    with pytest.raises(UserError) as caught:
+        read_trace(path)
+    assert caught.value.exit_code == 1 and caught.value.hint
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz"])
+def test_csv_is_read_in_order_of_submission_with_blanks_as_unknown(tmp_path: Path, name: str) -> None:
+    text = HEADER + "b,ann,lab,20,5,60,2,16,,,COMPLETED,3\n" + "a,-1,,10,7,,,,4,,,\n\n"
+    found = read_trace(write(tmp_path, text, name=name))
+    assert found.jobs == (
+        TraceJob(job_id="a", submit_s=10, run_s=7, cpus=4),
+        TraceJob(job_id="b", submit_s=20, run_s=5, limit_s=60, nodes=2, gpus=16, user="ann", account="lab"),
+    )
+    assert found.skipped == 0
+
+
+def test_csv_columns_go_by_name_and_others_do_not_matter(tmp_path: Path) -> None:
+    found = read_trace(write(tmp_path, "\ufeffcpus,note,submit_s,runtime_s,job_id\n3,x,1,2,9\n"))
+    assert found.jobs == (TraceJob(job_id="9", submit_s=1, run_s=2, cpus=3),)
+
+
+def test_jobs_of_which_too_little_is_known_are_skipped_and_counted(tmp_path: Path) -> None:
+    rows = ["1,,,,5,,,,4,,,", "2,,,1,,,,,4,,,", "3,,,1,5,,,,,,,", "4,,,1,5,,,,4,,,"]
+    found = read_trace(write(tmp_path, HEADER + "\n".join(rows)))
+    assert [job.job_id for job in found.jobs] == ["4"]
+    assert found.skipped == 3
+
+
+def test_swf_is_read_with_the_machine_of_its_header(tmp_path: Path) -> None:
+    text = (
+        "; Version: 2.2\n; MaxProcs: 128\n" + SWF_JOB + "8 50 -1 -1 4 -1 -1 -1 -1 -1 5 -1 -1 -1 1 -1 -1 -1\n"
+    )
+    found = read_trace(write(tmp_path, text, name="log.swf.gz"))
+    assert found.jobs == (
+        TraceJob(job_id="7", submit_s=100, run_s=60, limit_s=3600, cpus=8, user="12", account="3"),
+    )
+    assert (found.machine_cpus, found.skipped) == (128, 1)
+
+
+def test_swf_takes_the_processors_used_where_none_were_asked_for(tmp_path: Path) -> None:
+    line = SWF_JOB.replace(" 8 3600", " -1 -1")
+    (job,) = read_trace(write(tmp_path, line, name="log.swf")).jobs
+    assert (job.cpus, job.limit_s) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("job_id,submit_s,cpus\n1,2,3\n", "log.csv:1: the header lacks the column runtime_s"),
+        (
+            "job_id,submit_s,runtime_s\n1,2,3\n",
+            "log.csv:1: the header lacks the column cpus (or nodes and gpus)",
+        ),
+        (HEADER + "1,,,0,5,,,,4,,,\n2,,,x7,5,,,,4,,,\n", "log.csv:3: submit_s is 'x7', not a number"),
+        (HEADER + "1,,,0,-5,,,,4,,,\n", "log.csv:2: runtime_s is '-5': it cannot be negative"),
+        (HEADER + "1,,,0,5,,,,2.5,,,\n", "log.csv:2: cpus is '2.5', not a whole number"),
+        (HEADER + "1,,,nan,5,,,,4,,,\n", "log.csv:2: submit_s is 'nan', beyond all measure"),
+        (HEADER + "1,,,1e300,5,,,,4,,,\n", "log.csv:2: submit_s is '1e300', beyond all measure"),
+        (HEADER + "1,2\n", "log.csv:2: 2 fields, and the header names 12"),
+        (HEADER + '"1\n', "log.csv:2: no CSV: unexpected end of data"),
+        (HEADER + "1" * 70_000 + "\n", "log.csv:2: over 65,536 bytes in one line"),
+        ("", "log.csv is empty"),
+        (HEADER, "log.csv holds no job that can be replayed"),
+    ],
+)
+def test_a_bad_csv_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    assert refusal(write(tmp_path, text)) == f"{tmp_path}/{said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SWF_JOB + "1 2 3\n", "log.swf:2: 3 fields; a line of the Standard Workload Format has 18"),
+        (SWF_JOB.replace("60", "sixty"), "log.swf:1: the run time (field 4) is 'sixty', not a number"),
+        (SWF_JOB.replace("60", "-7"), "log.swf:1: the run time (field 4) is '-7': it cannot be negative"),
+    ],
+)
+def test_a_bad_swf_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    assert refusal(write(tmp_path, text, name="log.swf")) == f"{tmp_path}/{said}"
+
+
+def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.csv.gz"
+    plain.write_text(HEADER)
+    assert "is not gzip, as its name says" in refusal(str(plain))
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress((HEADER + "1,,,0,5,,,,4,,,\n" * 1000).encode())[:-20])
+    assert "the gzip data is cut off or damaged" in refusal(str(cut))
+
+
+def test_binary_data_folders_and_missing_files_are_said(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(HEADER.encode() + b"\xff\xfe\x00\n")
+    assert refusal(str(binary)).endswith("binary.csv:2: not text in UTF-8")
+    assert "No such file" in refusal(str(tmp_path / "absent.csv"))
+    (tmp_path / "folder.csv").mkdir()
+    assert "Is a directory" in refusal(str(tmp_path / "folder.csv"))
+    assert "format is told by its name" in refusal(str(tmp_path / "log.json"))
+
+
+def test_a_log_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MAX_JOBS", 3)
+    assert "over 3 jobs in one log" in refusal(write(tmp_path, HEADER + "1,,,0,5,,,,4,,,\n" * 4))
