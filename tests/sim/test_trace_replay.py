@@ -13,8 +13,8 @@ from warpdeck.sim.machine import Machine, Pool
 from warpdeck.sim.policies import settings_of
 from warpdeck.sim.replay import Replayed, replay
 from warpdeck.sim.report import bounded_slowdown, make_report, nearest_rank
+from warpdeck.sim.simjobs import SimJob, make_workload
 from warpdeck.sim.trace import Trace, TraceJob
-from warpdeck.sim.workload import SimJob, make_workload
 
 CPUS = 64
 
@@ -113,7 +113,8 @@ def test_a_prediction_orders_backfill_and_a_limit_still_promises() -> None:
         job(5, 102, 100, 300, 4, "slow"),
         job(6, 102, 10, 300, 4, "quick"),
     ]
-    begun = {run.job.pending.label: run.start_s for run in play(jobs, "default").runs}
+    settings = Settings(queue_order="submission")
+    begun = {run.job.pending.label: run.start_s for run in play(jobs, "", settings=settings).runs}
     assert (begun["6"], begun["5"], begun["4"]) == (102, 112, 1100)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from warpdeck.sim.machine import Machine
     from warpdeck.sim.replay import Progress
     from warpdeck.sim.report import Report
-    from warpdeck.sim.trace import Trace
     from warpdeck.sim.simjobs import Workload
+    from warpdeck.sim.trace import Trace
 
 MAX_NODES = 1_000_000
 MAX_GPUS_PER_NODE = 1024
@@ -101,8 +101,8 @@ def _trace(args: argparse.Namespace) -> int:
     from warpdeck.sim.policies import settings_of
     from warpdeck.sim.replay import replay
     from warpdeck.sim.report import make_report
-    from warpdeck.sim.trace import read_trace
     from warpdeck.sim.simjobs import make_workload
+    from warpdeck.sim.trace import read_trace
 
     trace = read_trace(args.trace)
     machine = _machine(args, trace)

@@ -51,7 +51,13 @@ class Scheduler(Table, frozen=True, kw_only=True):
     billing_weights: TresPrices = {}
     """What a TRES costs, for fairshare; empty: a CPU costs 1."""
     backfill: Literal["none", "easy", "conservative"] = "easy"
+    queue_order: Literal["submission", "response"] = "response"
+    """Among jobs of equal priority: who came first, or who waits longest for what the job is worth."""
+    overdue_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.8
+    """With response: a job is passed no more when its wait comes to so much of the longest wait lately."""
+    overdue_reservations: Count = 2
     reservations: Count = 1
+    reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"
     default_time: Limit = None
     """For jobs that ask for no limit, where their partition has none either."""

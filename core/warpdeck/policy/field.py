@@ -10,7 +10,7 @@ from warpdeck.model import Allocation, NodeName, Resources
 
 from .cluster import Cluster, Ints
 from .gpus import GpuBoard
-from .placement import Shape, Spot, allocate, commit, place_later, place_now, reserve
+from .placement import Shape, Spot, allocate, commit, place_later, place_now, release, reserve
 from .settings import Settings
 from .site import PartitionView, ReservationView
 from .timeline import ENDLESS_S, Hold, Timeline
@@ -82,6 +82,10 @@ class Field:
     def reserve(self, spot: Spot, start: float, duration_s: float) -> None:
         """Keeps the spot for later."""
         reserve(self.timeline, spot, start, start + duration_s)
+
+    def release(self, spot: Spot, start: float, duration_s: float) -> None:
+        """Takes back a `reserve`."""
+        release(self.timeline, spot, start, start + duration_s)
 
     def names(self, spot: Spot) -> tuple[NodeName, ...]:
         """The nodes of a spot."""

@@ -96,6 +96,8 @@ class Pass:
         self._pools: dict[tuple[object, ...], Pool] = {}
         self._misfits: dict[tuple[int, float], Obstacle] = {}
         self._most_protected = _most_protected(settings)
+        self._due: list[tuple[Field, Shape, float, float]] = []
+        """Where reservations hold a time only: (field, shape, duration, start)."""
         self._too_long: dict[int, float] = {}
         self._never: dict[int, float] = {}
         self._no_victims: set[tuple[object, ...]] = set()
@@ -137,6 +139,11 @@ class Pass:
         if partition is not None and partition.default_time_s is not None:
             return partition.default_time_s
         return self.settings.default_time_s
+
+    def protect(self, count: int) -> None:
+        """Protects at least so many blocked jobs of each pool, where the policy protects any."""
+        if self.settings.backfill == "easy" and self._most_protected:
+            self._most_protected = max(self._most_protected, count)
 
     def is_protecting_enough(self, kind: Kind) -> bool:
         """Whether as many blocked jobs of its pool as the policy protects are ahead of it."""
@@ -227,7 +234,7 @@ class Pass:
         given_s = None
         if found is None and job.time_min_s is not None:
             found, given_s = self._shortened(field, shape, job, duration_s)
-        if found is None:
+        if found is None or not self._keeps_promises(field, found, given_s or duration_s):
             return self._misfit(field, shape, duration_s)
         if given_s is not None:
             duration_s = given_s
@@ -244,6 +251,16 @@ class Pass:
             )
         )
         return None
+
+    def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
+        """Whether those who have only a time reserved can still start by then if this spot is taken now."""
+        due = [each for each in self._due if each[0] is field and self.now + duration_s > each[3]]
+        if not due:
+            return True
+        field.reserve(spot, self.now, duration_s)
+        later = [(field.find_later(shape, length_s), at) for _, shape, length_s, at in due]
+        field.release(spot, self.now, duration_s)
+        return all(found is not None and found[0] <= at for found, at in later)
 
     def bars(
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
@@ -327,7 +344,10 @@ class Pass:
             return True
         if later is None or not (protects or soon):
             return False
-        field.reserve(later[1], later[0], obstacle.duration_s)
+        if self.settings.reservation_holds == "start":
+            self._due.append((field, shape, obstacle.duration_s, later[0]))
+        else:
+            field.reserve(later[1], later[0], obstacle.duration_s)
         self._promise(job, field, later[1], later[0])
         return True
 

@@ -189,13 +189,22 @@ def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: fl
 
 def reserve(timeline: Timeline, spot: Spot, start: float, end: float) -> None:
     """The gang will have these nodes in that interval; nothing else may."""
-    cluster = timeline.cluster
     for row, need in spot:
-        amounts = cluster.need_amounts(need)
-        if need.exclusive:
-            amounts[CPUS] = cluster.capacity[CPUS, row]
-        if need.mem_bytes == WHOLE_NODE:
-            amounts[MEM] = cluster.capacity[MEM, row]
-        if need.gpu_share_pct < 100:
-            amounts[GPUS] = 1
-        timeline.take(row, start, end, amounts)
+        timeline.take(row, start, end, _held(timeline.cluster, row, need))
+
+
+def release(timeline: Timeline, spot: Spot, start: float, end: float) -> None:
+    """Takes back a `reserve`."""
+    for row, need in spot:
+        timeline.take(row, start, end, -_held(timeline.cluster, row, need))
+
+
+def _held(cluster: Cluster, row: int, need: Need) -> Ints:
+    amounts = cluster.need_amounts(need)
+    if need.exclusive:
+        amounts[CPUS] = cluster.capacity[CPUS, row]
+    if need.mem_bytes == WHOLE_NODE:
+        amounts[MEM] = cluster.capacity[MEM, row]
+    if need.gpu_share_pct < 100:
+        amounts[GPUS] = 1
+    return amounts

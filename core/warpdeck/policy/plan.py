@@ -21,7 +21,7 @@ from .explain import explain
 from .passing import Kind, Pass
 from .priority import Ranking, in_order
 from .settings import Settings
-from .timeline import ENDLESS_S
+from .turns import likely_s, turns
 from .view import PendingJob, View
 from .why import before_its_time
 
@@ -60,7 +60,9 @@ def decide(view: View, now: float, settings: Settings, *, without_place: JobId |
     ranking = Ranking(view, now, settings)
     priorities = {job.id: ranking.of(job) for job in view.pending}
     queue, ends, whys = _eligible(view, now, settings)
-    ordered = in_order(queue, view, [priorities[job.id] for job in queue])
+    waiting = turns(queue, view, now, settings=settings, sizes=current.tres)
+    current.protect(min(waiting.overdue_count, settings.overdue_reservations))
+    ordered = in_order(queue, view, priorities=[priorities[job.id] for job in queue], turns=waiting.keys)
     behind: list[tuple[PendingJob, Kind]] = []
     for job in _borrowers_last(current, ordered):
         kind = current.kind(job)
@@ -133,7 +135,4 @@ def _backfill_order(
 
 
 def _likely_length(entry: tuple[PendingJob, Kind]) -> float:
-    job = entry[0]
-    if job.predicted_s is not None:
-        return job.predicted_s
-    return ENDLESS_S if job.time_limit_s is None else job.time_limit_s
+    return likely_s(entry[0])

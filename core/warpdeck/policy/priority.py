@@ -14,6 +14,7 @@ import numpy as np
 
 from warpdeck.model import JobId
 
+from .cluster import Floats
 from .fairshare import fairshare_by_user
 from .settings import Settings, Weights
 from .site import Tres
@@ -121,8 +122,10 @@ class Ranking:
         return msgspec.structs.replace(found, priority=round(total))
 
 
-def in_order(jobs: Sequence[PendingJob], view: View, priorities: Sequence[int]) -> list[PendingJob]:
-    """The jobs by partition tier, right to preempt, priority, time eligible and id.
+def in_order(
+    jobs: Sequence[PendingJob], view: View, *, priorities: Sequence[int], turns: Floats
+) -> list[PendingJob]:
+    """The jobs by partition tier, right to preempt, priority, turn, time eligible and id.
 
     Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
     """
@@ -131,6 +134,7 @@ def in_order(jobs: Sequence[PendingJob], view: View, priorities: Sequence[int]) 
     keys = (
         np.array([job.id for job in jobs], dtype=np.int64),
         np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
+        turns,
         -np.array(priorities, dtype=np.int64),
         -np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64),
         -np.array([tiers.get(job.partition, 1) for job in jobs], dtype=np.int64),

@@ -29,6 +29,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     backfill: str = "easy"
     """none (strict order), easy (the first `reservations` blocked jobs are protected), conservative (all of them)."""
+    queue_order: str = "response"
+    """Among jobs of equal priority: submission, or response (who waits longest for what the job is worth; turns.py)."""
+    overdue_share: float = 0.8
+    """With response: a job goes first when its wait comes to so much of the longest wait lately."""
+    overdue_reservations: int = 2
+    """How many of those that are overdue get a reservation, where `reservations` is less."""
+    reservation_holds: str = "nodes"
+    """nodes, or start: only that the job can start by then on any nodes, as in textbook EASY with one reservation."""
     reservations: int = 1
     """With easy: how many blocked jobs get a reservation that nothing may delay."""
     backfill_order: str = "shortest"

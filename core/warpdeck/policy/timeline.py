@@ -52,10 +52,9 @@ class Timeline:
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
         # Ends of one moment are one step: in a step without length what frees later in the same moment would be missing.
         new_row = np.concatenate(([True], rows[1:] != rows[:-1]))
-        moment = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])))
-        position: Ints = (
-            moment - np.repeat(moment[new_row], np.diff(np.append(np.flatnonzero(new_row), len(rows)))) + 1
-        )
+        moment: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
+        before: Ints = moment[new_row][np.cumsum(new_row) - 1]
+        position: Ints = np.add(moment - before, 1)
         counts: Ints = np.zeros(len(cluster), dtype=np.int64)
         np.maximum.at(counts, rows, position)
         most = max(MIN_STEPS, MAX_CELLS // max(1, len(cluster)))

@@ -92,6 +92,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """It may be given less than its limit, down to this, if it can then start earlier."""
     predicted_s: float | None = None
     """How long it is likely to run, from its user's history; orders backfill, promises nothing."""
+    promised_at_unix: float | None = None
+    """The start that the last pass reserved for it; with conservative backfill promises are kept in their order."""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -131,4 +133,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
+    longest_wait_s: float = 0.0
+    """The longest that any job which started lately had waited."""
     licenses: tuple[tuple[str, int], ...] = ()

@@ -6,12 +6,12 @@ import msgspec
 
 from warpdeck.policy import Settings
 
-PLAIN = Settings(backfill_order="priority", preempt_by="off", reclaim=False)
+PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
 """First come first served; what is not named is off."""
 
 TEXTBOOK: dict[str, Settings] = {
     "fcfs": msgspec.structs.replace(PLAIN, backfill="none"),
-    "fcfs-easy": msgspec.structs.replace(PLAIN, backfill="easy", reservations=1),
+    "fcfs-easy": msgspec.structs.replace(PLAIN, backfill="easy", reservation_holds="start"),
     "conservative": msgspec.structs.replace(PLAIN, backfill="conservative"),
 }
 NAMES = (*TEXTBOOK, "default")

@@ -89,6 +89,7 @@ class _Replay:
         self._started: dict[JobId, tuple[float, int]] = {}
         """Job -> its last start and how many starts it had."""
         self._runs: dict[JobId, Run] = {}
+        self._longest_wait_s = 0.0
         self._predictor = Predictor()
         self._said: dict[JobId, float] = {}
         self._predictions: list[Prediction] = []
@@ -170,7 +171,9 @@ class _Replay:
     def _plan(self) -> None:
         for _ in range(MAX_PASSES_AT_ONCE):
             shown = tuple(itertools.islice(self._pending.values(), STRICT_WINDOW if self._strict else None))
-            view = msgspec.structs.replace(self._site, running=tuple(self._running), pending=shown)
+            view = msgspec.structs.replace(
+                self._site, running=tuple(self._running), pending=shown, longest_wait_s=self._longest_wait_s
+            )
             made = plan(view, self._now_s, self._settings)
             self.passes += 1
             self._apply(made)
@@ -181,6 +184,8 @@ class _Replay:
     def _apply(self, made: Plan) -> None:
         for start in made.starts:
             self._start(start)
+        if self._settings.backfill == "conservative":
+            self._note_promises(made)
         for preempt in made.preempts:
             self._preempt(preempt)
         for end in made.ends:
@@ -193,6 +198,7 @@ class _Replay:
         ran_s = job.run_s if limit is None else min(job.run_s, limit)
         count = self._started.get(start.job_id, (0.0, 0))[1] + 1
         self._started[start.job_id] = (self._now_s, count)
+        self._longest_wait_s = max(self._longest_wait_s, self._now_s - pending.eligible_at_unix)
         heapq.heappush(self._ends, (self._now_s + ran_s, start.job_id, count, False))
         running = RunningJob(
             id=pending.id,
@@ -209,6 +215,14 @@ class _Replay:
             expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
         )
         bisect.insort(self._running, running, key=_by_id)
+
+    def _note_promises(self, made: Plan) -> None:
+        for reserve in made.reserves:
+            pending = self._pending[reserve.job_id]
+            if pending.promised_at_unix != reserve.at_unix:
+                self._pending[reserve.job_id] = msgspec.structs.replace(
+                    pending, promised_at_unix=reserve.at_unix
+                )
 
     def _preempt(self, preempt: Preempt) -> None:
         index = self._find_running(preempt.job_id)

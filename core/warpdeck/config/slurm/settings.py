@@ -195,7 +195,7 @@ class Settings:
             "as Slurm's: conservative, by priority; the default here (easy, shortest first) mostly waits less"
         )
         self._notes.add("backfill", why)
-        return {"backfill": "conservative", "backfill_order": "priority"}
+        return {"backfill": "conservative", "queue_order": "submission", "backfill_order": "priority"}
 
     def _preemption(self) -> dict[str, Any]:
         kind = self._get("preempttype").lower().rpartition("/")[2]

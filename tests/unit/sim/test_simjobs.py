@@ -6,8 +6,8 @@ import pytest
 
 from warpdeck.errors import UserError
 from warpdeck.sim.machine import GpuNodes, Pool
+from warpdeck.sim.simjobs import limit_of, make_workload
 from warpdeck.sim.trace import Trace, TraceJob
-from warpdeck.sim.workload import limit_of, make_workload
 
 
 def job(**fields: object) -> TraceJob:
