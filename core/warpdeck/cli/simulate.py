@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from warpdeck.errors import UserError
 from warpdeck.notation.times import format_duration
 
-from .output import note, print_json
+from .output import note, print_json, print_table
 
 if TYPE_CHECKING:
+    from warpdeck.config import Decoded
+    from warpdeck.sim.history import Change
     from warpdeck.sim.machine import Machine
-    from warpdeck.sim.replay import Progress
+    from warpdeck.sim.replay import Progress, Replayed
     from warpdeck.sim.report import Report
     from warpdeck.sim.simjobs import Workload
     from warpdeck.sim.trace import Trace
@@ -78,7 +81,9 @@ def _parser(verb: str) -> argparse.ArgumentParser:
         default="default",
         help="a textbook policy, or the configured one",
     )
-    parser.add_argument("--config", metavar="FILE", help="a config.toml in place of the site's")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a config.toml to try; of a log's it is the [scheduler] table"
+    )
     parser.add_argument("--limits", choices=("log", "menu", "exact"), default="log", help="see below")
     parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
     parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
@@ -97,6 +102,8 @@ def _count(name: str, most: int, *, least: int = 1) -> Callable[[str], int]:
 
 def _trace(args: argparse.Namespace) -> int:
     # Here, not above: --help should not wait for the planner.
+    from warpdeck.config import read
+    from warpdeck.config.site import build_settings
     from warpdeck.policy import Settings, View
     from warpdeck.sim.policies import settings_of
     from warpdeck.sim.replay import replay
@@ -104,13 +111,12 @@ def _trace(args: argparse.Namespace) -> int:
     from warpdeck.sim.simjobs import make_workload
     from warpdeck.sim.trace import read_trace
 
+    own = Settings() if args.config is None else build_settings(_existing(read, args.config).config)
     trace = read_trace(args.trace)
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
     site = View(nodes=machine.nodes, running=(), pending=())
-    played = replay(
-        work.jobs, site, settings_of(args.policy, Settings()), progress=_progress_line(len(work.jobs))
-    )
+    played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line(len(work.jobs)))
     report = make_report(
         played,
         machine_units=machine.units,
@@ -191,4 +197,81 @@ def _progress_line(jobs: int) -> Progress | None:
 
 
 def _history(args: argparse.Namespace) -> int:
-    raise UserError("not yet")
+    from warpdeck.config import load, read
+    from warpdeck.paths import default_paths
+    from warpdeck.sim.archive import read_archive
+    from warpdeck.sim.history import past_jobs, site_of
+    from warpdeck.sim.policies import settings_of
+    from warpdeck.sim.replay import replay
+
+    _no_machine(args)
+    paths = default_paths()
+    jobs, nodes = read_archive(paths.database)
+    past = past_jobs(jobs, since_unix=_day(args.since, -math.inf), until_unix=_day(args.until, math.inf))
+    if not past:
+        raise UserError("no job of that time ran and ended here", "see `warpdeck queue --all`")
+    site, settings = site_of(load(paths.config).config, nodes)
+    now = replay(past, site, settings, progress=_progress_line(len(past)))
+    if args.config is not None:
+        site, settings = site_of(_existing(read, args.config).config, nodes)
+    then = replay(past, site, settings_of(args.policy, settings), progress=_progress_line(len(past)))
+    _compare(now, then, len(past), as_json=args.json)
+    return 0
+
+
+def _no_machine(args: argparse.Namespace) -> None:
+    if args.cpus is not None or args.nodes is not None or args.gpus_per_node is not None:
+        raise UserError(
+            "the history is replayed on the nodes that there are", "leave the machine out", exit_code=2
+        )
+
+
+def _existing(read: Callable[[str], Decoded], path: str) -> Decoded:
+    try:
+        return read(path)
+    except FileNotFoundError:
+        raise UserError(f"there is no file {path}", "check the name") from None
+
+
+def _day(text: str | None, default: float) -> float:
+    """Midnight, local time, of YYYY-MM-DD."""
+    if text is None:
+        return default
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%d"))
+    except (ValueError, OverflowError):
+        raise UserError(f"{text!r} is no date", "write YYYY-MM-DD", exit_code=2) from None
+
+
+def _compare(now: Replayed, then: Replayed, jobs: int, *, as_json: bool) -> None:
+    import msgspec
+
+    from warpdeck.sim.history import compare
+
+    users = compare(now, then, by=lambda job: job.user)
+    accounts = compare(now, then, by=lambda job: job.account or "(none)")
+    left = jobs - sum(change.jobs for change in users)
+    if as_json:
+        both = {"users": users, "accounts": accounts}
+        facts: dict[str, Any] = {key: msgspec.to_builtins(value) for key, value in both.items()}
+        print_json({"jobs": jobs, "not_started": left, **facts})
+        return
+    for title, changes in (("USER", users), ("ACCOUNT", accounts)):
+        head = [title, "JOBS", "WAITED", "NOW", "THEN", "CHANGE", "SHORTER", "LONGER"]
+        print_table(head, [_change_line(change) for change in changes], right=frozenset(range(1, 8)))
+        print()
+    if left:
+        note(f"{left:,} of {jobs:,} jobs could not start on today's nodes under one of the two")
+
+
+def _change_line(change: Change) -> list[str]:
+    sign = "-" if change.difference_s < 0 else "+"
+    waits = (change.really_waited_s, change.now_waits_s, change.then_waits_s)
+    return [
+        change.name,
+        str(change.jobs),
+        *(format_duration(wait) for wait in waits),
+        sign + format_duration(abs(change.difference_s)),
+        str(change.shorter),
+        str(change.longer),
+    ]

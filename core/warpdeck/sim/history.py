@@ -1,0 +1,147 @@
+"""The site's own past under another configuration: who would have waited more, who less. Pure.
+
+Every job that ran and ended is submitted again when it was, to the nodes that there are today, and runs as long as it did.
+A job that depended on others is taken to become eligible when the last of those that are known had really ended. Not
+replayed: jobs that were cancelled before they started, requeues, and what people would have done had they waited less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from warpdeck.config import Config, NodeFacts, build_site
+from warpdeck.model import Job, JobId, Node
+from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
+
+from .replay import Replayed, Run
+from .simjobs import SimJob
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What the change means for one user or account: mean waits in seconds; `difference_s` > 0 is a longer wait."""
+
+    name: str
+    jobs: int
+    really_waited_s: float
+    now_waits_s: float
+    then_waits_s: float
+    difference_s: float
+    shorter: int
+    longer: int
+
+
+def past_jobs(jobs: Sequence[Job], *, since_unix: float, until_unix: float) -> tuple[SimJob, ...]:
+    """The ended jobs that were submitted in that time and ran, by id."""
+    ends: dict[JobId, float] = {}
+    for job in jobs:
+        ends[job.array_job_id] = max(ends.get(job.array_job_id, 0.0), job.end_at_unix or 0.0)
+    found = [
+        _past_job(job, ends)
+        for job in sorted(jobs, key=lambda each: each.id)
+        if job.start_at_unix is not None
+        and job.end_at_unix is not None
+        and since_unix <= job.submit_at_unix < until_unix
+    ]
+    return tuple(found)
+
+
+def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
+    assert job.start_at_unix is not None and job.end_at_unix is not None
+    request = job.request
+    clauses = request.dependencies.clauses if request.dependencies else ()
+    waited_for = max((ends.get(clause.job_id, 0.0) for clause in clauses), default=0.0)
+    eligible = max(job.submit_at_unix, min(max(request.begin_at_unix or 0.0, waited_for), job.start_at_unix))
+    pending = PendingJob(
+        id=job.id,
+        array_job_id=job.array_job_id,
+        label=job.label(),
+        user=job.user,
+        resources=request.resources,
+        submit_at_unix=job.submit_at_unix,
+        eligible_at_unix=eligible,
+        time_limit_s=request.time_limit_s,
+        time_min_s=request.time_min_s,
+        partition=request.partition or job.partition,
+        account=request.account,
+        qos=request.qos,
+        licenses=request.licenses,
+        priority=request.priority,
+        nice=request.nice,
+    )
+    return SimJob(
+        pending=pending,
+        run_s=max(0.0, job.end_at_unix - job.start_at_unix - job.suspended_s),
+        real_wait_s=max(0.0, job.start_at_unix - eligible),
+    )
+
+
+def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
+    """The empty site under a configuration, all its nodes well, and the settings of its passes.
+
+    Which users a partition admits is left out: groups may have changed since, and every job here was admitted once.
+    """
+    site = build_site(config, node_names=[node.name for node in nodes])
+    view = View(
+        nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeFacts())) for node in nodes),
+        running=(),
+        pending=(),
+        partitions=tuple(msgspec.structs.replace(part, allow_users=None) for part in site.partitions),
+        qos=site.qos,
+        accounts=site.accounts,
+        users=site.users,
+        licenses=site.licenses,
+    )
+    return view, msgspec.structs.replace(site.settings, max_forecasts=0)
+
+
+def _node_view(node: Node, facts: NodeFacts) -> NodeView:
+    return NodeView(
+        name=node.name,
+        cpus=node.cpus,
+        mem_bytes=node.mem_bytes,
+        gpus=tuple(
+            GpuView(
+                index=gpu.index,
+                uuid=gpu.uuid,
+                type=gpu.type,
+                mem_bytes=gpu.mem_bytes,
+                numa_node=gpu.numa_node,
+            )
+            for gpu in node.gpus
+        ),
+        features=facts.features,
+        switch=facts.switch,
+        weight=facts.weight,
+    )
+
+
+def compare(now: Replayed, then: Replayed, *, by: Callable[[PendingJob], str]) -> list[Change]:
+    """A line for each user or account, who loses most first; jobs that could run under both count."""
+    after = {run.job.pending.id: run for run in then.runs}
+    groups: dict[str, list[tuple[Run, Run]]] = {}
+    for run in now.runs:
+        other = after.get(run.job.pending.id)
+        if other is not None:
+            groups.setdefault(by(run.job.pending), []).append((run, other))
+    return sorted(
+        (_change(name, pairs) for name, pairs in groups.items()),
+        key=lambda change: (-change.difference_s, change.name),
+    )
+
+
+def _change(name: str, pairs: list[tuple[Run, Run]]) -> Change:
+    count = len(pairs)
+    now_s = sum(now.wait_s for now, _ in pairs) / count
+    then_s = sum(then.wait_s for _, then in pairs) / count
+    return Change(
+        name=name,
+        jobs=count,
+        really_waited_s=sum(now.job.real_wait_s or 0.0 for now, _ in pairs) / count,
+        now_waits_s=now_s,
+        then_waits_s=then_s,
+        difference_s=then_s - now_s,
+        shorter=sum(then.wait_s < now.wait_s for now, then in pairs),
+        longer=sum(then.wait_s > now.wait_s for now, then in pairs),
+    )
