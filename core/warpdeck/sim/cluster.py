@@ -1,0 +1,227 @@
+"""The real controller, reducer and planner over simulated nodes that fail, all from one seed and in virtual time.
+
+What goes wrong: links break and come back, nodes reboot and forget, launches are refused, jobs fail, the controller is
+killed between any two steps and starts again on the same store. Whoever drives it checks what must hold after each step;
+a seed that shows a fault shows it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import operator
+import random
+from collections.abc import AsyncIterator, Callable
+
+from warpdeck.controller.app import Controller
+from warpdeck.controller.config import Config
+from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
+from warpdeck.controller.trees import TreeFiles
+from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire import messages as wire
+
+from .demo import NoOutputs
+from .fleet import Key, SimFleet, SimNode
+
+EPOCH_UNIX = 1_700_000_000.0
+"""Virtual time 0."""
+FOR_EVER_S = 1e9
+"""Ended jobs stay in memory, where what must hold of them can be checked."""
+USERS = (Who(user="ann", uid=1), Who(user="bob", uid=2))
+ROOT = Who(user="root", uid=0, admin=True)
+
+
+class Faults:
+    """How often things go wrong: shares of 1."""
+
+    def __init__(self, *, refuse: float = 0.05, fail: float = 0.1) -> None:
+        self.refuse = refuse
+        self.fail = fail
+
+
+class FaultyFleet(SimFleet):
+    """A fleet whose nodes refuse launches and reboot. `begun` counts each start of each share: none may start twice."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        super().__init__(cluster.nodes, clock=cluster.now_unix, rng=cluster.rng, run_time=cluster.run_time)
+        self._cluster = cluster
+
+    async def launch(self, name: NodeName, launch: wire.Launch, tree: object) -> None:
+        node = self._nodes[name]
+        key = (launch.job_id, launch.restarts)
+        known = key in node.reports or key in node.launches
+        if node.up and not known and self._cluster.rng.random() < self._cluster.faults.refuse:
+            refused = wire.LaunchFailed(job_id=key[0], restarts=key[1], message="simulated refusal")
+            self._on_event((name, refused))
+            return
+        if node.up and not known:
+            begun = self._cluster.begun
+            begun[name, key] = begun.get((name, key), 0) + 1
+        if not known:
+            await super().launch(name, launch, None)
+        elif node.up and key in node.reports:
+            self._on_event((name, node.reports[key]))
+
+    def reboot(self, name: NodeName) -> None:
+        """Everything that ran on the node is gone; its agent says so when it is back."""
+        node = self._nodes[name]
+        self.lose(name)
+        for task in node.tasks.values():
+            task.cancel()
+        node.tasks.clear()
+        for key, said in list(node.reports.items()):
+            if said.phase == "running":
+                node.reports[key] = dataclasses.replace(said, phase="lost")
+        for key in list(node.launches):
+            if key not in node.reports:
+                del node.launches[key]
+        self._cluster.boots[name] = self._cluster.boots.get(name, 0) + 1
+        self.find(name)
+
+    async def _live(self, node: SimNode) -> None:
+        """Connects; a measurement every second would take most of the time and change nothing."""
+        self._on_event((node.name, self._welcome(node)))
+
+    def _welcome(self, node: SimNode) -> wire.Welcome:
+        welcome = super()._welcome(node)
+        boot_id = f"boot {self._cluster.boots.get(node.name, 0)}"
+        return dataclasses.replace(welcome, inventory=dataclasses.replace(welcome.inventory, boot_id=boot_id))
+
+
+class SimCluster:
+    """Nodes and a store that outlive the controllers that are run on them."""
+
+    def __init__(self, seed: int, *, nodes: int = 3, gpus: int = 4, faults: Faults | None = None) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.faults = faults or Faults()
+        self.store = MemoryStore()
+        self.nodes = [SimNode(NodeName(f"n{number}"), gpus=gpus, cpus=16) for number in range(nodes)]
+        self.boots: dict[NodeName, int] = {}
+        self.begun: dict[tuple[NodeName, Key], int] = {}
+        self.answered: list[JobId] = []
+
+    def now_unix(self) -> float:
+        return EPOCH_UNIX + asyncio.get_running_loop().time()
+
+    def run_time(self, launch: wire.Launch) -> tuple[float, int]:
+        """(seconds, exit code) of a launch."""
+        return self.rng.uniform(0.1, 600.0), int(self.rng.random() < self.faults.fail)
+
+    @contextlib.asynccontextmanager
+    async def controller(self, *, checked: Callable[[Controller], None]) -> AsyncIterator[Controller]:
+        """A controller; its end is a kill: nothing is told, the nodes go on. `checked` is called after every change."""
+        fleet = FaultyFleet(self)
+        controller = Controller(
+            self.store,
+            fleet,
+            trees=TreeFiles("/nonexistent"),
+            outputs=NoOutputs(),
+            clock=self.now_unix,
+            config=Config(keep_finished_s=FOR_EVER_S),
+            submit_host="simulated",
+        )
+        await controller.load()
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(controller.run())
+            checking = group.create_task(_check(controller, checked))
+            if not controller.state.nodes:
+                for node in self.nodes:
+                    added = Node(name=node.name, target="simulated")
+                    await controller.apply(NodeAdded(node=added))
+                    fleet.connect(added)
+            yield controller
+            checking.cancel()
+            serving.cancel()
+
+    async def step(self, controller: Controller) -> str:
+        """Something happens; returns what."""
+        await asyncio.sleep(self.rng.expovariate(1 / 20))
+        what = self.rng.choices(tuple(_STEPS), weights=tuple(_STEPS.values()))[0]
+        fleet = controller.fleet
+        assert isinstance(fleet, FaultyFleet)
+        name = self.rng.choice(self.nodes).name
+        if what == "submit":
+            await self._submit(controller)
+        elif what == "lose":
+            fleet.lose(name)
+        elif what == "find":
+            fleet.find(name)
+        elif what == "reboot":
+            fleet.reboot(name)
+        elif self.answered:
+            named = (str(self.rng.choice(self.answered)),)
+            event = {"cancel": Cancelled, "hold": Held, "release": Released, "requeue": Requeued}[what]
+            await controller.apply(event(who=ROOT, jobs=named))
+        return what
+
+    async def _submit(self, controller: Controller) -> None:
+        rng = self.rng
+        gpus, nodes = rng.randint(0, 4), rng.choice((1, 1, 1, 2, 3))
+        request = Request(
+            name=f"job{len(self.answered)}",
+            script="#!/bin/sh\n",
+            resources=Resources(
+                nodes_min=nodes,
+                nodes_max=nodes,
+                cpus_per_task=rng.randint(1, 8),
+                gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(),
+            ),
+            time_limit_s=rng.choice((None, 60, 300, 1200)),
+            array=ArraySpec(ranges=((0, rng.randint(1, 5), 1),), throttle=rng.randint(0, 2))
+            if rng.random() < 0.3
+            else None,
+            requeue=rng.random() < 0.8,
+            hold=rng.random() < 0.1,
+        )
+        outcome = await controller.apply(Submitted(who=rng.choice(USERS), request=request))
+        assert outcome.job is not None
+        self.answered.append(outcome.job.id)
+
+    async def calm(self, controller: Controller) -> None:
+        """All nodes are back, nobody is held, and time goes on until every job has ended."""
+        fleet = controller.fleet
+        assert isinstance(fleet, FaultyFleet)
+        for node in self.nodes:
+            fleet.find(node.name)
+        jobs = controller.state.jobs
+        held = sorted({str(job.array_job_id) for job in jobs.values() if job.held})
+        await controller.apply(Released(who=ROOT, jobs=tuple(held)))
+        async with asyncio.timeout(CALM_S):
+            while not all(job.is_finished for job in jobs.values()):
+                await asyncio.sleep(10.0)
+
+
+_STEPS = {
+    "submit": 8,
+    "cancel": 1,
+    "hold": 1,
+    "release": 1,
+    "requeue": 1,
+    "lose": 1,
+    "find": 2,
+    "reboot": 0.5,
+}
+"""What may happen, and how often compared to the others."""
+CALM_S = 86_400.0
+"""A day of virtual time is long enough for any storm's jobs to run."""
+
+
+async def _check(controller: Controller, checked: Callable[[Controller], None]) -> None:
+    """Calls it after every change of a job or a node's link; measurements change neither."""
+    listener = controller.hub.listen()
+    jobs: list[Job] = []
+    links: dict[NodeName, Link] = {}
+    try:
+        while True:
+            await listener.changed.wait()
+            listener.take()
+            state = controller.state
+            same = len(jobs) == len(state.jobs) and all(map(operator.is_, jobs, state.jobs.values()))
+            if not same or links != state.links:
+                checked(controller)
+            jobs, links = list(state.jobs.values()), dict(state.links)
+    finally:
+        controller.hub.leave(listener)

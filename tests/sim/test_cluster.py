@@ -1,0 +1,80 @@
+"""Storms over the real controller in virtual time: whatever fails, everything adds up at every step, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests import invariants
+
+from warpdeck.controller.app import Controller
+from warpdeck.controller.view import build_view
+from warpdeck.model import JobState
+from warpdeck.policy import Settings, plan
+from warpdeck.sim.cluster import SimCluster
+from warpdeck.sim.virtualtime import Stalled, run_virtual
+
+LIVES = 3
+"""Controllers killed one after the other in each storm."""
+STEPS = 40
+
+
+def all_holds(controller: Controller) -> None:
+    """The invariants of the state, and of the plan that would be made of it now."""
+    for adds_up in invariants.OF_STATE:
+        adds_up(controller.state)
+    now = controller.clock()
+    picture = build_view(controller.state, now=now, grace_s=30.0)
+    made = plan(picture, now, Settings())
+    for holds in invariants.ALL:
+        holds(picture, made)
+
+
+async def storm(seed: int) -> tuple[SimCluster, Controller]:
+    cluster = SimCluster(seed)
+    for _ in range(LIVES):
+        async with cluster.controller(checked=all_holds) as controller:
+            for _ in range(STEPS):
+                await cluster.step(controller)
+    async with cluster.controller(checked=all_holds) as controller:
+        await cluster.calm(controller)
+        all_holds(controller)
+        return cluster, controller
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_storm_of_faults_loses_nothing_and_runs_nothing_twice(seed: int) -> None:
+    cluster, controller = run_virtual(storm(seed))
+    jobs = controller.state.jobs
+    open_ids = [job_id for job_id in cluster.answered if job_id in jobs and not jobs[job_id].is_finished]
+    stored = run_virtual(known_ids(cluster))
+    assert set(cluster.answered) <= stored, f"seed {seed}: an answered id is lost"
+    assert not open_ids, f"seed {seed}"
+    twice = {key: count for key, count in cluster.begun.items() if count > 1}
+    assert not twice, f"seed {seed}: started twice: {twice}"
+
+
+async def known_ids(cluster: SimCluster) -> set[int]:
+    return {int(job.id) for job in await cluster.store.finished_jobs(user=None, limit=1_000_000)}
+
+
+def test_a_storm_is_the_same_from_the_same_seed() -> None:
+    def ended(seed: int) -> list[tuple[int, JobState, float | None]]:
+        _, controller = run_virtual(storm(seed))
+        return [(job.id, job.state, job.end_at_unix) for job in controller.state.jobs.values()]
+
+    assert ended(5) == ended(5)
+
+
+def test_virtual_time_passes_at_once_and_says_when_nothing_can_happen() -> None:
+    async def a_year() -> float:
+        await asyncio.sleep(365 * 86_400)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(a_year()) == pytest.approx(365 * 86_400)
+
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Stalled):
+        run_virtual(for_ever())
