@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -42,12 +43,16 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 
 from . import protocol as ask
-from .rows import JobRow, NodeRow
+from .rows import JobRow
 
 if TYPE_CHECKING:
+    from warpdeck.controller.state import State
+
     from .connection import Connection
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_T = TypeVar("_T")
+
 MAX_ROWS = 100_000
 """Jobs of one answer."""
 JOB_PAGE_ROWS = 1000
@@ -77,8 +82,9 @@ class Handlers:
                     {"sha256": found.sha256, "size_bytes": found.size_bytes} if found else {}
                 )
             case ask.Jobs():
+                show = shower(self._controller.state, message.fields)
                 jobs = await self._jobs(message)
-                return await self._paged(message.id, "jobs", jobs, page_rows=JOB_PAGE_ROWS)
+                return await self._paged(message.id, "jobs", jobs, show=show, page_rows=JOB_PAGE_ROWS)
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Cancel():
@@ -92,21 +98,28 @@ class Handlers:
                 return await self._change(Requeued(**await self._named(message.jobs)))
             case ask.Nodes():
                 rows = self._nodes(message.name)
-                return await self._paged(message.id, "nodes", rows, page_rows=NODE_PAGE_ROWS)
+                return await self._paged(message.id, "nodes", rows, show=list, page_rows=NODE_PAGE_ROWS)
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe():
                 return await self._stream(message)
             case _:
                 return await self._administer(message)
 
     async def _paged(
-        self, number: int, key: str, rows: Sequence[JobRow | NodeRow], *, page_rows: int
+        self,
+        number: int,
+        key: str,
+        things: Sequence[_T],
+        *,
+        show: Callable[[Sequence[_T]], list[Any]],
+        page_rows: int,
     ) -> dict[str, Any]:
-        """Sends all pages but the last, which is the answer."""
-        while len(rows) > page_rows:
-            self._connection.send({"t": "rows", "id": number, "part": {key: rows[:page_rows]}})
+        """Sends all pages but the last, which is the answer. Between pages others are served, and the client decodes."""
+        while len(things) > page_rows:
+            self._connection.send({"t": "rows", "id": number, "part": {key: show(things[:page_rows])}})
             await self._connection.drain()
-            rows = rows[page_rows:]
-        return {key: rows}
+            await asyncio.sleep(0)
+            things = things[page_rows:]
+        return {key: show(things)}
 
     async def _administer(self, message: Any) -> Any:
         if not self._connection.who.admin:
@@ -190,8 +203,8 @@ class Handlers:
                 found.update({job.id: job for job in await self._controller.store.named(number)})
         return tuple(job for job in found.values() if job.is_finished and job.id not in state.jobs)
 
-    async def _jobs(self, message: ask.Jobs) -> list[JobRow]:
-        """The newest rows that the request wants, oldest first."""
+    async def _jobs(self, message: ask.Jobs) -> list[Job]:
+        """The newest jobs that the request wants, oldest first."""
         state, limit = self._controller.state, min(message.limit, MAX_ROWS)
         wanted = _Wanted(message)
         found = dict(state.jobs)
@@ -199,7 +212,7 @@ class Handlers:
             for job in await self._controller.store.finished_jobs(user=message.user, limit=limit):
                 found.setdefault(job.id, job)
         chosen = [found[job_id] for job_id in sorted(found) if wanted.has(found[job_id])]
-        return [present.job_row(state, job) for job in chosen[-limit:]]
+        return chosen[-limit:]
 
     async def _detail(self, reference: str) -> Any:
         job = await self._visible_job(reference)
@@ -323,6 +336,19 @@ def checked_name(name: str) -> NodeName:
             "--name takes up to 63 letters, digits, dots, dashes and underscores",
         )
     return NodeName(name)
+
+
+def shower(state: State, fields: tuple[str, ...]) -> Callable[[Sequence[Job]], list[Any]]:
+    """Makes rows of jobs, with these of their fields only; () is all. Raises UserError for one that there is not."""
+    known = JobRow.__struct_fields__
+    unknown = [name for name in fields if name not in known]
+    if unknown:
+        raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
+    if not fields:
+        return lambda jobs: [present.job_row(state, job) for job in jobs]
+    return lambda jobs: [
+        {name: getattr(row, name) for name in fields} for row in (present.job_row(state, job) for job in jobs)
+    ]
 
 
 def node_name(target: str) -> str:

@@ -93,6 +93,8 @@ class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     ids: References = ()
     finished: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    fields: tuple[Name, ...] = ()
+    """Only these of each row; () is all. Ten thousand whole rows take a client longer to decode than all else it does."""
 
 
 class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
