@@ -220,6 +220,18 @@ async def test_jobs_are_found_by_user_state_and_id(short_tmp: Path) -> None:
                 await client.jobs(ids=["x"])
 
 
+async def test_rows_hold_the_fields_that_were_asked_for(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        await site.controller.apply(submitted("one"))
+        raw = await Raw.connect(site.paths)
+        raw.say("jobs", id=1, fields=["name", "why", "label"])
+        [row] = (await raw.next())["result"]["jobs"]
+        assert list(row) == ["name", "why", "label"] and row["name"] == "one" and row["why"]["code"]
+        raw.say("jobs", id=2, fields=["name", "colour"])
+        assert "no field colour" in (await raw.next())["message"]
+        await raw.close()
+
+
 # ---- who asks
 
 
