@@ -37,9 +37,9 @@ REPLAN_S = 30.0
 """Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
 REST_S = 0.02
 """Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
-CHEAP_PASS_S = 0.002
-"""A pass that takes less is made within the transaction that calls for it: a job that ends and the one that follows it on
-its node are one commit. What asks meanwhile waits that much longer."""
+SMALL_PASS = 500
+"""A pass over no more nodes and jobs than this (about 3 ms) is made within the transaction that calls for it: a job that
+ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be replayed."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 
@@ -73,7 +73,6 @@ class Controller:
         self._room = asyncio.Semaphore(MAX_ASKED)
         self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
-        self._pass_s = 0.0
         self.outputs = outputs
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
 
@@ -172,8 +171,7 @@ class Controller:
         txn = Transaction(self.state, self.clock())
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
-        cheap = self.state.has_to_plan and self._pass_s < CHEAP_PASS_S
-        along = self._plan_along(txn) if replan and cheap else None
+        along = self._plan_along(txn) if replan and self._is_small_pass() else None
         try:
             await self.store.commit(txn.changes())
         except StoreError as error:
@@ -239,11 +237,15 @@ class Controller:
                     continue
             self._plan_wanted.clear()
             if self.state.has_to_plan:
-                await self._plan_once()
-                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, self._pass_s))
+                took_s = await self._plan_once()
+                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, took_s))
 
-    async def _plan_once(self) -> None:
+    async def _plan_once(self) -> float:
+        """One pass; how long the planning itself took, in seconds."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         made = self._plan()
+        took_s = loop.time() - begun
         decided = _decisions(made)
         if decided != Planned():
             try:
@@ -251,6 +253,14 @@ class Controller:
             except UserError as error:
                 log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
         self._take_whys(made)
+        return took_s
+
+    def _is_small_pass(self) -> bool:
+        state = self.state
+        return (
+            bool(state.has_to_plan)
+            and len(state.nodes) + len(state.active) + len(state.pending) <= SMALL_PASS
+        )
 
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
         """A pass over what the transaction has changed so far; its decisions are part of it."""
@@ -258,13 +268,9 @@ class Controller:
         return made, reduce(txn, _decisions(made))
 
     def _plan(self) -> Plan:
-        """One pass over the state as it is; how long it took is kept."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
+        """One pass over the state as it is."""
         now = self.clock()
-        made: Plan = plan(build_view(self.state, now=now), now, self.state.site.settings)
-        self._pass_s = loop.time() - begun
-        return made
+        return plan(build_view(self.state, now=now), now, self.state.site.settings)
 
     def _take_whys(self, made: Plan) -> None:
         """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""

@@ -91,6 +91,19 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
         assert stored is not None and stored.state is JobState.FAILED
 
 
+async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        agent = await site.add_node("a")
+        for _ in range(2):
+            await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.told("a", agent.begin((1, 0)))
+        await site.told("a", agent.end((1, 0)))
+        states = {job.id: job.state for job in disk.commits[-1].jobs}
+        assert states == {1: JobState.COMPLETED, 2: JobState.CONFIGURING}
+        await site.until(lambda: len(site.fleet.launches) == 2)
+
+
 async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:
