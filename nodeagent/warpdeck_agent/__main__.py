@@ -15,6 +15,7 @@ def main(argv: List[str]) -> int:
 
         return ptyhost(argv[1:])
     if len(argv) == 3 and argv[1] == "--dir":
+        sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it: 4 MB for nothing
         from . import daemon
 
         commands = {"start": daemon.start, "serve": daemon.serve, "attach": daemon.attach}

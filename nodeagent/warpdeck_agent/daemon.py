@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
+import importlib.util
 import json
 import os
 import secrets
@@ -26,12 +26,14 @@ START_S = 15.0
 """How long a starting agent may take to answer."""
 MAX_LOG_BYTES = 4 * 1024 * 1024
 """agent.log is begun anew when it is larger than this at a start."""
+LIBRARY = "lib"
+"""The subfolder with what is unpacked of the archive."""
 RELAY_BYTES = 256 * 1024
 
 
 def serve(folder: str) -> int:
     """Runs the agent in the foreground; a second one for the same folder ends at once."""
-    sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it: 3 MB that we never use
+    sys.path.insert(0, os.path.join(folder, LIBRARY))
     from .server import Agent
 
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -41,18 +43,31 @@ def serve(folder: str) -> int:
         return 1
 
     async def run() -> None:
-        agent = Agent(folder, build_id())
-        _give_back_memory()
-        await agent.run()
+        await Agent(folder, build_id()).run()
 
     asyncio.run(run())
     os._exit(0)  # a thread that hangs in the driver must not hold up the end, nor the agent that comes after
 
 
-def _give_back_memory() -> None:
-    """Compiling pynvml's module from the zipapp leaves 12 MB of free heap, which glibc keeps unless it is told."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+def _unpack_library(folder: str) -> None:
+    """pynvml's module beside its bytecode, for `serve`: an agent that compiled it itself would keep 15 MB for good."""
+    import py_compile  # these two only here: every attach would wait for them
+    import zipfile
+
+    archive = os.path.abspath(sys.argv[0])
+    if not archive.endswith(".pyz"):
+        return
+    with zipfile.ZipFile(archive) as packed:
+        source = packed.read("pynvml.py")
+    path = os.path.join(folder, LIBRARY, "pynvml.py")
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        if file.read() == source and os.path.exists(importlib.util.cache_from_source(path)):
+            return
+    with open(path + ".new", "wb") as file:
+        file.write(source)
+    os.replace(path + ".new", path)
+    py_compile.compile(path)
 
 
 def _lock(descriptor: int) -> bool:
@@ -73,6 +88,8 @@ def start(folder: str) -> int:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     if answers(folder):
         return _say({"ok": True, "running": True})
+    with contextlib.suppress(OSError):  # a full disk: then it is compiled from the archive
+        _unpack_library(folder)
     scope = scope_command(UNIT + secrets.token_hex(4))
     _detach([*scope, *own_command(), "serve", "--dir", folder], os.path.join(folder, "agent.log"))
     deadline = time.monotonic() + START_S

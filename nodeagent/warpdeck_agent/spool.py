@@ -2,6 +2,7 @@
 
     D/agent.sock agent.lock agent.log identity wrapper.sh
     D/jobs/<job>.<restarts>/   meta.json lock cause forgotten: the agent's; pid rc message script out err terminal/: the user's
+    D/lib/                     pynvml's module, unpacked and compiled
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-COLUMNS = ("what", "median", "n", "budget", "", "Slurm's / ours", "HyperQueue's / ours")
+COLUMNS = ("what", "median", "n", "budget", "", "Slurm", "HyperQueue")
 WIDTHS = (50, 14, 5, 12, 5, 22, 22)
 NOT_INSTALLED = "not installed"
 
@@ -62,7 +62,7 @@ class Table:
         print(
             f"{_processor()}, {os.cpu_count()} CPUs, {platform.release()}, Python {platform.python_version()}"
         )
-        print(f"load average at the start: {load}\n")
+        print(f"load average at the start: {load}; beside a peer's reading: how many times better ours is\n")
         print(_row(COLUMNS), flush=True)
 
     def add(self, line: Line, found: Measured) -> None:
@@ -78,8 +78,8 @@ class Table:
             str(len(found.readings)),
             budget,
             verdict,
-            _beside(self._slurm, line.slurm, value, line.unit),
-            _beside(self._hyperqueue, line.hyperqueue, value, line.unit),
+            _beside(self._slurm, line.slurm, value, line),
+            _beside(self._hyperqueue, line.hyperqueue, value, line),
         )
         print(_row(cells), flush=True)
 
@@ -105,13 +105,17 @@ def timed(work: Callable[[], object], runs: int, *, scale: float = 1e3) -> Measu
     return Measured(found)
 
 
-def _beside(peer: PeerReadings, key: str, value: float, unit: str) -> str:
+def _beside(peer: PeerReadings, key: str, value: float, line: Line) -> str:
+    """The peer's reading, and how many times better ours is."""
     if not key:
         return ""
     if not peer:
         return NOT_INSTALLED
     other = peer.get(key)
-    return "not measured" if other is None else f"{_number(other)} {unit}, x {other / value:.3g}"
+    if other is None:
+        return "not measured"
+    better = value / other if line.more_is_better else other / value
+    return f"{_number(other)} {line.unit}, x {better:.3g}"
 
 
 def _number(value: float) -> str:
