@@ -14,8 +14,8 @@ import operator
 import random
 from collections.abc import AsyncIterator, Callable
 
+from warpdeck.config import Config
 from warpdeck.controller.app import Controller
-from warpdeck.controller.config import Config
 from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources

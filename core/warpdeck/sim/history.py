@@ -82,7 +82,7 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
 
     Which users a partition admits is left out: groups may have changed since, and every job here was admitted once.
     """
-    site = build_site(config, node_names=[node.name for node in nodes])
+    site = build_site(config)
     view = View(
         nodes=tuple(_node_view(node, site.nodes.get(node.name, NodeFacts())) for node in nodes),
         running=(),
