@@ -24,7 +24,7 @@ def all_holds(controller: Controller) -> None:
     for adds_up in invariants.OF_STATE:
         adds_up(controller.state)
     now = controller.clock()
-    picture = build_view(controller.state, now=now, grace_s=30.0)
+    picture = build_view(controller.state, now=now)
     made = plan(picture, now, Settings())
     for holds in invariants.ALL:
         holds(picture, made)
