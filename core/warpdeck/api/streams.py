@@ -18,6 +18,7 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from . import protocol as ask
 from .connection import ClientStream, Connection
 from .handlers import NODE_PAGE_ROWS
+from .starting import about
 
 DELTA_INTERVAL_S = 0.1
 """Least time between two deltas to one subscriber."""
@@ -141,7 +142,9 @@ async def wait_for(connection: Connection, job: Job, reached: Any, *, tell: int 
             why = controller.state.whys.get(job.id)
             if tell and why is not None and why.sentence != told:
                 told = why.sentence
-                await connection.progress(tell, f"waiting: {told}")
+                at_unix = why.expected_start_unix
+                soon = f"; expected {about(at_unix, controller.clock())}" if at_unix is not None else ""
+                await connection.progress(tell, f"waiting: {told}{soon}")
             try:
                 async with asyncio.timeout(WAIT_TICK_S):
                     await listener.changed.wait()

@@ -50,3 +50,18 @@ def format_duration(seconds: float | None) -> str:
     if hours:
         return f"{hours}:{minutes:02d}:{secs:02d}"
     return f"{minutes}:{secs:02d}"
+
+
+def roughly(seconds: float) -> str:
+    """How long, in words: "40 s", "12 min", "2 h 10 min", "3 d 4 h"."""
+    total = max(0, round(seconds))
+    if total < 90:
+        return f"{total} s"
+    minutes = round(total / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from warpdeck.model import JobId, Resources, Why
+from warpdeck.model import JobId, NodeName, Resources, Why
 
 from .explain import explain
 from .field import known, planned_s
@@ -25,6 +25,8 @@ MAX_FORECASTS = 500
 """Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""
 LEAST_LIMIT_S = 60
 """A limit below this is no advice."""
+MAX_LEADERS = 3
+"""Jobs ahead that are named."""
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,9 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     why: Why | None = None
     priority: int = 0
     ahead: int = 0
-    """Waiting jobs that are planned before it."""
+    """Waiting jobs that are planned before it, for nodes that it may use too."""
+    leaders: tuple[JobId, ...] = ()
+    """The first of them."""
     changes: tuple[str, ...] = ()
 
 
@@ -50,12 +54,44 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     priority = decided.priorities.get(job_id, 0)
     start = next((each for each in current.starts if each.job_id == job_id), None)
     if start is not None:
-        nodes = start.allocation.node_names()
-        return Advice(starts_now=True, nodes=nodes, priority=priority, ahead=place)
+        return Advice(starts_now=True, nodes=start.allocation.node_names(), priority=priority)
     changes = tuple(_changes(current, job)) if job_id in current.blocked else ()
     until = ordered[: place + 1]
-    whys = {**decided.whys, **explain(current, until, forecasts=min(len(until), MAX_FORECASTS))}
-    return Advice(starts_now=False, why=whys.get(job_id), priority=priority, ahead=place, changes=changes)
+    whys = {
+        **decided.whys,
+        **{end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends},
+        **explain(current, until, forecasts=min(len(until), MAX_FORECASTS)),
+    }
+    ahead = _ahead(current, ordered[:place], job)
+    return Advice(
+        starts_now=False,
+        why=whys.get(job_id),
+        priority=priority,
+        ahead=len(ahead),
+        leaders=tuple(ahead[:MAX_LEADERS]),
+        changes=changes,
+    )
+
+
+def _ahead(current: Pass, before: list[PendingJob], job: PendingJob) -> list[JobId]:
+    """The jobs before it in the queue that do not start either and may use nodes that it may use."""
+    wanted = _nodes(current, job.partition)
+    meets: dict[str, bool] = {}
+    for each in before:
+        if each.partition not in meets:
+            theirs = _nodes(current, each.partition)
+            meets[each.partition] = wanted is None or theirs is None or not wanted.isdisjoint(theirs)
+    return [each.id for each in before if each.id in current.blocked and meets[each.partition]]
+
+
+def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
+    """The nodes of these partitions together, None for all."""
+    found: set[NodeName] = set()
+    for part in current.partitions_named(names):
+        if part is None or part.nodes is None:
+            return None
+        found |= part.nodes
+    return frozenset(found)
 
 
 def _changes(current: Pass, job: PendingJob) -> Iterator[str]:

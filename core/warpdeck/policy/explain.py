@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpdeck.model import JobId, Why
+from warpdeck.notation.times import roughly
 
 from .field import Field, known
 from .passing import Obstacle, Pass
 from .placement import Shape
 from .view import PendingJob
-from .why import describe_need, duration, lacks
+from .why import describe_need, lacks
 
 INSTANT_S = 0.001
 """A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
@@ -81,7 +82,6 @@ class _Explainer:
             sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
         if at_unix is None or not known(at_unix, self._pass.now):
             return Why(code=code, sentence=sentence)
-        sentence += f"; expected in {duration(at_unix - self._pass.now)}"
         return Why(code=code, sentence=sentence, expected_start_unix=at_unix)
 
     def _share(self, job: PendingJob, obstacle: Obstacle, code: str, sentence: str) -> Why:
@@ -144,7 +144,7 @@ class _Explainer:
         for each in self._pass.view.reservations:
             if now < each.start_unix < now + duration_s and names & each.nodes:
                 what = "maintenance" if each.maintenance else "the reservation"
-                left = duration(each.start_unix - now)
+                left = roughly(each.start_unix - now)
                 return (
                     f"would fit now, but {what} {each.name} begins in {left}; a --time below that starts it"
                 )

@@ -127,9 +127,13 @@ class Pass:
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
         """Those the job may run in, in its order; [None] where the site has none."""
+        return self.partitions_named(job.partition)
+
+    def partitions_named(self, text: str) -> list[PartitionView | None]:
+        """Those that --partition=TEXT stands for."""
         if not self._partitions:
             return [None]
-        names = (job.partition or self.settings.default_partition).split(",")
+        names = (text or self.settings.default_partition).split(",")
         return [self._partitions[name] for name in names if name in self._partitions] or [None]
 
     def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:

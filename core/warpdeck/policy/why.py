@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from warpdeck.model import Resources, Why, count_tasks
+from warpdeck.notation.times import roughly
 
 from .cluster import CPUS, GPUS, MEM
 from .demand import WHOLE_NODE, Need, needs
@@ -29,7 +30,7 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
     if job.waits_for:
         return Why(code="Dependency", sentence=job.waits_for)
     if job.begin_at_unix is not None and job.begin_at_unix > now:
-        wait = duration(job.begin_at_unix - now)
+        wait = roughly(job.begin_at_unix - now)
         return Why(
             code="BeginTime",
             sentence=f"asked to begin later, in {wait}",
@@ -52,10 +53,10 @@ def partition_bars(job: PendingJob, part: PartitionView, limit_s: float | None) 
         code = "PartitionDown" if part.state == "DOWN" else "PartitionInactive"
         return code, f"partition {part.name} is {part.state.lower()}; an admin must bring it up"
     if part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
-        asked = "no limit" if limit_s is None else duration(limit_s)
+        asked = "no limit" if limit_s is None else roughly(limit_s)
         return (
             "PartitionTimeLimit",
-            f"asks for {asked}, and partition {part.name} allows {duration(part.max_time_s)}",
+            f"asks for {asked}, and partition {part.name} allows {roughly(part.max_time_s)}",
         )
     nodes = job.resources.nodes_min
     if (part.max_nodes is not None and nodes > part.max_nodes) or max(
@@ -125,18 +126,3 @@ def _free_words(timeline: Timeline, row: int, need: Need, column: int) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
-
-
-def duration(seconds: float) -> str:
-    """Roughly how long: "40 s", "12 min", "2 h 10 min", "3 d 4 h"."""
-    total = max(0, round(seconds))
-    if total < 90:
-        return f"{total} s"
-    minutes = round(total / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"

@@ -68,7 +68,21 @@ def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> N
     assert plan(picture, NOW, settings).whys[JobId(5)].expected_start_unix is None
     advice = advise(picture, NOW, settings, JobId(5))
     assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
-    assert advice.ahead == 4
+    assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
+
+
+def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
+    parts = (
+        PartitionView(name="all"),
+        PartitionView(name="left", nodes=frozenset({NodeName("a")})),
+        PartitionView(name="right", nodes=frozenset({NodeName("b")})),
+    )
+    names = ("left", "right", "left", "all", "right")
+    jobs = [pending(number, gpus=8, partition=name) for number, name in enumerate(names, 1)]
+    held = [busy_until(8, "a", NOW + 600), busy_until(9, "b", NOW + 600)]
+    picture = msgspec.structs.replace(view([node("a"), node("b")], jobs, held), partitions=parts)
+    assert advise(picture, NOW, Settings(), JobId(5)).leaders == (2, 4)
+    assert advise(picture, NOW, Settings(), JobId(4)).leaders == (1, 2, 3)
 
 
 def test_a_job_that_is_not_in_the_queue_is_no_question() -> None:

@@ -57,7 +57,6 @@ def test_the_head_is_reserved_when_limits_let_it_start() -> None:
     made = planned(view([node("a"), node("b")], [pending(1, gpus=8, nodes=2)], held))
     assert made.reserves[0].at_unix == NOW + 900
     assert made.whys[JobId(1)].expected_start_unix == NOW + 900
-    assert "15 min" in made.whys[JobId(1)].sentence
 
 
 def test_backfill_never_delays_the_head() -> None:
