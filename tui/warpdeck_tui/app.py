@@ -86,9 +86,12 @@ class DeckApp(App[None]):
 
     @property
     def front(self) -> DeckScreen | None:
-        """The screen in front; None while a dialog is there, and at the very end, when deltas may still come."""
-        top = self.screen_stack[-1] if self.screen_stack else None
-        return top if isinstance(top, DeckScreen) else None
+        """The screen in front; None while a dialog is there, before its widgets are, and at the end, when they go.
+
+        Deltas come at any of these moments.
+        """
+        top = self.screen_stack[-1] if self.is_running and self.screen_stack else None
+        return top if isinstance(top, DeckScreen) and top.is_mounted else None
 
     def on_mount(self) -> None:
         self._use_themes()

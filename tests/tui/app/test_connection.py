@@ -6,6 +6,10 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
+from warpdeck.api.client import Delta
+from warpdeck_tui.screens.history import HistoryScreen
+from warpdeck_tui.screens.nodes import NodesScreen
+
 
 async def test_a_lost_controller_is_said_and_what_was_known_stays(folder: Path) -> None:
     async with on_stage(folder) as stage:
@@ -45,3 +49,12 @@ async def test_what_is_gone_after_an_outage_goes_from_the_screen(folder: Path) -
         await stage.shows("no jobs; n submits one")
         await stage.press("2")
         await stage.shows("gpu01")
+
+
+async def test_news_may_come_before_a_screens_widgets_are_there(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for place in (NodesScreen, HistoryScreen):
+            stage.app.push_screen(place())
+            stage.app.told(Delta())
+            stage.app.redraw()
+        await stage.shows("history:")

@@ -102,7 +102,7 @@ async def test_the_snapshot_of_a_submission_can_be_read_and_compared(folder: Pat
             await fill(stage, "script", "train.sh")
             await stage.press("enter")
             await stage.told(f"submitted job {layers - 1}")
-        await stage.shows("2 ", "● R")
+        # At once: the new job's row may not be there yet, and must not take the cursor away when it comes.
         await stage.press("g", "enter", "s")
         await stage.shows("job 1", "[Code]", "2 files", "model.py", "train.sh")
         await stage.press("D")

@@ -105,6 +105,18 @@ async def test_where_the_row_is_gone_the_cursor_keeps_its_place() -> None:
         assert player.widget.cursor_key == ""
 
 
+async def test_the_cursor_goes_to_a_row_that_is_yet_to_come_unless_it_was_moved_meanwhile() -> None:
+    async with stage(table()) as player:
+        player.widget.show(rows(1, 2, 3))
+        assert not player.widget.go_to("9")
+        player.widget.show(rows(1, 2, 3, 9))
+        assert player.widget.cursor_key == "9"
+        assert not player.widget.go_to("10")
+        await player.press("g")
+        player.widget.show(rows(1, 2, 3, 9, 10))
+        assert player.widget.cursor_key == "1"
+
+
 async def test_marks_stay_on_their_rows_and_go_with_them() -> None:
     async with stage(table()) as player:
         player.widget.show(rows(1, 2, 3, 4))

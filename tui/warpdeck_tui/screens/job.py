@@ -109,7 +109,7 @@ class JobScreen(DeckScreen):
         self.draw()
 
     def _look_again(self) -> None:
-        if self.is_current and (self._detail is None or self._detail.row.end is None):
+        if self.deck.front is self and (self._detail is None or self._detail.row.end is None):
             self.look()
 
     def _follow_unless_folded(self) -> None:
@@ -153,7 +153,7 @@ class JobScreen(DeckScreen):
 
     def draw(self) -> None:
         """The lines above the panes."""
-        if not self.is_current:
+        if self.deck.front is not self:
             return
         row, styles, now = self.row, self.deck.palette, time.time()
         if row is None:

@@ -52,7 +52,6 @@ class JobListScreen(DeckScreen):
         super().__init__()
         self.filter_text = ""
         self._chosen: list[JobRow] = []
-        self._wanted = ""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -101,12 +100,10 @@ class JobListScreen(DeckScreen):
 
     def tick(self) -> None:
         """Only the times of the visible rows have changed."""
-        if not self.is_current:
+        if self.deck.front is not self:
             return
         if self._chosen:
             self.table.update(QueueRows(self._chosen, now=time.time()))
-            if self._wanted:
-                self.go_to(self._wanted)
         else:
             self.table.show([], empty=self.nothing())
         narrowed = f"   {len(self._chosen)} match {self.filter_text}" if self.filter_text else ""
@@ -154,8 +151,8 @@ class JobListScreen(DeckScreen):
             self.deck.verbs.log(self.table.cursor_key)
 
     def go_to(self, key: str) -> None:
-        """Puts the cursor on that job, at once or as soon as it is there."""
-        self._wanted = "" if self.table.go_to(key) else key
+        """Puts the cursor on that job, at once or when it is there; not if it was moved in between."""
+        self.table.go_to(key)
 
     def on_virtual_table_marked(self) -> None:
         self.tick()

@@ -87,7 +87,7 @@ class NodesScreen(DeckScreen):
         self.query_one("#nodes", VirtualTable).use_palette(self.deck.palette)
 
     def draw(self) -> None:
-        if not self.is_current:
+        if self.deck.front is not self:
             return
         nodes = self.deck.board.node_list()
         metric = METRICS[self._metric]

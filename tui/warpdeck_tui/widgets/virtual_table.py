@@ -107,6 +107,7 @@ class VirtualTable(LineView):
         self._source: RowSource = RowList()
         self._cursor = 0
         self._cursor_key = ""
+        self._wanted_key = ""
         self._marks: set[str] = set()
         self._sort: tuple[str, bool] = ("", False)
         self._words: re.Pattern[str] | None = None
@@ -140,6 +141,8 @@ class VirtualTable(LineView):
         self._source = source
         count = len(source)
         self._stay_on_key(count)
+        if self._wanted_key:
+            self.go_to(self._wanted_key)
         self.set_content_rows(count + HEADER_LINES)
         if not count:
             self._drawn.clear()
@@ -160,8 +163,12 @@ class VirtualTable(LineView):
         self.refresh()
 
     def go_to(self, key: str) -> bool:
-        """Puts the cursor on the row with that key; False if there is none."""
+        """Puts the cursor on the row with that key; False if there is none yet.
+
+        Then it goes there when the row comes, unless its user has moved it in between.
+        """
         found = find(self._source, key, near=self._cursor)
+        self._wanted_key = "" if found is not None else key
         if found is not None:
             self._go(found)
         return found is not None
@@ -310,19 +317,24 @@ class VirtualTable(LineView):
         if self.has_focus and self.is_mounted and 0 <= line < self.size.height:
             self.app.cursor_position = Offset(self.content_region.x, self.content_region.y + line)
 
+    def _move_to(self, index: int) -> None:
+        """Its user has moved the cursor: it waits for no other row any more."""
+        self._wanted_key = ""
+        self._go(index)
+
     def action_move(self, by: int) -> None:
-        self._go(self._cursor + by)
+        self._move_to(self._cursor + by)
 
     def action_first(self) -> None:
-        self._go(0)
+        self._move_to(0)
 
     def action_last(self) -> None:
-        self._go(len(self._source) - 1)
+        self._move_to(len(self._source) - 1)
 
     def action_page(self, pages: float) -> None:
         """Moves by so many pages; a line of the old page stays for orientation."""
         rows = max(1, int(abs(pages) * self._page_rows) - (abs(pages) >= 1))
-        self._go(self._cursor + (rows if pages > 0 else -rows))
+        self._move_to(self._cursor + (rows if pages > 0 else -rows))
 
     def action_select(self) -> None:
         if self._cursor_key:
@@ -334,7 +346,7 @@ class VirtualTable(LineView):
             return
         self._marks ^= {self._cursor_key}
         self.post_message(self.Marked(self, self._cursor_key))
-        self._go(self._cursor + 1)
+        self._move_to(self._cursor + 1)
 
     def action_clear_marks(self) -> None:
         self._marks.clear()
@@ -379,7 +391,7 @@ class VirtualTable(LineView):
             return
         index = offset.y - HEADER_LINES + self.scroll_offset.y
         if index < len(self._source):
-            self._go(index)
+            self._move_to(index)
             if event.chain == 2:
                 self.action_select()
 
