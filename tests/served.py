@@ -95,8 +95,10 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def served(home: Path, *, store: MemoryStore | None = None, **settings: Any) -> AsyncIterator[Served]:
-    """Serves until the block ends."""
+async def served(
+    home: Path, *, store: MemoryStore | None = None, config: Config | None = None, **settings: Any
+) -> AsyncIterator[Served]:
+    """Serves until the block ends, under this configuration or the defaults with these settings."""
     home.mkdir()
     for folder in (home.parent, home):
         folder.chmod(0o711)  # other users may try
@@ -109,7 +111,7 @@ async def served(home: Path, *, store: MemoryStore | None = None, **settings: An
         trees=trees,
         outputs=NoOutputs(),
         clock=time.time,
-        config=Config(**settings),
+        config=config or Config(**settings),
         submit_host="test",
     )
     await controller.load()

@@ -43,6 +43,7 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 
 from . import protocol as ask
+from . import questions
 from .rows import JobRow
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class Handlers:
                 return self._status()
             case ask.Submit():
                 return await self._submit(message)
+            case ask.DryRun():
+                asked = await self._submission(message.request)
+                return await self._controller.forecaster.of_request(self._controller.state, asked)
+            case ask.Forecast():
+                job = await self.find_job(message.job)
+                return await self._controller.forecaster.of_job(self._controller.state, job)
             case ask.HaveTree():
                 found = self._server.trees.find(who.uid, message.tree)
                 return {"have": found is not None} | (
@@ -97,8 +104,12 @@ class Handlers:
             case ask.Requeue():
                 return await self._change(Requeued(**await self._named(message.jobs)))
             case ask.Nodes():
-                rows = self._nodes(message.name)
-                return await self._paged(message.id, "nodes", rows, show=list, page_rows=NODE_PAGE_ROWS)
+                nodes = self._nodes(message.name)
+                return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
+            case ask.Priorities():
+                return await self._priorities(message)
+            case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList():
+                return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe():
                 return await self._stream(message)
             case _:
@@ -183,16 +194,19 @@ class Handlers:
         snapshot = request.snapshot
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
-        _refuse_nul(request)
-        clauses = request.dependencies.clauses if request.dependencies else ()
-        ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
-        await self._controller.learn_groups([self._connection.who.user])
-        event = Submitted(who=self._connection.who, request=request, ended=ended)
-        outcome = await self._controller.apply(event)
+        outcome = await self._controller.apply(await self._submission(request))
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": []}
+
+    async def _submission(self, request: Request) -> Submitted:
+        """The event, with what has to be looked up for it. Raises UserError."""
+        _refuse_nul(request)
+        clauses = request.dependencies.clauses if request.dependencies else ()
+        ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
+        await self._controller.learn_groups([self._connection.who.user])
+        return Submitted(who=self._connection.who, request=request, ended=ended)
 
     async def _ended(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:
         """Ended jobs of these numbers that are not in memory. Of an array some may be, so that the store is asked too."""
@@ -213,6 +227,12 @@ class Handlers:
                 found.setdefault(job.id, job)
         chosen = [found[job_id] for job_id in sorted(found) if wanted.has(found[job_id])]
         return chosen[-limit:]
+
+    async def _priorities(self, message: ask.Priorities) -> dict[str, Any]:
+        named = [(await self.find_job(word)).id for word in message.ids]
+        answer = await questions.answer(self._controller, message, named)
+        page = await self._paged(message.id, "jobs", answer["jobs"], show=list, page_rows=JOB_PAGE_ROWS)
+        return {**answer, **page}
 
     async def _detail(self, reference: str) -> Any:
         job = await self._visible_job(reference)

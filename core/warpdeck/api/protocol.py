@@ -70,6 +70,18 @@ class Submit(Message, frozen=True, kw_only=True, tag="submit"):
     request: Request
 
 
+class DryRun(Message, frozen=True, kw_only=True, tag="dry_run"):
+    """-> siterows.ForecastRow: what would become of a Submit now. Nothing is submitted; a snapshot need not be there."""
+
+    request: Request
+
+
+class Forecast(Message, frozen=True, kw_only=True, tag="forecast"):
+    """-> siterows.ForecastRow: when a job starts, and what would start it now."""
+
+    job: Reference
+
+
 class HaveTree(Message, frozen=True, kw_only=True, tag="have_tree"):
     """-> {"have": bool, "sha256": str, "size_bytes": int}: is this user's packed tree in the controller's cache?"""
 
@@ -101,6 +113,28 @@ class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     """-> JobDetail"""
 
     job: Reference
+
+
+class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
+    """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}}: the jobs that wait, highest first; all without `ids`."""
+
+    ids: References = ()
+
+
+class Shares(Message, frozen=True, kw_only=True, tag="shares"):
+    """-> {"shares": [siterows.ShareRow], "half_life_s": float | None}"""
+
+
+class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
+    """-> {"partitions": [siterows.PartitionRow], "configured": bool}; without any in config.toml one of all nodes."""
+
+
+class Reservations(Message, frozen=True, kw_only=True, tag="reservations"):
+    """-> {"reservations": [siterows.ReservationRow]}"""
+
+
+class QosList(Message, frozen=True, kw_only=True, tag="qos"):
+    """-> {"qos": [siterows.QosRow]}"""
 
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
@@ -234,10 +268,17 @@ ClientMessage = (
     Hello
     | Status
     | Submit
+    | DryRun
+    | Forecast
     | HaveTree
     | PutTree
     | Jobs
     | JobInfo
+    | Priorities
+    | Shares
+    | Partitions
+    | Reservations
+    | QosList
     | Cancel
     | Hold
     | Release

@@ -32,6 +32,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "PENDING"
     state_short: str = "PD"
     why: WhyRow | None = None
+    priority: int | None = None
+    """Of a waiting job, at the last pass."""
     nodes: int = 1
     node_list: str = ""
     """Hostlist of the allocation ("gpu[01-02]"), "" while it waits."""

@@ -127,6 +127,12 @@ def submit(client: SyncClient, draft: Draft, *, paths: Paths, snapshot: str = "a
     return Submitted(client.call("submit", request=draft.request), draft.notes)
 
 
+def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
+    """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
+    found: dict[str, Any] = client.call("dry_run", request=draft.request)
+    return found
+
+
 def _add_snapshot(
     client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
@@ -14,12 +15,13 @@ from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
 from .arguments import Arguments
-from .output import clean, format_time, note, print_json
+from .forecast import print_forecast
+from .output import clean, format_count, format_time, note, print_json
 from .queue import where
 
 EXAMPLES = {
     "show": ("warpdeck show 12", "warpdeck show 12_3 --json"),
-    "why": ("warpdeck why 12",),
+    "why": ("warpdeck why 12", "warpdeck why 12 --json"),
     "logs": ("warpdeck logs 12", "warpdeck logs -f 12_3", "warpdeck logs --stderr --tail 2000 12"),
 }
 
@@ -54,14 +56,15 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         print_json(detail)
         return 0
     row = detail["row"]
-    limit = "none" if row["time_limit_s"] is None else format_duration(row["time_limit_s"])
     facts = [
         ("job", f"{row['label']}  {row['name']}"),
         ("user", row["user"]),
         ("state", row["state"] + (f" (start {row['restarts'] + 1})" if row["restarts"] else "")),
-        ("why", where(row) if row.get("why") else ""),
+        ("why", where(row, time.time()) if row.get("why") else ""),
+        ("priority", format_count(row["priority"])),
+        ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
-        ("asked", f"{row['nodes']} nodes, {row['cpus']} CPUs, {row['gpus']} GPUs, time limit {limit}"),
+        ("asked", _asked(row)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
         ("ended", format_time(row["end"])),
@@ -84,6 +87,12 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
     return 0
 
 
+def _asked(row: dict[str, Any]) -> str:
+    limit = "none" if row["time_limit_s"] is None else format_duration(row["time_limit_s"])
+    counts = ((row["nodes"], "node"), (row["cpus"], "CPU"), (row["gpus"], "GPU"))
+    return ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts) + f", time limit {limit}"
+
+
 def _gpu(gpu: dict[str, Any]) -> str:
     util = "" if gpu["util_pct"] is None else f" {gpu['util_pct']}%"
     return f"{gpu['node']}:{gpu['index']}{util}"
@@ -98,18 +107,16 @@ def _code(snapshot: dict[str, Any] | None) -> str:
 
 
 def _why(client: SyncClient, args: argparse.Namespace) -> int:
-    """Says why a job waits and when it should start."""
-    row = client.call("job", job=args.job)["row"]
+    """Says why a job waits, who is ahead of it, when it should start, and what would start it now."""
+    found = client.call("forecast", job=args.job)
     if args.json:
-        print_json(row["why"])
+        print_json(found)
         return 0
-    why = row["why"]
-    if not why:
-        print(f"job {row['label']} does not wait: {row['state']}")
+    if not found["verdict"]:
+        reason = f"{found['code']}: {found['sentence']}"
+        print(clean(reason) if found["code"] else f"job {found['job']} does not wait: {found['state']}")
         return 0
-    print(f"{why['code']}: {why['sentence']}")
-    if why["expected_start"]:
-        print(f"expected start: {format_time(why['expected_start'])}")
+    print_forecast(found, now=time.time())
     return 0
 
 

@@ -47,6 +47,13 @@ def format_time(at_unix: float | None) -> str:
     return "" if not at_unix else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
 
 
+def format_count(count: float | None) -> str:
+    """A number, "" for none; fractions to three places."""
+    if count is None:
+        return ""
+    return f"{count:.0f}" if count == int(count) else f"{count:.3f}"
+
+
 def note(text: str) -> None:
     """A remark beside the result."""
     print(text, file=sys.stderr)

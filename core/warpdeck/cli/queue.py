@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from warpdeck.api.starting import about
 from warpdeck.api.sync import SyncClient
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
 from .arguments import Arguments
-from .output import format_time, print_json, print_table
+from .output import format_count, format_time, print_json, print_table
 
-HEAD = ("JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "GPUS", "NODELIST(REASON)")
-START_HEAD = ("JOBID", "PARTITION", "NAME", "USER", "ST", "START_TIME", "NODES", "GPUS", "NODELIST(REASON)")
-RIGHT = frozenset({0, 5, 6, 7})
-SHOWN = (
-    "label",
-    "partition",
-    "name",
-    "user",
-    "state_short",
-    "start",
-    "end",
-    "nodes",
-    "gpus",
-    "why",
-    "node_list",
-    "exit_cause",
-    "exit_code",
-)
-"""What the table needs of a row: less than half of it, and of the time that decoding takes."""
+DEFAULT = "job partition name user state time nodes gpus where"
+START = "job partition name user state start nodes gpus where"
 
 
 def main(_: str, words: list[str]) -> int:
@@ -43,7 +27,8 @@ def main(_: str, words: list[str]) -> int:
         examples=(
             "warpdeck queue --me",
             "warpdeck queue --user ann,bob --state PD",
-            "warpdeck queue --start           when those that wait should start",
+            "warpdeck queue --start           when those that wait should start, the next first",
+            "warpdeck queue -o +priority,account,qos",
             "warpdeck queue --all --json      ended jobs too",
         ),
     )
@@ -51,22 +36,43 @@ def main(_: str, words: list[str]) -> int:
     parser.add_argument("-j", "--jobs", default="", metavar="JOB,...", help="only these: 12,13_4")
     parser.add_argument("-a", "--all", action="store_true", help="ended jobs too")
     parser.add_argument("--start", action="store_true", help="jobs that wait, and when they should start")
+    parser.add_argument(
+        "-o",
+        "--columns",
+        type=_columns,
+        metavar="NAME,...",
+        help=f"these columns; with + before the first, these too: {', '.join(COLUMNS)}",
+    )
     parser.add_argument("--limit", type=_count, default=10_000, metavar="N", help="the newest so many jobs")
     parser.add_argument("--noheader", action="store_true", help="no line of titles")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     with SyncClient.connect(default_paths()) as client:
-        ids, fields = _split(args.jobs), () if args.json else SHOWN
+        ids, fields = _split(args.jobs), [] if args.json else needed(_chosen(args))
         rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
     if args.start:
-        rows = [row for row in rows if row["why"]]
+        rows = sorted((row for row in rows if row["why"]), key=_expected)
     if args.json:
         print_json(rows)
         return 0
-    now = time.time()
-    head, line = (START_HEAD, _start_line) if args.start else (HEAD, _queue_line)
-    print_table([] if args.noheader else head, [line(row, now) for row in rows], right=RIGHT)
+    print_queue(rows, _chosen(args), now=time.time(), titles=not args.noheader)
     return 0
+
+
+def _chosen(args: argparse.Namespace) -> list[str]:
+    usual = (START if args.start else DEFAULT).split()
+    if args.columns is None:
+        return usual
+    added, names = args.columns
+    return [*usual[:-1], *names, usual[-1]] if added else names
+
+
+def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
+    """A table of jobs with these COLUMNS."""
+    columns = [COLUMNS[name] for name in names]
+    head = [column.title for column in columns] if titles else []
+    right = frozenset(index for index, column in enumerate(columns) if column.right)
+    print_table(head, [[column.text(row, now) for column in columns] for row in rows], right=right)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -125,17 +131,18 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _queue_line(row: dict[str, Any], now: float) -> list[str]:
-    return _line(row, format_duration(elapsed(row, now)))
+def _columns(text: str) -> tuple[bool, list[str]]:
+    """(whether they are added to the usual ones, the names)."""
+    names = [name.strip().lower() for name in text.removeprefix("+").split(",") if name.strip()]
+    unknown = next((name for name in names if name not in COLUMNS), "")
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(f"there is no column {unknown!r}; there are: {', '.join(COLUMNS)}")
+    return text.startswith("+"), names
 
 
-def _start_line(row: dict[str, Any], now: float) -> list[str]:
-    return _line(row, format_time(row["why"]["expected_start"]) or "N/A")
-
-
-def _line(row: dict[str, Any], when: str) -> list[str]:
-    facts = [row["label"], row["partition"], row["name"], row["user"], row["state_short"], when]
-    return [*facts, str(row["nodes"]), str(row["gpus"]), where(row)]
+def _expected(row: dict[str, Any]) -> float:
+    """Jobs whose start cannot be told come last."""
+    return float(row["why"]["expected_start"] or "inf")
 
 
 def elapsed(row: dict[str, Any], now: float) -> float:
@@ -143,9 +150,55 @@ def elapsed(row: dict[str, Any], now: float) -> float:
     return 0.0 if row["start"] is None else (row["end"] or now) - row["start"]
 
 
-def where(row: dict[str, Any]) -> str:
-    """Where a job runs, or why it does not."""
+def where(row: dict[str, Any], now: float) -> str:
+    """Where a job runs, or why it does not and when it should."""
     why = row.get("why")
     if why:
-        return f"({why['code']}) {why['sentence']}"
+        at_unix = why["expected_start"]
+        soon = f"; expected {about(at_unix, now)}" if at_unix else ""
+        return f"({why['code']}) {why['sentence']}{soon}"
     return str(row["node_list"]) + (f" {row['exit_cause'] or row['exit_code']}" if row["end"] else "")
+
+
+def _start(row: dict[str, Any]) -> str:
+    return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
+
+
+class Column(NamedTuple):
+    """A column of the queue: its title, what it needs of a row, and its text of a row at a time."""
+
+    title: str
+    needs: str
+    text: Callable[[dict[str, Any], float], str]
+    right: bool = False
+
+
+COLUMNS = {
+    "job": Column("JOBID", "label", lambda row, now: row["label"], right=True),
+    "partition": Column("PARTITION", "partition", lambda row, now: row["partition"]),
+    "name": Column("NAME", "name", lambda row, now: row["name"]),
+    "user": Column("USER", "user", lambda row, now: row["user"]),
+    "account": Column("ACCOUNT", "account", lambda row, now: row["account"]),
+    "qos": Column("QOS", "qos", lambda row, now: row["qos"]),
+    "priority": Column("PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True),
+    "state": Column("ST", "state_short", lambda row, now: row["state_short"]),
+    "time": Column("TIME", "start end", lambda row, now: format_duration(elapsed(row, now)), right=True),
+    "limit": Column(
+        "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
+    ),
+    "submit": Column("SUBMIT_TIME", "submit", lambda row, now: format_time(row["submit"]), right=True),
+    "start": Column("START_TIME", "start why", lambda row, now: _start(row), right=True),
+    "nodes": Column("NODES", "nodes", lambda row, now: str(row["nodes"]), right=True),
+    "cpus": Column("CPUS", "cpus", lambda row, now: str(row["cpus"]), right=True),
+    "gpus": Column("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
+    "restarts": Column("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
+    "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
+    "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code", where),
+}
+SELECTED_BY = ("user", "name", "why")
+"""What `select` and --start look at."""
+
+
+def needed(names: list[str]) -> list[str]:
+    """The fields that a table of these columns takes: a part of a row, and of the time that decoding takes."""
+    return [*dict.fromkeys([*SELECTED_BY, *(word for name in names for word in COLUMNS[name].needs.split())])]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
-from warpdeck.api.submission import Submitted, draft_script, read_script, submit
+from warpdeck.api.submission import Draft, Submitted, draft_script, dry_run, read_script, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.options import ALL, REQUIRED, full_name
 from warpdeck.paths import default_paths
 
+from .forecast import print_forecast
 from .output import note, print_json
 
 HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
@@ -28,16 +30,20 @@ and ours:
   --wrap COMMAND      submit this shell command in place of a script
   --no-snapshot       run in the folder itself
   --require-snapshot  refuse to submit if no snapshot can be taken
+  --dry-run           submit nothing: say when it would start, and what would start it now; exit code 1 if never
+                      (--test-only is the same)
   --wait              wait for the end; the exit code is the job's
   --parsable          print the job id alone
   --json              print JSON
 
 examples:
   warpdeck submit --gpus 2 --time 4:00:00 train.sh --lr 0.1
+  warpdeck submit --dry-run --gpus 8 train.sh
   warpdeck submit --array 0-9 sweep.sh
   warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
 """
-OWN = ("--no-snapshot", "--require-snapshot", "--wait", "--parsable", "--json")
+DRY = frozenset({"--dry-run", "--test-only"})
+OWN = ("--no-snapshot", "--require-snapshot", "--wait", "--parsable", "--json", *sorted(DRY))
 
 
 def main(_: str, words: list[str]) -> int:
@@ -57,6 +63,8 @@ def main(_: str, words: list[str]) -> int:
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
     paths = default_paths()
     with SyncClient.connect(paths) as client:
+        if own & DRY:
+            return _say_forecast(dry_run(client, draft), draft, as_json="--json" in own)
         done = submit(client, draft, paths=paths, snapshot=snapshot)
         _say(done, own)
         return wait_for_job(client, done.job_id) if "--wait" in own else 0
@@ -69,6 +77,18 @@ def _say(done: Submitted, own: set[str]) -> None:
         print_json({"job_id": done.job_id, "label": done.label, "tasks": done.tasks, "notes": done.notes})
     else:
         print(done.job_id if "--parsable" in own else f"Submitted batch job {done.job_id}", flush=True)
+
+
+def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
+    """What would become of it; 1 if it can never start."""
+    never = found["verdict"] == "never"
+    if as_json:
+        print_json({**found, "notes": draft.notes})
+        return int(never)
+    for line in draft.notes:
+        note(f"warpdeck: {line}")
+    print_forecast(found, now=time.time())
+    return int(never)
 
 
 def current_folder() -> str:

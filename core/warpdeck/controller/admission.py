@@ -20,6 +20,8 @@ from .view import Namesakes, node_views, pending_job, rules_view
 if TYPE_CHECKING:
     from .state import State
 
+NEVER_STARTS = "this request can never start: "
+"""How a refusal begins."""
 MAX_KEPT = 10_000
 """Answers kept; a site has some hundred kinds of request."""
 
@@ -38,7 +40,7 @@ class Admission:
         view, settings = rules_view(state, job.user, now=now), state.site.settings
         refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
         if refusal is not None:
-            raise UserError(f"this request can never start: {refusal.sentence}", refusal.hint)
+            raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
 
     def _misfit(self, state: State, asked: PendingJob, view: View) -> Refusal | None:
         nodes = tuple(state.nodes.values())

@@ -19,6 +19,7 @@ from warpdeck_agent.wire import messages as wire
 
 from .effects import EffectRunner
 from .events import Event, LaunchRefused, NodeLost, NodeUp, Noted, Outcome, Planned, Reported
+from .forecast import Forecaster
 from .hub import Hub
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .readings import to_reading
@@ -66,6 +67,7 @@ class Controller:
         self.trees = trees
         self._rules = Rules(config, groups_of)
         self.clock = clock
+        self.forecaster = Forecaster(clock)
         self.hub = Hub()
         self.state = State()
         self.controller_id = ""
@@ -275,6 +277,7 @@ class Controller:
     def _take_whys(self, made: Plan) -> None:
         """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
         changed: list[JobId] = []
+        self.state.priorities = made.priorities
         for job_id, why in made.whys.items():
             if job_id in self.state.pending and self.state.whys.get(job_id) != why:
                 self.state.whys[job_id] = why

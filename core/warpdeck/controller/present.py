@@ -60,7 +60,8 @@ def job_row(state: State, job: Job) -> JobRow:
         qos=request.qos or "normal",
         state=job.state.value,
         state_short=COMPACT[job.state],
-        why=_why(job, why),
+        why=why_row(job, why),
+        priority=state.priorities.get(job.id) if job.state is JobState.PENDING else None,
         nodes=len(shares) or asked.nodes_min,
         node_list=collapse(allocation.node_names()) if allocation else "",
         cpus=sum(share.cpus for share in shares) or asked.task_count() * asked.cpus_per_task,
@@ -83,7 +84,8 @@ def job_row(state: State, job: Job) -> JobRow:
     )
 
 
-def _why(job: Job, why: Why | None) -> WhyRow | None:
+def why_row(job: Job, why: Why | None) -> WhyRow | None:
+    """Why it waits, or why it ended without a start; None for any other job."""
     if job.state is not JobState.PENDING:
         code = NEVER_STARTED.get(job.ending_cause)
         return (

@@ -1,7 +1,7 @@
 """What the controller knows, and the transaction through which alone it changes.
 
-Durable: jobs, nodes, the next job id. Volatile: links, readings, whys; they are learnt again after a restart. The site's rules are
-read from its configuration and put here for all who decide.
+Durable: jobs, nodes, the next job id. Volatile: links, readings, whys, priorities; they are learnt again after a restart.
+The site's rules are read from its configuration and put here for all who decide.
 A Transaction records how to undo each durable change, so that an event that is refused, or a commit that fails, leaves
 no trace in memory either.
 """
@@ -45,6 +45,7 @@ class State:
         self.link_reasons: dict[NodeName, str] = {}
         self.readings: dict[NodeName, Reading] = {}
         self.whys: dict[JobId, Why] = {}
+        self.priorities: dict[JobId, int] = {}
         self.site = Site()
         self.admission = Admission()
         self.pending: dict[JobId, None] = {}

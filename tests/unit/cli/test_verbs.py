@@ -82,6 +82,12 @@ def test_queue_shows_what_squeue_users_look_for(run: Run, ask: Callable[..., Any
     ]
     assert line.split()[:8] == [str(job), "main", "columns", "root", "PD", "0:00", "1", "0"]
     assert "(JobHeldUser)" in line
+    code, out, _ = run("queue", "--name", "columns", "-o", "+priority,account")
+    assert out.splitlines()[0].split()[-3:] == ["PRIORITY", "ACCOUNT", "NODELIST(REASON)"]
+    code, _, err = run("queue", "-o", "size")
+    assert code == 2 and "there is no column 'size'" in err
+    code, out, _ = run("queue", "--name", "columns", "--columns", "qos,job")
+    assert [line.split() for line in out.splitlines()] == [["QOS", "JOBID"], ["normal", str(job)]]
     assert len(run("queue", "--name", "columns", "--noheader")[1].splitlines()) == 1
     start = run("queue", "--start", "-j", str(job))[1].splitlines()
     assert "START_TIME" in start[0] and "N/A" in start[1]
@@ -110,6 +116,7 @@ def test_queue_narrows_by_user_state_name_and_id(run: Run, ask: Callable[..., An
     [
         (["queue", "-t", "BUSY"], "there is no job state 'BUSY'"),
         (["queue", "-j", "x"], "'x' is no job id"),
+        (["prio", "99999"], "not known"),
         (["show", "99999"], "job 99999 is not known"),
         (["show", "1_"], "'1_' is no job id"),
         (["why", "99999"], "not known"),
@@ -142,6 +149,20 @@ def test_what_cannot_be_is_one_sentence_and_1(run: Run, argv: list[str], message
     assert message in lines[0] and 1 <= len(lines) <= 2, err
 
 
+WHY_KEYS = {
+    *(
+        "verdict",
+        "job",
+        "state",
+        "code",
+        "sentence",
+        "expected_start",
+        "priority",
+        "ahead",
+        "leaders",
+        "changes",
+    )
+}
 JOB_KEYS = {
     *(
         "id",
@@ -154,7 +175,19 @@ JOB_KEYS = {
         "account",
         "partition",
     ),
-    *("qos", "state", "state_short", "why", "nodes", "node_list", "cpus", "gpus", "gpu_type", "mem_bytes"),
+    *(
+        "qos",
+        "state",
+        "state_short",
+        "why",
+        "priority",
+        "nodes",
+        "node_list",
+        "cpus",
+        "gpus",
+        "gpu_type",
+        "mem_bytes",
+    ),
     *("time_limit_s", "submit", "start", "end", "exit_code", "exit_cause", "restarts", "held", "interactive"),
     *("gpu_util_pct", "gpu_mem_bytes", "tree", "comment"),
 }
@@ -183,7 +216,7 @@ def test_json_has_keys_that_scripts_may_rely_on(run: Run, ask: Callable[..., Any
     assert set(ask("queue", "-j", str(job))[0]) >= JOB_KEYS
     detail = ask("show", str(job))
     assert set(detail) >= DETAIL_KEYS and set(detail["row"]) >= JOB_KEYS
-    assert set(ask("why", str(job))) == {"code", "sentence", "expected_start"}
+    assert set(ask("why", str(job))) >= WHY_KEYS
     assert set(ask("status")) >= {
         "running",
         "pid",

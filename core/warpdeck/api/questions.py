@@ -1,0 +1,54 @@
+"""What clients ask of the policy: forecasts, priorities, shares, and the site's tables. Answers are rows of siterows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.controller import sitetables, standing
+from warpdeck.controller.view import build_view
+from warpdeck.errors import UserError
+from warpdeck.model import JobId, JobState
+
+from . import protocol as ask
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+
+Question = ask.Priorities | ask.Shares | ask.Partitions | ask.Reservations | ask.QosList
+
+
+async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
+    """The answer. `named` are the jobs that it is about, if it names some. Raises UserError."""
+    state, config = controller.state, controller.config
+    match question:
+        case ask.Priorities():
+            return await _priorities(controller, named if question.ids else None)
+        case ask.Shares():
+            rows = standing.share_rows(state.site)
+            return {"shares": rows, "half_life_s": state.site.half_life_s}
+        case ask.Partitions():
+            table = sitetables.partition_rows(state, config)
+            return {"partitions": table, "configured": bool(config.partitions)}
+        case ask.Reservations():
+            there = state.site.reservations_on(state.nodes)
+            return {"reservations": sitetables.reservation_rows(there, controller.clock())}
+        case ask.QosList():
+            return {"qos": sitetables.qos_rows(config)}
+
+
+async def _priorities(controller: Controller, wanted: Collection[JobId] | None) -> dict[str, Any]:
+    """In a thread: of a long queue it takes as long as a planning pass."""
+    state, now = controller.state, controller.clock()
+    for job_id in wanted or ():
+        job = state.jobs.get(job_id)
+        if job is None or job.state is not JobState.PENDING:
+            what = job.state.value if job else "not in the queue"
+            raise UserError(
+                f"job {job.label() if job else job_id} does not wait: {what}",
+                "only waiting jobs have a priority",
+            )
+    view, settings = build_view(state, now=now), state.site.settings
+    rows = await asyncio.to_thread(standing.priority_rows, view, now, settings, wanted=wanted)
+    return {"jobs": rows, "weights": standing.weights_by_part(settings.weights)}

@@ -1,0 +1,138 @@
+"""What the controller answers about policy: a forecast, priorities, shares, and the site's tables. The shapes of `--json`.
+
+Times are unix seconds; None is unknown, without limit or without end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is planned before another."""
+
+    label: str
+    user: str
+
+
+class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job that waits, or a request that was not made, starts. `verdict`: now, later, never; "" if it does not wait."""
+
+    verdict: str = ""
+    job: str = ""
+    """Its label; "" for a request."""
+    state: str = "PENDING"
+    node_list: str = ""
+    """Where it starts now."""
+    expected_start: float | None = None
+    """None: it cannot be told."""
+    code: str = ""
+    sentence: str = ""
+    """Why not now."""
+    hint: str = ""
+    """What to do about a request that can never start."""
+    priority: int = 0
+    ahead: int = 0
+    """Waiting jobs that are planned before it, for nodes that it may use too."""
+    leaders: list[AheadRow] = []
+    """The first of them."""
+    changes: list[str] = []
+    """What would start it now, the least change of each kind."""
+
+
+class PriorityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of sprio: the parts of a waiting job's priority, each its weight times a factor of 0 to 1."""
+
+    label: str
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    priority: int = 0
+    age_part: float = 0.0
+    fairshare_part: float = 0.0
+    job_size_part: float = 0.0
+    partition_part: float = 0.0
+    qos_part: float = 0.0
+    tres_parts: dict[str, float] = {}
+    nice: int = 0
+    """Taken off."""
+    set_by_hand: bool = False
+    """An admin, or --priority, has put a number in place of the sum."""
+
+
+class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of sshare, in the order of the tree: an account (`user` "") or a user in it. Usage is in billing-seconds."""
+
+    account: str
+    user: str = ""
+    parent: str = ""
+    depth: int = 0
+    shares: int = 1
+    norm_shares: float = 0.0
+    """Part of the siblings' shares."""
+    usage: float = 0.0
+    norm_usage: float = 0.0
+    """Part of the siblings' usage."""
+    level_fs: float | None = None
+    """norm_shares / norm_usage; None without usage."""
+    fairshare: float | None = None
+    """Of a user: the factor of the priority, over 0 to 1."""
+    quota: dict[str, int] = {}
+    """Of an account: TRES that are guaranteed to it."""
+
+
+class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition: its nodes as they are now, its limits, and who may use it (None: everybody)."""
+
+    name: str
+    default: bool = False
+    state: str = "UP"
+    node_list: str = ""
+    missing: str = ""
+    """Nodes that the configuration names and that are not there."""
+    node_states: dict[str, int] = {}
+    """State in sinfo's words -> nodes."""
+    nodes: int = 0
+    cpus: int = 0
+    cpus_used: int = 0
+    gpus: int = 0
+    gpus_used: int = 0
+    max_time_s: int | None = None
+    default_time_s: int | None = None
+    min_nodes: int = 0
+    max_nodes: int | None = None
+    priority_tier: int = 1
+    qos: str = ""
+    exclusive: bool = False
+    allow_groups: list[str] | None = None
+    allow_users: list[str] | None = None
+    allow_accounts: list[str] | None = None
+    deny_accounts: list[str] = []
+    allow_qos: list[str] | None = None
+    deny_qos: list[str] = []
+
+
+class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes set aside. `state`: future, active, over."""
+
+    name: str
+    state: str
+    node_list: str
+    start: float | None = None
+    end: float | None = None
+    users: list[str] = []
+    accounts: list[str] = []
+    maintenance: bool = False
+
+
+class QosRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A QoS. `limits` by their names in config.toml: TRES -> count, numbers, and times in seconds."""
+
+    name: str
+    priority: int = 0
+    preempts: list[str] = []
+    preempt_mode: str = ""
+    grace_s: int = 0
+    usage_factor: float = 1.0
+    limits: dict[str, dict[str, int] | int] = {}

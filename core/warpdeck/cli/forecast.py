@@ -1,0 +1,38 @@
+"""How a forecast is printed: for `warpdeck why` and for `warpdeck submit --dry-run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.api.starting import starts_in_words
+
+from .output import clean
+
+
+def print_forecast(found: dict[str, Any], *, now: float) -> None:
+    """When it starts, why not now, who is ahead, and what would start it now; a line each."""
+    lines = [
+        starts_in_words(
+            found["verdict"],
+            node_list=found["node_list"],
+            expected_start=found["expected_start"],
+            sentence=found["sentence"],
+            now=now,
+        )
+    ]
+    if found["code"]:
+        lines.append(f"{found['code']}" + (f": {found['sentence']}" if found["verdict"] == "later" else ""))
+    if found["hint"]:
+        lines.append(found["hint"])
+    if found["ahead"]:
+        lines.append(f"ahead of it: {_ahead(found)}")
+    lines += [f"it {change}" for change in found["changes"]]
+    for line in lines:
+        print(clean(line))
+
+
+def _ahead(found: dict[str, Any]) -> str:
+    named = ", ".join(f"{each['label']} of {each['user']}" for each in found["leaders"])
+    count, left = found["ahead"], found["ahead"] - len(found["leaders"])
+    jobs = "1 job" if count == 1 else f"{count:,} jobs"
+    return f"{jobs} ({named}{', and others' if left else ''})"

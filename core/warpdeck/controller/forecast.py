@@ -1,0 +1,110 @@
+"""What is to be expected for a job that waits, or for a request that nobody has made yet.
+
+The policy is asked on an immutable picture, in a thread: on a large cluster one answer takes as long as a planning pass, and the
+loop must not wait for it. One question at a time, so that many who ask take turns instead of the processor.
+
+A request is rehearsed: it is submitted as any other is, within a transaction that is taken back at once. So whatever a real
+submission would be refused for, it is refused for here, in the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from warpdeck.api.siterows import AheadRow, ForecastRow
+from warpdeck.errors import UserError
+from warpdeck.model import Job, JobId, JobState
+from warpdeck.notation.hostlist import collapse
+from warpdeck.policy import Advice, Settings, View, advise
+
+from .admission import NEVER_STARTS
+from .events import Submitted
+from .jobs import submit
+from .present import NEVER_STARTED, why_row
+from .state import State, Transaction, amend
+from .view import build_view
+
+
+class Forecaster:
+    """Answers one question after the other. `clock` gives unix seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+
+    async def of_job(self, state: State, job: Job) -> ForecastRow:
+        """For a job that is there."""
+        async with self._turn:
+            job = state.jobs.get(job.id, job)
+            if job.state is not JobState.PENDING:
+                return _of_started(job)
+            now = self._clock()
+            view = build_view(state, now=now)
+            return await self._ask(view, now, state.site.settings, job.id, label=job.label())
+
+    async def of_request(self, state: State, event: Submitted) -> ForecastRow:
+        """For a request, as if it were submitted now. What it is refused for is an answer too."""
+        async with self._turn:
+            now = self._clock()
+            try:
+                view, job_id = rehearse(state, event, now=now)
+            except UserError as error:
+                return ForecastRow(
+                    verdict="never",
+                    code=error.code,
+                    sentence=error.message.removeprefix(NEVER_STARTS),
+                    hint=error.hint,
+                )
+            return await self._ask(view, now, state.site.settings, job_id, label="")
+
+    async def _ask(
+        self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
+    ) -> ForecastRow:
+        advice = await asyncio.to_thread(advise, view, now, settings, job_id)
+        return _row(view, advice, label)
+
+
+def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
+    """The picture with the request in the queue, released if it asks to be held. The state is as before. Raises UserError."""
+    txn = Transaction(state, now)
+    try:
+        job = submit(txn, event).job
+        assert job is not None
+        if job.held:
+            txn.put_job(amend(job, held=False))
+        return build_view(state, now=now), job.id
+    finally:
+        txn.undo()
+
+
+def _of_started(job: Job) -> ForecastRow:
+    """Of a job that does not wait; one that ended without a start has a reason."""
+    why = why_row(job, None)
+    return ForecastRow(
+        job=job.label(),
+        state=job.state.value,
+        code=why.code if why else "",
+        sentence=why.sentence if why else "",
+    )
+
+
+def _row(view: View, advice: Advice, label: str) -> ForecastRow:
+    if advice.starts_now:
+        nodes = collapse(advice.nodes)
+        return ForecastRow(verdict="now", job=label, node_list=nodes, priority=advice.priority)
+    why = advice.why
+    leaders = set(advice.leaders)
+    named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in leaders}
+    code = why.code if why else "None"
+    return ForecastRow(
+        verdict="never" if code in NEVER_STARTED.values() else "later",
+        job=label,
+        expected_start=why.expected_start_unix if why else None,
+        code=code,
+        sentence=why.sentence if why else "not looked at yet",
+        priority=advice.priority,
+        ahead=advice.ahead,
+        leaders=[named[job_id] for job_id in advice.leaders],
+        changes=list(advice.changes),
+    )

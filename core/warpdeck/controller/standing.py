@@ -1,0 +1,87 @@
+"""Priorities and shares as rows for clients: each number of sprio and sshare, from the same functions that the planner uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+
+from warpdeck.api.siterows import PriorityRow, ShareRow
+from warpdeck.config import Site
+from warpdeck.model import JobId
+from warpdeck.policy import PendingJob, Ranking, Settings, Standing, View, Weights, fair_tree
+
+
+def priority_rows(
+    view: View, now: float, settings: Settings, *, wanted: Collection[JobId] | None
+) -> list[PriorityRow]:
+    """The waiting jobs, highest priority first; all if `wanted` is None."""
+    ranking = Ranking(view, now, settings)
+    rows = [
+        (_priority_row(ranking, job), job.id) for job in view.pending if wanted is None or job.id in wanted
+    ]
+    return [row for row, _ in sorted(rows, key=lambda entry: (-entry[0].priority, entry[1]))]
+
+
+def _priority_row(ranking: Ranking, job: PendingJob) -> PriorityRow:
+    parts = ranking.explain(job)
+    return PriorityRow(
+        label=job.name,
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        qos=job.qos,
+        priority=parts.priority,
+        age_part=parts.age,
+        fairshare_part=parts.fairshare,
+        job_size_part=parts.job_size,
+        partition_part=parts.partition,
+        qos_part=parts.qos,
+        tres_parts=parts.tres,
+        nice=parts.nice,
+        set_by_hand=parts.set_by_hand,
+    )
+
+
+def weights_by_part(weights: Weights) -> dict[str, float]:
+    """Part of the priority -> the most that it can be; parts that count nothing are left out."""
+    named = {
+        "age": weights.age,
+        "fairshare": weights.fairshare,
+        "job_size": weights.job_size,
+        "partition": weights.partition,
+        "qos": weights.qos,
+        **weights.tres,
+    }
+    return {name: float(weight) for name, weight in named.items() if weight}
+
+
+def share_rows(site: Site) -> list[ShareRow]:
+    """The account tree, parents before their children, siblings by their level fairshare."""
+    quotas = {account.name: account.quota for account in site.accounts}
+    children: dict[str, list[Standing]] = {}
+    for line in fair_tree(site.accounts, site.users):
+        children.setdefault(line.parent, []).append(line)
+    return [_share_row(line, quotas) for line in _down(children, "")]
+
+
+def _down(children: dict[str, list[Standing]], parent: str) -> Iterator[Standing]:
+    for line in children.get(parent, ()):
+        yield line
+        if not line.user:
+            yield from _down(children, line.account)
+
+
+def _share_row(line: Standing, quotas: dict[str, dict[str, int]]) -> ShareRow:
+    return ShareRow(
+        account=line.account,
+        user=line.user,
+        parent=line.parent,
+        depth=line.depth,
+        shares=line.shares,
+        norm_shares=line.norm_shares,
+        usage=line.usage,
+        norm_usage=line.norm_usage,
+        level_fs=None if math.isinf(line.level_fs) else line.level_fs,
+        fairshare=line.fairshare if line.user else None,
+        quota={} if line.user else quotas.get(line.account, {}),
+    )
