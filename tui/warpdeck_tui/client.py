@@ -10,12 +10,16 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
 from warpdeck.api.rows import JobDetail, JobRow, NodeRow
-from warpdeck.api.submission import Submitted, draft_command, draft_script, read_script, submit
+from warpdeck.api.siterows import ForecastRow
+from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, read_script, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.model import Request
 from warpdeck.paths import Paths
 
 RECONNECT_FIRST_S = 0.2
@@ -154,6 +158,18 @@ class Core:
         """Submits a script (its text, or what its file holds) as the command line does; parsing and git take a thread."""
         return await asyncio.to_thread(self._submit, script, text, list(options), cwd)
 
+    async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
+        """What would become of such a submission now; nothing is submitted."""
+        draft = await asyncio.to_thread(self._draft, script, text, list(options), cwd, environ={})
+        try:
+            request = msgspec.convert(draft.request, Request)
+        except msgspec.ValidationError as error:
+            raise UserError(f"the request is not understood: {error}", "correct it") from error
+        return await self._live().dry_run(request)
+
+    async def forecast(self, job: str) -> ForecastRow:
+        return await self._live().forecast(job)
+
     async def shell(self, *, gpus: int, rows: int, cols: int) -> Submitted:
         """Submits an interactive shell."""
         return await asyncio.to_thread(self._shell, gpus, rows, cols)
@@ -181,16 +197,21 @@ class Core:
             raise UserError("the controller is away", "wait until it is back", code=GONE)
         return self._client
 
-    def _submit(self, script: str, text: str, options: list[str], cwd: str) -> Submitted:
+    def _draft(
+        self, script: str, text: str, options: list[str], cwd: str, *, environ: Mapping[str, str]
+    ) -> Draft:
         path = os.path.join(cwd, os.path.expanduser(script))
-        draft = draft_script(
+        return draft_script(
             text or read_script(path),
             "wrap" if text else path,
             options=options,
             cwd=cwd,
-            environ=os.environ,
+            environ=environ,
             now=time.time(),
         )
+
+    def _submit(self, script: str, text: str, options: list[str], cwd: str) -> Submitted:
+        draft = self._draft(script, text, options, cwd, environ=os.environ)
         with SyncClient.connect(self.paths) as client:
             return submit(client, draft, paths=self.paths)
 

@@ -30,6 +30,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_
 
 from . import protocol as ask
 from .rows import JobDetail, JobRow, NodeRow
+from .siterows import ForecastRow
 from .sync import join_rows, user_error
 
 ANSWER_S = 120.0
@@ -244,6 +245,14 @@ class Client:
     async def job(self, job: str) -> JobDetail:
         """All there is to say of a job of any age."""
         return await self._ask(ask.JobInfo(job=job), JobDetail)
+
+    async def forecast(self, job: str) -> ForecastRow:
+        """When a job starts, who is ahead of it, and what would start it now."""
+        return await self._ask(ask.Forecast(job=job), ForecastRow)
+
+    async def dry_run(self, request: Request) -> ForecastRow:
+        """What would become of a submission now. Nothing is submitted."""
+        return await self._ask(ask.DryRun(request=request), ForecastRow)
 
     async def cancel(self, jobs: Sequence[str], *, signal: str = "") -> Changed:
         """Ends jobs, or sends them a signal by name."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 
+from warpdeck.model import GpuAsk, Resources
+
 
 async def test_the_log_is_live(folder: Path) -> None:
     async with on_stage(folder) as stage:
@@ -28,8 +30,6 @@ async def test_a_log_is_read_to_its_end_and_the_end_is_told(folder: Path) -> Non
 async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
     async with on_stage(folder, size=(80, 24)) as stage:
         for name in ("big-1", "big-2", "big-3"):
-            from warpdeck.model import GpuAsk, Resources
-
             await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
         await stage.shows("big-3", "◌ PD")
         await stage.press("G", "enter")
@@ -38,6 +38,16 @@ async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
         await stage.shows("why Resources:")
         text = " ".join(stage.text().split())
         assert "waits for 4 GPUs, 1 CPU on one node: gpu0" in text and ", the freest, has 0 free" in text
+
+
+async def test_a_waiting_job_says_who_is_ahead_and_what_would_start_it_now(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 40)) as stage:
+        for name, gpus in (("big-1", 4), ("big-2", 2), ("big-3", 4), ("big-4", 4)):
+            asked = Resources(gpus=GpuAsk(per_node=gpus))
+            await stage.cluster.submit(name, resources=asked, time_limit_s=3600)
+        await stage.shows("big-4", "◌ PD")
+        await stage.press("G", "enter", "d")
+        await stage.shows("ahead 1 job: 3 of", "helps it starts now with --gpus-per-node=2")
 
 
 async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from tests.tui.app.stage import Stage, on_stage
 
+from warpdeck.model import GpuAsk, Resources
+
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
 
 
@@ -66,6 +68,32 @@ async def test_the_form_shows_what_the_script_says_and_the_command(folder: Path)
         await stage.shows("2, says the script", "30, says the script", "$ warpdeck submit train.sh")
         await fill(stage, "gpus", "1")
         await stage.shows("$ warpdeck submit --gpus=1 train.sh")
+
+
+async def test_the_form_says_when_the_job_would_start(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await fill(stage, "wrap", "true")
+        await fill(stage, "gpus", "4")
+        await stage.shows("starts now on gpu01")
+        await fill(stage, "gpus", "64")
+        await stage.shows("never: it asks for 64 GPUs")
+        await fill(stage, "time", "tomorrow")
+        await stage.hides("never:", "starts now")
+        assert not stage.cluster.controller.state.jobs
+
+
+async def test_the_form_says_who_is_in_the_way_and_what_would_help(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for number in range(3):
+            whole = Resources(gpus=GpuAsk(per_node=4))
+            await stage.cluster.submit(f"big-{number}", resources=whole, time_limit_s=3600 * (number + 1))
+        await stage.shows("big-2", "◌ PD")
+        await open_form(stage)
+        await fill(stage, "wrap", "true")
+        await fill(stage, "gpus", "4")
+        await fill(stage, "time", "600")
+        await stage.shows("starts about", "behind 1 job")
 
 
 async def test_neither_script_nor_command_asks_for_one(folder: Path) -> None:

@@ -17,6 +17,7 @@ from textual.widgets import Static
 
 from warpdeck.api.client import GONE
 from warpdeck.api.rows import JobDetail, JobRow
+from warpdeck.api.siterows import ForecastRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
@@ -28,6 +29,8 @@ from .keyline import KeyLine
 
 LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""
+FORECAST_S = 30.0
+"""How often a waiting job's forecast is asked for anew: it takes the controller as long as planning."""
 WIDE_COLUMNS = 116
 """From here on the facts stand beside the log."""
 
@@ -44,6 +47,7 @@ class JobScreen(DeckScreen):
         self._pane = "log"
         self._channel = "out"
         self._detail: JobDetail | None = None
+        self._forecast: ForecastRow | None = None
         self._code_shown = False
         self._told = ""
         self._written = self._following = False
@@ -64,8 +68,10 @@ class JobScreen(DeckScreen):
     def on_mount(self) -> None:
         self.set_interval(1.0, self.draw)
         self.set_interval(LOOK_S, self._look_again)
+        self.set_interval(FORECAST_S, self.look_ahead)
         self._show_pane("details" if self._is_folded else "log")
         self.look()
+        self.look_ahead()
         self._follow_unless_folded()
 
     @property
@@ -107,6 +113,16 @@ class JobScreen(DeckScreen):
         self._fill(self._detail)
         self._follow_unless_folded()
         self.draw()
+
+    @work(exclusive=True, group="forecast")
+    async def look_ahead(self) -> None:
+        """Asks who is ahead of a job that waits, and what would start it now."""
+        if not self.is_current or (self.row is not None and self.row.state != "PENDING"):
+            return
+        with contextlib.suppress(UserError):  # the details tell of any trouble
+            self._forecast = await self.deck.core.forecast(self.key)
+        if self._detail is not None:
+            self._fill(self._detail)
 
     def _look_again(self) -> None:
         if self.deck.front is self and (self._detail is None or self._detail.row.end is None):
@@ -172,10 +188,14 @@ class JobScreen(DeckScreen):
     def _fill(self, detail: JobDetail) -> None:
         """The panes, from what was asked last."""
         styles, now = self.deck.palette, time.time()
-        self.query_one("#details", TextPane).show(view.details(detail, now=now), styles)
+        self.query_one("#details", TextPane).show(
+            view.details(detail, now=now, forecast=self._forecast), styles
+        )
         self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
         self.query_one("#events", TextPane).show(view.events(detail), styles)
-        self.query_one("#side", Static).update(paint(view.side(detail, now=now), styles))
+        self.query_one("#side", Static).update(
+            paint(view.side(detail, now=now, forecast=self._forecast), styles)
+        )
         if self._pane == "code" and not self._code_shown:
             self._show_code()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterable
@@ -23,11 +24,15 @@ from warpdeck_tui.viewmodels.form import (
     belongs_to,
     check,
     command_line,
+    forecast_words,
     in_words,
     options_of,
     said_by_script,
     script_text,
 )
+
+TYPING_S = 0.4
+"""A rest from typing after which the controller is asked when the job would start."""
 
 
 class NewJob(ModalScreen[str]):
@@ -55,6 +60,7 @@ class NewJob(ModalScreen[str]):
                     yield Input(value, placeholder=field.example, id=field.id, compact=True)
                 yield Static("", id=f"{field.id}-error", classes="error", markup=False)
             yield Static("", id="form-error", classes="error", markup=False)
+            yield Static("", id="forecast", classes="forecast", markup=False)
             yield Static("", id="command", classes="command", markup=False)
             yield Static("Enter submits    Tab next field    Esc goes back", classes="keys", markup=False)
 
@@ -66,6 +72,7 @@ class NewJob(ModalScreen[str]):
         self.query_one("#command", Static).update(f"$ {command_line(self._values())}")
         if event.input.id in ("script", "folder"):
             self._hint()
+        self._look_ahead()
 
     def on_input_submitted(self) -> None:
         if self._busy:
@@ -97,6 +104,22 @@ class NewJob(ModalScreen[str]):
         tasks = f", {done.tasks} tasks" if done.tasks > 1 else ""
         self.app.notify(f"submitted job {done.label}{tasks}", markup=False)
         self.dismiss(str(done.job_id))
+
+    @work(exclusive=True, group="forecast")
+    async def _look_ahead(self) -> None:
+        """When it would start as it stands. Nothing is said of what is not complete: that is told when it is submitted."""
+        await asyncio.sleep(TYPING_S)
+        values, words = self._values(), ""
+        if not check(values, now=time.time()):
+            cwd = os.path.abspath(os.path.expanduser(values["folder"] or "."))
+            try:
+                found = await self._core.dry_run(
+                    values["script"], text=script_text(values), options=options_of(values), cwd=cwd
+                )
+                words = forecast_words(found, now=time.time())
+            except UserError:
+                words = ""
+        self.query_one("#forecast", Static).update(words)
 
     def _hint(self) -> None:
         """What the script asks for, in the empty fields."""

@@ -7,9 +7,13 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from warpdeck.api.siterows import ForecastRow
+from warpdeck.api.starting import starts_in_words
 from warpdeck.api.submission import command_options, script_options
 from warpdeck.errors import UserError
 from warpdeck.notation.request import build_request
+
+from .cells import plural
 
 
 class Field(NamedTuple):
@@ -87,6 +91,22 @@ def check(values: Values, *, now: float) -> list[FieldError]:
         except UserError as error:
             found.append(FieldError(field.id, in_words(error)))
     return found
+
+
+def forecast_words(found: ForecastRow, *, now: float) -> str:
+    """What would become of the form if it were submitted now, in one line."""
+    when = starts_in_words(
+        found.verdict,
+        node_list=found.node_list,
+        expected_start=found.expected_start,
+        sentence=found.sentence,
+        now=now,
+    )
+    if found.verdict != "later":
+        return when
+    behind = f", behind {plural(found.ahead, 'job')}" if found.ahead else ""
+    sooner = found.changes[0] if found.changes else found.sentence if found.expected_start is None else ""
+    return f"{when}{behind}" + (f"; {sooner}" if sooner else "")
 
 
 def belongs_to(error: UserError) -> str:

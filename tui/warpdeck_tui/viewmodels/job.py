@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from warpdeck.api.rows import JobDetail, JobRow
+from warpdeck.api.siterows import ForecastRow
 from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable
@@ -72,12 +73,12 @@ def log_words(row: JobRow | None, *, written: bool, told: str) -> str:
     return "it wrote nothing here" if row.end is not None else "nothing written yet"
 
 
-def details(detail: JobDetail, *, now: float) -> list[Line]:
+def details(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) -> list[Line]:
     """The facts. The environment is not among them: it may hold secrets."""
     row = detail.row
     lines = [
         fact("state", f"{row.state}" + (f", {how_ended(row)}" if row.end is not None else ""), row.state),
-        *_reasons(detail, now),
+        *_reasons(detail, now, forecast),
         fact("asked", _asked(row)),
         fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
         fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
@@ -102,12 +103,12 @@ def details(detail: JobDetail, *, now: float) -> list[Line]:
     return lines
 
 
-def side(detail: JobDetail, *, now: float) -> list[Line]:
+def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) -> list[Line]:
     """What stands beside the log on a wide screen: GPUs first, then the facts that fit."""
     row = detail.row
     facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
     facts += [
-        *_reasons(detail, now),
+        *_reasons(detail, now, forecast),
         fact("asked", _asked(row)),
         fact("user", printable(row.user)),
     ]
@@ -121,15 +122,28 @@ def side(detail: JobDetail, *, now: float) -> list[Line]:
     return [*facts, (), *code_head(detail.snapshot)]
 
 
-def _reasons(detail: JobDetail, now: float) -> list[Line]:
+def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> list[Line]:
     row, lines = detail.row, []
     if row.why is not None:
         lines.append(fact("why", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
         if row.why.expected_start is not None:
             at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
             lines.append(fact("start", f"about {at}, in {age(row.why.expected_start - now)}"))
+    if row.why is not None and forecast is not None:
+        lines += _ahead(forecast)
     if detail.message:
         lines.append(fact("message", printable(detail.message), "warn"))
+    return lines
+
+
+def _ahead(forecast: ForecastRow) -> list[Line]:
+    """Who is ahead, and what would start it now."""
+    lines: list[Line] = []
+    if forecast.ahead:
+        named = ", ".join(f"{each.label} of {each.user}" for each in forecast.leaders)
+        more = " and others" if forecast.ahead > len(forecast.leaders) else ""
+        lines.append(fact("ahead", printable(f"{plural(forecast.ahead, 'job')}: {named}{more}")))
+    lines += [fact("helps", printable(f"it {change}")) for change in forecast.changes]
     return lines
 
 
