@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +40,7 @@ from warpdeck.model import (
     state_named,
 )
 from warpdeck.notation.jobids import is_job_id, parse_job_id
+from warpdeck.notation.signals import parse_signal
 
 from . import protocol as ask
 from . import questions
@@ -95,7 +95,7 @@ class Handlers:
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Cancel():
-                number = signal_number(message.signal)
+                number = parse_signal(message.signal) if message.signal else 0
                 return await self._change(Cancelled(**await self._named(message.jobs), signal=number))
             case ask.Hold():
                 return await self._change(Held(**await self._named(message.jobs)))
@@ -198,7 +198,8 @@ class Handlers:
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
-        return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": []}
+        notes = self._controller.state.site.remarks(request)
+        return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
 
     async def _submission(self, request: Request) -> Submitted:
         """The event, with what has to be looked up for it. Raises UserError."""
@@ -377,15 +378,3 @@ def node_name(target: str) -> str:
     host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
     short = host if host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
     return re.sub(r"[^A-Za-z0-9._-]", "-", short)[:63].strip("._-") or "node"
-
-
-def signal_number(name: str) -> int:
-    """ "USR1", "SIGUSR1" or "10" -> 10; "" -> 0. Raises UserError."""
-    if not name:
-        return 0
-    if name.isdigit() and 0 < int(name) < 65:
-        return int(name)
-    try:
-        return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
-    except KeyError:
-        raise UserError(f"there is no signal {name}", "write a name such as USR1 or TERM") from None

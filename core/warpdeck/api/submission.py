@@ -124,7 +124,8 @@ def submit(client: SyncClient, draft: Draft, *, paths: Paths, snapshot: str = "a
     """Submits it. `snapshot`: auto, none or require. Raises UserError."""
     if snapshot != "none":
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
-    return Submitted(client.call("submit", request=draft.request), draft.notes)
+    answer = client.call("submit", request=draft.request)
+    return Submitted(answer, [*draft.notes, *answer["notes"]])
 
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:

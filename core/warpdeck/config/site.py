@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from warpdeck.model import NodeName, Request
+from warpdeck.errors import UserError
+from warpdeck.model import GpuAsk, NodeName, Request, Resources
 from warpdeck.notation.hostlist import expand
 from warpdeck.policy import (
     AccountView,
@@ -75,17 +76,49 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Some limit is on the jobs that one may have in the queue."""
 
     def complete(self, request: Request, user: str) -> Request:
-        """The request with the site's defaults where it names no partition, account or QoS.
+        """The request with the site's defaults where it names no partition, account or QoS, and with what a shard is here.
 
-        Its limit of time stays as asked: the default depends on the partition in which it starts.
+        Its limit of time stays as asked: the default depends on the partition in which it starts. Raises UserError.
         """
         account = request.account or self.default_accounts.get(user, "")
         return msgspec.structs.replace(
             request,
+            resources=self._in_parts(request.resources),
             partition=request.partition or self.settings.default_partition,
             account=account,
             qos=request.qos or self.default_qos.get(account, ""),
         )
+
+    def remarks(self, request: Request) -> list[str]:
+        """What a request names that nothing here goes by."""
+        named = (
+            ("partition", request.partition, self.partitions),
+            ("account", request.account, self.accounts),
+            ("qos", request.qos, self.qos),
+        )
+        return [
+            f"--{option}={value} is recorded, and decides nothing: this site has none set up"
+            for option, value, known in named
+            if value and not known
+        ]
+
+    def _in_parts(self, asked: Resources) -> Resources:
+        """Shards as a part of a GPU; all of its shards are the GPU."""
+        shards, each = asked.gpus.shards, self.shards_per_gpu
+        if not shards:
+            return asked
+        if not each:
+            hint = "ask for a part of one: --gpus=0.25; an admin may set shards_per_gpu under [gpus]"
+            raise UserError("GPUs are not cut into shards here", hint)
+        if shards > each:
+            raise UserError(
+                f"it asks for {shards} shards, and a GPU has {each}", "ask for whole GPUs: --gpus=2"
+            )
+        if shards == each:
+            gpus = GpuAsk(per_node=1, type=asked.gpus.type)
+        else:
+            gpus = GpuAsk(share_pct=max(1, 100 * shards // each), type=asked.gpus.type)
+        return msgspec.structs.replace(asked, gpus=gpus)
 
     def reservations_on(self, node_names: Collection[NodeName]) -> tuple[ReservationView, ...]:
         """All reservations, when these are the nodes that there are."""

@@ -3,6 +3,7 @@
     after:ID[+min]   ID has started or was cancelled (and so many minutes went by)
     afterany:ID      ID has ended                      afterok:ID     ID ended COMPLETED
     afternotok:ID    ID ended otherwise                singleton      no earlier job of this name and user is left
+    aftercorr:ID     for each task of an array: the task of that number of ID ended COMPLETED; else as afterok
 A whole array counts as ended when all its tasks have.
 """
 
@@ -12,17 +13,26 @@ from collections.abc import Callable
 
 import msgspec
 
-from warpdeck.model import Dependency, Job, JobId, JobState, has_task
+from warpdeck.model import Dependency, Job, JobId, JobState, Ranges, has_task, ranges_of, split_ranges
 
 Members = Callable[[JobId], list[Job]]
 """The jobs that a number means (array tasks and waiting rest), [] if unknown."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`waits_for` and `never` are sentences; both "" means the job may start."""
+    """`waits_for` and `never` are sentences; both "" means the job may start.
+
+    `tasks`: of a folded array, the tasks for which that holds; None is all of them.
+    """
 
     waits_for: str = ""
     never: str = ""
+    tasks: Ranges | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the job, or some task of it, may start."""
+        return not self.waits_for and not self.never
 
 
 HOLDS = Verdict()
@@ -37,17 +47,32 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     for clause in asked.clauses:
         if clause.kind == "singleton":
             verdicts.append(_singleton(first_namesake(job)))
+        elif clause.kind == "aftercorr":
+            verdicts.append(_corresponding(clause, job, targets(clause, members)))
         else:
             verdicts.append(_clause(clause, targets(clause, members), now))
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
     if asked.any_of:
-        if any(verdict == HOLDS for verdict in verdicts):
-            return HOLDS
-        return waiting[0] if waiting else never[0]
-    if never:
-        return never[0]
-    return waiting[0] if waiting else HOLDS
+        holding = sorted((verdict for verdict in verdicts if verdict.holds), key=_is_partial)
+        return (holding or waiting or never)[0]
+    if never or waiting:
+        return (never or waiting)[0]
+    return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None])
+
+
+def _is_partial(verdict: Verdict) -> bool:
+    return verdict.tasks is not None
+
+
+def _common(parts: list[Ranges]) -> Verdict:
+    """The tasks for which all clauses hold."""
+    if not parts:
+        return HOLDS
+    tasks = parts[0]
+    for other in parts[1:]:
+        tasks, _ = split_ranges(tasks, other)
+    return Verdict(tasks=tasks) if tasks else Verdict(waits_for="waits for the tasks that its own follow")
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
@@ -72,20 +97,50 @@ def _singleton(other: Job | None) -> Verdict:
 
 
 def _clause(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
+    if clause.kind == "after" and jobs:
+        return _after(clause, jobs, now)
+    return _ended(clause, jobs)
+
+
+def _ended(clause: Dependency, jobs: list[Job]) -> Verdict:
     name = clause_name(clause)
     if not jobs:
         return Verdict(never=f"depends on job {name}, which is not known")
-    if clause.kind == "after":
-        return _after(clause, jobs, now)
     if not all(job.is_finished for job in jobs):
         return Verdict(waits_for=f"waits for job {name} to end ({clause.kind})")
     succeeded = all(job.state is JobState.COMPLETED for job in jobs)
-    if clause.kind == "afterok" and not succeeded:
+    if clause.kind in ("afterok", "aftercorr") and not succeeded:
         failed = next(job for job in jobs if job.state is not JobState.COMPLETED)
         return Verdict(never=f"needs job {name} to succeed, but {failed.label()} ended {failed.state}")
     if clause.kind == "afternotok" and succeeded:
         return Verdict(never=f"needs job {name} to fail, but it ended COMPLETED")
     return HOLDS
+
+
+def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
+    array = bool(jobs) and jobs[0].request.array is not None and clause.task is None
+    if not array or (job.array_task_id is None and not job.is_folded_array):
+        return _ended(clause, jobs)
+    name = clause_name(clause)
+    if job.array_task_id is not None:
+        task = job.array_task_id
+        same = [other for other in jobs if other.array_task_id == task or has_task(other.pending_tasks, task)]
+        return (
+            _ended(clause, same)
+            if same
+            else Verdict(never=f"follows task {task} of job {name}, which has none")
+        )
+    done = ranges_of(
+        other.array_task_id
+        for other in jobs
+        if other.state is JobState.COMPLETED and other.array_task_id is not None
+    )
+    ready, _ = split_ranges(job.pending_tasks, done)
+    if ready:
+        return Verdict(tasks=ready)
+    if all(other.is_finished for other in jobs):
+        return Verdict(never=f"each task needs its own of job {name} to succeed, and none of those did")
+    return Verdict(waits_for=f"each task waits for its own of job {name} to succeed")
 
 
 def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:

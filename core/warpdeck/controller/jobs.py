@@ -12,12 +12,14 @@ from warpdeck.model import (
     JobId,
     JobState,
     Ranges,
+    Request,
     count_tasks,
     has_task,
     split_ranges,
 )
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
+from warpdeck.policy import parse_constraint
 
 from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
@@ -37,6 +39,9 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     if not request.script and not request.argv:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(event)
+    _check_rights(event)
+    _check_times(event.request, txn.now)
+    parse_constraint(request.resources.constraint)
     _check_dependencies(txn, event)
     request = state.site.complete(request, event.who.user)
     job_id = txn.new_job_id()
@@ -56,6 +61,24 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     txn.put_job(job)
     txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
     return Outcome(job=job)
+
+
+def _check_rights(event: Submitted) -> None:
+    request = event.request
+    if event.who.admin:
+        return
+    if request.nice < 0:
+        raise UserError("only admins may ask for a negative --nice", "leave it out, or write one above 0")
+    if request.priority is not None:
+        raise UserError("only admins may set a --priority", "leave it out; --nice lowers your own jobs")
+
+
+def _check_times(request: Request, now: float) -> None:
+    if request.deadline_unix is None:
+        return
+    begins = max(now, request.begin_at_unix or 0.0)
+    if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
+        raise UserError("it could not end before its deadline", "give a later --deadline or a shorter --time")
 
 
 def _check_dependencies(txn: Transaction, event: Submitted) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from warpdeck.config import NodeFacts
-from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Share
+from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Resources, Share
 from warpdeck.policy import GpuView, NodeView, PartitionView, PendingJob, RunningJob, View
 
 from .dependencies import judge
@@ -206,7 +209,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
-        resources=request.resources,
+        resources=_asked_by_now(request.resources, waited_s=now - job.eligible_at_unix),
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=job.eligible_at_unix,
         time_limit_s=request.time_limit_s,
@@ -224,9 +227,23 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         held=job.held,
         waits_for=verdict.waits_for,
         never=verdict.never,
-        tasks=job.pending_tasks,
+        kill_invalid=request.kill_on_invalid_dep,
+        tasks=job.pending_tasks if verdict.tasks is None else verdict.tasks,
         throttle=request.array.throttle if request.array else 0,
     )
+
+
+def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
+    """Few switches are waited for only so long (--switches=COUNT@TIME)."""
+    if asked.max_switches is None or asked.switches_wait_s is None or waited_s < asked.switches_wait_s:
+        return asked
+    return _on_any_switches(asked)
+
+
+@functools.lru_cache(maxsize=1000)
+def _on_any_switches(asked: Resources) -> Resources:
+    """One object for equal requests, which the planner knows again by identity."""
+    return msgspec.structs.replace(asked, max_switches=None)
 
 
 class Namesakes:

@@ -3,7 +3,7 @@
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
 from .node import Gpu, GpuProcess, GpuReading, Link, Node, Reading
-from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, split_ranges
+from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, ranges_of, split_ranges
 from .request import (
     ArraySpec,
     Dependencies,
@@ -14,6 +14,7 @@ from .request import (
     Request,
     Resources,
     Snapshot,
+    WarnSignal,
 )
 from .states import COMPACT, FINISHED, HOLDS_RESOURCES, TRANSITIONS, JobState, may_become, state_named
 
@@ -47,12 +48,14 @@ __all__ = [
     "Share",
     "ShareStatus",
     "Snapshot",
+    "WarnSignal",
     "Why",
     "count_tasks",
     "format_ranges",
     "has_task",
     "iter_tasks",
     "may_become",
+    "ranges_of",
     "split_ranges",
     "state_named",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Range = tuple[int, int, int]
 Ranges = tuple[Range, ...]
@@ -33,6 +33,17 @@ def iter_tasks(ranges: Ranges) -> Iterator[int]:
 def has_task(ranges: Ranges, task: int) -> bool:
     """Whether the number is in one of the ranges."""
     return any(first <= task <= last and (task - first) % step == 0 for first, last, step in ranges)
+
+
+def ranges_of(numbers: Iterable[int]) -> Ranges:
+    """The ranges that hold exactly these numbers, without steps."""
+    found: list[Range] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number, 1)
+        else:
+            found.append((number, number, 1))
+    return tuple(found)
 
 
 def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:

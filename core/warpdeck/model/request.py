@@ -42,6 +42,8 @@ class GpuAsk(msgspec.Struct, frozen=True, kw_only=True):
     type: Word = ""
     share_pct: Annotated[int, msgspec.Meta(ge=1, le=99)] | None = None
     """A part of one GPU and of its memory, in percent, instead of a count."""
+    shards: CountOrNone | None = None
+    """So many of the parts into which the site cuts a GPU. Becomes `share_pct` at submission."""
 
 
 class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +58,12 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, singleton.
+    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, singleton.
 
     `task` narrows an array job to one of its tasks.
     """
 
-    kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok)?|singleton)\Z")]
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok|corr)?|singleton)\Z")]
     job_id: Annotated[JobId, msgspec.Meta(ge=0, le=2**53)] = JobId(0)
     task: CountOrNone | None = None
     delay_s: Seconds = 0
@@ -101,7 +103,7 @@ class PtySize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """`--signal=[B:]SIG[@S]`: sent so long before the time limit; `batch_only` is B: (the script alone, not its steps)."""
+    """`--signal=[B:]SIG[@S]`: sent so long before the time limit; `batch_only` is B: (to the batch script's shell alone)."""
 
     number: Annotated[int, msgspec.Meta(ge=1, le=64)]
     before_s: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 60
@@ -128,6 +130,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     constraint: Word = ""
     """--constraint: features with & | ( ) [ ]."""
     max_switches: Count | None = None
+    """--switches: leaf switches at most, unless the job has waited so long for them."""
+    switches_wait_s: Seconds | None = 300
+    """None: for ever. The default is Slurm's (max_switch_wait)."""
 
     def task_count(self) -> int:
         """Tasks in all: as asked, else tasks_per_node on each node, else one a node."""
@@ -159,6 +164,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     warn: WarnSignal | None = None
     array: ArraySpec | None = None
     dependencies: Dependencies | None = None
+    kill_on_invalid_dep: bool | None = None
+    """Whether it ends when its dependencies can never hold; None: as the site has it."""
     hold: bool = False
     requeue: bool = True
     output: Text = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from warpdeck.errors import UserError
 
-KINDS = ("after", "afterany", "afterok", "afternotok")
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr")
 _TARGET = re.compile(r"(\d{1,18})(?:_(\d{1,9}))?(?:\+(\d{1,6}))?")
 
 

@@ -19,18 +19,24 @@ HONOURED: dict[str, tuple[str, str]] = {
     "begin": ("b", REQUIRED),
     "chdir": ("D", REQUIRED),
     "comment": ("", REQUIRED),
+    "constraint": ("C", REQUIRED),
+    "cpus-per-gpu": ("", REQUIRED),
     "cpus-per-task": ("c", REQUIRED),
+    "deadline": ("", REQUIRED),
     "dependency": ("d", REQUIRED),
     "error": ("e", REQUIRED),
     "exclude": ("x", REQUIRED),
     "exclusive": ("", OPTIONAL),
     "export": ("", REQUIRED),
+    "gpu-bind": ("", REQUIRED),
     "gpus": ("G", REQUIRED),
     "gpus-per-node": ("", REQUIRED),
     "gpus-per-task": ("", REQUIRED),
     "gres": ("", REQUIRED),
     "hold": ("H", NONE),
     "job-name": ("J", REQUIRED),
+    "kill-on-invalid-dep": ("", REQUIRED),
+    "licenses": ("L", REQUIRED),
     "mem": ("", REQUIRED),
     "mem-per-cpu": ("", REQUIRED),
     "mem-per-gpu": ("", REQUIRED),
@@ -46,38 +52,44 @@ HONOURED: dict[str, tuple[str, str]] = {
     "priority": ("", REQUIRED),
     "qos": ("q", REQUIRED),
     "requeue": ("", NONE),
+    "reservation": ("", REQUIRED),
+    "signal": ("", REQUIRED),
+    "switches": ("", REQUIRED),
     "tasks-per-node": ("", REQUIRED),
     "time": ("t", REQUIRED),
+    "time-min": ("", REQUIRED),
 }
 HARMLESS: dict[str, tuple[str, str]] = {
     "acctg-freq": ("", REQUIRED),
     "get-user-env": ("", OPTIONAL),
+    "gres-flags": ("", REQUIRED),
     "hint": ("", REQUIRED),
-    "kill-on-invalid-dep": ("", REQUIRED),
+    "ignore-pbs": ("", NONE),
     "mail-type": ("", REQUIRED),
     "mail-user": ("", REQUIRED),
     "no-kill": ("k", OPTIONAL),
+    "ntasks-per-core": ("", REQUIRED),
+    "ntasks-per-socket": ("", REQUIRED),
+    "overcommit": ("O", NONE),
+    "oversubscribe": ("s", NONE),
     "parsable": ("", OPTIONAL),
     "propagate": ("", OPTIONAL),
     "quiet": ("Q", NONE),
+    "threads-per-core": ("", REQUIRED),
+    "use-min-nodes": ("", NONE),
     "verbose": ("v", NONE),
     "wait-all-nodes": ("", REQUIRED),
     "wckey": ("", REQUIRED),
 }
 _NOT_YET = """
-batch bb bbf burst-buffer clusters constraint container core-spec cores-per-socket cpu-freq cpus-per-gpu deadline
-delay-boot distribution extra-node-info gid gpu-bind gpu-freq gres-flags input licenses mem-bind mincpus nodefile
-ntasks-per-core ntasks-per-gpu ntasks-per-socket power prefer profile reservation signal sockets-per-node switches
-thread-spec threads-per-core time-min tmp tres-per-task uid
+batch bb bbf burst-buffer clusters container core-spec cores-per-socket cpu-freq delay-boot distribution extra-node-info gid
+gpu-freq input mem-bind mincpus nodefile ntasks-per-gpu power prefer profile sockets-per-node thread-spec tmp tres-per-task uid
 """
-_NOT_YET_FLAGS = "contiguous ignore-pbs overcommit reboot spread-job use-min-nodes"
+_NOT_YET_FLAGS = "contiguous reboot spread-job"
 REFUSED: dict[str, tuple[str, str]] = {
     **dict.fromkeys(_NOT_YET.split(), ("", REQUIRED)),
     **dict.fromkeys(_NOT_YET_FLAGS.split(), ("", NONE)),
-    "oversubscribe": ("s", NONE),
-    "constraint": ("C", REQUIRED),
     "distribution": ("m", REQUIRED),
-    "licenses": ("L", REQUIRED),
     "clusters": ("M", REQUIRED),
     "input": ("i", REQUIRED),
 }

@@ -13,8 +13,11 @@ from .arrays import parse_array
 from .dependencies import parse_dependencies
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
+from .licenses import parse_licenses
 from .memory import parse_memory
+from .moments import parse_moment
 from .options import HARMLESS, HONOURED
+from .signals import parse_warning, spans_reservation
 from .times import parse_limit
 
 MAX_NODES = 100_000
@@ -49,6 +52,8 @@ def build_request(
         request["env"] = exported(export, environ)
     notes += [f"{where}: {words}" for option, value, where in options for words in _remark(option, value)]
     _check_memory(request["resources"])
+    _check_times(request)
+    _spread(request["resources"])
     return request, notes
 
 
@@ -63,10 +68,14 @@ def _told_at(where: str) -> Iterator[None]:
 
 def _remark(option: str, value: str) -> list[str]:
     """What the user should know of an option that does less here than its value says."""
-    if option in ("partition", "account", "qos"):
-        return [f"--{option}={value} is recorded; there is one queue for all nodes"]
     if option == "exclusive" and value:
         return [f"--exclusive={value} is taken as --exclusive: nobody else's job runs beside it"]
+    if option == "signal" and spans_reservation(value):
+        return [
+            f"--signal={value}: R: has no effect, a job that would run into a reservation starts after it"
+        ]
+    if option == "gpu-bind":
+        return [f"--gpu-bind={value} has no effect here: every task sees all GPUs of the job on its node"]
     return []
 
 
@@ -118,23 +127,16 @@ def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None
         "comment": "comment",
         "chdir": "chdir",
     }
+    moments = {"begin": "begin_at_unix", "deadline": "deadline_unix"}
     if option in text_fields:
         request[text_fields[option]] = value
     elif option in _PLAIN:
         _PLAIN[option](request, value)
     elif option in _RESOURCES:
         _RESOURCES[option](request["resources"], value)
-    elif option == "begin":
-        request["begin_at_unix"] = parse_begin(value, now)
-
-
-def parse_begin(text: str, now: float) -> float:
-    """now, now+5, now+2hours; a unix time. Raises UserError."""
-    match = re.fullmatch(r"now(?:\+(\d{1,9})(seconds?|minutes?|hours?|days?|weeks?)?)?", text)
-    if match is None:
-        raise UserError(f"--begin={text} is not understood", "write now+30minutes, now+2hours or now+1day")
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-    return now + int(match[1] or 0) * units[(match[2] or "s")[0]]
+    elif option in moments:
+        with _told_at(f"--{option}"):
+            request[moments[option]] = parse_moment(value, now)
 
 
 def _count(text: str, option: str, least: int = 1) -> int:
@@ -155,10 +157,9 @@ def _nodes(resources: dict[str, Any], value: str) -> None:
         raise UserError(f"--nodes={value} is no range", "write MIN-MAX")
 
 
-def _gpus(field: str, option: str) -> Callable[[dict[str, Any], str], None]:
+def _set_gpus(option: str) -> Callable[[dict[str, Any], str], None]:
     def set_gpus(resources: dict[str, Any], value: str) -> None:
-        kind, count = parse_gres(value) if option == "gres" else parse_gpus(value, option)
-        resources["gpus"] = {field: count, "type": kind} if count else {}
+        resources["gpus"] = parse_gres(value) if option == "gres" else parse_gpus(value, option)
 
     return set_gpus
 
@@ -188,6 +189,42 @@ def _set_open_mode(request: dict[str, Any], value: str) -> None:
     request["open_append"] = value == "append"
 
 
+def _set_time_min(request: dict[str, Any], value: str) -> None:
+    least_s = parse_limit(value)
+    if least_s is None:
+        raise UserError(f"--time-min={value} is no least time", "write how long the job must run at least")
+    request["time_min_s"] = least_s
+
+
+def _set_reservation(request: dict[str, Any], value: str) -> None:
+    if "," in value:
+        raise UserError(f"--reservation={value}: several reservations", "name one")
+    request["reservation"] = value
+
+
+def _set_kill_on_invalid_dep(request: dict[str, Any], value: str) -> None:
+    if value not in ("yes", "no"):
+        raise UserError(f"--kill-on-invalid-dep={value} is not understood", "write yes or no")
+    request["kill_on_invalid_dep"] = value == "yes"
+
+
+def _accept_binding(request: dict[str, Any], value: str) -> None:
+    """Nothing is bound: what would give tasks fewer GPUs than they see is refused."""
+    kind = value.removeprefix("verbose,").removeprefix("v,")
+    if kind not in ("none", "closest"):
+        raise UserError(
+            f"--gpu-bind={value} is not supported yet",
+            "set CUDA_VISIBLE_DEVICES from SLURM_LOCALID in the task",
+        )
+
+
+def _set_switches(resources: dict[str, Any], value: str) -> None:
+    count, at, wait = value.partition("@")
+    resources["max_switches"] = _count(count, "switches")
+    if at:
+        resources["switches_wait_s"] = parse_limit(wait)
+
+
 def _signed(request: dict[str, Any], field: str, value: str) -> None:
     if not re.fullmatch(r"-?\d{1,9}", value):
         raise UserError(f"{value!r} is no whole number", "write a number")
@@ -198,7 +235,13 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "time": lambda request, value: request.update(time_limit_s=parse_limit(value)),
     "array": _set_array,
     "dependency": lambda request, value: request.update(dependencies=parse_dependencies(value)),
+    "gpu-bind": _accept_binding,
     "hold": lambda request, value: request.update(hold=True),
+    "kill-on-invalid-dep": _set_kill_on_invalid_dep,
+    "licenses": lambda request, value: request.update(licenses=parse_licenses(value)),
+    "reservation": _set_reservation,
+    "signal": lambda request, value: request.update(warn=parse_warning(value)),
+    "time-min": _set_time_min,
     "requeue": lambda request, value: request.update(requeue=True),
     "no-requeue": lambda request, value: request.update(requeue=False),
     "open-mode": _set_open_mode,
@@ -214,10 +257,13 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "mem": _size("mem_per_node_bytes"),
     "mem-per-cpu": _size("mem_per_cpu_bytes"),
     "mem-per-gpu": _size("mem_per_gpu_bytes"),
-    "gres": _gpus("per_node", "gres"),
-    "gpus-per-node": _gpus("per_node", "gpus-per-node"),
-    "gpus": _gpus("total", "gpus"),
-    "gpus-per-task": _gpus("per_task", "gpus-per-task"),
+    "gres": _set_gpus("gres"),
+    "gpus-per-node": _set_gpus("gpus-per-node"),
+    "gpus": _set_gpus("gpus"),
+    "gpus-per-task": _set_gpus("gpus-per-task"),
+    "cpus-per-gpu": _number("cpus_per_gpu", "cpus-per-gpu"),
+    "constraint": lambda resources, value: resources.update(constraint=value),
+    "switches": _set_switches,
     "exclusive": lambda resources, value: resources.update(exclusive=True),
     "nodelist": lambda resources, value: resources.update(nodelist=expand(value)),
     "exclude": lambda resources, value: resources.update(exclude=expand(value)),
@@ -230,3 +276,20 @@ def _check_memory(resources: dict[str, Any]) -> None:
     ]
     if len(given) > 1:
         raise UserError("--mem, --mem-per-cpu and --mem-per-gpu exclude each other", "keep one of them")
+
+
+def _check_times(request: dict[str, Any]) -> None:
+    least_s, limit_s = request.get("time_min_s"), request.get("time_limit_s")
+    if least_s is not None and limit_s is not None and least_s > limit_s:
+        raise UserError("--time-min is more than --time", "write a --time-min that is shorter")
+
+
+def _spread(resources: dict[str, Any]) -> None:
+    """Without --nodes a job goes to as many as it needs: to hold its tasks, or all of its --gpus, at least one on each."""
+    if "nodes_min" in resources:
+        return
+    tasks, each = resources.get("tasks"), resources.get("tasks_per_node")
+    if tasks is not None and each is not None:
+        resources["nodes_min"] = resources["nodes_max"] = max(1, -(-tasks // each))
+    elif (total := resources["gpus"].get("total")) is not None:
+        resources["nodes_max"] = min(total, tasks or total, MAX_NODES)

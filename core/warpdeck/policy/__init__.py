@@ -4,6 +4,7 @@ from .admit import Refusal, admit, never_fits
 from .advise import Advice, advise
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
 from .fairshare import Standing, decayed, fair_tree
+from .features import parse_constraint
 from .plan import plan
 from .priority import Factors, Ranking
 from .settings import Settings, Weights
@@ -41,5 +42,6 @@ __all__ = [
     "decayed",
     "fair_tree",
     "never_fits",
+    "parse_constraint",
     "plan",
 ]

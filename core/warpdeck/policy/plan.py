@@ -102,7 +102,8 @@ def _eligible(
 
 
 def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -> End | None:
-    if reason is not None and reason.code == "DependencyNeverSatisfied" and settings.kill_invalid_dependency:
+    kill = settings.kill_invalid_dependency if job.kill_invalid is None else job.kill_invalid
+    if reason is not None and reason.code == "DependencyNeverSatisfied" and kill:
         return End(job_id=job.id, state="CANCELLED", code=reason.code, sentence=job.never)
     if job.deadline_unix is None:
         return None

@@ -108,6 +108,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     held_by_admin: bool = False
     waits_for: str = ""
     never: str = ""
+    kill_invalid: bool | None = None
+    """Whether it ends where `never` is set; None: as the settings have it."""
     tasks: tuple[tuple[int, int, int], ...] = ()
     """Waiting array tasks as (first, last, step); () for a plain job."""
     throttle: int = 0

@@ -326,5 +326,5 @@ def test_a_dependency_that_can_never_hold_says_so(run: Run, ask: Callable[..., A
 
 def test_options_that_do_less_here_are_told(run: Run) -> None:
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "gpu", "--mail-type", "ALL", "--wrap", "true")
-    assert "--partition=gpu is recorded; there is one queue for all nodes" in err
+    assert "--partition=gpu is recorded, and decides nothing" in err
     assert "--mail-type has no effect here" in err

@@ -37,6 +37,7 @@ STARTS, WAITS, NEVER = "starts", "Dependency", "DependencyNeverSatisfied"
         ("afterany", WAITS, WAITS, STARTS, STARTS, STARTS),
         ("afterok", WAITS, WAITS, STARTS, NEVER, NEVER),
         ("afternotok", WAITS, WAITS, NEVER, STARTS, STARTS),
+        ("aftercorr", WAITS, WAITS, STARTS, NEVER, NEVER),
     ],
 )
 def test_each_kind_in_each_state_of_the_other_job(
@@ -181,3 +182,51 @@ def test_the_tasks_of_a_singleton_array_do_not_wait_for_each_other() -> None:
     core.submit(on("singleton", array=ArraySpec(ranges=((0, 3, 1),)), gpus=1))
     core.launch(core.plan().effects)
     assert len(core.state.active) == 4
+
+
+# ---- aftercorr: task by task
+
+
+def tasks_of(core: Core, array_id: int) -> dict[int, JobState]:
+    """The tasks that are jobs of their own, by number."""
+    members = core.state.array_members(JobId(array_id))
+    return {job.array_task_id: job.state for job in members if job.array_task_id is not None}
+
+
+def test_each_task_follows_the_task_of_its_number() -> None:
+    core = Core("a")
+    first = core.submit(ask(array=ArraySpec(ranges=((0, 2, 1),))))
+    core.launch(core.plan().effects)
+    second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((0, 2, 1),))))
+    assert verdict(core, second) == WAITS
+    by_task = {job.array_task_id: job.id for job in core.state.array_members(first)}
+    core.end(by_task[1])
+    core.launch(core.plan().effects)
+    assert tasks_of(core, second) == {1: JobState.RUNNING}
+    assert verdict(core, second) == WAITS
+    core.end(by_task[0], exit_code=1)
+    core.end(by_task[2])
+    core.launch(core.plan().effects)
+    core.plan()
+    states = tasks_of(core, second)
+    assert (states[1], states[2]) == (JobState.RUNNING, JobState.RUNNING)
+    left = [job for job in core.state.array_members(second) if job.state is JobState.PENDING]
+    assert [job.label() for job in left] == [f"{second}_0"]
+    assert core.state.whys[left[0].id].code == NEVER
+
+
+def test_a_task_that_the_other_array_has_not_can_never_follow_it() -> None:
+    core = Core("a")
+    first = core.submit(ask(array=ArraySpec(ranges=((0, 1, 1),))))
+    second = core.submit(on(f"aftercorr:{first}", array=ArraySpec(ranges=((7, 7, 1),))))
+    assert verdict(core, second) == NEVER
+
+
+def test_an_array_after_a_job_that_is_none_follows_the_whole_of_it() -> None:
+    core = Core("a")
+    other = core.run()
+    second = core.submit(on(f"aftercorr:{other}", array=ArraySpec(ranges=((0, 1, 1),))))
+    assert verdict(core, second) == WAITS
+    core.end(other)
+    core.launch(core.plan().effects)
+    assert set(tasks_of(core, second).values()) == {JobState.RUNNING}

@@ -31,6 +31,7 @@ from warpdeck.model import (
     JobState,
     NodeName,
     PtySize,
+    Resources,
 )
 from warpdeck.policy import Start
 from warpdeck_agent.wire import messages as wire
@@ -64,6 +65,11 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
         (ask(array=ArraySpec(ranges=((5, 1, 1),))), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "over 1,000,000"),
+        (ask(nice=-1), "only admins"),
+        (ask(priority=9), "only admins"),
+        (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
+        (ask(resources=Resources(constraint="(a")), "a '\\)' is missing"),
+        (ask(resources=Resources(constraint="a")), "can never start"),
     ],
 )
 def test_what_can_never_be_is_refused_and_takes_no_id(request_: Any, words: str) -> None:

@@ -82,15 +82,29 @@ def test_memory_is_printed_short() -> None:
 
 
 def test_gpus() -> None:
-    assert parse_gres("gpu") == ("", 1)
-    assert parse_gres("gpu:4") == ("", 4)
-    assert parse_gres("gpu:a100") == ("a100", 1)
-    assert parse_gres("gpu:nvidia_h100_80gb_hbm3_3g.40gb:2") == ("nvidia_h100_80gb_hbm3_3g.40gb", 2)
-    assert parse_gres("none") == ("", 0)
-    assert parse_gpus("h200:4", "gpus") == ("h200", 4)
-    for bad in ("gpu=2", "gpu:", "foo:1", "gpu:1,nvme:100", "gpu:2(S:0)"):
+    assert parse_gres("gpu") == {"per_node": 1, "type": ""}
+    assert parse_gres("gpu:4") == {"per_node": 4, "type": ""}
+    assert parse_gres("gpu:a100") == {"per_node": 1, "type": "a100"}
+    mig = "nvidia_h100_80gb_hbm3_3g.40gb"
+    assert parse_gres(f"gpu:{mig}:2") == {"per_node": 2, "type": mig}
+    assert parse_gres("none") == parse_gres("gpu:0") == parse_gpus("0", "gpus") == {}
+    assert parse_gpus("h200:4", "gpus") == {"total": 4, "type": "h200"}
+    for bad in ("gpu=2", "gpu:", "foo:1", "gpu:1,nvme:100", "gpu:2(S:0)", "gpu:1,shard:2"):
         with pytest.raises(UserError):
             parse_gres(bad)
+
+
+def test_parts_of_gpus() -> None:
+    assert parse_gpus("0.5", "gpus") == {"share_pct": 50, "type": ""}
+    assert parse_gpus("h100:.25", "gpus-per-node") == {"share_pct": 25, "type": "h100"}
+    assert parse_gres("gpu:a100:0.1") == {"share_pct": 10, "type": "a100"}
+    assert parse_gres("shard:4") == {"shards": 4, "type": ""}
+    assert parse_gres("shard:h100:2") == {"shards": 2, "type": "h100"}
+    for bad in ("1.5", "0.0", "0.001", "-0.5"):
+        with pytest.raises(UserError):
+            parse_gpus(bad, "gpus")
+    with pytest.raises(UserError):
+        parse_gpus("0.5", "gpus-per-task")
 
 
 def test_arrays() -> None:

@@ -194,6 +194,35 @@ def test_arrays(text: str, array: Any) -> None:
         ("#SBATCH --container-image x/y", REFUSED),
         ("#SBATCH --hint=nomultithread", {}),
         ("#SBATCH --propagate=MEMLOCK", {}),
+        ("#SBATCH -C (a100|h100)&ib", {"constraint": "(a100|h100)&ib"}),
+        ("#SBATCH --constraint=[ivb|hsw]", {"constraint": "[ivb|hsw]"}),
+        ("#SBATCH -p gpu,long", {"partition": "gpu,long"}),
+        ("#SBATCH -L foo:2,bar", {"licenses": (("bar", 1), ("foo", 2))}),
+        ("#SBATCH -L foo=2;bar:1", {"licenses": (("bar", 1), ("foo", 2))}),
+        ("#SBATCH -L foo@db:2", {"licenses": (("foo@db", 2),)}),
+        ("#SBATCH -L foo:0", {"licenses": ()}),
+        ("#SBATCH --reservation=hug", {"reservation": "hug"}),
+        ("#SBATCH --deadline=now+1hour", {"deadline_unix": 4600.0}),
+        ("#SBATCH -t 60 --time-min=10", {"time_limit_s": 3600, "time_min_s": 600}),
+        ("#SBATCH --time-min=x", REFUSED),
+        ("#SBATCH -t 10 --time-min=60", REFUSED),
+        ("#SBATCH --switches=2", {"max_switches": 2, "switches_wait_s": 300}),
+        ("#SBATCH --switches=1@10:00", {"max_switches": 1, "switches_wait_s": 600}),
+        ("#SBATCH --switches=0", REFUSED),
+        ("#SBATCH --cpus-per-gpu=6", {"cpus_per_gpu": 6}),
+        ("#SBATCH --cpus-per-gpu=0", REFUSED),
+        ("#SBATCH --kill-on-invalid-dep=yes", {"kill_on_invalid_dep": True}),
+        ("#SBATCH --kill-on-invalid-dep=no", {"kill_on_invalid_dep": False}),
+        ("#SBATCH --kill-on-invalid-dep=1", REFUSED),
+        ("#SBATCH --gpu-bind=closest", {}),
+        ("#SBATCH --gpu-bind none", {}),
+        ("#SBATCH --gpu-bind=foo", REFUSED),
+        ("#SBATCH --threads-per-core=1 --overcommit", {}),
+        ("#SBATCH --gres-flags=enforce-binding", {}),
+        ("#SBATCH -n 8 --ntasks-per-node=4", {"nodes_min": 2, "nodes_max": 2}),
+        ("#SBATCH --gpus=16", {"nodes_min": 1, "nodes_max": 16}),
+        ("#SBATCH --gpus=16 -n 4", {"nodes_max": 4}),
+        ("#SBATCH --gpus=16 -N 2", {"nodes_min": 2, "nodes_max": 2}),
     ],
 )
 def test_lines(line: str, wanted: Any) -> None:
@@ -204,6 +233,38 @@ def test_lines(line: str, wanted: Any) -> None:
     for name, value in wanted.items():
         holder = got if name in Request.__struct_fields__ else got.resources
         assert getattr(holder, name) == value, name
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("USR1@120", (10, 120, False)),
+        ("B:USR1@120", (10, 120, True)),
+        ("SIGUSR1@300", (10, 300, False)),
+        ("B:SIGTERM@120", (15, 120, True)),
+        ("10@60", (10, 60, False)),
+        ("USR1", (10, 60, False)),
+        ("usr1@5", (10, 5, False)),
+        ("b:USR1", (10, 60, True)),
+        ("B:TERM", (15, 60, True)),
+        ("R:USR1@60", (10, 60, False)),
+        ("BR:USR1@60", (10, 60, True)),
+        ("USR1@", (10, 0, False)),
+        ("B:USR1@0", (10, 0, True)),
+        ("FOO@60", REFUSED),
+        ("USR1@70000", REFUSED),
+        ("B:R:USR1@9", REFUSED),
+        ("@60", REFUSED),
+        ("B:", REFUSED),
+        ("0@5", REFUSED),
+        ("USR1@1:00", REFUSED),
+    ],
+)
+def test_signals(text: str, wanted: Any) -> None:
+    got = read(f"#SBATCH --signal={text}")
+    if got != REFUSED:
+        got = (got.warn.number, got.warn.before_s, got.warn.batch_only)
+    assert got == wanted
 
 
 @pytest.mark.parametrize(
@@ -220,7 +281,7 @@ def test_lines(line: str, wanted: Any) -> None:
         ("afterok: 123", REFUSED),
         ("afterok:", REFUSED),
         ("123", REFUSED),
-        ("aftercorr:12", REFUSED),
+        ("aftercorr:12", [("aftercorr", 12, None)]),
         ("afterburstbuffer:3", REFUSED),
         ("expand:3", REFUSED),
     ],

@@ -1,0 +1,25 @@
+"""Shards of GPUs, as the site cuts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.config import Site
+from warpdeck.errors import UserError
+from warpdeck.model import GpuAsk, Request, Resources
+
+
+def asked(shards: int, *, each: int) -> GpuAsk:
+    request = Request(resources=Resources(gpus=GpuAsk(shards=shards, type="h100")))
+    return Site(shards_per_gpu=each).complete(request, "ann").resources.gpus
+
+
+def test_shards_become_a_part_of_a_gpu() -> None:
+    assert asked(1, each=4) == GpuAsk(share_pct=25, type="h100")
+    assert asked(4, each=4) == GpuAsk(per_node=1, type="h100")
+
+
+@pytest.mark.parametrize(("shards", "each", "words"), [(1, 0, "not cut into shards"), (5, 4, "a GPU has 4")])
+def test_shards_that_there_are_not(shards: int, each: int, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        asked(shards, each=each)

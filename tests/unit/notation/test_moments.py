@@ -1,0 +1,93 @@
+"""--begin and --deadline as sbatch 22.05.8 was measured to read them on 2026-11-21 at 08:42:30."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.notation.moments import parse_moment
+
+NOW = datetime(2026, 11, 21, 8, 42, 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("16:00", "2026-11-21T16:00:00"),
+        ("07:30", "2026-11-22T07:30:00"),
+        ("16:00:30", "2026-11-21T16:00:30"),
+        ("4:30pm", "2026-11-21T16:30:00"),
+        ("4:30 PM", "2026-11-21T16:30:00"),
+        ("12:00am", "2026-11-22T00:00:00"),
+        ("noon", "2026-11-21T12:00:00"),
+        ("midnight", "2026-11-22T00:00:00"),
+        ("teatime", "2026-11-21T16:00:00"),
+        ("fika", "2026-11-21T15:00:00"),
+        ("today", "2026-11-21T00:00:00"),
+        ("tomorrow", "2026-11-22T00:00:00"),
+        ("now", "2026-11-21T08:42:30"),
+        ("now+60", "2026-11-21T08:43:30"),
+        ("now+2weeks", "2026-12-05T08:42:30"),
+        ("now-1hour", "2026-11-21T07:42:30"),
+        ("now+ 5", "2026-11-21T08:42:35"),
+        ("2027-01-20", "2027-01-20T00:00:00"),
+        ("2027-01-20T12:34", "2027-01-20T12:34:00"),
+        ("2027-01-20T12:34:56", "2027-01-20T12:34:56"),
+        ("2027-01-20 12:34", "2027-01-20T12:34:00"),
+        ("012027", "2027-01-20T00:00:00"),
+        ("01/20/27", "2027-01-20T00:00:00"),
+        ("01/20", "2027-01-20T00:00:00"),
+        ("11/01", "2027-11-01T00:00:00"),
+        ("11/21", "2027-11-21T00:00:00"),
+        ("01.20.27", "2027-01-20T00:00:00"),
+        ("tomorrow 12:00", "2026-11-22T12:00:00"),
+        ("12:00 tomorrow", "2026-11-22T12:00:00"),
+        ("010227 12:00", "2027-01-02T12:00:00"),
+        ("01/02 13:00", "2027-01-02T13:00:00"),
+        ("uts1800000000", "2027-01-15T08:00:00"),
+        ("NOON", "2026-11-21T12:00:00"),
+        ("2020-01-01", "2020-01-01T00:00:00"),
+        ("2027-01-20T", "2027-01-20T00:00:00"),
+        ("noontomorrow", "2026-11-22T12:00:00"),
+    ],
+)
+def test_moments_are_read_as_sbatch_reads_them(text: str, wanted: str) -> None:
+    assert datetime.fromtimestamp(parse_moment(text, NOW.timestamp())).isoformat() == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "8:5",
+        "12am",
+        "elevenses",
+        "now+5sec",
+        "20.01.27",
+        "1800000000",
+        "60",
+        "+60",
+        "13",
+        "2027-1-2",
+        "2027-13-01",
+        "25:00",
+        "12:61",
+        "now+",
+        "now+1h",
+        "01/20/2027",
+        "2027-01-20T12",
+        "now+1.5",
+        "",
+        "2027-02-30",
+        "02/29",
+    ],
+)
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="is no point in time"):
+        parse_moment(text, NOW.timestamp())
+
+
+def test_an_hour_that_is_now_is_tomorrows() -> None:
+    at_noon = NOW.replace(hour=12, minute=0, second=0).timestamp()
+    assert parse_moment("noon", at_noon) == at_noon + 86_400
