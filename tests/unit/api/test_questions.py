@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core import ask
+from tests.core import ROOT, ask
 from tests.served import Raw, Served, served
 
 from warpdeck.config import Config, decode
@@ -171,7 +171,7 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
         await site.until(lambda: site.controller.state.jobs[plain.id].allocation is not None)
         normal = await put(site, ask("normal", gpus=4, nice=50))
         urgent = await put(site, ask("urgent", gpus=4, qos="urgent"))
-        by_hand = await put(site, ask("set", gpus=4, priority=10**6))
+        by_hand = await put(site, ask("set", gpus=4, priority=10**6), ROOT)
         answer = await asked(site, "priorities")
         assert answer["weights"] == {"age": 1000.0, "fairshare": 5000.0, "qos": 200.0}
         rows = answer["jobs"]
