@@ -16,6 +16,7 @@ from typing import Any, Callable, List, Set
 
 from . import containment, processes
 from .job import Job
+from .signals import Signals
 
 STRAGGLERS_S = 1.0
 """How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
@@ -28,8 +29,9 @@ KILL_S = 3.0
 class Ending:
     """Ends jobs; `tell` gets each report."""
 
-    def __init__(self, pool: Executor, tell: Callable[[Any], None]) -> None:
+    def __init__(self, pool: Executor, signals: Signals, tell: Callable[[Any], None]) -> None:
         self._pool = pool
+        self._signals = signals
         self._tell = tell
         self._ended: List[Job] = []
         self._finishing = False
@@ -42,7 +44,7 @@ class Ending:
         if job.phase != "running":
             return
         if number:
-            self._spawn(self._send(job, number))
+            self._spawn(self._signals.send(job, number))
             return
         if not job.cause:
             job.cause = cause
@@ -78,18 +80,14 @@ class Ending:
         self._spawn(self._sweep_hold(job))
 
     async def _end(self, job: Job, grace_s: float) -> None:
+        """A stopped process takes a signal only when it goes on: CONT follows."""
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
-        await self._send(job, first)
+        await self._signals.send(job, first, signal.SIGCONT)
         done = asyncio.get_running_loop().create_task(job.done.wait())
         while not (await asyncio.wait([done], timeout=wait_s))[0]:
-            await self._send(job, signal.SIGKILL)
+            await self._signals.send(job, signal.SIGKILL)
             wait_s = KILL_AGAIN_S
-
-    async def _send(self, job: Job, number: int) -> None:
-        members = await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
-        if job.phase == "running":
-            processes.send(members, number)
 
     async def _finish(self) -> None:
         loop = asyncio.get_running_loop()
@@ -133,8 +131,8 @@ class Ending:
         self._tell_end(job)
 
     def _tell_end(self, job: Job) -> None:
-        if job.limit_timer is not None:
-            job.limit_timer.cancel()
+        if job.limit is not None:
+            job.limit.end()
         self._tell(job.report())
         job.done.set()
 

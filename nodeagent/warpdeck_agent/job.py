@@ -7,6 +7,7 @@ import subprocess
 from typing import Optional, Tuple
 
 from . import processes
+from .limit import TimeLimit
 from .spool import JobFolder, Meta
 from .wire.messages import JobReport
 
@@ -31,7 +32,7 @@ class Job:
         self.cause = ""
         self.peak_mem_bytes = 0
         self.cpu_seconds = 0.0
-        self.limit_timer: Optional[asyncio.TimerHandle] = None
+        self.limit: Optional[TimeLimit] = None
         self.done = asyncio.Event()
 
     @property
@@ -50,6 +51,11 @@ class Job:
             found.update(processes.cgroup_pids(self.meta.cgroup))
         found.discard(self.folder.pid())
         return tuple(sorted(found))
+
+    def batch_shell(self, members: Tuple[int, ...]) -> int:
+        """Of its processes the one that runs the script: the supervisor's own child. 0 if that is gone."""
+        supervisor = self.folder.pid()
+        return next((pid for pid in members if processes.parent_of(pid) == supervisor), 0)
 
     def report(self) -> JobReport:
         """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""
@@ -71,4 +77,5 @@ class Job:
             work_dir=self.meta.work_dir,
             peak_mem_bytes=self.peak_mem_bytes,
             cpu_seconds=self.cpu_seconds,
+            suspended=self.limit is not None and self.limit.suspended,
         )

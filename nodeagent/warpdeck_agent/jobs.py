@@ -10,17 +10,19 @@ import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Set
 
 from .containment import Containment
 from .ending import Ending
 from .job import Job, Key
 from .launching import Launcher, LaunchError
+from .limit import TimeLimit
+from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
 from .supervisor import install_wrapper
 from .trees import TreeStore
 from .watching import Watch
-from .wire.messages import JobReport, Kill, Launch, LaunchFailed
+from .wire.messages import RESUMED, SUSPENDED, JobReport, Kill, Launch, LaunchFailed
 
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
@@ -38,7 +40,8 @@ class Jobs:
         self.containment = Containment(spool.identity)
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
         self._launcher = Launcher(spool, trees, self.containment, pool)
-        self._ending = Ending(pool, tell)
+        self._signals = Signals(pool)
+        self._ending = Ending(pool, self._signals, tell)
         self._watch = Watch(self._ending.supervisor_ended)
         install_wrapper(spool.file("wrapper.sh"))
 
@@ -88,9 +91,7 @@ class Jobs:
             self._tell(job.report())
             return
         self._launching.add(key)
-        task = asyncio.get_running_loop().create_task(self._start(launch, key))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._spawn(self._start(launch, key))
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:
@@ -107,23 +108,46 @@ class Jobs:
             self._watch.add(job)
 
     def _limit_time(self, job: Job) -> None:
-        if job.meta.time_limit_s is None:
-            return
-        left = job.meta.started_at + job.meta.time_limit_s - time.time()
-        loop = asyncio.get_running_loop()
-        job.limit_timer = loop.call_later(max(0.0, left), self._time_over, job)
+        job.limit = TimeLimit(
+            job.folder,
+            job.meta,
+            warn=lambda: self._warn(job),
+            over=lambda: self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s),
+        )
+        job.limit.run()
 
-    def _time_over(self, job: Job) -> None:
-        self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s)
+    def _warn(self, job: Job) -> None:
+        if job.meta.role != "hold":
+            self._spawn(self._signals.warn(job))
+
+    def _suspend(self, job: Job, asked: Kill) -> None:
+        """Stops the launch where it is, or lets it go on, and the time of its limit with it."""
+        if job.phase != "running" or job.limit is None:
+            return
+        if asked.cause == SUSPENDED:
+            job.limit.suspend()
+            self._spawn(self._signals.stop(job, asked.signal))
+        else:
+            job.limit.resume()
+            self._spawn(self._signals.send(job, asked.signal))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def finish_kills(self) -> None:
         """Waits, before the agent ends, for jobs that were to be killed at once."""
         await self._ending.finish_kills()
 
     def kill(self, asked: Kill) -> None:
-        """Ends a launch or signals it. One that is not there yet is asked for again when it reports that it runs."""
+        """Ends, suspends, resumes or signals a launch. One that is not there yet is asked again when it reports that it runs."""
         job = self.find(asked.job_id, asked.restarts)
-        if job is not None:
+        if job is None:
+            return
+        if asked.signal and asked.cause in (SUSPENDED, RESUMED):
+            self._suspend(job, asked)
+        else:
             self._ending.kill(job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal)
 
     def forget(self, job_id: int, restarts: int) -> None:

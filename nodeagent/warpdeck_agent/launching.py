@@ -74,6 +74,9 @@ class Launcher:
             pty=launch.pty,
             gpus=tuple(launch.gpus),
             cgroup=self._containment.make(f"job-{launch.job_id}.{launch.restarts}", mem),
+            warn_signal=launch.warn_signal,
+            warn_before_s=launch.warn_before_s,
+            warn_batch_only=launch.warn_batch_only,
         )
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)

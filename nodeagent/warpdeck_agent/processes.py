@@ -73,6 +73,12 @@ def stat_fields(pid: int) -> List[str]:
     return text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal."""
+    caught = table(f"/proc/{pid}/status").get("SigCgt", "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 def owner_of(pid: int) -> str:
     """The name of the process's user, or the number of one who has none here; "" if the process is gone."""
     uid = table(f"/proc/{pid}/status").get("Uid", "").split()

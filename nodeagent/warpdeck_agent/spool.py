@@ -1,7 +1,8 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
     D/agent.sock agent.lock agent.log identity wrapper.sh
-    D/jobs/<job>.<restarts>/   meta.json lock cause forgotten: the agent's; pid rc message script out err terminal/: the user's
+    D/jobs/<job>.<restarts>/   the agent's: meta.json lock cause stopped warned forgotten; the user's: pid rc message script out err
+                               terminal/
     D/lib/                     pynvml's module, unpacked and compiled
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
@@ -49,6 +50,9 @@ class Meta:
     pty: bool
     gpus: Tuple[str, ...] = field(default_factory=tuple)
     cgroup: str = ""
+    warn_signal: int = 0
+    warn_before_s: float = 0.0
+    warn_batch_only: bool = False
 
 
 PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512

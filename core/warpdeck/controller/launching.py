@@ -16,6 +16,7 @@ def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wi
     stdout, stderr = output_paths(job)
     batch = bool(request.script)
     role = "tasks" if not batch else "batch" if rank == 0 else "hold"
+    warn = request.warn
     return wire.Launch(
         job_id=job.id,
         restarts=job.restarts,
@@ -38,6 +39,9 @@ def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wi
         mem_bytes=share.mem_bytes,
         time_limit_s=job.time_limit_s,
         grace_s=grace_s,
+        warn_signal=warn.number if warn else 0,
+        warn_before_s=float(warn.before_s) if warn else 0.0,
+        warn_batch_only=warn.batch_only if warn else False,
         tree=_tree(job),
         workspace=str(job.array_job_id),
         pty=request.pty is not None,

@@ -21,6 +21,8 @@ from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_orig
 from .frames import WireError
 
 PROTOCOL_VERSION = 1
+SUSPENDED, RESUMED = "suspended", "resumed"
+"""Causes of a Kill that ends nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class JobReport:
     work_dir: str = ""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    suspended: bool = False
+    """It runs, but is stopped, and the time of its limit with it."""
     t: Literal["report"] = "report"
 
 
@@ -135,6 +139,10 @@ class Launch:
     mem_bytes: int = 0
     time_limit_s: Optional[float] = None
     grace_s: float = 30.0
+    warn_signal: int = 0
+    """Sent so long before the time limit; `warn_batch_only`: to the batch shell alone."""
+    warn_before_s: float = 0.0
+    warn_batch_only: bool = False
     tree: Optional[TreeRef] = None
     workspace: str = ""
     """Name of the checkout folder; the tasks of one array share it."""
@@ -157,7 +165,10 @@ class PutTree:
 
 @dataclass(frozen=True)
 class Kill:
-    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once."""
+    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once.
+
+    With a signal and the cause SUSPENDED or RESUMED the time of its limit stops and goes on as well.
+    """
 
     job_id: int
     restarts: int

@@ -1,0 +1,62 @@
+"""Signals to all processes of a launch, and to those of them whom a warning is meant for."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Sequence, Set, Tuple
+
+from . import processes
+from .job import Job
+
+MAX_STOPS = 5
+"""How often processes that a job forks while it is being stopped are looked for."""
+
+
+class Signals:
+    """Processes are looked up in the pool's threads. A launch that has ended gets nothing."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    async def send(self, job: Job, *numbers: int) -> Tuple[int, ...]:
+        """One signal after the other, to every process; which they were."""
+        members = await self._members(job)
+        if job.phase == "running":
+            for number in numbers:
+                processes.send(members, number)
+        return members
+
+    async def stop(self, job: Job, number: int) -> None:
+        """Again until none is new: what runs may fork while it is being stopped."""
+        known: Set[int] = set()
+        for _ in range(MAX_STOPS):
+            if job.limit is None or not job.limit.suspended:
+                return
+            members = await self.send(job, number)
+            if known.issuperset(members):
+                return
+            known.update(members)
+
+    async def warn(self, job: Job) -> None:
+        """The signal that the job asked for before its time is over."""
+        members = await self._members(job)
+        if job.phase == "running" and not job.cause:
+            processes.send(_warned(job, members), job.meta.warn_signal)
+
+    async def _members(self, job: Job) -> Tuple[int, ...]:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
+
+
+def _warned(job: Job, members: Tuple[int, ...]) -> Sequence[int]:
+    """B: the batch shell; else all the others, and the shell where it waits for the signal or is alone.
+
+    A shell that does not wait for it would only die of it, and take the job along before anything is saved; Slurm spares it too.
+    """
+    if job.meta.role != "batch":
+        return members
+    shell = job.batch_shell(members)
+    if job.meta.warn_batch_only:
+        return [shell] if shell else []
+    others = [pid for pid in members if pid != shell]
+    return members if not others or processes.catches(shell, job.meta.warn_signal) else others
