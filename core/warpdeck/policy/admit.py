@@ -8,6 +8,7 @@ import msgspec
 
 from warpdeck.model import Resources, count_tasks
 
+from .access import partition_bars, partition_names, time_limit
 from .cluster import CPUS, GPUS, MEM, Cluster
 from .limits import per_job
 from .placement import Shape, place_now
@@ -16,7 +17,7 @@ from .site import AccountView, Limits, PartitionView, QosView
 from .timeline import Timeline
 from .tres import asked_tres
 from .view import PendingJob, View
-from .why import GIB, describe_need, partition_bars
+from .why import GIB, describe_need
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
 
     Without `must_fit` only the rules are asked: the sizes of nodes are not known yet.
     """
-    names = [name for name in (job.partition or settings.default_partition).split(",") if name]
+    names = partition_names(job.partition, settings)
     refusals: list[Refusal] = []
     if view.partitions:
         if not names:
@@ -64,25 +65,16 @@ def _admit_to(
         return Refusal(
             "PartitionInactive", f"partition {name} takes no jobs now ({part.state})", "try another one"
         )
-    for who, value, allowed in (
-        ("user", job.user, part.allow_users),
-        ("account", job.account, part.allow_accounts),
-        ("QoS", job.qos, part.allow_qos),
-    ):
-        if allowed is not None and value not in allowed:
-            return Refusal(
-                "PartitionConfig", f"partition {name} is not for {who} {value or '(none)'}", "ask its admin"
-            )
-    if job.account in part.deny_accounts or job.qos in part.deny_qos:
-        return Refusal("PartitionConfig", f"partition {name} refuses this account or QoS", "try another one")
     up = msgspec.structs.replace(part, state="UP")
-    limit_s = job.time_limit_s
-    if limit_s is None:
-        limit_s = part.default_time_s or settings.default_time_s or part.max_time_s
-    barred = partition_bars(job, up, job.time_min_s or limit_s)
+    limit_s = time_limit(job, part, settings, 0.0)
+    barred = partition_bars(job, up, limit_s, any_time=_lifts(job, view))
     if barred is not None:
         return Refusal(barred[0], barred[1], "ask for less, or name another partition")
     return never_fits(job.resources, part, view, settings) if must_fit else None
+
+
+def _lifts(job: PendingJob, view: View) -> bool:
+    return any(qos.overrides_partition for qos in view.qos if qos.name == job.qos)
 
 
 def never_fits(
@@ -93,8 +85,7 @@ def never_fits(
     shape = Shape(
         cluster,
         asked,
-        allowed=None if part is None else part.nodes,
-        exclusive=part is not None and part.exclusive,
+        part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
     )
     if place_now(Timeline(cluster, 0.0, ()), shape, 1.0) is not None:

@@ -123,8 +123,7 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
     longest = 0.0
     for gang in shape.gangs:
         for mask in shape.masks:
-            windows = [field.timeline.longest_now(need, mask, count) for need, count in gang.wanted]
-            longest = max(longest, min(windows))
+            longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
     if not known(current.now + longest, current.now):

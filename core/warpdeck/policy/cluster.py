@@ -59,6 +59,12 @@ class Cluster:
             return list(node.gpus)
         return [] if node.unavailable else [gpu for gpu in node.gpus if not gpu.blocked]
 
+    def columns_of(self, gpu_type: str) -> list[int]:
+        """The columns in which GPUs of this type ("" any) are counted apart."""
+        if gpu_type in self.type_columns:
+            return [self.type_columns[gpu_type]]
+        return list(self.type_columns.values()) or [GPUS]
+
     def holds(self, share: Share) -> tuple[int, ...]:
         """`amounts` as plain numbers: the build of a timeline asks for many."""
         if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:
@@ -75,7 +81,7 @@ class Cluster:
         for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
             if index not in blocked:
                 found[GPUS] += 1
-                if self.type_columns:
+                if uuid in self._uuid_type:
                     found[self.type_columns[self._uuid_type[uuid]]] += 1
         return found
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from warpdeck.model import Allocation, NodeName, Resources
 
 from .cluster import Cluster, Ints
 from .gpus import GpuBoard
-from .placement import Shape, Spot, allocate, commit, place_later, place_now, release, reserve
+from .placement import Shape, Spot, Taken, allocate, commit, place_later, place_now, release, reserve
 from .settings import Settings
 from .site import PartitionView, ReservationView
 from .timeline import ENDLESS_S, Hold, Timeline
@@ -34,8 +32,7 @@ class Field:
             if share.node in self.cluster.row
         ]
         self.timeline = Timeline(self.cluster, now, [*holds, *self.board.shared_holds()])
-        for row in self.board.shared:
-            self.board.show_parts(self.timeline, row)
+        self.timeline.shared = self.board.shared
 
     def set_aside(self, reservation: ReservationView) -> None:
         """Nobody without a right to it may use the reservation's nodes in its time."""
@@ -57,8 +54,7 @@ class Field:
                 found = Shape(
                     self.cluster,
                     asked,
-                    allowed=None if partition is None else partition.nodes,
-                    exclusive=partition is not None and partition.exclusive,
+                    partition,
                     default_mem_per_cpu_bytes=self._settings.default_mem_per_cpu_bytes,
                 )
                 self._by_value[asked, name] = found
@@ -73,19 +69,21 @@ class Field:
         """The earliest time, and nodes, that the known future allows."""
         return place_later(self.timeline, shape, duration_s)
 
-    def start(self, spot: Spot, duration_s: float) -> Allocation:
-        """Takes the spot from now on."""
-        allocation = allocate(self.cluster, self.board, spot)
+    def allocation(self, spot: Spot, duration_s: float) -> Allocation:
+        """What a job gets that starts on the spot for so long; nothing is taken yet."""
+        return allocate(self.timeline, self.board, spot, self.now + duration_s)
+
+    def start(self, allocation: Allocation, duration_s: float) -> None:
+        """Takes the allocation from now on."""
         commit(self.timeline, self.board, allocation, self.now + duration_s)
-        return allocation
 
-    def reserve(self, spot: Spot, start: float, duration_s: float) -> None:
+    def reserve(self, spot: Spot, start: float, duration_s: float) -> Taken:
         """Keeps the spot for later."""
-        reserve(self.timeline, spot, start, start + duration_s)
+        return reserve(self.timeline, spot, start, start + duration_s)
 
-    def release(self, spot: Spot, start: float, duration_s: float) -> None:
+    def release(self, taken: Taken) -> None:
         """Takes back a `reserve`."""
-        release(self.timeline, spot, start, start + duration_s)
+        release(self.timeline, taken)
 
     def names(self, spot: Spot) -> tuple[NodeName, ...]:
         """The nodes of a spot."""
@@ -130,13 +128,22 @@ def open_fields(view: View, now: float, settings: Settings) -> Fields:
     general = Field(view, now, settings)
     asked = {job.reservation for job in view.pending if job.reservation}
     fields: Fields = {"": general}
-    for reservation in _lasting(view.reservations, now):
+    lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
+    for reservation in lasting:
         general.set_aside(reservation)
         if reservation.name in asked:
-            fields[reservation.name] = Field(reserved_view(view, reservation), now, settings)
-            fields[reservation.name].keep_within(reservation)
+            field = fields[reservation.name] = Field(reserved_view(view, reservation), now, settings)
+            field.keep_within(reservation)
+            for other in lasting:
+                if _goes_before(other, reservation):
+                    field.set_aside(other)
     return fields
 
 
-def _lasting(reservations: Sequence[ReservationView], now: float) -> list[ReservationView]:
-    return [reservation for reservation in reservations if reservation.end_unix > now]
+def _goes_before(one: ReservationView, other: ReservationView) -> bool:
+    """Whose the nodes are where reservations overlap: maintenance, then the one that begins first."""
+    return one is not other and _claim(one) < _claim(other)
+
+
+def _claim(reservation: ReservationView) -> tuple[bool, float, str]:
+    return not reservation.maintenance, reservation.start_unix, reservation.name

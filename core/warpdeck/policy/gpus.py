@@ -6,18 +6,17 @@ of a GPU goes on the shared GPU that is fullest and still has room, so that whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from warpdeck.model import Share
 
 from .cluster import GPUS, Cluster, Ints
+from .demand import Need
+from .shared import SharedGpu
 from .timeline import Hold, Timeline
 from .view import GpuView
-
-Sharers = list[tuple[float, int]]
-"""(when it ends, percent) of each job on a shared GPU."""
 
 
 class GpuBoard:
@@ -27,32 +26,34 @@ class GpuBoard:
         self._cluster = cluster
         self._held: dict[int, list[Share]] = {}
         self._free: dict[int, dict[int, GpuView]] = {}
-        self.shared: dict[int, dict[int, Sharers]] = {}
-        """row -> GPU index -> its sharers."""
+        self.shared: dict[int, dict[int, SharedGpu]] = {}
+        """row -> GPU index -> the GPU with its sharers; those that may be given to jobs."""
         for share, ends in held:
             row = cluster.row.get(share.node) if share.gpus else None
             if row is None:
                 continue
             self._held.setdefault(row, []).append(share)
             if share.gpu_share_pct < 100:
-                board = self.shared.setdefault(row, {})
-                for index in share.gpus:
-                    board.setdefault(index, []).append((ends, share.gpu_share_pct))
+                for gpu in cluster.usable_gpus(row):
+                    if gpu.index in share.gpus:
+                        self._shared_gpu(row, gpu).sharers.append((ends, share.gpu_share_pct))
 
     def shared_holds(self) -> list[Hold]:
         """A shared GPU is no whole GPU until the last of its sharers ends."""
-        found: list[Hold] = []
-        for row, board in self.shared.items():
-            usable = {gpu.index for gpu in self._cluster.usable_gpus(row)}
-            for index, sharers in board.items():
-                if index in usable:
-                    amounts = tuple(int(amount) for amount in self._one_gpu(row, index))
-                    found.append((row, max(ends for ends, _ in sharers), amounts))
-        return found
+        return [
+            (row, gpu.whole_at, tuple(int(amount) for amount in self._one_gpu(gpu)))
+            for row, board in self.shared.items()
+            for gpu in board.values()
+        ]
 
-    def pick(self, row: int, count: int, gpu_type: str) -> list[GpuView]:
-        """So many wholly free GPUs; the caller knows that there are enough."""
+    def pick(
+        self, row: int, count: int, gpu_type: str, *, most: Mapping[str, int] | None = None
+    ) -> list[GpuView]:
+        """So many wholly free GPUs, of each type no more than `most`; the caller knows that there are enough."""
         free = [gpu for _, gpu in sorted(self._free_at(row).items()) if gpu_type in ("", gpu.type.lower())]
+        if most is not None:
+            left = dict(most)
+            free = [gpu for gpu in free if _one_more(left, gpu.type.lower())]
         return pick_gpus(free, count)
 
     def free_indices(self, row: int) -> set[int]:
@@ -65,39 +66,28 @@ class GpuBoard:
         for index in indices:
             free.pop(index, None)
 
-    def pick_part(self, row: int, pct: int, gpu_type: str) -> GpuView:
-        """The GPU on which a part goes; the caller knows that one has room."""
-        best: tuple[int, GpuView] | None = None
-        sharers = self.shared.get(row, {})
-        for gpu in self._cluster.usable_gpus(row):
-            if gpu.index in sharers and gpu_type in ("", gpu.type.lower()):
-                left = 100 - sum(part for _, part in sharers[gpu.index])
-                if left >= pct and (best is None or left < best[0]):
-                    best = (left, gpu)
-        return best[1] if best is not None else self.pick(row, 1, gpu_type)[0]
+    def shared_room(self, timeline: Timeline, row: int, need: Need, ends: float) -> GpuView | None:
+        """The fullest shared GPU that has room for the part until its end, without being promised as a whole one."""
+        within = timeline.times[row] < ends
+        within[0] = True
+        fitting = [gpu for gpu, fits in timeline.shared_lines(need, row) if fits[within].all()]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda gpu: (gpu.left_now, gpu.index))
+        return next(gpu for gpu in self._cluster.nodes[row].gpus if gpu.index == best.index)
 
     def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
         """A part of a GPU is taken now, and the timeline knows until when the GPU is not whole."""
-        sharers = self.shared.setdefault(row, {}).setdefault(gpu.index, [])
-        whole_at = max((until for until, _ in sharers), default=timeline.now)
-        sharers.append((ends, pct))
+        shared = self._shared_gpu(row, gpu)
+        whole_at = shared.whole_at if shared.sharers else timeline.now
+        shared.sharers.append((ends, pct))
         self.take(row, (gpu.index,))
         if ends > whole_at:
-            timeline.take(row, whole_at, ends, self._one_gpu(row, gpu.index))
-        self.show_parts(timeline, row)
+            timeline.take(row, whole_at, ends, self._one_gpu(shared))
 
-    def show_parts(self, timeline: Timeline, row: int) -> None:
-        """Writes the largest free part on the node's shared GPUs into each step of the timeline."""
-        if timeline.partial is None:
-            timeline.partial = np.zeros(timeline.times.shape, dtype=np.int64)
-        best = np.zeros(timeline.times.shape[1], dtype=np.int64)
-        for sharers in self.shared.get(row, {}).values():
-            until = np.array([ends for ends, _ in sharers])
-            parts = np.array([pct for _, pct in sharers])
-            there = until[None, :] > timeline.times[row][:, None]
-            left = 100 - (there * parts).sum(axis=1)
-            best = np.maximum(best, np.where(there.any(axis=1), left, 0))
-        timeline.partial[row] = best
+    def _shared_gpu(self, row: int, gpu: GpuView) -> SharedGpu:
+        board = self.shared.setdefault(row, {})
+        return board.setdefault(gpu.index, SharedGpu(gpu.index, gpu.type.lower()))
 
     def _free_at(self, row: int) -> dict[int, GpuView]:
         free = self._free.get(row)
@@ -108,14 +98,17 @@ class GpuBoard:
             self._free[row] = free
         return free
 
-    def _one_gpu(self, row: int, index: int) -> Ints:
+    def _one_gpu(self, gpu: SharedGpu) -> Ints:
         amounts = np.zeros(self._cluster.columns, dtype=np.int64)
         amounts[GPUS] = 1
-        for gpu in self._cluster.nodes[row].gpus:
-            column = self._cluster.type_columns.get(gpu.type.lower())
-            if gpu.index == index and column is not None:
-                amounts[column] = 1
+        if gpu.gpu_type in self._cluster.type_columns:
+            amounts[self._cluster.type_columns[gpu.gpu_type]] = 1
         return amounts
+
+
+def _one_more(left: dict[str, int], gpu_type: str) -> bool:
+    left[gpu_type] = left.get(gpu_type, 0) - 1
+    return left[gpu_type] >= 0
 
 
 def pick_gpus(free: Sequence[GpuView], count: int) -> list[GpuView]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from warpdeck.model import Allocation
+
 from .settings import Settings
 from .site import AccountView, Limits, QosView, Tres, UserView
 from .tres import add, held_tres, over, words
@@ -66,14 +68,22 @@ class Ledger:
             self._licenses[name] = self._licenses.get(name, 0) - count
         if not self.limits_anything:
             return
-        tres = self.tres_of(job)
+        tres = self.tres_of(job, job.allocation)
         ends = job.ends_by_unix
         minutes = 0.0 if ends is None else max(0.0, ends - self._now) / 60
         self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
 
-    def tres_of(self, job: RunningJob) -> Tres:
-        """What a running job holds."""
-        return held_tres(job.allocation, self._types, self._settings.billing_weights)
+    def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
+        """What a job holds with this allocation."""
+        found = held_tres(allocation, self._types, self._settings.billing_weights)
+        for name, count in job.licenses:
+            found[f"license/{name}"] = count
+        return found
+
+    def lifts_partition(self, qos: str) -> bool:
+        """Whether the QoS goes before the limits of partitions."""
+        own = self._qos.get(qos)
+        return own is not None and own.overrides_partition
 
     def take(self, job: PendingJob, tres: Tres, limit_s: float | None) -> None:
         """A job starts."""

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from warpdeck.model import JobId, iter_tasks
+from warpdeck.model import Allocation, JobId, iter_tasks
 
+from .access import is_restricted, partition_bars, partition_names, time_limit
 from .answer import Preempt, Reserve, Resume, Start
 from .field import Field, ends_of, known, open_fields, planned_s
 from .limits import Ledger
@@ -17,7 +18,7 @@ from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
 from .tres import asked_tres
 from .view import PendingJob, RunningJob, View
-from .why import partition_bars, throttled
+from .why import throttled
 
 MAX_RESERVATIONS = 1000
 """Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
@@ -90,6 +91,8 @@ class Pass:
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
         self._partitions = {part.name: part for part in view.partitions}
+        self._is_personal = self.ledger.limits_anything or any(map(is_restricted, view.partitions))
+        """Whether it matters whose a job is."""
         self._reservations = {each.name: each for each in view.reservations}
         self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
         self._kinds: dict[tuple[object, ...], Kind] = {}
@@ -106,14 +109,15 @@ class Pass:
         )
         self._without_place = without_place
         self._tests = 0
-        self._tres: dict[int, Tres] = {}
+        self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
         self._tasks: dict[JobId, int] = {}
         for job in view.running:
             self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
 
     def tres(self, job: PendingJob) -> Tres:
         """What the job counts against limits."""
-        found = self._tres.get(id(job.resources))
+        key = (id(job.resources), job.licenses)
+        found = self._tres.get(key)
         if found is None:
             found = asked_tres(
                 job.resources,
@@ -122,7 +126,7 @@ class Pass:
             )
             for name, count in job.licenses:
                 found[f"license/{name}"] = count
-            self._tres[id(job.resources)] = found
+            self._tres[key] = found
         return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
@@ -133,16 +137,12 @@ class Pass:
         """Those that --partition=TEXT stands for."""
         if not self._partitions:
             return [None]
-        names = (text or self.settings.default_partition).split(",")
+        names = partition_names(text, self.settings)
         return [self._partitions[name] for name in names if name in self._partitions] or [None]
 
     def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
         """Its time limit, or the default."""
-        if job.time_limit_s is not None:
-            return job.time_limit_s
-        if partition is not None and partition.default_time_s is not None:
-            return partition.default_time_s
-        return self.settings.default_time_s
+        return time_limit(job, partition, self.settings, self.now)
 
     def protect(self, count: int) -> None:
         """Protects at least so many blocked jobs of each pool, where the policy protects any."""
@@ -200,8 +200,9 @@ class Pass:
             job.partition,
             job.reservation,
             job.time_min_s,
+            job.deadline_unix,
         )
-        if self.ledger.limits_anything or job.licenses:
+        if self._is_personal or job.licenses or job.reservation:
             key += (job.user, job.account, job.qos, job.licenses)
         kind = self._kinds.get(key)
         if kind is None:
@@ -227,6 +228,7 @@ class Pass:
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
     ) -> Obstacle | None:
+        job = in_partition(job, partition)
         limit_s = self.limit_s(job, partition)
         barred = self.bars(job, partition, limit_s)
         if barred is not None:
@@ -241,19 +243,36 @@ class Pass:
         if found is None or not self._keeps_promises(field, found, given_s or duration_s):
             return self._misfit(field, shape, duration_s)
         if given_s is not None:
-            duration_s = given_s
-        allocation = field.start(found, duration_s)
-        self.ledger.take(job, self.tres(job), None if limit_s is None else duration_s)
+            limit_s, duration_s = int(given_s), given_s
+        allocation = field.allocation(found, duration_s)
+        over = self._start_within_limits(job, allocation, limit_s)
+        if over is not None:
+            return over
+        field.start(allocation, duration_s)
         self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
         self.starts.append(
             Start(
                 job_id=job.id,
                 task=task,
                 allocation=allocation,
-                time_limit_s=limit_s if given_s is None else int(given_s),
+                time_limit_s=limit_s,
                 partition="" if partition is None else partition.name,
             )
         )
+        return None
+
+    def _start_within_limits(
+        self, job: PendingJob, allocation: Allocation, limit_s: float | None
+    ) -> Obstacle | None:
+        """Counts what the job was given, which may be more than it asked for: whole nodes, more nodes, types of GPUs."""
+        if not self.ledger.limits_anything:
+            self.ledger.take(job, {}, limit_s)
+            return None
+        given = self.ledger.tres_of(job, allocation)
+        over = self.ledger.check(job, given, limit_s)
+        if over is not None:
+            return Obstacle(over.code, over.sentence)
+        self.ledger.take(job, given, limit_s)
         return None
 
     def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
@@ -261,9 +280,9 @@ class Pass:
         due = [each for each in self._due if each[0] is field and self.now + duration_s > each[3]]
         if not due:
             return True
-        field.reserve(spot, self.now, duration_s)
+        taken = field.reserve(spot, self.now, duration_s)
         later = [(field.find_later(shape, length_s), at) for _, shape, length_s, at in due]
-        field.release(spot, self.now, duration_s)
+        field.release(taken)
         return all(found is not None and found[0] <= at for found, at in later)
 
     def bars(
@@ -271,7 +290,8 @@ class Pass:
     ) -> Obstacle | None:
         """What forbids the job to start here now, whatever is free."""
         if partition is not None:
-            barred = partition_bars(job, partition, limit_s)
+            any_time = self.ledger.lifts_partition(job.qos)
+            barred = partition_bars(job, partition, limit_s, any_time=any_time)
             if barred is not None:
                 return Obstacle(*barred)
         if job.reservation:
@@ -317,8 +337,7 @@ class Pass:
         longest = 0.0
         for gang in shape.gangs:
             for mask in shape.masks:
-                windows = [field.timeline.longest_now(need, mask, count) for need, count in gang.wanted]
-                longest = max(longest, min(windows))
+                longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
         given_s = float(int(min(longest, limit_s)))
         if given_s < job.time_min_s or given_s <= 0:
             return None, None
@@ -344,8 +363,12 @@ class Pass:
         """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
         later = self._find_later(field, shape, obstacle.duration_s)
         soon = later is not None and later[0] <= self.now + self._patience_s()
-        if pushes and not soon and self._make_room(job, obstacle, field, shape):
-            return True
+        if pushes and (soon or self._make_room(job, obstacle, field, shape)):
+            self.ledger.take(
+                job, self.tres(job), self.limit_s(job, None)
+            )  # its turn is near: nobody else leaves in vain
+            if not soon:
+                return True
         if later is None or not (protects or soon):
             return False
         if self.settings.reservation_holds == "start":
@@ -369,14 +392,15 @@ class Pass:
 
     def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
         """Has victims leave, if there are some that would help."""
-        room = self._preemption.find(job, self.tres(job), shape)
+        room = self._preemption.find(job, self.tres(job), shape, obstacle.duration_s)
         if room is None:
             self._no_victims.add(_claimant(job))
             return False
         spot, told = room
         self.preempts += told
-        field.reserve(spot, self.now, obstacle.duration_s)
-        self._promise(job, field, spot, self.now + max(each.grace_s for each in told))
+        grace_s = max(each.grace_s for each in told)
+        field.reserve(spot, self.now, grace_s + obstacle.duration_s)
+        self._promise(job, field, spot, self.now + grace_s)
         return True
 
     def _patience_s(self) -> float:
@@ -389,20 +413,27 @@ class Pass:
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
 
     def _is_claimed(self, job: RunningJob) -> bool:
-        """Whether a blocked job has a claim on the place of a suspended one."""
+        """Whether a blocked job that could use the place of a suspended one has a claim on it."""
         if not self.rules.active:
             return False
         as_running = msgspec.structs.replace(job, suspended=False)
-        return any(
-            obstacle.shape is not None
-            and self.rules.claim(self._jobs[job_id], self.tres(self._jobs[job_id]), as_running) is not None
-            for job_id, obstacle in self.blocked.items()
-        )
+        asked: set[tuple[object, ...]] = set()
+        for job_id, obstacle in self.blocked.items():
+            if obstacle.shape is None or _claimant(self._jobs[job_id]) in asked:
+                continue
+            waiting = self._jobs[job_id]
+            asked.add(_claimant(waiting))
+            usable = obstacle.shape.usable()
+            rows = [self.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
+            there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
+            if there and self.rules.claim(waiting, self.tres(waiting), as_running) is not None:
+                return True
+        return False
 
     def _resume(self, field: Field, job: RunningJob) -> bool:
         """Takes back what the job held, if all of it is free until its end."""
         assert job.resumes_to is not None
-        ends = ends_of(job, self.now)
+        ends = max(ends_of(job, self.now), self.now + 1.0)
         takes = []
         for share, kept in zip(job.resumes_to.shares, job.allocation.shares, strict=True):
             row = field.cluster.row.get(share.node)
@@ -421,6 +452,13 @@ class Pass:
         return True
 
 
+def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob:
+    """The job as one of this partition: it may have named several, or none."""
+    if partition is None or job.partition == partition.name:
+        return job
+    return msgspec.structs.replace(job, partition=partition.name)
+
+
 def _most_protected(settings: Settings) -> int:
     if settings.backfill == "conservative":
         return MAX_RESERVATIONS
@@ -429,4 +467,4 @@ def _most_protected(settings: Settings) -> int:
 
 def _claimant(job: PendingJob) -> tuple[object, ...]:
     """Jobs that may push the same others aside, for the same request."""
-    return (id(job.resources), job.partition, job.account, job.qos)
+    return (id(job.resources), job.partition, job.reservation, job.account, job.qos, job.time_limit_s)

@@ -8,16 +8,19 @@ first (Slurm's topology/tree).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from warpdeck.model import Allocation, GpuUuid, NodeName, Resources, Share
+from warpdeck.model import Allocation, GpuUuid, Resources, Share
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from .demand import WHOLE_NODE, Need, gang_sizes, needs
 from .gpus import GpuBoard
+from .site import PartitionView
 from .timeline import Timeline
+from .view import GpuView
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,19 +37,18 @@ class Shape:
         self,
         cluster: Cluster,
         asked: Resources,
+        partition: PartitionView | None,
         *,
-        allowed: frozenset[NodeName] | None,
-        exclusive: bool,
         default_mem_per_cpu_bytes: int,
     ) -> None:
         self.asked = asked
-        self.masks: list[Mask] = cluster.rows_for(asked, allowed)
+        self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.gangs: list[Gang] = []
-        for nodes in gang_sizes(asked):
+        for nodes in _sizes(asked, partition):
             if nodes > len(cluster) or len(self.gangs) >= MAX_SIZES:
                 break  # before its needs are laid out: a range may end at a hundred thousand nodes
             found = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu_bytes)
-            if exclusive:
+            if partition is not None and partition.exclusive:
                 found = tuple(msgspec.structs.replace(need, exclusive=True) for need in found)
             if found:
                 self.gangs.append(Gang(nodes=nodes, wanted=_grouped(found)))
@@ -66,6 +68,15 @@ Spot = list[tuple[int, Need]]
 """(row, what it gives) for each node of a gang, in rank order."""
 
 
+def _sizes(asked: Resources, partition: PartitionView | None) -> range:
+    """The numbers of nodes to try, fewest first: those of the request that the partition allows."""
+    sizes = gang_sizes(asked)
+    if partition is None:
+        return sizes
+    most = sizes.stop - 1 if partition.max_nodes is None else min(sizes.stop - 1, partition.max_nodes)
+    return range(max(sizes.start, partition.min_nodes), most + 1)
+
+
 def _grouped(found: Sequence[Need]) -> tuple[tuple[Need, int], ...]:
     groups: dict[Need, int] = {}
     for need in found:
@@ -79,7 +90,7 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
     for gang in shape.gangs:
         for mask in shape.masks:
             rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
-            spot = choose(timeline, gang, rows, timeline.now, shape.asked.max_switches)
+            spot = choose(timeline, gang, rows, timeline.now, max_switches=shape.asked.max_switches)
             if spot is not None:
                 return spot
     return None
@@ -90,35 +101,60 @@ def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[fl
     best: tuple[float, Spot] | None = None
     for gang in shape.gangs:
         for mask in shape.masks:
-            found = timeline.earliest(gang.wanted, duration_s, mask)
-            if found is None or (best is not None and found[0] >= best[0]):
-                continue
-            spot = choose(timeline, gang, found[1], found[0], None)
-            if spot is not None:
-                best = (found[0], spot)
+            pick = partial(choose, timeline, gang, max_switches=shape.asked.max_switches)
+            found = timeline.earliest(gang.wanted, duration_s, mask, choose=pick)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found
     return best
 
 
 def choose(
-    timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float, max_switches: int | None
+    timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float, *, max_switches: int | None
 ) -> Spot | None:
     """A node for each need out of the rows that meet it, by the rule of this module."""
+    cluster = timeline.cluster
+    several = gang.nodes > 1 and cluster.switch_count > 1
+    switches = _switches(cluster, gang, rows) if several else []
+    if several and (not switches or (max_switches is not None and len(switches) > max_switches)):
+        return None
     chosen: list[tuple[int, Need]] = []
     used: Ints = np.zeros(0, dtype=np.int64)
     for (need, count), fitting in zip(gang.wanted, rows, strict=True):
         fitting = np.setdiff1d(fitting, used, assume_unique=True) if len(used) else fitting
         if len(fitting) < count:
             return None
-        ordered = _best_first(timeline, need, fitting, at)
-        if gang.nodes > 1:
-            picked = _by_switch(timeline.cluster, ordered, count, max_switches)
-            if picked is None:
-                return None
-        else:
-            picked = ordered[:count]
+        picked = _best_first(timeline, need, fitting, at)
+        if several:
+            rank = [
+                switches.index(each) if each in switches else MAX_RANK
+                for each in cluster.switch[picked].tolist()
+            ]
+            picked = picked[np.argsort(rank, kind="stable")]
+        picked = picked[:count]
         chosen += [(int(row), need) for row in np.sort(picked)]
         used = np.concatenate((used, picked))
     return chosen
+
+
+MAX_RANK = 1 << 30
+"""The rank of switches that a gang does without."""
+
+
+def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
+    """As few switches as can hold the gang: the fullest that has room for all, else the largest ones; [] if none can."""
+    sizes = np.array([np.bincount(cluster.switch[fit], minlength=cluster.switch_count) for fit in rows])
+    wanted = np.cumsum([count for _, count in gang.wanted])[:, None]
+    enough = np.flatnonzero((sizes >= wanted).all(axis=0))
+    if len(enough):
+        return [int(enough[np.argmin(sizes[-1][enough])])]
+    order = np.argsort(-sizes[-1], kind="stable")
+    holds = (np.cumsum(sizes[:, order], axis=1) >= wanted).all(axis=0)
+    if not holds.any():
+        return []
+    most = int(np.argmax(holds))
+    last = sizes[:, order[:most]].sum(axis=1)[:, None] + sizes[:, order[most:]]
+    fitting = order[most:][(last >= wanted).all(axis=0)]
+    return [*order[:most].tolist(), int(fitting[np.argmin(sizes[-1][fitting])])]
 
 
 def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
@@ -126,44 +162,27 @@ def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
         return rows
     free = timeline.free[:, rows, 0] if at <= timeline.now else timeline.at(rows, at)
     cluster = timeline.cluster
-    if need.gpu_share_pct < 100 and timeline.partial is not None:
-        unshared = timeline.partial[rows, 0] < need.gpu_share_pct
+    if need.gpu_share_pct < 100 and timeline.shared:
+        shared = timeline.shared
+        room = [
+            any(gpu.left_now >= need.gpu_share_pct for gpu in shared.get(row, {}).values())
+            for row in rows.tolist()
+        ]
+        unshared = ~np.array(room)
         return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
 
 
-def _by_switch(cluster: Cluster, ordered: Ints, count: int, most: int | None) -> Ints | None:
-    """So many of the rows, best first, from as few switches as can be."""
-    if cluster.switch_count <= 1:
-        return ordered[:count]
-    sizes = np.bincount(cluster.switch[ordered], minlength=cluster.switch_count)
-    picked: list[Ints] = []
-    left = count
-    while left > 0:
-        enough = np.flatnonzero(sizes >= left)
-        switch = int(enough[np.argmin(sizes[enough])]) if len(enough) else int(np.argmax(sizes))
-        rows = ordered[cluster.switch[ordered] == switch][:left]
-        picked.append(rows)
-        sizes[switch] = 0
-        left -= len(rows)
-    if most is not None and len(picked) > most:
-        return None
-    return np.concatenate(picked)
-
-
-def allocate(cluster: Cluster, board: GpuBoard, spot: Spot) -> Allocation:
-    """The shares of a gang that starts now, GPUs by index. The board is told by `commit`."""
+def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Allocation:
+    """The shares of a gang that starts now and may run until `ends`, GPUs by index. The board is told by `commit`."""
     shares = []
     for row, need in spot:
-        node = cluster.nodes[row]
-        if need.gpu_share_pct < 100:
-            gpus = [board.pick_part(row, need.gpu_share_pct, need.gpu_type)]
-        else:
-            gpus = board.pick(row, need.gpus, need.gpu_type)
+        node = timeline.cluster.nodes[row]
+        gpus = _pick(timeline, board, row, need, ends)
         shares.append(
             Share(
                 node=node.name,
-                cpus=node.cpus if need.exclusive else need.cpus,
+                cpus=max(node.cpus, need.cpus) if need.exclusive else need.cpus,
                 mem_bytes=node.mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes,
                 tasks=need.tasks,
                 gpus=tuple(gpu.index for gpu in gpus),
@@ -172,6 +191,21 @@ def allocate(cluster: Cluster, board: GpuBoard, spot: Spot) -> Allocation:
             )
         )
     return Allocation(shares=tuple(shares))
+
+
+def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float) -> list[GpuView]:
+    if not need.gpus:
+        return []
+    if need.gpu_share_pct < 100:
+        gpu = board.shared_room(timeline, row, need, ends)
+        if gpu is not None:
+            return [gpu]
+    columns = timeline.cluster.type_columns
+    if not columns:
+        return board.pick(row, need.gpus, need.gpu_type)
+    least = timeline.least(row, timeline.now, ends)
+    most = {name: int(least[column]) for name, column in columns.items()}
+    return board.pick(row, need.gpus, need.gpu_type, most=most)
 
 
 def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float) -> None:
@@ -187,24 +221,49 @@ def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: fl
             board.take(row, share.gpus)
 
 
-def reserve(timeline: Timeline, spot: Spot, start: float, end: float) -> None:
+Taken = list[tuple[int, float, float, Ints]]
+"""(row, from, until, amounts) of what was reserved."""
+
+
+def reserve(timeline: Timeline, spot: Spot, start: float, end: float) -> Taken:
     """The gang will have these nodes in that interval; nothing else may."""
+    taken: Taken = []
     for row, need in spot:
-        timeline.take(row, start, end, _held(timeline.cluster, row, need))
+        amounts = whole_amounts(timeline.cluster, row, need)
+        _name_types(timeline, row, amounts, start, end)
+        timeline.take(row, start, end, amounts)
+        taken.append((row, start, end, amounts))
+    return taken
 
 
-def release(timeline: Timeline, spot: Spot, start: float, end: float) -> None:
+def release(timeline: Timeline, taken: Taken) -> None:
     """Takes back a `reserve`."""
-    for row, need in spot:
-        timeline.take(row, start, end, -_held(timeline.cluster, row, need))
+    for row, start, end, amounts in taken:
+        timeline.take(row, start, end, -amounts)
 
 
-def _held(cluster: Cluster, row: int, need: Need) -> Ints:
+def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:
+    """All that a need takes of this node, by column. A part of a GPU counts as one: which it will be is not known yet."""
     amounts = cluster.need_amounts(need)
     if need.exclusive:
-        amounts[CPUS] = cluster.capacity[CPUS, row]
+        amounts[CPUS] = max(need.cpus, int(cluster.capacity[CPUS, row]))
     if need.mem_bytes == WHOLE_NODE:
         amounts[MEM] = cluster.capacity[MEM, row]
     if need.gpu_share_pct < 100:
         amounts[GPUS] = 1
+        amounts[cluster.columns_of(need.gpu_type)[:1] if need.gpu_type else GPUS] = 1
     return amounts
+
+
+def _name_types(timeline: Timeline, row: int, amounts: Ints, start: float, end: float) -> None:
+    """On nodes of mixed types, GPUs of any type are promised as GPUs of types that are free in the whole interval."""
+    columns = list(timeline.cluster.type_columns.values())
+    left = int(amounts[GPUS] - amounts[columns].sum()) if columns else 0
+    if left <= 0:
+        return
+    least, first = timeline.least(row, start, end), timeline.least(row, start, start)
+    for free in (least, first):
+        for column in sorted(columns, key=lambda column: -int(free[column])):
+            more = min(left, max(0, int(free[column] - amounts[column])))
+            amounts[column] += more
+            left -= more

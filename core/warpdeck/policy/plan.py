@@ -62,7 +62,9 @@ def decide(view: View, now: float, settings: Settings, *, without_place: JobId |
     queue, ends, whys = _eligible(view, now, settings)
     waiting = turns(queue, view, now, settings=settings, sizes=current.tres)
     current.protect(min(waiting.overdue_count, settings.overdue_reservations))
-    ordered = in_order(queue, view, priorities=[priorities[job.id] for job in queue], turns=waiting.keys)
+    ordered = in_order(
+        queue, view, settings, priorities=[priorities[job.id] for job in queue], turns=waiting.keys
+    )
     behind: list[tuple[PendingJob, Kind]] = []
     for job in _borrowers_last(current, ordered):
         kind = current.kind(job)
@@ -107,7 +109,7 @@ def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -
         return End(job_id=job.id, state="CANCELLED", code=reason.code, sentence=job.never)
     if job.deadline_unix is None:
         return None
-    least = job.time_min_s or job.time_limit_s or 0
+    least = job.time_min_s or job.time_limit_s or 1
     if now + least <= job.deadline_unix:
         return None
     sentence = "it cannot end before its deadline any more"

@@ -7,21 +7,21 @@ run for its exempt time, or is leaving already, is no victim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from warpdeck.model import JobId, Share
 
 from .answer import Preempt
 from .cluster import CPUS, GPUS, Cluster, Ints
-from .demand import Need
 from .limits import Ledger
-from .placement import Gang, Shape, Spot, choose
+from .placement import Shape, Spot
 from .settings import Settings
 from .site import AccountView, PartitionView, QosView, Tres
 from .timeline import Timeline
+from .tres import add
+from .victims import Clearing, Give
 from .view import PendingJob, RunningJob, View
 
 
@@ -32,6 +32,8 @@ class Claim(msgspec.Struct, frozen=True):
     """Lower is pushed first."""
     mode: str
     because: str
+    borrowers: tuple[AccountView, ...] = ()
+    """Of a claim on what is borrowed: the accounts that must borrow for it to hold."""
 
 
 class Rules:
@@ -52,9 +54,21 @@ class Rules:
 
     def within_quota(self, job: PendingJob, tres: Tres) -> bool:
         """Whether the job can start without its account borrowing: it has a guaranteed right to resources."""
+        return self._is_within(self._ledger.chain(job.account), tres)
+
+    def _is_within(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
         return any(
             account.quota and _inside(account.quota, self._ledger.account_use(account.name), tres)
-            for account in self._ledger.chain(job.account)
+            for account in accounts
+        )
+
+    def _apart(self, one: str, other: str) -> tuple[tuple[AccountView, ...], tuple[AccountView, ...]]:
+        """The accounts above each that are not above the other too: what both share gives neither a better right."""
+        ours, theirs = list(self._ledger.chain(one)), list(self._ledger.chain(other))
+        names = {account.name for account in ours} & {account.name for account in theirs}
+        return (
+            tuple(account for account in ours if account.name not in names),
+            tuple(account for account in theirs if account.name not in names),
         )
 
     def may_push(self, job: PendingJob, tres: Tres) -> bool:
@@ -75,10 +89,11 @@ class Rules:
         if self._now - victim.start_at_unix < exempt:
             return None
         if self.quotas and self._settings.reclaim and victim.account != job.account:
-            borrower = self._borrower(victim)
-            if borrower is not None and self.within_quota(job, tres):
+            own_accounts, others = self._apart(job.account, victim.account)
+            borrower = self._borrower(others)
+            if borrower is not None and self._is_within(own_accounts, tres):
                 why = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
-                return Claim(0, self._mode(victim), why)
+                return Claim(0, self._mode(victim), why, others)
         if self._by_qos and own is not None and victim.qos in own.preempts:
             rank = 1 + (qos.priority if qos else 0)
             return Claim(rank, self._mode(victim), f"QoS {own.name} preempts QoS {victim.qos}")
@@ -122,24 +137,42 @@ class Rules:
         part = self._partitions.get(name)
         return part.priority_tier if part is not None else 1
 
-    def _borrower(self, victim: RunningJob) -> AccountView | None:
-        """The account that borrows what the victim holds: beyond its quota even without this job's share of it."""
-        chain = list(self._ledger.chain(victim.account))
-        with_quota = [account for account in chain if account.quota]
-        account = with_quota[0] if with_quota else (chain[0] if chain else None)
-        if account is None:
-            return None
-        use = self._ledger.account_use(account.name)
-        beyond = [
-            name for name in account.quota or {"gres/gpu": 0} if use.get(name, 0) > account.quota.get(name, 0)
-        ]
-        return account if beyond else None
+    def _borrower(
+        self, accounts: Sequence[AccountView], given_back: Mapping[str, Tres] = {}
+    ) -> AccountView | None:
+        """The nearest account, if none of these is within its quota. Without any quota all that they use is borrowed.
+
+        `given_back` is what victims that were chosen already free, by account.
+        """
+        with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
+        for account in with_quota:
+            use, less = self._ledger.account_use(account.name), given_back.get(account.name, {})
+            quota = account.quota or {"gres/gpu": 0}
+            if not any(use.get(name, 0) - less.get(name, 0) > most for name, most in quota.items()):
+                return None
+        return with_quota[0] if with_quota else None
+
+    def too_many(self, victims: Iterable[RunningJob], claims: Mapping[JobId, Claim]) -> list[RunningJob]:
+        """Those of the victims without whom the others alone bring their accounts back to their quotas."""
+        given_back: dict[str, Tres] = {}
+        found = []
+        for victim in victims:
+            borrowers = claims[victim.id].borrowers
+            if borrowers and self._borrower(borrowers, given_back) is None:
+                found.append(victim)
+                continue
+            held = self._ledger.tres_of(victim, victim.allocation)
+            for account in self._ledger.chain(victim.account):
+                add(given_back.setdefault(account.name, {}), held)
+        return found
 
 
 def _inside(quota: Mapping[str, int], used: Mapping[str, int], more: Mapping[str, int]) -> bool:
     return all(used.get(name, 0) + more.get(name, 0) <= count for name, count in quota.items())
 
 
+MAX_ROUNDS = 8
+"""Tries to find victims so that no account is pushed below its quota."""
 Found = tuple[Spot, list[Preempt]]
 
 
@@ -153,87 +186,54 @@ class Preemption:
         self._now = now
         self._told: set[JobId] = set()
 
-    def find(self, job: PendingJob, tres: Tres, shape: Shape) -> Found | None:
+    def find(self, job: PendingJob, tres: Tres, shape: Shape, duration_s: float) -> Found | None:
         """Where the job can go and who must leave for it; None if nobody it may push aside would help."""
         claims: dict[JobId, Claim] = {}
         for victim in self._running:
-            if victim.id in self._told:
-                continue
-            claim = self._rules.claim(job, tres, victim)
-            if claim is not None:
-                claims[victim.id] = claim
-        if not claims:
-            return None
+            if victim.id not in self._told:
+                claim = self._rules.claim(job, tres, victim)
+                if claim is not None:
+                    claims[victim.id] = claim
+        for _ in range(MAX_ROUNDS):
+            found = self._among(job, shape, duration_s, claims) if claims else None
+            if found is None:
+                return None
+            chosen = [victim for victim in self._running if victim.id in found[1]]
+            chosen.sort(key=lambda victim: (-victim.start_at_unix, victim.id))
+            spared = self._rules.too_many(chosen, claims)
+            if not spared:
+                self._told.update(found[1])
+                return found[0], [self._order(job, victim, claims[victim.id]) for victim in chosen]
+            for victim in spared:
+                del claims[victim.id]
+        return None
+
+    def _among(
+        self, job: PendingJob, shape: Shape, duration_s: float, claims: Mapping[JobId, Claim]
+    ) -> tuple[Spot, set[JobId]] | None:
         victims = [victim for victim in self._running if victim.id in claims]
         victims.sort(key=lambda victim: (claims[victim.id].rank, -victim.start_at_unix, victim.id))
-        for gang in shape.gangs:
-            for mask in shape.masks:
-                found = self._on(job, gang, mask.nonzero()[0], victims, claims)
+        gives = self._gives(victims, claims)
+        for mask in shape.masks:
+            clearing = Clearing(self._timeline, mask, duration_s, gives, lost_work=self._lost_work)
+            for gang in shape.gangs:
+                found = clearing.find(gang, shape.asked.max_switches)
                 if found is not None:
-                    self._told.update(preempt.job_id for preempt in found[1])
                     return found
         return None
 
-    def _on(
-        self,
-        job: PendingJob,
-        gang: Gang,
-        rows: Ints,
-        victims: list[RunningJob],
-        claims: Mapping[JobId, Claim],
-    ) -> Found | None:
+    def _gives(self, victims: Sequence[RunningJob], claims: Mapping[JobId, Claim]) -> dict[int, list[Give]]:
         cluster = self._timeline.cluster
-        allowed = set(rows.tolist())
-        there: dict[int, list[tuple[RunningJob, Ints]]] = {}
+        found: dict[int, list[Give]] = {}
         for victim in victims:
             for share in victim.allocation.shares:
-                row = cluster.row.get(share.node, -1)
-                if row in allowed:
+                row = cluster.row.get(share.node)
+                if row is not None:
                     gives = self._rules.frees(cluster, share, claims[victim.id].mode)
-                    there.setdefault(row, []).append((victim, gives))
-        leaving: dict[tuple[int, Need], list[RunningJob]] = {}
-        fitting = []
-        for need, _ in gang.wanted:
-            fits = []
-            for row in sorted(allowed):
-                chosen = self._least(need, row, there.get(row, []))
-                if chosen is not None:
-                    fits.append((self._lost_work(chosen), row))
-                    leaving[row, need] = chosen
-            fits.sort()
-            fitting.append(np.array([row for _, row in fits[: gang.nodes]], dtype=np.int64))
-        spot = choose(self._timeline, gang, fitting, self._now, None)
-        if spot is None:
-            return None
-        names: dict[JobId, RunningJob] = {}
-        for row, need in spot:
-            for victim in leaving[row, need]:
-                names[victim.id] = victim
-        return spot, [self._order(job, victim, claims[victim.id]) for victim in names.values()]
+                    found.setdefault(row, []).append((victim, gives))
+        return found
 
-    def _least(self, need: Need, row: int, victims: list[tuple[RunningJob, Ints]]) -> list[RunningJob] | None:
-        """The fewest victims, worst claim first, without whom the need is met on the node; None if it never is."""
-        timeline = self._timeline
-        amounts = timeline.cluster.need_amounts(need)
-        if need.exclusive:
-            amounts[CPUS] = max(1, int(timeline.cluster.capacity[CPUS, row]))
-        missing = amounts - timeline.free[:, row, 0]
-        chosen: list[tuple[RunningJob, Ints]] = []
-        for victim, gives in victims:
-            if (missing <= 0).all():
-                break
-            if (gives[missing > 0] > 0).any():
-                chosen.append((victim, gives))
-                missing = missing - gives
-        if (missing > 0).any():
-            return None
-        for one in list(reversed(chosen)):
-            if (missing + one[1] <= 0).all():
-                chosen = [other for other in chosen if other is not one]
-                missing = missing + one[1]
-        return [victim for victim, _ in chosen]
-
-    def _lost_work(self, victims: list[RunningJob]) -> float:
+    def _lost_work(self, victims: Iterable[RunningJob]) -> float:
         return sum(
             (self._now - victim.start_at_unix) * max(1, victim.allocation.gpu_count()) for victim in victims
         )

@@ -14,6 +14,7 @@ import numpy as np
 
 from warpdeck.model import JobId
 
+from .access import partition_names, tier
 from .cluster import Floats
 from .fairshare import fairshare_by_user
 from .settings import Settings, Weights
@@ -92,10 +93,12 @@ class Ranking:
 
     def _work_out(self, job: PendingJob) -> Factors:
         weights, settings = self._settings.weights, self._settings
-        partition = self._partitions.get(job.partition)
-        factor = (
-            partition.priority_job_factor / self._top_partition if partition and self._top_partition else 0.0
-        )
+        named = [
+            self._partitions[name]
+            for name in partition_names(job.partition, settings)
+            if name in self._partitions
+        ]
+        factor = max((part.priority_job_factor for part in named), default=0) / (self._top_partition or 1)
         qos = self._qos.get(job.qos, 0) / self._top_qos if self._top_qos else 0.0
         share = self._shares.get((job.account, job.user), 0.0)
         asked = asked_tres(
@@ -123,13 +126,14 @@ class Ranking:
 
 
 def in_order(
-    jobs: Sequence[PendingJob], view: View, *, priorities: Sequence[int], turns: Floats
+    jobs: Sequence[PendingJob], view: View, settings: Settings, *, priorities: Sequence[int], turns: Floats
 ) -> list[PendingJob]:
     """The jobs by partition tier, right to preempt, priority, turn, time eligible and id.
 
     Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
     """
-    tiers = {part.name: part.priority_tier for part in view.partitions}
+    by_name = {part.name: part.priority_tier for part in view.partitions}
+    tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
     keys = (
         np.array([job.id for job in jobs], dtype=np.int64),
@@ -137,6 +141,6 @@ def in_order(
         turns,
         -np.array(priorities, dtype=np.int64),
         -np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64),
-        -np.array([tiers.get(job.partition, 1) for job in jobs], dtype=np.int64),
+        -np.array([tiers[job.partition] for job in jobs], dtype=np.int64),
     )
     return [jobs[index] for index in np.lexsort(keys).tolist()]

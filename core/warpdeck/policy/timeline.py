@@ -8,19 +8,26 @@ one row. Time and memory: O(rows x steps) a question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
 from .demand import WHOLE_NODE, Need
+from .shared import SharedGpu
 
 ENDLESS_S = 10 * 365 * 86_400.0
 """A job without a limit is planned to take this long; what could only start after that has no expected start."""
 MAX_CELLS = 4_000_000
 """Bounds rows x steps. Beyond it, ends of one node that lie close together are planned as one, at the last of them."""
 MIN_STEPS = 16
+MAX_MOMENTS = 64
+"""Moments at which a gang is tried for the place it needs (one switch, say); with none found it has no expected start."""
 
+Place = TypeVar("Place")
+"""What a caller makes of the rows that fit."""
 Hold = tuple[int, float, tuple[int, ...]]
 """(row, when it frees, amounts by column): what a running job holds on one node."""
 
@@ -40,8 +47,8 @@ class Timeline:
             self.times: Floats = np.full((rows, 4), np.inf)
             self.free: Ints = np.repeat(cluster.capacity[:, :, None], 4, axis=2)
         self.times[:, 0] = now
-        self.partial: Ints | None = None
-        """Largest free part, in percent, of a GPU that is shared already, by row and step; None: nothing is shared."""
+        self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
+        """row -> index -> GPU that is shared already. In the columns of whole GPUs it is taken until its last sharer ends."""
 
     def _build(self, holds: Sequence[Hold]) -> None:
         cluster = self.cluster
@@ -73,42 +80,60 @@ class Timeline:
 
     def fitting_now(self, need: Need, duration_s: float, mask: Mask) -> Ints:
         """The rows of the mask on which the need is met from now until then, ascending."""
-        rows = np.flatnonzero(self._enough(need, self.free[:, :, 0], self._partial_at(slice(None), 0)) & mask)
+        rows = self._fitting_at_once(need, mask)
         if not len(rows):
             return rows
         until = self.now + duration_s
-        later = self.times[rows] < until
-        short = ~self._enough_rows(need, rows) & later
-        return rows[~short.any(axis=1)]
+        line_rows, fits = self._lines(need, rows)
+        later = self.times[line_rows] < until
+        later[:, 0] = True
+        found = line_rows[~(~fits & later).any(axis=1)]
+        if len(found) and need.gpu_share_pct < 100:
+            return np.unique(found)
+        return self._of_steady_types(need, found, until)
 
-    def longest_now(self, need: Need, mask: Mask, count: int) -> float:
-        """For how many seconds, at the most, `count` rows of the mask meet the need from now on; 0 if they do not."""
-        rows = np.flatnonzero(self._enough(need, self.free[:, :, 0], self._partial_at(slice(None), 0)) & mask)
-        if len(rows) < count:
-            return 0.0
-        broken = np.where(self._enough_rows(need, rows), np.inf, self.times[rows]).min(axis=1)
-        windows = np.sort(broken - self.now)[::-1]
-        return float(windows[count - 1])
+    def longest_now(self, wanted: Sequence[tuple[Need, int]], mask: Mask) -> float:
+        """For how many seconds, at the most, rows of the mask meet the gang's needs from now on; 0 if they do not."""
+        longest, total = np.inf, 0
+        for need, count in wanted:
+            total += count
+            line_rows, fits = self._lines(need, self._fitting_at_once(need, mask))
+            broken = np.where(fits, np.inf, self.times[line_rows]).min(axis=1, initial=np.inf) - self.now
+            windows: Floats = np.zeros(len(self.cluster))
+            np.maximum.at(windows, line_rows, broken)
+            if len(windows) < total:
+                return 0.0
+            longest = min(longest, float(np.sort(windows)[-total]))
+        return longest
 
     def earliest(
-        self, wanted: Sequence[tuple[Need, int]], duration_s: float, mask: Mask
-    ) -> tuple[float, list[Ints]] | None:
-        """When the gang first fits for its whole duration, and for each need the rows that meet it then.
+        self,
+        wanted: Sequence[tuple[Need, int]],
+        duration_s: float,
+        mask: Mask,
+        *,
+        choose: Callable[[list[Ints], float], Place | None],
+    ) -> tuple[float, Place] | None:
+        """When the gang first fits for its whole duration, and what is chosen of the rows that meet each need then.
 
         `wanted`: (need, on how many nodes), larger needs first, each meeting the next. None: not in the known future.
         """
         found = [self._windows(need, duration_s, mask) for need, _ in wanted]
         if any(not len(starts) for _, starts, _ in found):
             return None
-        at = self._first_moment(found, [count for _, count in wanted])
-        if at is None:
-            return None
-        return at, [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
+        for at in self._moments(found, [count for _, count in wanted]):
+            place = choose(
+                [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found], at
+            )
+            if place is not None:
+                return at, place
+        return None
 
-    def _first_moment(self, found: list[tuple[Ints, Floats, Floats]], counts: list[int]) -> float | None:
-        """The first start at which each need has enough rows, those of larger needs counted off."""
+    def _moments(self, found: list[tuple[Ints, Floats, Floats]], counts: list[int]) -> Iterator[float]:
+        """The first starts at which each need has enough rows, those of larger needs counted off."""
         if counts == [1]:
-            return float(found[0][1].min())
+            yield float(found[0][1].min())
+            return
         times = np.unique(np.concatenate([starts for _, starts, _ in found]))
         possible = np.ones(len(times), dtype=np.bool_)
         total = 0
@@ -117,15 +142,12 @@ class Timeline:
             begun = np.searchsorted(np.sort(starts), times, side="right")
             over = np.searchsorted(np.sort(last), times, side="left")
             possible &= begun - over >= total
-        index = int(np.argmax(possible))
-        return float(times[index]) if possible[index] else None
+        yield from times[possible][:MAX_MOMENTS].tolist()
 
     def _windows(self, need: Need, duration_s: float, mask: Mask) -> tuple[Ints, Floats, Floats]:
         """(row, first start, last start) of every stretch in which the need can be met for the duration."""
-        able = self._enough(need, self.cluster.capacity, None) & mask
-        rows = np.flatnonzero(able)
+        rows, fits = self._lines(need, np.flatnonzero(self.enough(need, self.cluster.capacity) & mask))
         times = self._some(self.times, rows)
-        fits = self._enough_rows(need, rows)
         used = np.isfinite(times)
         until = np.where(fits | ~used, np.inf, times)
         until = np.minimum.accumulate(until[:, ::-1], axis=1)[:, ::-1]
@@ -138,8 +160,9 @@ class Timeline:
         return rows[at_row[long_enough]], starts[long_enough], ends[long_enough] - duration_s
 
     def _some(self, of: Floats, rows: Ints) -> Floats:
-        """The rows of a table; the table itself if these are all."""
-        return of if len(rows) == len(self.cluster) else of[rows]
+        """The rows of a table; the table itself if these are all, each once."""
+        every = len(rows) == len(self.cluster) and not self.shared
+        return of if every else of[rows]
 
     def take(self, row: int, start: float, end: float, amounts: Ints) -> None:
         """Takes amounts on one node for an interval."""
@@ -170,10 +193,6 @@ class Timeline:
         free = self.free[:, row]
         free[:, index + 1 :] = free[:, index:-1].copy()
         free[:, index] = free[:, index - 1]
-        if self.partial is not None:
-            partial = self.partial[row]
-            partial[index + 1 :] = partial[index:-1].copy()
-            partial[index] = partial[index - 1]
         self._used[row] += 1
         return index
 
@@ -181,34 +200,77 @@ class Timeline:
         more = max(8, self.times.shape[1])
         self.times = np.pad(self.times, ((0, 0), (0, more)), constant_values=np.inf)
         self.free = np.pad(self.free, ((0, 0), (0, 0), (0, more)), mode="edge")
-        if self.partial is not None:
-            self.partial = np.pad(self.partial, ((0, 0), (0, more)), mode="edge")
 
-    def _partial_at(self, rows: slice | Ints, step: int) -> Ints | None:
-        return None if self.partial is None else self.partial[rows, step]
+    def least(self, row: int, start: float, end: float) -> Ints:
+        """By column, the least that is free on a node in an interval."""
+        times = self.times[row]
+        first = max(0, int((times <= start).sum()) - 1)
+        last = max(first + 1, int((times < end).sum()))
+        least: Ints = self.free[:, row, first:last].min(axis=1)
+        return least
+
+    def shared_lines(self, need: Need, row: int) -> Iterator[tuple[SharedGpu, Mask]]:
+        """The shared GPUs of a node that may take the part, and by step whether they have it, CPUs and memory included.
+
+        A part stays on its GPU: when the others have left, the GPU must not be promised to somebody as a whole one.
+        """
+        if row not in self.shared:
+            return
+        base = self._enough_rows(msgspec.structs.replace(need, gpus=0), np.array([row]))[0]
+        times = self.times[row]
+        for gpu in self.shared[row].values():
+            if need.gpu_type in ("", gpu.gpu_type):
+                whole = self.free[self.cluster.type_columns.get(gpu.gpu_type, GPUS), row] >= 1
+                room = gpu.left(times) >= need.gpu_share_pct
+                yield gpu, base & np.where(gpu.is_shared(times), room, whole)
+
+    def _lines(self, need: Need, rows: Ints) -> tuple[Ints, Mask]:
+        """(row, by step whether the need is met). Of a part of a GPU: a line for each GPU that it could be on."""
+        if need.gpu_share_pct >= 100 or not need.gpus:
+            return rows, self._enough_rows(need, rows)
+        base = self._enough_rows(msgspec.structs.replace(need, gpus=0), rows)
+        columns = self.cluster.columns_of(need.gpu_type)
+        lines = [(rows, base & (self.free[column][rows] >= 1)) for column in columns]
+        for row in rows.tolist() if self.shared else ():
+            lines += [(np.array([row]), fits[None, :]) for _, fits in self.shared_lines(need, row)]
+        return np.concatenate([line[0] for line in lines]), np.concatenate([line[1] for line in lines])
+
+    def _fitting_at_once(self, need: Need, mask: Mask) -> Ints:
+        """The rows on which the need is met in this moment, those with shared GPUs to be looked at closer."""
+        if need.gpu_share_pct >= 100:
+            return np.flatnonzero(self.enough(need, self.free[:, :, 0]) & mask)
+        able = self.enough(need, self.free[:, :, 0])
+        able[list(self.shared)] = True
+        return np.flatnonzero(able & mask)
+
+    def _of_steady_types(self, need: Need, rows: Ints, until: float) -> Ints:
+        """On nodes of mixed types, GPUs of any type must be the same ones until the end, not now these and now those."""
+        columns = list(self.cluster.type_columns.values())
+        if not columns or not need.gpus or need.gpu_type or not len(rows):
+            return rows
+        within = self.times[rows] < until
+        within[:, 0] = True
+        most = np.iinfo(np.int64).max
+        steady: Ints = np.zeros(len(rows), dtype=np.int64)
+        for column in columns:
+            steady += np.maximum(0, np.where(within, self.free[column, rows], most).min(axis=1))
+        found: Ints = rows[steady >= need.gpus]
+        return found
 
     def _enough_rows(self, need: Need, rows: Ints) -> Mask:
         """By row and step, whether the need is met."""
         if len(rows) == len(self.cluster):
-            return self._enough(need, self.free, self.partial)
-        partial = None if self.partial is None else self.partial[rows]
-        return self._enough(need, self.free[:, rows], partial, rows)
+            return self.enough(need, self.free)
+        return self.enough(need, self.free[:, rows], rows)
 
-    def _enough(self, need: Need, free: Ints, partial: Ints | None, rows: Ints | None = None) -> Mask:
+    def enough(self, need: Need, free: Ints, rows: Ints | None = None) -> Mask:
         """Whether so much free meets the need; `free` is (column, row) or (column, row, step)."""
         total = self.cluster.capacity if rows is None else self.cluster.capacity[:, rows]
         if free.ndim == 3:
             total = total[:, :, None]
-        empty = need.exclusive
-        cpus = np.maximum(total[CPUS], 1) if empty else need.cpus
+        cpus = np.maximum(total[CPUS], need.cpus) if need.exclusive else need.cpus
         mask: Mask = np.asarray(free[CPUS] >= cpus)
         mask &= free[MEM] >= (total[MEM] if need.mem_bytes == WHOLE_NODE else need.mem_bytes)
-        if not need.gpus:
-            return mask
-        if need.gpu_share_pct < 100:
-            whole = free[GPUS] >= 1
-            mask &= whole if partial is None else whole | (partial >= need.gpu_share_pct)
-            return mask
-        column = self.cluster.type_columns.get(need.gpu_type, GPUS)
-        mask &= free[column] >= need.gpus
+        if need.gpus:
+            mask &= free[self.cluster.type_columns.get(need.gpu_type, GPUS)] >= need.gpus
         return mask

@@ -10,7 +10,6 @@ from warpdeck.notation.times import roughly
 from .cluster import CPUS, GPUS, MEM
 from .demand import WHOLE_NODE, Need, needs
 from .placement import Shape
-from .site import PartitionView
 from .timeline import Timeline
 from .view import PendingJob
 
@@ -45,26 +44,6 @@ def throttled(job: PendingJob) -> Why:
         code="JobArrayTaskLimit",
         sentence=f"{job.throttle} tasks of the array run, as many as it allows; {count_tasks(job.tasks)} wait",
     )
-
-
-def partition_bars(job: PendingJob, part: PartitionView, limit_s: float | None) -> tuple[str, str] | None:
-    """(code, sentence) where the partition does not let this job start as it is."""
-    if part.state in ("DOWN", "INACTIVE"):
-        code = "PartitionDown" if part.state == "DOWN" else "PartitionInactive"
-        return code, f"partition {part.name} is {part.state.lower()}; an admin must bring it up"
-    if part.max_time_s is not None and (limit_s is None or limit_s > part.max_time_s):
-        asked = "no limit" if limit_s is None else roughly(limit_s)
-        return (
-            "PartitionTimeLimit",
-            f"asks for {asked}, and partition {part.name} allows {roughly(part.max_time_s)}",
-        )
-    nodes = job.resources.nodes_min
-    if (part.max_nodes is not None and nodes > part.max_nodes) or max(
-        nodes, job.resources.nodes_max
-    ) < part.min_nodes:
-        allowed = f"{part.min_nodes or 1} to {part.max_nodes or 'any number of'}"
-        return "PartitionNodeLimit", f"asks for {nodes} nodes, and partition {part.name} allows {allowed}"
-    return None
 
 
 def describe_need(asked: Resources) -> str:

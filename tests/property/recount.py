@@ -1,0 +1,378 @@
+"""What must hold of a plan, counted again by hand: nothing here asks the planner's own modules. Each raises AssertionError."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from warpdeck.model import Allocation, JobId, NodeName, Share
+from warpdeck.policy import (
+    AccountView,
+    Limits,
+    PartitionView,
+    PendingJob,
+    Plan,
+    QosView,
+    RunningJob,
+    Settings,
+    Start,
+    View,
+)
+
+Tres = dict[str, int]
+
+
+def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
+    """Who holds what once the plan is carried out; suspended jobs that go on hold all of theirs."""
+    resumed = {each.job_id for each in plan.resumes}
+    found = []
+    for job in view.running:
+        held = job.resumes_to if job.id in resumed and job.resumes_to is not None else job.allocation
+        found.append((f"job {job.id}", held))
+    return found + [(f"start of {start.job_id}", start.allocation) for start in plan.starts]
+
+
+def nothing_is_held_twice(view: View, plan: Plan) -> None:
+    """CPUs, memory, and every GPU in percent."""
+    nodes = {node.name: node for node in view.nodes}
+    cpus: dict[NodeName, int] = {}
+    mem: dict[NodeName, int] = {}
+    parts: dict[tuple[NodeName, int], int] = {}
+    for who, allocation in holdings(view, plan):
+        for share in allocation.shares:
+            cpus[share.node] = cpus.get(share.node, 0) + share.cpus
+            mem[share.node] = mem.get(share.node, 0) + share.mem_bytes
+            for index in share.gpus:
+                key = (share.node, index)
+                parts[key] = parts.get(key, 0) + share.gpu_share_pct
+                assert parts[key] <= 100, f"GPU {key} is given to {parts[key]} % with {who}"
+    for name, count in cpus.items():
+        assert count <= nodes[name].cpus, f"{name} gives {count} CPUs"
+        assert mem[name] <= nodes[name].mem_bytes, f"{name} gives too much memory"
+
+
+def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
+    asked, shares = job.resources, start.allocation.shares
+    count = len(shares)
+    nodes = {node.name: node for node in view.nodes}
+    assert len({share.node for share in shares}) == count
+    assert asked.nodes_min <= count <= max(asked.nodes_min, asked.nodes_max)
+    tasks = max(count, asked.tasks if asked.tasks is not None else count * (asked.tasks_per_node or 1))
+    assert sum(share.tasks for share in shares) == tasks
+    gpus = asked.gpus
+    given = sum(len(share.gpus) for share in shares)
+    if gpus.share_pct is not None:
+        assert all(len(share.gpus) == 1 and share.gpu_share_pct == gpus.share_pct for share in shares)
+    elif gpus.per_node is not None:
+        assert all(len(share.gpus) == gpus.per_node for share in shares)
+    elif gpus.per_task is not None:
+        assert all(len(share.gpus) == share.tasks * gpus.per_task for share in shares)
+    else:
+        assert given == (gpus.total or 0)
+    for share in shares:
+        node = nodes[share.node]
+        if asked.exclusive:
+            assert share.cpus == node.cpus
+        assert share.cpus >= share.tasks * asked.cpus_per_task
+        assert share.cpus >= len(share.gpus) * (asked.cpus_per_gpu or 0)
+        if asked.mem_per_node_bytes is not None:
+            assert share.mem_bytes == (asked.mem_per_node_bytes or node.mem_bytes)
+        held = [gpu for gpu in node.gpus if gpu.index in share.gpus]
+        assert tuple(gpu.uuid for gpu in held) == share.gpu_uuids
+        assert all(not gpu.blocked for gpu in held)
+        assert all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
+
+
+def gangs_are_whole(view: View, plan: Plan) -> None:
+    """All nodes, tasks, CPUs, memory and GPUs that were asked for, of the type that was asked for."""
+    jobs = {job.id: job for job in view.pending}
+    for start in plan.starts:
+        _resources_are_as_asked(view, jobs[start.job_id], start)
+
+
+def meets(constraint: str, features: list[frozenset[str]]) -> bool:
+    """Whether nodes with these features meet a constraint together."""
+    if not constraint:
+        return True
+    bracket = re.search(r"\[([^]]*)]", constraint)
+    if bracket is not None:
+        choices = bracket[1].split("|")
+        return any(meets(constraint.replace(bracket[0], choice), features) for choice in choices)
+    code = re.sub(r"\w+", lambda word: f"('{word[0]}' in have)", constraint)
+    code = code.replace("&", " and ").replace(",", " and ").replace("|", " or ")
+    return all(eval(code, {"have": have}) for have in features)
+
+
+def _end(job: PendingJob, start: Start, now: float) -> float:
+    return float("inf") if start.time_limit_s is None else now + start.time_limit_s
+
+
+def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
+    """By node, list, constraint, partition, switches and reservations."""
+    jobs = {job.id: job for job in view.pending}
+    nodes = {node.name: node for node in view.nodes}
+    parts = {part.name: part for part in view.partitions}
+    qos = {each.name: each for each in view.qos}
+    for start in plan.starts:
+        job = jobs[start.job_id]
+        asked, names = job.resources, start.allocation.node_names()
+        assert not (job.held or job.waits_for or job.never)
+        assert not any(nodes[name].unavailable for name in names)
+        assert not set(names) & set(asked.exclude)
+        assert not asked.nodelist or set(names) <= set(asked.nodelist)
+        assert meets(asked.constraint, [nodes[name].features for name in names])
+        if asked.max_switches is not None:
+            assert len({nodes[name].switch for name in names}) <= asked.max_switches
+        if parts:
+            assert start.partition in job.partition.split(",")
+            _partition_allows(parts[start.partition], job, start, qos.get(job.qos))
+        if job.time_min_s is not None and start.time_limit_s is not None:
+            assert start.time_limit_s >= job.time_min_s
+        elif job.time_limit_s is not None and job.deadline_unix is None:
+            assert start.time_limit_s == job.time_limit_s
+        if job.deadline_unix is not None:
+            assert _end(job, start, now) <= job.deadline_unix
+        _reservations_allow(view, job, start, now)
+    _exclusive_jobs_are_alone(view, plan)
+
+
+def _partition_allows(part: PartitionView, job: PendingJob, start: Start, qos: QosView | None) -> None:
+    names = start.allocation.node_names()
+    assert part.state in ("UP", "DRAIN")
+    assert part.nodes is None or set(names) <= part.nodes
+    assert part.allow_users is None or job.user in part.allow_users
+    assert part.allow_accounts is None or job.account in part.allow_accounts
+    assert part.allow_qos is None or job.qos in part.allow_qos
+    assert job.account not in part.deny_accounts and job.qos not in part.deny_qos
+    assert part.min_nodes <= len(names)
+    assert part.max_nodes is None or len(names) <= part.max_nodes
+    if part.max_time_s is not None and not (qos is not None and qos.overrides_partition):
+        assert start.time_limit_s is not None and start.time_limit_s <= part.max_time_s
+
+
+def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -> None:
+    end, names = _end(job, start, now), set(start.allocation.node_names())
+    own = next((each for each in view.reservations if each.name == job.reservation), None)
+    if job.reservation:
+        assert own is not None and names <= own.nodes and own.start_unix <= now and end <= own.end_unix
+        assert not own.maintenance and (job.user in own.users or job.account in own.accounts)
+    for each in view.reservations:
+        overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
+        if overlaps and each is not own:
+            assert own is not None and not each.maintenance, f"{job.id} runs into {each.name}"
+
+
+def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
+    jobs = {job.id: job for job in view.pending}
+    parts = {part.name: part for part in view.partitions}
+    held = holdings(view, plan)
+    for start in plan.starts:
+        part = parts.get(start.partition)
+        if jobs[start.job_id].resources.exclusive or (part is not None and part.exclusive):
+            for name in start.allocation.node_names():
+                users = [
+                    who for who, each in held for share in each.shares if share.node == name and share.cpus
+                ]
+                assert len(users) == 1, f"{users} share {name} with an exclusive job"
+
+
+def everyone_is_accounted_for(view: View, plan: Plan) -> None:
+    """Every waiting job starts, ends, or has a reason in words; no task starts twice."""
+    answered = {start.job_id for start in plan.starts} | {end.job_id for end in plan.ends}
+    assert len({(start.job_id, start.task) for start in plan.starts}) == len(plan.starts)
+    for job in view.pending:
+        assert job.id in answered or plan.whys[job.id].sentence, f"job {job.id} has no answer"
+        if job.tasks:
+            tasks = sum(start.job_id == job.id for start in plan.starts)
+            there = sum(each.array_job_id == job.array_job_id for each in view.running)
+            assert not job.throttle or tasks == 0 or tasks + there <= job.throttle
+
+
+def _held(allocation: Allocation, types: dict[str, str], licenses: tuple[tuple[str, int], ...]) -> Tres:
+    found: Tres = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
+    for share in allocation.shares:
+        found["cpu"] += share.cpus
+        found["mem"] += share.mem_bytes >> 20
+        found["gres/gpu"] += len(share.gpus)
+        for uuid in share.gpu_uuids:
+            found[f"gres/gpu:{types[uuid]}"] = found.get(f"gres/gpu:{types[uuid]}", 0) + 1
+    found["billing"] = found["cpu"]
+    for name, count in licenses:
+        found[f"license/{name}"] = count
+    return found
+
+
+class Use:
+    """One job that holds resources, as limits see it."""
+
+    def __init__(
+        self, job: RunningJob | PendingJob, partition: str, tres: Tres, limit_s: float | None
+    ) -> None:
+        self.user, self.account, self.qos = job.user, job.account, job.qos
+        self.partition, self.tres, self.limit_s = partition, tres, limit_s
+
+
+def no_limit_is_broken(view: View, plan: Plan, now: float, settings: Settings) -> None:
+    """Limits after each start, in the order of the plan; those of running jobs alone may be broken already."""
+    types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+    uses = [
+        Use(
+            job,
+            job.partition,
+            _held(job.allocation, types, job.licenses),
+            None if job.ends_by_unix is None else max(0.0, job.ends_by_unix - now),
+        )
+        for job in view.running
+    ]
+    jobs = {job.id: job for job in view.pending}
+    owned = dict(view.licenses)
+    for job in view.running:
+        for name, count in job.licenses:
+            owned[name] = owned.get(name, 0) - count
+    for start in plan.starts:
+        job_now = jobs[start.job_id]
+        one = Use(
+            job_now, start.partition, _held(start.allocation, types, job_now.licenses), start.time_limit_s
+        )
+        uses.append(one)
+        for name, count in job_now.licenses:
+            owned[name] = owned.get(name, 0) - count
+            assert owned[name] >= 0, f"license {name} is given too often"
+        for what, limits, group in _scopes(view, one, uses):
+            _check(what, limits, one, group)
+
+
+def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits, list[Use]]]:
+    qos = {each.name: each for each in view.qos}
+    for name in _qos_of(view, one, qos):
+        yield f"QoS {name}", qos[name].limits, [each for each in uses if name in _qos_of(view, each, qos)]
+    accounts = {each.name: each for each in view.accounts}
+    for user in view.users:
+        if (user.account, user.user) == (one.account, one.user):
+            group = [each for each in uses if (each.account, each.user) == (one.account, one.user)]
+            yield f"user {user.user}", user.limits, group
+    for name in ancestors(accounts, one.account):
+        group = [each for each in uses if name in ancestors(accounts, each.account)]
+        yield f"account {name}", accounts[name].limits, group
+
+
+def ancestors(accounts: dict[str, AccountView], name: str) -> list[str]:
+    """An account and those above it."""
+    found = []
+    while name in accounts:
+        found.append(name)
+        name = accounts[name].parent
+    return found
+
+
+def _qos_of(view: View, one: Use, qos: dict[str, QosView]) -> list[str]:
+    if one.qos in qos and qos[one.qos].overrides_partition:
+        return [one.qos]
+    found = [part.qos for part in view.partitions if part.name == one.partition]
+    return sorted({name for name in (*found, one.qos) if name in qos})
+
+
+def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
+    of_user = [each for each in group if each.user == one.user]
+    of_account = [each for each in group if each.account == one.account]
+    for table, members in (
+        (limits.grp_tres, group),
+        (limits.max_tres_per_job, [one]),
+        (limits.max_tres_per_user, of_user if what.startswith("QoS") else []),
+        (limits.max_tres_per_account, of_account if what.startswith("QoS") else []),
+    ):
+        for name, most in table.items():
+            used = sum(each.tres.get(name, 0) for each in members)
+            assert not one.tres.get(name, 0) or used <= most, f"{what}: {used} {name} of {most}"
+    assert limits.grp_jobs is None or len(group) <= limits.grp_jobs, f"{what}: GrpJobs"
+    if what.startswith("QoS"):
+        assert limits.max_jobs_per_user is None or len(of_user) <= limits.max_jobs_per_user
+        assert limits.max_jobs_per_account is None or len(of_account) <= limits.max_jobs_per_account
+    if what.startswith("user"):
+        assert limits.max_jobs_per_user is None or len(group) <= limits.max_jobs_per_user
+    if limits.max_wall_s is not None:
+        assert one.limit_s is not None and one.limit_s <= limits.max_wall_s, f"{what}: MaxWall"
+    for name, most in limits.max_tres_mins_per_job.items():
+        minutes = one.tres.get(name, 0) * (float("inf") if one.limit_s is None else one.limit_s) / 60
+        assert not one.tres.get(name, 0) or minutes <= most, f"{what}: {minutes} minutes of {name}"
+    for name, most in limits.grp_tres_mins.items():
+        if one.tres.get(name, 0):
+            total = sum(
+                each.tres.get(name, 0) * (float("inf") if each.limit_s is None else each.limit_s) / 60
+                for each in group
+                if each.tres.get(name, 0)
+            )
+            assert total <= most + 1e-6, f"{what}: {total} minutes of {name}"
+
+
+def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:
+    """With starts until their limits and reserved jobs in their time, no node ever gives more than it has.
+
+    `limits_s`: how long each reserved job would run. Victims are gone when their job is promised its start.
+    """
+    leaves = {}
+    promised = {each.job_id: each.at_unix for each in plan.reserves}
+    for told in plan.preempts:
+        leaves[told.job_id] = promised.get(told.for_job_id, now)
+    spans: list[tuple[NodeName, float, float, Share]] = []
+    resumed = {each.job_id for each in plan.resumes}
+    for job in view.running:
+        held = job.resumes_to if job.id in resumed and job.resumes_to is not None else job.allocation
+        ends = float("inf") if job.ends_by_unix is None else max(job.ends_by_unix, now)
+        ends = min(ends, leaves.get(job.id, float("inf")))
+        spans += [(share.node, now, ends, share) for share in held.shares]
+    for start in plan.starts:
+        ends = float("inf") if start.time_limit_s is None else now + start.time_limit_s
+        spans += [(share.node, now, ends, share) for share in start.allocation.shares]
+    jobs = {job.id: job for job in view.pending}
+    types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+    for each in plan.reserves:
+        job = jobs[each.job_id]
+        end = each.at_unix + limits_s[each.job_id]
+        for name in each.nodes:
+            _node_has_room(view, name, job, (each.at_unix, end), spans, types)
+        asked = job.resources
+        count = asked.gpus.per_node or 0
+        spans += [
+            (
+                name,
+                each.at_unix,
+                end,
+                Share(
+                    node=name,
+                    cpus=max(asked.cpus_per_task, count * (asked.cpus_per_gpu or 0)),
+                    mem_bytes=asked.mem_per_node_bytes or 0,
+                    gpus=tuple(range(-count, 0)),
+                    gpu_uuids=(),
+                ),
+            )
+            for name in each.nodes
+        ]
+
+
+def _node_has_room(
+    view: View,
+    name: NodeName,
+    job: PendingJob,
+    window: tuple[float, float],
+    spans: list[tuple[NodeName, float, float, Share]],
+    types: dict[str, str],
+) -> None:
+    node = next(node for node in view.nodes if node.name == name)
+    assert not node.unavailable
+    mine = [(begin, end, share) for where, begin, end, share in spans if where == name]
+    moments = {window[0]} | {begin for begin, _, _ in mine if window[0] < begin < window[1]}
+    asked = job.resources
+    for moment in moments:
+        there = [share for begin, end, share in mine if begin <= moment < end]
+        assert sum(share.cpus for share in there) + asked.cpus_per_task <= node.cpus, f"CPUs of {name}"
+        assert sum(share.mem_bytes for share in there) + (asked.mem_per_node_bytes or 0) <= node.mem_bytes
+        usable = {gpu.index for gpu in node.gpus if not gpu.blocked}
+        taken = {index for share in there for index in share.gpus if index >= 0} & usable
+        unnamed = sum(1 for share in there for index in share.gpus if index < 0)
+        if asked.gpus.per_node:
+            assert len(taken) + unnamed + asked.gpus.per_node <= len(usable), f"GPUs of {name} at {moment}"
+            if asked.gpus.type:
+                kind = asked.gpus.type.lower()
+                free = [gpu for gpu in node.gpus if gpu.index in usable - taken and gpu.type.lower() == kind]
+                assert asked.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"

@@ -1,0 +1,318 @@
+"""Random sites for the planner: clusters, what runs on them, queues, tables and settings, as odd as a lab may have them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.policy import (
+    AccountView,
+    GpuView,
+    Limits,
+    NodeView,
+    PartitionView,
+    PendingJob,
+    QosView,
+    ReservationView,
+    RunningJob,
+    Settings,
+    UserView,
+    View,
+)
+
+NOW = 100_000.0
+GIB = 2**30
+USERS = ("ann", "bob", "cyd")
+ACCOUNTS = ("lab", "vision", "speech", "guests")
+CONSTRAINTS = ("", "", "", "ib", "ib&new", "ib|new", "[ib|new]", "(ib|old)&new")
+LENGTHS = (None, 60, 600, 3600, 86_400)
+
+
+def nodes_of(rng: Random) -> tuple[NodeView, ...]:
+    """A few nodes: some mix GPU types, some are out, some GPUs are blocked."""
+    found = []
+    mixes = rng.random() < 0.4
+    for number in range(rng.randint(1, 5)):
+        name = NodeName(f"n{number}")
+        kinds = ["h100", "A100"] if mixes and rng.random() < 0.6 else [rng.choice(["h100", "A100"])]
+        gpus = tuple(
+            GpuView(
+                index=index,
+                uuid=GpuUuid(f"{name}-{index}"),
+                type=rng.choice(kinds),
+                mem_bytes=80 * GIB,
+                blocked="held by a stranger" if rng.random() < 0.06 else "",
+                numa_node=index // 2,
+                island=index // 2 if rng.random() < 0.5 else -1,
+            )
+            for index in range(rng.choice([0, 1, 2, 4]))
+        )
+        found.append(
+            NodeView(
+                name=name,
+                cpus=rng.randint(2, 8),
+                mem_bytes=rng.randint(4, 16) * GIB,
+                gpus=gpus,
+                unavailable="drained" if rng.random() < 0.1 else "",
+                features=frozenset(feature for feature in ("ib", "new", "old") if rng.random() < 0.5),
+                switch=f"s{number // 2}" if rng.random() < 0.7 else "",
+                weight=rng.randint(1, 2),
+            )
+        )
+    return tuple(found)
+
+
+def running_on(rng: Random, nodes: tuple[NodeView, ...]) -> tuple[RunningJob, ...]:
+    """Jobs that fit beside each other: whole GPUs, parts of GPUs, endless, ending and suspended ones."""
+    found: list[RunningJob] = []
+    left = {node.name: [node.cpus, node.mem_bytes] for node in nodes}
+    parts = {(node.name, gpu.index): 100 for node in nodes for gpu in node.gpus}
+    for number in range(rng.randint(0, 6)):
+        shares = []
+        part = rng.choice([30, 50]) if rng.random() < 0.25 else 100
+        for node in rng.sample(nodes, rng.choice([1, 1, min(2, len(nodes))])):
+            free = [gpu for gpu in node.gpus if parts[node.name, gpu.index] >= part]
+            count = 1 if part < 100 else rng.randint(0, len(free))
+            cpus, mem = rng.randint(1, 3), rng.randint(0, 4) * GIB
+            if len(free) < count or left[node.name][0] < cpus or left[node.name][1] < mem:
+                continue
+            taken = sorted(rng.sample(free, count), key=lambda gpu: gpu.index)
+            left[node.name][0] -= cpus
+            left[node.name][1] -= mem
+            for gpu in taken:
+                parts[node.name, gpu.index] -= part
+            shares.append(
+                Share(
+                    node=node.name,
+                    cpus=cpus,
+                    mem_bytes=mem,
+                    gpus=tuple(gpu.index for gpu in taken),
+                    gpu_uuids=tuple(gpu.uuid for gpu in taken),
+                    gpu_share_pct=part,
+                )
+            )
+        if shares:
+            found.append(_running(rng, number + 1, tuple(shares)))
+    return tuple(found)
+
+
+def _running(rng: Random, number: int, shares: tuple[Share, ...]) -> RunningJob:
+    length = rng.choice([None, -5.0, 30.0, 600.0, 4000.0, 90_000.0])
+    held = Allocation(shares=shares)
+    job = RunningJob(
+        id=JobId(number),
+        array_job_id=JobId(number),
+        allocation=held,
+        ends_by_unix=None if length is None else NOW + length,
+        user=rng.choice(USERS),
+        account=rng.choice(ACCOUNTS),
+        qos=rng.choice(["high", "low", "normal"]),
+        partition=rng.choice(["p1", "p2"]),
+        start_at_unix=NOW - rng.choice([0, 10, 1000]),
+        requeue=rng.random() < 0.8,
+    )
+    fate = rng.random()
+    if fate < 0.1:
+        return msgspec.structs.replace(job, ending=True, ends_by_unix=NOW + rng.choice([-1, 20]))
+    if fate < 0.25:
+        stopped = tuple(msgspec.structs.replace(share, cpus=0) for share in shares)
+        return msgspec.structs.replace(
+            job, suspended=True, allocation=Allocation(shares=stopped), resumes_to=held
+        )
+    return job
+
+
+def request_of(rng: Random, *, plain: bool = False) -> Resources:
+    """What a job asks for."""
+    fewest = rng.choice([1, 1, 1, 2, 3])
+    fields: dict[str, Any] = {"nodes_min": fewest, "nodes_max": fewest}
+    kind = rng.choice(["", "", "h100", "a100"])
+    count = rng.randint(0, 3)
+    way = rng.random()
+    if way < 0.6 or plain:
+        gpus = GpuAsk(per_node=count, type=kind) if count else GpuAsk()
+    elif way < 0.75:
+        gpus = GpuAsk(total=max(1, count), type=kind)
+    elif way < 0.85:
+        gpus = GpuAsk(per_task=max(1, count), type=kind)
+        fields["tasks"] = rng.randint(1, 4)
+    else:
+        gpus = GpuAsk(share_pct=rng.choice([30, 50, 60]), type=kind)
+    fields["cpus_per_task"] = rng.randint(1, 4)
+    fields["mem_per_node_bytes"] = rng.choice([None, None, 0, GIB, 4 * GIB])
+    if not plain:
+        fields["nodes_max"] = fewest + rng.choice([0, 0, 0, 1, 2])
+        fields["exclusive"] = rng.random() < 0.1
+        fields["constraint"] = rng.choice(CONSTRAINTS)
+        fields["exclude"] = ("n0",) if rng.random() < 0.1 else ()
+        fields["nodelist"] = ("n0", "n1", "n2") if rng.random() < 0.1 and fewest <= 2 else ()
+        fields["max_switches"] = 1 if rng.random() < 0.15 else None
+        fields["cpus_per_gpu"] = rng.choice([None, None, 2])
+    return Resources(gpus=gpus, **fields)
+
+
+def queue_of(rng: Random, *, plain: bool = False, most: int = 8) -> tuple[PendingJob, ...]:
+    """Waiting jobs, several of a kind among them."""
+    kinds = [request_of(rng, plain=plain) for _ in range(rng.randint(1, 5))]
+    return tuple(
+        _pending(rng, 100 + number, rng.choice(kinds), plain) for number in range(rng.randint(1, most))
+    )
+
+
+def _pending(rng: Random, number: int, asked: Resources, plain: bool) -> PendingJob:
+    job = PendingJob(
+        id=JobId(number),
+        array_job_id=JobId(number),
+        user=rng.choice(USERS),
+        label=str(number),
+        resources=asked,
+        submit_at_unix=float(number),
+        eligible_at_unix=float(number),
+        time_limit_s=rng.choice(LENGTHS),
+        partition=rng.choice(["p1", "p2"]),
+        account=rng.choice(ACCOUNTS),
+        qos=rng.choice(["high", "low", "normal"]),
+    )
+    if plain:
+        return job
+    odd: dict[str, Any] = {"partition": rng.choice(["p1", "p2", "p1", "p2", "p1,p2", "p2,p1"])}
+    if rng.random() < 0.2 and job.time_limit_s:
+        odd["time_min_s"] = job.time_limit_s // 2
+    if rng.random() < 0.1:
+        odd["deadline_unix"] = NOW + rng.choice([50, 700, 10_000])
+    if rng.random() < 0.15:
+        odd["tasks"], odd["throttle"] = ((0, 3, 1),), rng.choice([0, 1, 2])
+    if rng.random() < 0.1:
+        odd["licenses"] = (("matlab", rng.randint(1, 2)),)
+    if rng.random() < 0.15:
+        odd["reservation"] = rng.choice(["r0", "r1"])
+    if rng.random() < 0.1:
+        odd["priority"] = rng.randint(-5, 5)
+    odd["held"] = rng.random() < 0.04
+    odd["waits_for"] = "waits for job 1" if rng.random() < 0.04 else ""
+    odd["never"] = "job 1 failed" if rng.random() < 0.04 else ""
+    return msgspec.structs.replace(job, **odd)
+
+
+def _limits(rng: Random) -> Limits:
+    if rng.random() < 0.5:
+        return Limits()
+    return rng.choice(
+        [
+            Limits(grp_tres={"gres/gpu": rng.randint(0, 5)}),
+            Limits(grp_tres={"cpu": rng.randint(1, 9)}),
+            Limits(grp_tres={"node": rng.randint(1, 3)}),
+            Limits(max_tres_per_user={"gres/gpu": rng.randint(0, 4)}),
+            Limits(max_tres_per_user={"mem": rng.randint(1, 16) * 1024}),
+            Limits(max_tres_per_account={"cpu": rng.randint(1, 9)}),
+            Limits(max_tres_per_job={"gres/gpu": rng.randint(0, 3), "node": 2}),
+            Limits(max_jobs_per_user=rng.randint(0, 2)),
+            Limits(max_jobs_per_account=rng.randint(0, 2)),
+            Limits(grp_jobs=rng.randint(1, 3)),
+            Limits(max_wall_s=rng.choice([60, 3600])),
+            Limits(grp_tres_mins={"gres/gpu": rng.choice([10, 200])}),
+            Limits(max_tres_mins_per_job={"cpu": rng.choice([10, 200])}),
+        ]
+    )
+
+
+def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
+    """Partitions, QoS, accounts with quotas, users, reservations and licenses."""
+    names = [node.name for node in nodes]
+
+    def some() -> frozenset[NodeName]:
+        return frozenset(rng.sample(names, rng.randint(1, len(names))))
+
+    partitions = tuple(
+        PartitionView(
+            name=name,
+            nodes=some() if rng.random() < 0.5 else None,
+            state=rng.choice(["UP", "UP", "UP", "UP", "DOWN"]),
+            max_time_s=rng.choice([None, None, 3600]),
+            default_time_s=rng.choice([None, 600]),
+            max_nodes=rng.choice([None, None, 2]),
+            min_nodes=rng.choice([0, 0, 0, 2]),
+            priority_tier=rng.choice([1, 1, 3]),
+            allow_users=frozenset(("ann", "bob")) if rng.random() < 0.15 else None,
+            allow_accounts=frozenset(("lab", "vision")) if rng.random() < 0.1 else None,
+            deny_qos=frozenset(("low",)) if rng.random() < 0.1 else frozenset(),
+            qos=rng.choice(["", "", "part"]),
+            exclusive=rng.random() < 0.05,
+            preempt_mode=rng.choice(["", "", "suspend"]),
+        )
+        for name in ("p1", "p2")
+    )
+    qos = (
+        QosView(
+            name="high",
+            priority=10,
+            preempts=frozenset({"low"}) if rng.random() < 0.6 else frozenset(),
+            limits=_limits(rng),
+            overrides_partition=rng.random() < 0.2,
+        ),
+        QosView(name="low", limits=_limits(rng), preempt_mode=rng.choice(["", "", "suspend", "cancel"])),
+        QosView(name="normal", priority=5, limits=_limits(rng), preempt_exempt_s=rng.choice([0, 100])),
+        QosView(name="part", limits=_limits(rng)),
+    )
+    accounts = (
+        AccountView(name="guests", limits=_limits(rng)),
+        AccountView(name="lab", quota={"gres/gpu": rng.randint(1, 6)} if rng.random() < 0.3 else {}),
+        AccountView(
+            name="speech",
+            parent="lab",
+            quota={"gres/gpu": rng.randint(1, 3)} if rng.random() < 0.4 else {},
+            limits=_limits(rng),
+        ),
+        AccountView(
+            name="vision", parent="lab", quota={"gres/gpu": rng.randint(1, 3)} if rng.random() < 0.4 else {}
+        ),
+    )
+    users = tuple(UserView(user=user, account="vision", limits=_limits(rng)) for user in USERS)
+    reservations = tuple(
+        ReservationView(
+            name=f"r{number}",
+            nodes=some(),
+            start_unix=NOW + rng.choice([-100, -100, 500, 5000]),
+            end_unix=NOW + rng.choice([300, 6000, float("inf")]),
+            users=frozenset(rng.sample(USERS, 2)),
+            maintenance=rng.random() < 0.4,
+        )
+        for number in range(2)
+        if rng.random() < 0.35
+    )
+    reservations = tuple(each for each in reservations if each.end_unix > each.start_unix)
+    return {
+        "partitions": partitions,
+        "qos": qos,
+        "accounts": accounts,
+        "users": users,
+        "reservations": reservations,
+        "licenses": (("matlab", 2),),
+    }
+
+
+def settings_of(rng: Random) -> Settings:
+    """Any policy."""
+    return Settings(
+        backfill=rng.choice(["easy", "easy", "conservative", "none"]),
+        reservations=rng.choice([1, 1, 2, 5]),
+        backfill_order=rng.choice(["priority", "shortest"]),
+        preempt_by=rng.choice(["off", "qos", "partition"]),
+        preempt_mode=rng.choice(["requeue", "requeue", "cancel", "suspend"]),
+        suspend_keeps_gpus=rng.random() < 0.5,
+        reclaim=rng.random() < 0.5,
+        default_time_s=rng.choice([None, 1200]),
+        default_mem_per_cpu_bytes=rng.choice([0, GIB // 2]),
+        kill_invalid_dependency=rng.random() < 0.5,
+    )
+
+
+def site_of(rng: Random) -> tuple[View, Settings]:
+    """A whole site."""
+    nodes = nodes_of(rng)
+    tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
+    view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
+    return view, settings_of(rng)
