@@ -139,7 +139,9 @@ class Core:
         """One planning pass and its commit."""
         made = plan(build_view(self.state, now=self.now), self.now, Settings(kill_invalid_dependency=False))
         self.state.whys.update(made.whys)
-        return self.apply(Planned(starts=made.starts))
+        return self.apply(
+            Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)
+        )
 
     def told(self, name: str, said: wire.JobReport) -> Outcome:
         return self.apply(Reported(name=NodeName(name), report=said))

@@ -73,6 +73,7 @@ def no_gpu_has_two_jobs(state: State) -> None:
         assert job.allocation is not None, f"job {job.label()} is {job.state} without an allocation"
         for share in job.allocation.shares:
             there.setdefault(share.node, []).append(job.id)
+        for share in job.held_allocation.shares if job.held_allocation is not None else ():
             for index in share.gpus:
                 owner = held.setdefault((share.node, index), job.id)
                 assert owner == job.id, f"GPU {index} of {share.node} is held by {owner} and {job.id}"

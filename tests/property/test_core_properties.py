@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests import invariants
-from tests.core import ANN, Core, ask
+from tests.core import ANN, ROOT, Core, ask
 
 from warpdeck.controller.events import (
     Cancelled,
@@ -25,12 +25,14 @@ from warpdeck.controller.events import (
     Planned,
     Released,
     Requeued,
+    Resumed,
+    Suspended,
 )
 from warpdeck.controller.reduce import reduce
 from warpdeck.controller.state import State, Transaction
 from warpdeck.controller.view import build_view
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
-from warpdeck.policy import Settings, plan
+from warpdeck.policy import Preempt, Settings, plan
 from warpdeck_agent.wire import messages as wire
 
 NODES = ("a", "b", "c")
@@ -93,11 +95,24 @@ class Storm(RuleBasedStateMachine):
     def order(self, kind: type[Order], names: list[str]) -> None:
         self.send(self.core.apply(kind(who=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
 
+    @rule(kind=st.sampled_from((Suspended, Resumed)), names=st.lists(references, min_size=1, max_size=3))
+    def order_of_an_admin(self, kind: type[Order], names: list[str]) -> None:
+        self.send(self.core.apply(kind(who=ROOT, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+
+    @rule(job=number, mode=st.sampled_from(("requeue", "suspend", "cancel")), keeps=st.booleans())
+    def push_aside(self, job: int, mode: str, keeps: bool) -> None:
+        """A preemption that was decided upon some earlier state."""
+        order = Preempt(
+            job_id=JobId(job), for_job_id=JobId(0), mode=mode, grace_s=9, sentence="x", keeps_gpus=keeps
+        )
+        self.send(self.core.apply(Planned(preempts=(order,))).effects)
+
     @rule()
     def think(self) -> None:
         """A pass whose starts are committed later, when the world has moved on."""
         state, now = self.core.state, self.core.now
-        self.thought = Planned(starts=plan(build_view(state, now=now), now, Settings()).starts)
+        made = plan(build_view(state, now=now), now, Settings())
+        self.thought = Planned(starts=made.starts, resumes=made.resumes, ends=made.ends)
 
     @rule()
     def decide(self) -> None:

@@ -23,7 +23,9 @@ from warpdeck.controller.events import (
     NodeUp,
     Released,
     Requeued,
+    Resumed,
     Submitted,
+    Suspended,
 )
 from warpdeck.controller.jobs import may_touch
 from warpdeck.errors import UserError
@@ -103,6 +105,10 @@ class Handlers:
                 return await self._change(Released(**await self._named(message.jobs)))
             case ask.Requeue():
                 return await self._change(Requeued(**await self._named(message.jobs)))
+            case ask.Suspend():
+                return await self._change(Suspended(**await self._named(message.jobs)))
+            case ask.Resume():
+                return await self._change(Resumed(**await self._named(message.jobs)))
             case ask.Nodes():
                 nodes = self._nodes(message.name)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)

@@ -155,6 +155,14 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
     """A running job is ended first; a finished one goes back to PENDING."""
 
 
+class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
+    """Running jobs stop where they are. Only for the controller's own user and root."""
+
+
+class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
+    """Suspended jobs go on. Only for the controller's own user and root."""
+
+
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
     """-> {"nodes": [NodeRow]}; `name` narrows to one, with an error if there is none."""
 
@@ -283,6 +291,8 @@ ClientMessage = (
     | Hold
     | Release
     | Requeue
+    | Suspend
+    | Resume
     | Nodes
     | NodeAdd
     | NodeDrain

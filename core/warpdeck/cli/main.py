@@ -24,6 +24,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "cancel": ("orders", "end jobs, or send them a signal"),
     "hold": ("orders", "keep waiting jobs from starting"),
     "release": ("orders", "let held jobs start"),
+    "suspend": ("orders", "stop running jobs where they are (admins)"),
+    "resume": ("orders", "let suspended jobs go on (admins)"),
     "requeue": ("orders", "end jobs and put them back into the queue"),
     "partitions": ("policy", "the partitions: nodes, limits, and who may use them"),
     "reservations": ("policy", "nodes that are set aside, and for whom"),

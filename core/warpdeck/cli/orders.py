@@ -1,4 +1,4 @@
-"""warpdeck cancel|hold|release|requeue: what is asked of jobs, by id or by description."""
+"""warpdeck cancel|hold|release|requeue|suspend|resume: what is asked of jobs, by id or by description."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ TEXTS = {
     "hold": "Keeps waiting jobs from starting until they are released.",
     "release": "Lets held jobs start.",
     "requeue": "Ends running jobs and puts them back into the queue; ended ones go back at once.",
+    "suspend": "Stops running jobs where they are: memory and GPUs are kept, CPUs are free, their time stands still. Admins only.",
+    "resume": "Lets suspended jobs go on, once what they held is free again. Admins only.",
 }
 EXAMPLES = {
     "cancel": (
@@ -28,6 +30,8 @@ EXAMPLES = {
     "hold": ("warpdeck hold 12", "warpdeck hold 12_[5-9]", "warpdeck hold --me"),
     "release": ("warpdeck release 12", "warpdeck release --me"),
     "requeue": ("warpdeck requeue 12", "warpdeck requeue 12 --state FAILED"),
+    "suspend": ("warpdeck suspend 12", "warpdeck suspend --user ann"),
+    "resume": ("warpdeck resume 12",),
 }
 
 

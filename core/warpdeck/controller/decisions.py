@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from warpdeck.model import (
-    Allocation,
     ExitStatus,
-    JobId,
+    Job,
     JobState,
     Share,
     ShareStatus,
@@ -14,9 +13,10 @@ from warpdeck.model import (
 from warpdeck.policy import End, Preempt, Resume, Start
 
 from .events import Effect, LaunchShare, Outcome, Planned
-from .jobs import end_job, resume_job, split_tasks, suspend_job
+from .jobs import end_job, split_tasks
 from .state import Transaction, amend
-from .view import is_free, why_unavailable
+from .suspension import resume_job, suspend_job
+from .view import still_fits
 
 
 def decide(txn: Transaction, event: Planned) -> Outcome:
@@ -65,7 +65,9 @@ def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
     job = txn.state.jobs.get(resume.job_id)
     if job is None or job.state is not JobState.SUSPENDED or job.allocation is None:
         return []
-    if not _still_fits(txn, job.allocation, besides=job.id):
+    if job.suspended_by:
+        return []
+    if not still_fits(txn.state, job.allocation, besides=job.id):
         return []
     return resume_job(txn, job)
 
@@ -74,7 +76,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     job = txn.state.jobs.get(start.job_id)
     if job is None or job.state is not JobState.PENDING or job.held:
         return []
-    if not _still_fits(txn, start.allocation, besides=None):
+    if not still_fits(txn.state, start.allocation, besides=None):
         return []
     if job.is_folded_array:
         if start.task is None or not has_task(job.pending_tasks, start.task):
@@ -87,7 +89,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
             state=JobState.CONFIGURING,
             allocation=start.allocation,
             partition=start.partition or job.request.partition,
-            time_limit_s=start.time_limit_s,
+            time_limit_s=_limit_s(job, start, txn.now),
             shares=tuple(ShareStatus(node=name) for name in names),
         )
     )
@@ -95,16 +97,15 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     return [LaunchShare(node=name, job_id=job.id) for name in names]
 
 
+def _limit_s(job: Job, start: Start, now: float) -> int | None:
+    """As decided; a job without any limit may run until its deadline."""
+    deadline = job.request.deadline_unix
+    if start.time_limit_s is not None or deadline is None:
+        return start.time_limit_s
+    return max(1, int(deadline - now))
+
+
 def _say(share: Share) -> str:
     if not share.gpus:
         return share.node
     return f"{share.node} (GPU {','.join(str(index) for index in share.gpus)})"
-
-
-def _still_fits(txn: Transaction, allocation: Allocation, *, besides: JobId | None) -> bool:
-    state = txn.state
-    for share in allocation.shares:
-        node = state.nodes.get(share.node)
-        if node is None or why_unavailable(state, node) or not is_free(state, node, share, besides=besides):
-            return False
-    return True

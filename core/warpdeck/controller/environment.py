@@ -35,14 +35,19 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_UID": str(job.uid),
         "SLURM_JOB_ACCOUNT": request.account,
-        "SLURM_JOB_PARTITION": request.partition or "main",
+        "SLURM_JOB_PARTITION": job.partition or request.partition or "main",
         "SLURM_JOB_QOS": request.qos or "normal",
         "SLURM_CLUSTER_NAME": CLUSTER_NAME,
         "SLURM_SUBMIT_DIR": request.submit_dir,
         "SLURM_SUBMIT_HOST": request.submit_host or submit_host,
-        "SLURM_RESTART_COUNT": str(job.restarts),
         "SLURM_CONF": "/dev/null",
     }
+    if job.restarts:  # as in Slurm: scripts ask whether it is set
+        made["SLURM_RESTART_COUNT"] = str(job.restarts)
+    if request.reservation:
+        made["SLURM_JOB_RESERVATION"] = request.reservation
+    if request.licenses:
+        made["SLURM_JOB_LICENSES"] = ",".join(f"{name}:{count}" for name, count in request.licenses)
     if start is not None:
         made["SLURM_JOB_START_TIME"] = str(int(start))
         if job.time_limit_s is not None:
@@ -97,9 +102,20 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
         "SLURM_GPUS": str(job.allocation.gpu_count()),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    if job.request.resources.gpus.per_node is not None:
-        made["SLURM_GPUS_PER_NODE"] = str(job.request.resources.gpus.per_node)
+    asked = job.request.resources
+    if share.gpu_share_pct < 100:
+        made |= _part(share)
+    if asked.cpus_per_gpu is not None:
+        made["SLURM_CPUS_PER_GPU"] = str(asked.cpus_per_gpu)
+    if asked.gpus.per_node is not None:
+        made["SLURM_GPUS_PER_NODE"] = str(asked.gpus.per_node)
     return made
+
+
+def _part(share: Share) -> dict[str, str]:
+    """Of a job that has a part of a GPU: how large it is. Where NVIDIA's MPS serves the GPU, it keeps the job to that part."""
+    pct = str(share.gpu_share_pct)
+    return {"WARPDECK_GPU_SHARE_PCT": pct, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": pct}
 
 
 def _array(job: Job) -> dict[str, str]:

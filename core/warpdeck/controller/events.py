@@ -54,6 +54,14 @@ class Requeued(Order, frozen=True, kw_only=True):
     """Running and ended jobs wait again."""
 
 
+class Suspended(Order, frozen=True, kw_only=True):
+    """Running jobs stop where they are. Only for admins."""
+
+
+class Resumed(Order, frozen=True, kw_only=True):
+    """Suspended jobs go on. Only for admins."""
+
+
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The planner's decisions. Each is checked again against the state as it is now."""
 
@@ -118,6 +126,8 @@ Event = (
     | Held
     | Released
     | Requeued
+    | Suspended
+    | Resumed
     | Planned
     | NodeAdded
     | NodeDrained

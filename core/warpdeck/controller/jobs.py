@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from warpdeck.errors import UserError
 from warpdeck.model import (
-    Allocation,
     Job,
     JobId,
     JobState,
@@ -25,8 +24,6 @@ from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
 from .state import Transaction, amend
 
-SIGCONT, SIGSTOP = 18, 19
-"""As numbers: Linux's on every architecture that has NVIDIA GPUs."""
 MAX_OPEN_JOBS = 1_000_000
 """Unfinished job records; keeps memory bounded."""
 
@@ -115,8 +112,8 @@ def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:
     """Ends jobs, waiting or running, or sends them a signal."""
     if event.signal:
-        return _each(txn, event, lambda job: _signal(txn, job, event.signal))
-    return _each(txn, event, lambda job: _cancel_one(txn, job, event.who))
+        return on_each(txn, event, lambda job: _signal(txn, job, event.signal))
+    return on_each(txn, event, lambda job: _cancel_one(txn, job, event.who))
 
 
 def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
@@ -131,7 +128,6 @@ def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
     """Orders the end of a running job on all its nodes. What is asked first stays the cause."""
-    woken = _tell(job, SIGCONT) if job.state is JobState.SUSPENDED else []
     ended = amend(
         job,
         state=JobState.COMPLETING,
@@ -140,46 +136,10 @@ def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = N
         kept=None,
     )
     txn.put_job(ended)
-    return woken + [
+    return [
         KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=cause, grace_s=grace_s)
         for share in job.shares
         if share.phase != "exited"
-    ]
-
-
-def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool) -> list[Effect]:
-    """Stops a running job where it is. It keeps its memory, and its GPUs unless they are wanted; its CPUs are free."""
-    assert job.allocation is not None
-    kept = tuple(
-        amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
-        for share in job.allocation.shares
-    )
-    txn.put_job(amend(job, state=JobState.SUSPENDED, suspended_at_unix=txn.now, kept=Allocation(shares=kept)))
-    txn.log(job.id, "suspended")
-    return _tell(job, SIGSTOP)
-
-
-def resume_job(txn: Transaction, job: Job) -> list[Effect]:
-    """A suspended job goes on with all that it had. The time it was stopped does not count against its limit."""
-    stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
-    txn.put_job(
-        amend(
-            job,
-            state=JobState.RUNNING,
-            kept=None,
-            suspended_at_unix=None,
-            suspended_s=job.suspended_s + stopped_s,
-        )
-    )
-    txn.log(job.id, "resumed")
-    return _tell(job, SIGCONT)
-
-
-def _tell(job: Job, signal: int) -> list[Effect]:
-    return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
-        for share in job.shares
-        if share.phase == "running"
     ]
 
 
@@ -187,33 +147,52 @@ def _signal(txn: Transaction, job: Job, signal: int) -> list[Effect]:
     if job.state is not JobState.RUNNING:
         raise UserError(f"job {job.label()} is not running ({job.state})")
     txn.log(job.id, f"signal {signal} sent")
-    return _tell(job, signal)
+    return [
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
+        for share in job.shares
+        if share.phase == "running"
+    ]
 
 
 def hold(txn: Transaction, event: Held) -> Outcome:
-    """Waiting jobs stay where they are until released."""
-    return _each(txn, event, lambda job: _set_held(txn, job, held=True))
+    """Waiting jobs stay where they are until released. What an admin holds of somebody else's only an admin releases."""
+    return on_each(txn, event, lambda job: _hold_one(txn, job, event.who))
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
     """Held jobs may start again."""
-    return _each(txn, event, lambda job: _set_held(txn, job, held=False))
+    return on_each(txn, event, lambda job: _release_one(txn, job, event.who))
 
 
-def _set_held(txn: Transaction, job: Job, *, held: bool) -> list[Effect]:
+def _hold_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    _check_waits(job)
+    by_admin = job.held_by_admin or (who.admin and who.uid != job.uid)
+    if not job.held or by_admin is not job.held_by_admin:
+        txn.put_job(amend(job, held=True, held_by_admin=by_admin))
+        txn.log(job.id, f"held by {who.user}")
+    return []
+
+
+def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    _check_waits(job)
+    if job.held_by_admin and not who.admin:
+        raise UserError(f"job {job.label()} is held by an admin", "ask an administrator to release it")
+    if job.held:
+        txn.put_job(amend(job, held=False, held_by_admin=False))
+        txn.log(job.id, f"released by {who.user}")
+    return []
+
+
+def _check_waits(job: Job) -> None:
     if job.state is not JobState.PENDING:
         raise UserError(
             f"job {job.label()} is not waiting ({job.state})", "only waiting jobs can be held or released"
         )
-    if job.held is not held:
-        txn.put_job(amend(job, held=held))
-        txn.log(job.id, "held" if held else "released")
-    return []
 
 
 def requeue(txn: Transaction, event: Requeued) -> Outcome:
     """Running jobs are ended and wait again; ended ones wait again at once."""
-    return _each(txn, event, lambda job: _requeue_one(txn, job))
+    return on_each(txn, event, lambda job: _requeue_one(txn, job))
 
 
 def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
@@ -247,6 +226,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             time_limit_s=None,
             leaves_by_unix=None,
             suspended_at_unix=None,
+            suspended_by="",
             suspended_s=0.0,
             kept=None,
             start_at_unix=None,
@@ -318,7 +298,7 @@ def _on_some(txn: Transaction, found: list[Job], act: Callable[[Job], list[Effec
     return effects
 
 
-def _each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
+def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) -> Outcome:
     """Does it for every job named; what cannot be done to one is told and leaves the others alone."""
     effects: list[Effect] = []
     labels: list[str] = []

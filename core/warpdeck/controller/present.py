@@ -93,6 +93,8 @@ def why_row(job: Job, why: Why | None) -> WhyRow | None:
             if code and job.exit
             else None
         )
+    if job.held_by_admin:
+        return WhyRow(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
     if job.held:
         return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
     if why is None:

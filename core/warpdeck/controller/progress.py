@@ -27,6 +27,7 @@ from .events import (
 )
 from .jobs import end_job, put_back
 from .state import Transaction, amend
+from .suspension import set_right
 
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
@@ -113,6 +114,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
         job = _put_share(txn, job, started)
     if not visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
+    effects += set_right(job, share.node, stopped_there=said.suspended)
     if job.state is JobState.COMPLETING:
         effects.append(
             KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import decisions, jobs, nodes, progress
+from . import decisions, jobs, nodes, progress, suspension
 from .events import (
     Cancelled,
     Event,
@@ -25,7 +25,9 @@ from .events import (
     Released,
     Reported,
     Requeued,
+    Resumed,
     Submitted,
+    Suspended,
 )
 from .state import Transaction
 
@@ -43,6 +45,10 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return jobs.release(txn, event)
         case Requeued():
             return jobs.requeue(txn, event)
+        case Suspended():
+            return suspension.suspend(txn, event)
+        case Resumed():
+            return suspension.resume(txn, event)
         case Planned():
             return decisions.decide(txn, event)
         case Reported():

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from warpdeck.config import NodeFacts
-from warpdeck.model import GpuUuid, Job, JobId, JobState, Link, Node, NodeName, Reading, Resources, Share
+from warpdeck.model import (
+    Allocation,
+    GpuUuid,
+    Job,
+    JobId,
+    JobState,
+    Link,
+    Node,
+    NodeName,
+    Reading,
+    Resources,
+    Share,
+)
 from warpdeck.policy import GpuView, NodeView, PartitionView, PendingJob, RunningJob, View
 
 from .dependencies import judge
@@ -123,6 +135,15 @@ def is_free(state: State, node: Node, share: Share, *, besides: JobId | None) ->
     )
 
 
+def still_fits(state: State, allocation: Allocation, *, besides: JobId | None) -> bool:
+    """Whether nodes that take jobs have all of the allocation free, but for what `besides` holds."""
+    for share in allocation.shares:
+        node = state.nodes.get(share.node)
+        if node is None or why_unavailable(state, node) or not is_free(state, node, share, besides=besides):
+            return False
+    return True
+
+
 def _part_left(held: Sequence[Share], index: int) -> int:
     """Percent of a GPU that nobody holds."""
     return 100 - sum(other.gpu_share_pct for other in held if index in other.gpus)
@@ -196,7 +217,7 @@ def _running(job: Job, now: float, grace_s: float) -> RunningJob:
         requeue=request.requeue and request.pty is None,
         ending=ending,
         suspended=job.state is JobState.SUSPENDED,
-        resumes_to=job.allocation if job.state is JobState.SUSPENDED else None,
+        resumes_to=job.allocation if job.state is JobState.SUSPENDED and not job.suspended_by else None,
     )
 
 

@@ -106,6 +106,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     leaves_by_unix: float | None = None
     """It was told to leave for another job: when its grace time ends."""
     suspended_at_unix: float | None = None
+    suspended_by: str = ""
+    """The admin who suspended it; "": the planner did, and lets it go on by itself."""
     suspended_s: float = 0.0
     """Time it has spent suspended before; it does not count against the limit."""
     kept: Allocation | None = None

@@ -1,0 +1,107 @@
+"""Jobs that are stopped where they are and go on later: by an admin's word, or as the planner decided. Handlers of the reducer.
+
+A suspended job keeps its memory; its CPUs are free for others, and its GPUs where the site gives those away. What an admin has
+suspended only an admin lets go on; the planner leaves it alone. Whoever resumes it, what it held must be free again.
+"""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+from warpdeck.model import Allocation, Job, JobState, NodeName
+from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
+
+from .events import Effect, KillShare, Outcome, Resumed, Suspended, Who
+from .jobs import on_each
+from .state import Transaction, amend
+from .view import still_fits
+
+SIGCONT, SIGSTOP = 18, 19
+"""As numbers: Linux's on every architecture that has NVIDIA GPUs."""
+
+
+def suspend(txn: Transaction, event: Suspended) -> Outcome:
+    """Running jobs stop where they are. Raises UserError for anybody but admins, as in Slurm."""
+    _check_admin(event.who)
+    return on_each(txn, event, lambda job: _suspend_one(txn, job, event.who))
+
+
+def resume(txn: Transaction, event: Resumed) -> Outcome:
+    """Suspended jobs go on. Raises UserError for anybody but admins."""
+    _check_admin(event.who)
+    return on_each(txn, event, lambda job: _resume_one(txn, job, event.who))
+
+
+def _check_admin(who: Who) -> None:
+    if not who.admin:
+        hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
+        raise UserError("only admins may suspend and resume jobs", hint)
+
+
+def _suspend_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    if job.state is JobState.SUSPENDED and not job.suspended_by:
+        txn.put_job(amend(job, suspended_by=who.user))
+        txn.log(job.id, f"kept suspended by {who.user}")
+        return []
+    if job.state is not JobState.RUNNING:
+        raise UserError(
+            f"job {job.label()} is not running ({job.state})", "only running jobs can be suspended"
+        )
+    return suspend_job(txn, job, keeps_gpus=True, by=who.user)
+
+
+def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+    if job.state is not JobState.SUSPENDED or job.allocation is None:
+        raise UserError(f"job {job.label()} is not suspended ({job.state})")
+    if not still_fits(txn.state, job.allocation, besides=job.id):
+        raise UserError(
+            f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"
+        )
+    return resume_job(txn, job, by=who.user)
+
+
+def suspend_job(txn: Transaction, job: Job, *, keeps_gpus: bool, by: str = "") -> list[Effect]:
+    """Stops a running job. `by` is the admin who wants it so; "" is the planner."""
+    assert job.allocation is not None
+    kept = tuple(
+        amend(share, cpus=0) if keeps_gpus else amend(share, cpus=0, gpus=(), gpu_uuids=())
+        for share in job.allocation.shares
+    )
+    stopped = txn.put_job(
+        amend(
+            job,
+            state=JobState.SUSPENDED,
+            suspended_at_unix=txn.now,
+            suspended_by=by,
+            kept=Allocation(shares=kept),
+        )
+    )
+    txn.log(job.id, f"suspended by {by}" if by else "suspended")
+    return [
+        effect for share in stopped.shares for effect in set_right(stopped, share.node, stopped_there=False)
+    ]
+
+
+def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
+    """A suspended job goes on with all that it had. The time it was stopped does not count against its limit."""
+    stopped_s = max(0.0, txn.now - (job.suspended_at_unix or txn.now))
+    going = txn.put_job(
+        amend(
+            job,
+            state=JobState.RUNNING,
+            kept=None,
+            suspended_at_unix=None,
+            suspended_by="",
+            suspended_s=job.suspended_s + stopped_s,
+        )
+    )
+    txn.log(job.id, f"resumed by {by}" if by else "resumed")
+    return [effect for share in going.shares for effect in set_right(going, share.node, stopped_there=True)]
+
+
+def set_right(job: Job, node: NodeName, *, stopped_there: bool) -> list[Effect]:
+    """What a node must be told where the job's share is not as the job is: an order may have been lost with the link."""
+    wanted = job.state is JobState.SUSPENDED
+    if job.state not in (JobState.SUSPENDED, JobState.RUNNING) or stopped_there == wanted:
+        return []
+    number, cause = (SIGSTOP, SUSPENDED) if wanted else (SIGCONT, RESUMED)
+    return [KillShare(node=node, job_id=job.id, restarts=job.restarts, cause=cause, signal=number)]
