@@ -190,7 +190,8 @@ class Controller:
             made, starting = along
             self._effects.add(starting.effects)
             self._take_whys(made)
-        elif replan:
+            replan = starting.replan
+        if replan:
             self._plan_wanted.set()
 
     def _give_up(self, txn: Transaction, batch: list[_Asked], error: StoreError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.model import (
+    Allocation,
     ExitStatus,
     Job,
     JobState,
@@ -16,7 +17,7 @@ from .events import Effect, LaunchShare, Outcome, Planned
 from .jobs import end_job, split_tasks
 from .state import Transaction, amend
 from .suspension import resume_job, suspend_job
-from .view import still_fits
+from .view import all_is_free, why_unavailable
 
 
 def decide(txn: Transaction, event: Planned) -> Outcome:
@@ -67,7 +68,7 @@ def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
         return []
     if job.suspended_by:
         return []
-    if not still_fits(txn.state, job.allocation, besides=job.id):
+    if not all_is_free(txn.state, job.allocation, besides=job.id):
         return []
     return resume_job(txn, job)
 
@@ -76,7 +77,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     job = txn.state.jobs.get(start.job_id)
     if job is None or job.state is not JobState.PENDING or job.held:
         return []
-    if not still_fits(txn.state, start.allocation, besides=None):
+    if not _can_begin(txn, start.allocation):
         return []
     if job.is_folded_array:
         if start.task is None or not has_task(job.pending_tasks, start.task):
@@ -95,6 +96,13 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     )
     txn.log(job.id, f"allocated {', '.join(_say(share) for share in start.allocation.shares)}")
     return [LaunchShare(node=name, job_id=job.id) for name in names]
+
+
+def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
+    """Whether all of it is free, on nodes that take jobs."""
+    nodes = [txn.state.nodes.get(name) for name in allocation.node_names()]
+    takes = all(node is not None and not why_unavailable(txn.state, node) for node in nodes)
+    return takes and all_is_free(txn.state, allocation, besides=None)
 
 
 def _limit_s(job: Job, start: Start, now: float) -> int | None:

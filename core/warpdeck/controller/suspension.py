@@ -13,7 +13,7 @@ from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 from .events import Effect, KillShare, Outcome, Resumed, Suspended, Who
 from .jobs import on_each
 from .state import Transaction, amend
-from .view import still_fits
+from .view import all_is_free
 
 SIGCONT, SIGSTOP = 18, 19
 """As numbers: Linux's on every architecture that has NVIDIA GPUs."""
@@ -52,7 +52,7 @@ def _suspend_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.state is not JobState.SUSPENDED or job.allocation is None:
         raise UserError(f"job {job.label()} is not suspended ({job.state})")
-    if not still_fits(txn.state, job.allocation, besides=job.id):
+    if not all_is_free(txn.state, job.allocation, besides=job.id):
         raise UserError(
             f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"
         )

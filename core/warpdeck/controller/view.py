@@ -135,11 +135,11 @@ def is_free(state: State, node: Node, share: Share, *, besides: JobId | None) ->
     )
 
 
-def still_fits(state: State, allocation: Allocation, *, besides: JobId | None) -> bool:
-    """Whether nodes that take jobs have all of the allocation free, but for what `besides` holds."""
+def all_is_free(state: State, allocation: Allocation, *, besides: JobId | None) -> bool:
+    """Whether the whole allocation fits beside what other jobs than `besides` hold now."""
     for share in allocation.shares:
         node = state.nodes.get(share.node)
-        if node is None or why_unavailable(state, node) or not is_free(state, node, share, besides=besides):
+        if node is None or not is_free(state, node, share, besides=besides):
             return False
     return True
 
