@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from warpdeck.config import Config
+from warpdeck.config import decode
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
 from warpdeck.controller.trees import TreeFiles
@@ -43,7 +43,8 @@ def make_nodes() -> list[SimNode]:
 class Rig:
     """A controller that can be killed and started again on the same store and nodes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, rules: str = "") -> None:
+        self.config = decode(rules, "config.toml").config
         self.rng = random.Random(seed)
         self.store = MemoryStore()
         self.nodes = make_nodes()
@@ -65,7 +66,7 @@ class Rig:
             trees=TreeFiles("/nonexistent"),
             outputs=NoOutputs(),
             clock=time.time,
-            config=Config(),
+            config=self.config,
             submit_host="test",
         )
         await made.load()

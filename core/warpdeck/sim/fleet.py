@@ -6,8 +6,10 @@ Everything random comes from the injected generator, time from the injected cloc
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from warpdeck.controller.ports import FleetEvent, NodeStream, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
@@ -49,6 +51,8 @@ class SimNode:
         self.shells: dict[Key, SimShell] = {}
         self.strangers: dict[int, wire.GpuProcess] = {}
         """Processes of no job, by the index of their GPU."""
+        self.due: dict[Key, tuple[float, dict[str, Any]]] = {}
+        """When a launch ends, and how; of a suspended one how long it still has."""
         self.up = True
         self.tell: Callable[[FleetEvent], None] = lambda event: None
         """Whoever is connected now: what runs here outlives a fleet, as on a real node."""
@@ -110,7 +114,10 @@ class SimFleet:
         if isinstance(message, wire.Forget):
             node.reports.pop(key, None)
             node.launches.pop(key, None)
-        elif not message.signal and key in node.launches and node.up:
+        elif message.signal:
+            if node.up and message.cause in (wire.SUSPENDED, wire.RESUMED):
+                self._suspend(node, key, stop=message.cause == wire.SUSPENDED)
+        elif key in node.launches and node.up:
             if key in node.tasks:
                 node.tasks.pop(key).cancel()
             if node.reports.get(key) is None or node.reports[key].phase == "running":
@@ -178,11 +185,33 @@ class SimFleet:
         if launch.role == "hold":
             return
         if limit_s is not None and run_s > limit_s:
-            await self._sleep(limit_s)
-            self._report(node, key, phase="exited", signal=15, cause="timeout")
+            await self._end_after(node, key, limit_s, {"signal": 15, "cause": "timeout"})
         else:
-            await self._sleep(run_s)
-            self._report(node, key, phase="exited", exit_code=code, ran_s=run_s)
+            await self._end_after(node, key, run_s, {"exit_code": code, "ran_s": run_s})
+
+    async def _end_after(self, node: SimNode, key: Key, left_s: float, facts: dict[str, Any]) -> None:
+        node.due[key] = (self._clock() + left_s, facts)
+        await self._sleep(left_s)
+        node.due.pop(key, None)
+        self._report(node, key, phase="exited", **facts)
+
+    def _suspend(self, node: SimNode, key: Key, *, stop: bool) -> None:
+        """The time of the launch stands still, or goes on with what was left of it."""
+        said = node.reports.get(key)
+        if said is None or said.phase != "running" or said.suspended == stop:
+            return
+        node.reports[key] = dataclasses.replace(said, suspended=stop)
+        if key not in node.due:
+            return  # only holds its place
+        until, facts = node.due[key]
+        if stop:
+            node.tasks.pop(key).cancel()
+            node.due[key] = (until - self._clock(), facts)
+        else:
+            facts.pop("ran_s", None)
+            node.tasks[key] = asyncio.get_running_loop().create_task(
+                self._end_after(node, key, max(0.0, until), facts)
+            )
 
     def _report(
         self,

@@ -18,9 +18,10 @@ from warpdeck.controller.events import (
     Resumed,
     Suspended,
 )
+from warpdeck.controller.launching import build_launch
 from warpdeck.controller.view import build_view
 from warpdeck.errors import UserError
-from warpdeck.model import JobId, JobState, NodeName
+from warpdeck.model import JobId, JobState, NodeName, WarnSignal
 from warpdeck.policy import Preempt, Resume
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
@@ -166,6 +167,38 @@ def test_a_job_that_is_preempted_for_good_ends_so() -> None:
     push(core, job_id, mode="cancel")
     core.end(job_id, signal=15, cause="preempted")
     assert core.job(job_id).state is JobState.PREEMPTED
+
+
+# ---- times
+
+
+def test_a_job_that_cannot_end_before_its_deadline_any_more_ends() -> None:
+    core = Core("a")
+    core.run(ask(gpus=4))
+    late = core.submit(ask(gpus=4, time_limit_s=600, deadline_unix=core.now + 1000), BOB)
+    core.plan()
+    assert core.job(late).state is JobState.PENDING
+    core.now += 401
+    core.plan()
+    assert core.job(late).state is JobState.DEADLINE
+
+
+def test_a_job_without_a_limit_may_run_until_its_deadline() -> None:
+    core = Core("a")
+    assert core.job(core.run(ask(deadline_unix=core.now + 1000))).time_limit_s == 1000
+
+
+def test_a_job_that_takes_less_time_starts_before_a_reservation_and_is_warned_in_time() -> None:
+    core = Core("a")
+    core.run(ask(gpus=2, time_limit_s=600))
+    core.submit(ask(gpus=4, time_limit_s=600), BOB)
+    warn = WarnSignal(number=10, before_s=60)
+    short = core.submit(ask(gpus=2, time_limit_s=7200, time_min_s=300, warn=warn))
+    core.launch(core.plan().effects)
+    job = core.job(short)
+    assert job.state is JobState.RUNNING and job.time_limit_s is not None and 300 <= job.time_limit_s <= 600
+    launch = build_launch(job, 0, submit_host="h", grace_s=30.0)
+    assert (launch.time_limit_s, launch.warn_signal, launch.warn_before_s) == (job.time_limit_s, 10, 60.0)
 
 
 # ---- holds

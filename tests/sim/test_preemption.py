@@ -1,0 +1,88 @@
+"""Preemption, suspension and jobs that can never start, through the real controller over simulated nodes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.sim.test_core import ANN, BOB, Rig, no_gpu_has_two_jobs, ready, request, submit, until
+
+from warpdeck.controller.events import Cancelled, Resumed, Suspended, Who
+from warpdeck.model import Dependencies, JobState
+from warpdeck.notation.dependencies import parse_dependencies
+
+ROOT = Who(user="root", uid=0, admin=True)
+RULES = """
+[scheduler]
+preempt_by = "qos"
+preempt_mode = "{mode}"
+suspend_keeps_gpus = false
+[qos.low]
+[qos.high]
+preempts = ["low"]
+"""
+
+
+@pytest.mark.parametrize(("mode", "restarts"), [("requeue", 1), ("suspend", 0)])
+async def test_a_job_makes_room_and_comes_back(mode: str, restarts: int) -> None:
+    rig = Rig(21, rules=RULES.format(mode=mode))
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        low = await submit(controller, request("endless", gpus=4, nodes=3, qos="low"))
+        await until(controller, lambda: jobs[low.id].state is JobState.RUNNING)
+        high = await submit(controller, request(gpus=4, nodes=2, qos="high"), BOB)
+        await until(controller, lambda: jobs[high.id].is_finished)
+        no_gpu_has_two_jobs(controller)
+        assert jobs[high.id].state is JobState.COMPLETED
+        await until(controller, lambda: jobs[low.id].state is JobState.RUNNING)
+        assert jobs[low.id].restarts == restarts
+
+
+async def test_a_job_that_is_preempted_for_good_is_told_so() -> None:
+    rig = Rig(22, rules=RULES.format(mode="cancel"))
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        low = await submit(controller, request("endless", gpus=4, nodes=3, qos="low"))
+        await until(controller, lambda: jobs[low.id].state is JobState.RUNNING)
+        await submit(controller, request(gpus=4, qos="high"), BOB)
+        await until(controller, lambda: jobs[low.id].is_finished)
+        assert jobs[low.id].state is JobState.PREEMPTED
+
+
+async def test_a_suspension_by_an_admin_outlives_the_controller() -> None:
+    rig = Rig(23)
+    async with rig.controller() as controller:
+        await ready(controller)
+        job = await submit(controller, request("endless", gpus=4))
+        await until(controller, lambda: controller.state.jobs[job.id].state is JobState.RUNNING)
+        await controller.apply(Suspended(who=ROOT, jobs=(str(job.id),)))
+    async with rig.controller() as controller:
+        jobs = controller.state.jobs
+        assert jobs[job.id].state is JobState.SUSPENDED
+        await ready(controller)
+        node = next(node for node in rig.nodes if (job.id, 0) in node.reports)
+        await until(controller, lambda: node.reports[job.id, 0].suspended)
+        await controller.apply(Resumed(who=ROOT, jobs=(str(job.id),)))
+        await until(controller, lambda: not node.reports[job.id, 0].suspended)
+        await controller.apply(Suspended(who=ROOT, jobs=(str(job.id),)))
+        await controller.apply(Cancelled(who=ANN, jobs=(str(job.id),)))
+        await until(controller, lambda: jobs[job.id].state is JobState.CANCELLED)
+
+
+async def test_what_depends_on_a_failure_ends_unless_it_asks_to_stay() -> None:
+    rig = Rig(24)
+    async with rig.controller() as controller:
+        await ready(controller)
+        jobs = controller.state.jobs
+        first = await submit(controller, request("fails"))
+        after = msgspec.convert(parse_dependencies(f"afterok:{first.id}"), Dependencies)
+        ends = await submit(controller, request(dependencies=after))
+        stays = await submit(controller, request(dependencies=after, kill_on_invalid_dep=False))
+        await until(controller, lambda: jobs[ends.id].is_finished)
+        ended = jobs[ends.id]
+        assert ended.state is JobState.CANCELLED and ended.exit is not None
+        assert "to succeed" in ended.exit.message
+        await until(controller, lambda: stays.id in controller.state.whys)
+        await until(controller, lambda: controller.state.whys[stays.id].code == "DependencyNeverSatisfied")
+        assert jobs[stays.id].state is JobState.PENDING
