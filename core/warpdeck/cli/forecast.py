@@ -25,13 +25,16 @@ def print_forecast(found: dict[str, Any], *, now: float) -> None:
     if found["hint"]:
         lines.append(found["hint"])
     if found["ahead"]:
-        lines.append(f"ahead of it: {_ahead(found)}")
+        lines.append(f"ahead of it: {ahead_in_words(found)}")
     lines += [f"it {change}" for change in found["changes"]]
     for line in lines:
         print(clean(line))
 
 
-def _ahead(found: dict[str, Any]) -> str:
+def ahead_in_words(found: dict[str, Any]) -> str:
+    """ "3 jobs (12 of ann, 13 of bob, 14 of ann)"; "" for none."""
+    if not found["ahead"]:
+        return ""
     named = ", ".join(f"{each['label']} of {each['user']}" for each in found["leaders"])
     count, left = found["ahead"], found["ahead"] - len(found["leaders"])
     jobs = "1 job" if count == 1 else f"{count:,} jobs"

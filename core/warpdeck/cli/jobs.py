@@ -15,7 +15,7 @@ from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
 from .arguments import Arguments
-from .forecast import print_forecast
+from .forecast import ahead_in_words, print_forecast
 from .output import clean, format_count, format_time, note, print_json
 from .queue import where
 
@@ -56,11 +56,16 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         print_json(detail)
         return 0
     row = detail["row"]
+    found: dict[str, Any] = {"ahead": 0, "changes": []}
+    if row["state"] == "PENDING":
+        found = client.call("forecast", job=args.job)
     facts = [
         ("job", f"{row['label']}  {row['name']}"),
         ("user", row["user"]),
         ("state", row["state"] + (f" (start {row['restarts'] + 1})" if row["restarts"] else "")),
         ("why", where(row, time.time()) if row.get("why") else ""),
+        ("ahead", ahead_in_words(found)),
+        ("would help", "; ".join(found["changes"])),
         ("priority", format_count(row["priority"])),
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),

@@ -56,24 +56,24 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     if start is not None:
         return Advice(starts_now=True, nodes=start.allocation.node_names(), priority=priority)
     changes = tuple(_changes(current, job)) if job_id in current.blocked else ()
-    until = ordered[: place + 1]
+    ahead = _ahead(current, ordered[:place], job)
+    forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
     whys = {
         **decided.whys,
         **{end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends},
-        **explain(current, until, forecasts=min(len(until), MAX_FORECASTS)),
+        **explain(current, [*ahead, job], forecasts=forecasts),
     }
-    ahead = _ahead(current, ordered[:place], job)
     return Advice(
         starts_now=False,
         why=whys.get(job_id),
         priority=priority,
         ahead=len(ahead),
-        leaders=tuple(ahead[:MAX_LEADERS]),
+        leaders=tuple(each.id for each in ahead[:MAX_LEADERS]),
         changes=changes,
     )
 
 
-def _ahead(current: Pass, before: list[PendingJob], job: PendingJob) -> list[JobId]:
+def _ahead(current: Pass, before: list[PendingJob], job: PendingJob) -> list[PendingJob]:
     """The jobs before it in the queue that do not start either and may use nodes that it may use."""
     wanted = _nodes(current, job.partition)
     meets: dict[str, bool] = {}
@@ -81,7 +81,7 @@ def _ahead(current: Pass, before: list[PendingJob], job: PendingJob) -> list[Job
         if each.partition not in meets:
             theirs = _nodes(current, each.partition)
             meets[each.partition] = wanted is None or theirs is None or not wanted.isdisjoint(theirs)
-    return [each.id for each in before if each.id in current.blocked and meets[each.partition]]
+    return [each for each in before if each.id in current.blocked and meets[each.partition]]
 
 
 def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:

@@ -8,6 +8,7 @@ from tests.builders import node, pending, running, view
 
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, advise, plan
+from warpdeck.policy.advise import MAX_FORECASTS
 
 NOW = 1000.0
 
@@ -69,6 +70,15 @@ def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> N
     advice = advise(picture, NOW, settings, JobId(5))
     assert advice.why is not None and advice.why.expected_start_unix == NOW + 100 + 4 * 600
     assert advice.ahead == 4 and advice.leaders == (1, 2, 3)
+
+
+def test_too_far_behind_the_start_is_not_worked_out() -> None:
+    jobs = [pending(number, gpus=8, limit_s=600) for number in range(1, MAX_FORECASTS + 2)]
+    picture = view([node("a")], jobs, [busy_until(9, "a", NOW + 100)])
+    for number, known in ((MAX_FORECASTS, True), (MAX_FORECASTS + 1, False)):
+        why = advise(picture, NOW, Settings(), JobId(number)).why
+        assert why is not None and why.sentence
+        assert (why.expected_start_unix is not None) is known
 
 
 def test_only_jobs_that_want_the_same_nodes_are_ahead() -> None:
