@@ -116,7 +116,8 @@ class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
 
 
 class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
-    """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}}: the jobs that wait, highest first; all without `ids`."""
+    """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}, "queue_order": str}: the jobs that wait, highest first;
+    all without `ids`. Jobs of equal priority go by `queue_order`: submission, response, promised."""
 
     ids: References = ()
 

@@ -51,4 +51,5 @@ async def _priorities(controller: Controller, wanted: Collection[JobId] | None) 
             )
     view, settings = build_view(state, now=now), state.site.settings
     rows = await asyncio.to_thread(standing.priority_rows, view, now, settings, wanted=wanted)
-    return {"jobs": rows, "weights": standing.weights_by_part(settings.weights)}
+    ties = "promised" if settings.backfill == "conservative" else settings.queue_order
+    return {"jobs": rows, "weights": standing.weights_by_part(settings.weights), "queue_order": ties}

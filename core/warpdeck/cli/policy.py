@@ -24,8 +24,8 @@ Each part is a weight ([scheduler.weights] in config.toml) times a factor of 0 t
   PARTITION  the partition's priority_job_factor over the largest
   QOS        the QoS's priority over the largest
   TRES       its part of the cluster's CPUs, memory, GPUs and so on
-The priority is their sum less NICE. Equal ones go by the time since which they could start. Before it count the
-partition's tier and the right of its QoS to preempt.""",
+The priority is their sum less NICE. Before it count the partition's tier and the right of its QoS to preempt; equal
+ones go by scheduler.queue_order: "response", who waits longest for what the job is worth, or "submission".""",
     "share": """Shows the tree of accounts: shares, use, and who is owed how much.
 
   SHARES      as configured; NORM_SHARES their part of the siblings'
@@ -84,7 +84,8 @@ def _prio(answer: dict[str, Any], args: argparse.Namespace) -> None:
         return
     print_table([] if args.noheader else head, lines, right=frozenset({0, *range(5, len(head))}))
     if not weights:
-        note(f"all weights are 0: jobs go in the order of submission. {_write('[scheduler.weights]')}")
+        order = TIES[answer["queue_order"]]
+        note(f"all weights are 0, and jobs of equal priority go {order}. {_write('[scheduler.weights]')}")
     elif not args.noheader:
         most = " + ".join(f"{name} (0 to {format_count(weight)})" for name, weight in weights.items())
         print(f"priority = {most} - nice; the highest goes first")
@@ -260,6 +261,11 @@ PARTS = (
     ("qos", "QOS"),
 )
 """The parts of a priority that have a name of their own, and their titles."""
+TIES = {
+    "submission": "in the order of submission",
+    "response": "by response ratio, (waited + likely run time) / likely run time, the largest first",
+    "promised": "by the starts that they were promised",
+}
 _ASKED = {"prio": "priorities", "share": "shares"}
 _SHOW: dict[str, Callable[[dict[str, Any], argparse.Namespace], None]] = {
     "prio": _prio,

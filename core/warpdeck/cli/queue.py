@@ -51,7 +51,7 @@ def main(_: str, words: list[str]) -> int:
         ids, fields = _split(args.jobs), [] if args.json else needed(_chosen(args))
         rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
     if args.start:
-        rows = sorted((row for row in rows if row["why"]), key=_expected)
+        rows = sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
     if args.json:
         print_json(rows)
         return 0
@@ -195,7 +195,7 @@ COLUMNS = {
     "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
     "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code", where),
 }
-SELECTED_BY = ("user", "name", "why")
+SELECTED_BY = ("user", "name", "why", "end")
 """What `select` and --start look at."""
 
 

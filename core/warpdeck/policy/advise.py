@@ -128,9 +128,8 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
         return ""
     if not known(current.now + longest, current.now):
         return ""
-    minutes, seconds = divmod(int(longest), 60)
-    days, minutes = divmod(minutes, 1440)
-    text = f"{minutes // 60:02}:{minutes % 60:02}:{seconds:02}"
+    days, minutes = divmod(int(longest) // 60, 1440)  # whole minutes: --time rounds up to them
+    text = f"{minutes // 60:02}:{minutes % 60:02}:00"
     return f"{days}-{text}" if days else text
 
 

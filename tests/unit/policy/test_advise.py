@@ -28,7 +28,7 @@ def test_a_request_that_fits_starts_now() -> None:
     assert advice.starts_now and advice.nodes == ("a",)
 
 
-def test_a_shorter_limit_that_ends_before_the_head_starts_is_named_to_the_second() -> None:
+def test_a_shorter_limit_that_ends_before_the_head_starts_is_named() -> None:
     head = pending(1, gpus=8)
     held = [busy_until(9, "a", NOW + 7800, gpus=4)]
     picture = view([node("a")], [head, pending(2, gpus=2, limit_s=86_400)], held)
@@ -38,6 +38,13 @@ def test_a_shorter_limit_that_ends_before_the_head_starts_is_named_to_the_second
     assert [start.job_id for start in again.starts] == [2]
     longer = plan(changed(picture, pending(2, gpus=2, limit_s=7801)), NOW, Settings())
     assert not longer.starts
+
+
+def test_a_limit_is_named_in_whole_minutes_because_time_rounds_up_to_them() -> None:
+    held = [busy_until(9, "a", NOW + 7859, gpus=4)]
+    jobs = [pending(1, gpus=8), pending(2, gpus=2, limit_s=86_400)]
+    advice = advise(view([node("a")], jobs, held), NOW, Settings(), JobId(2))
+    assert "starts now with --time=02:10:00" in advice.changes
 
 
 def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() -> None:

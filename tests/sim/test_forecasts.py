@@ -1,0 +1,116 @@
+"""What is promised comes true: the real controller over simulated nodes, asked over its socket as a user would ask."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.core import ask
+
+from warpdeck.api.client import Client
+from warpdeck.controller.app import Controller
+from warpdeck.model import Job, JobId, JobState, NodeName, Request
+from warpdeck.notation.times import parse_limit
+from warpdeck.paths import Paths
+from warpdeck.sim.clock import SimClock
+from warpdeck.sim.demo import simulated
+from warpdeck.sim.fleet import SimNode
+from warpdeck.store import MemoryStore
+
+HOUR_S = 3600.0
+WAIT_S = 30.0
+SLACK_S = 60.0
+"""What a busy machine and the start of a simulated job may take."""
+
+
+class Cluster:
+    """One node of four GPUs, its controller and a client. Jobs run for as long as they asked."""
+
+    def __init__(self, controller: Controller, client: Client, clock: SimClock) -> None:
+        self.controller = controller
+        self.client = client
+        self.clock = clock
+
+    async def submit(self, request: Request) -> JobId:
+        return JobId((await self.client.submit(request)).job_id)
+
+    def job(self, job_id: JobId) -> Job:
+        return self.controller.state.jobs[job_id]
+
+    async def runs(self, job_id: JobId) -> Job:
+        async with asyncio.timeout(WAIT_S):
+            while self.job(job_id).state is not JobState.RUNNING:
+                await asyncio.sleep(0.01)
+        return self.job(job_id)
+
+    async def is_explained(self, job_id: JobId) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while job_id not in self.controller.state.whys:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def one_node(folder: Path) -> AsyncIterator[Cluster]:
+    paths, clock = Paths(str(folder / "h")), SimClock(behind_s=24 * HOUR_S)
+    (folder / "h").mkdir(mode=0o700)
+    cluster = simulated(
+        paths,
+        [SimNode(NodeName("gpu1"), gpus=4, cpus=16)],
+        store=MemoryStore(),
+        rng=random.Random(1),
+        clock=clock,
+        run_time=lambda launch: (float(launch.time_limit_s or HOUR_S), 0),
+        stop=asyncio.Event(),
+    )
+    async with cluster as (controller, server):
+        await server.start()
+        async with await Client.connect(paths, start=False) as client:
+            yield Cluster(controller, client, clock)
+
+
+async def test_a_request_starts_when_its_dry_run_said(short_tmp: Path) -> None:
+    async with one_node(short_tmp) as cluster:
+        await cluster.runs(await cluster.submit(ask("first", gpus=4, time_limit_s=7200)))
+        request = ask("asked", gpus=4, time_limit_s=600)
+        said = await cluster.client.dry_run(request)
+        assert said.verdict == "later" and said.expected_start is not None
+        job_id = await cluster.submit(request)
+        await cluster.is_explained(job_id)
+        cluster.clock.jump(said.expected_start - cluster.clock.now() - SLACK_S)
+        assert cluster.job(job_id).state is JobState.PENDING
+        cluster.clock.jump(SLACK_S)
+        started = (await cluster.runs(job_id)).start_at_unix
+        assert started is not None and abs(started - said.expected_start) < SLACK_S
+
+
+@pytest.mark.parametrize("limit_s", [None, 8 * 3600])
+async def test_what_is_said_to_start_it_now_does(short_tmp: Path, limit_s: int | None) -> None:
+    async with one_node(short_tmp) as cluster:
+        await cluster.runs(await cluster.submit(ask("half", gpus=2, time_limit_s=7200)))
+        head = await cluster.submit(ask("head", gpus=4, time_limit_s=600))
+        await cluster.is_explained(head)
+        request = ask("asked", gpus=2, time_limit_s=limit_s)
+        said = await cluster.client.dry_run(request)
+        assert said.verdict == "later" and [each.label for each in said.leaders] == [str(head)]
+        shorter = next(change for change in said.changes if "--time=" in change).partition("--time=")[2]
+        changed = msgspec.structs.replace(request, time_limit_s=parse_limit(shorter))
+        assert (await cluster.client.dry_run(changed)).verdict == "now"
+        as_it_was, as_said = await cluster.submit(request), await cluster.submit(changed)
+        await cluster.runs(as_said)
+        assert cluster.job(as_it_was).state is JobState.PENDING
+        why = await cluster.client.forecast(str(as_it_was))
+        assert why.verdict == "later" and why.job == str(as_it_was)
+
+
+async def test_many_who_ask_at_once_all_get_an_answer(short_tmp: Path) -> None:
+    async with one_node(short_tmp) as cluster:
+        await cluster.runs(await cluster.submit(ask("all", gpus=4, time_limit_s=7200)))
+        asked = [cluster.client.dry_run(ask(gpus=1 + number % 4, time_limit_s=600)) for number in range(20)]
+        found = await asyncio.gather(*asked)
+        assert {each.verdict for each in found} == {"later"}
+        assert len(cluster.controller.state.jobs) == 1
