@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import sitetables, standing
-from warpdeck.controller.view import build_view
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState
 
@@ -39,8 +37,7 @@ async def answer(controller: Controller, question: Question, named: Collection[J
 
 
 async def _priorities(controller: Controller, wanted: Collection[JobId] | None) -> dict[str, Any]:
-    """In a thread: of a long queue it takes as long as a planning pass."""
-    state, now = controller.state, controller.clock()
+    state = controller.state
     for job_id in wanted or ():
         job = state.jobs.get(job_id)
         if job is None or job.state is not JobState.PENDING:
@@ -49,7 +46,7 @@ async def _priorities(controller: Controller, wanted: Collection[JobId] | None) 
                 f"job {job.label() if job else job_id} does not wait: {what}",
                 "only waiting jobs have a priority",
             )
-    view, settings = build_view(state, now=now), state.site.settings
-    rows = await asyncio.to_thread(standing.priority_rows, view, now, settings, wanted=wanted)
+    rows = await controller.forecaster.priorities(state, wanted=wanted)
+    settings = state.site.settings
     ties = "promised" if settings.backfill == "conservative" else settings.queue_order
     return {"jobs": rows, "weights": standing.weights_by_part(settings.weights), "queue_order": ties}

@@ -1,7 +1,7 @@
 """What is to be expected for a job that waits, or for a request that nobody has made yet.
 
 The policy is asked on an immutable picture, in a thread: on a large cluster one answer takes as long as a planning pass, and the
-loop must not wait for it. One question at a time, so that many who ask take turns instead of the processor.
+loop must not wait for it. There is one thread, whoever asks and gives up waiting: many who ask take turns, not the processor.
 
 A request is rehearsed: it is submitted as any other is, within a transaction that is taken back at once. So whatever a real
 submission would be refused for, it is refused for here, in the same words.
@@ -10,9 +10,12 @@ submission would be refused for, it is refused for here, in the same words.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
-from warpdeck.api.siterows import AheadRow, ForecastRow
+from warpdeck.api.siterows import AheadRow, ForecastRow, PriorityRow
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.hostlist import collapse
@@ -22,8 +25,11 @@ from .admission import NEVER_STARTS
 from .events import Submitted
 from .jobs import submit
 from .present import NEVER_STARTED, why_row
+from .standing import priority_rows
 from .state import State, Transaction, amend
 from .view import build_view
+
+T = TypeVar("T")
 
 
 class Forecaster:
@@ -32,6 +38,7 @@ class Forecaster:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
 
     async def of_job(self, state: State, job: Job) -> ForecastRow:
         """For a job that is there."""
@@ -58,11 +65,21 @@ class Forecaster:
                 )
             return await self._ask(view, now, state.site.settings, job_id, label="")
 
+    async def priorities(self, state: State, *, wanted: Collection[JobId] | None) -> list[PriorityRow]:
+        """Of the jobs that wait, highest first; all if `wanted` is None."""
+        async with self._turn:
+            now = self._clock()
+            view, settings = build_view(state, now=now), state.site.settings
+            return await self._aside(partial(priority_rows, view, now, settings, wanted=wanted))
+
     async def _ask(
         self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
     ) -> ForecastRow:
-        advice = await asyncio.to_thread(advise, view, now, settings, job_id)
+        advice = await self._aside(partial(advise, view, now, settings, job_id))
         return _row(view, advice, label)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:
