@@ -1,8 +1,8 @@
 """What would be, for one request: when it starts, and the smallest change that would start it now. Pure.
 
 Answers for jobs that wait and for requests that are not submitted yet. The whole queue is planned as it stands; then
-changes of the request are tried on what the plan leaves free, the least change of each kind: a shorter limit, fewer GPUs,
-fewer nodes, another partition.
+changes of the request are tried on what the plan leaves free, the least change of each kind: a shorter limit, fewer or other
+GPUs, fewer nodes or CPUs, less memory, no exclusive nodes, another partition.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MAX_FORECASTS = 500
 """Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""
 LEAST_LIMIT_S = 60
 """A limit below this is no advice."""
+MAX_STEPS = 32
+"""Smaller requests tried for each kind of change."""
 MAX_LEADERS = 3
 """Jobs ahead that are named."""
 
@@ -101,10 +103,11 @@ def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
         shorter = _shorter(current, job, partition, limit_s)
         if shorter:
             yield f"starts now with --time={shorter}"
-        for asked, words in _smaller(job.resources):
-            if _fits(current, job, asked, partition, limit_s):
+        for smaller in _smaller(job.resources):
+            fitting = (words for asked, words in smaller if _fits(current, job, asked, partition, limit_s))
+            words = next(fitting, "")
+            if words:
                 yield f"starts now with {words}"
-                break
         if job.reservation:
             continue
         for other in current.view.partitions:
@@ -133,21 +136,63 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
     return f"{days}-{text}" if days else text
 
 
-def _smaller(asked: Resources) -> Iterator[tuple[Resources, str]]:
-    """Smaller requests and their options, largest first."""
+Smaller = Iterator[tuple[Resources, str]]
+"""Smaller requests and how to ask for them, the least change first."""
+
+
+def _smaller(asked: Resources) -> Iterator[Smaller]:
+    """For each kind of change the requests that are smaller in it."""
+    yield _fewer_gpus(asked)
+    yield _other_gpus(asked)
+    yield _fewer_nodes(asked)
+    yield _fewer_cpus(asked)
+    yield _less_memory(asked)
+    yield _beside_others(asked)
+
+
+def _fewer_gpus(asked: Resources) -> Smaller:
     gpus = asked.gpus
+    kind = f"{gpus.type}:" if gpus.type else ""
     for field, option in (
         ("per_node", "--gpus-per-node"),
         ("total", "--gpus"),
         ("per_task", "--gpus-per-task"),
     ):
-        count = getattr(gpus, field) or 0
-        for fewer in range(count - 1, 0, -1):
-            kind = f"{gpus.type}:" if gpus.type else ""
+        for fewer in _below(getattr(gpus, field) or 0):
             less = msgspec.structs.replace(gpus, **{field: fewer})
             yield msgspec.structs.replace(asked, gpus=less), f"{option}={kind}{fewer}"
-    for fewer in range(asked.nodes_min - 1, 0, -1):
+
+
+def _other_gpus(asked: Resources) -> Smaller:
+    if asked.gpus.type:
+        any_type = msgspec.structs.replace(asked.gpus, type="")
+        yield msgspec.structs.replace(asked, gpus=any_type), "GPUs of any type"
+
+
+def _fewer_nodes(asked: Resources) -> Smaller:
+    for fewer in _below(asked.nodes_min):
         yield msgspec.structs.replace(asked, nodes_min=fewer, nodes_max=fewer), f"--nodes={fewer}"
+
+
+def _fewer_cpus(asked: Resources) -> Smaller:
+    for fewer in _below(asked.cpus_per_task):
+        yield msgspec.structs.replace(asked, cpus_per_task=fewer), f"--cpus-per-task={fewer}"
+
+
+def _less_memory(asked: Resources) -> Smaller:
+    for fewer in _below((asked.mem_per_node_bytes or 0) >> 30):
+        yield msgspec.structs.replace(asked, mem_per_node_bytes=fewer << 30), f"--mem={fewer}G"
+
+
+def _beside_others(asked: Resources) -> Smaller:
+    if asked.exclusive:
+        yield msgspec.structs.replace(asked, exclusive=False), "others beside it (without --exclusive)"
+
+
+def _below(count: int) -> Iterator[int]:
+    """Smaller counts, at most MAX_STEPS of them: all, or as many steps of equal size."""
+    step = max(1, -(-count // MAX_STEPS))
+    yield from range(count - step, 0, -step)
 
 
 def _fits(

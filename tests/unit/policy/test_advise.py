@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
-from tests.builders import node, pending, running, view
+from tests.builders import GIB, node, pending, running, view
 
-from warpdeck.model import JobId, NodeName
+from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import PartitionView, PendingJob, RunningJob, Settings, View, advise, plan
-from warpdeck.policy.advise import MAX_FORECASTS
+from warpdeck.policy.advise import MAX_FORECASTS, MAX_STEPS, _below
 
 NOW = 1000.0
 
@@ -67,6 +69,33 @@ def test_fewer_gpus_nodes_or_another_partition_are_proposed_where_they_help() ->
         "starts now with --gpus-per-node=2",
         "starts now with --partition=short",
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({"cpus_per_task": 40}, "--cpus-per-task=14"),
+        ({"mem_per_node_bytes": 500 * GIB}, "--mem=100G"),
+        ({"exclusive": True}, "others beside it (without --exclusive)"),
+        ({"gpus": GpuAsk(per_node=2, type="a100")}, "GPUs of any type"),
+    ],
+)
+def test_whatever_is_in_the_way_can_be_asked_for_less(fields: dict[str, Any], change: str) -> None:
+    held = [
+        running(9, "a", (0, 1, 2), ends=NOW + 600, cpus=50),
+        running(8, "b", tuple(range(8)), ends=NOW + 900),
+    ]
+    share = msgspec.structs.replace(held[0].allocation.shares[0], mem_bytes=400 * GIB)
+    held[0] = msgspec.structs.replace(held[0], allocation=Allocation(shares=(share,)))
+    job = pending(1, resources=Resources(**{"gpus": GpuAsk(per_node=2), **fields}))
+    picture = view([node("a"), node("b", gpu_type="a100")], [job], held)
+    assert advise(picture, NOW, Settings(), JobId(1)).changes == (f"starts now with {change}",)
+
+
+def test_of_a_very_large_request_some_smaller_ones_are_tried() -> None:
+    tried = list(_below(10_000))
+    assert len(tried) <= MAX_STEPS and tried[0] > 9_000 and tried[-1] < 1_000
+    assert list(_below(4)) == [3, 2, 1] and not list(_below(1)) and not list(_below(0))
 
 
 def test_the_start_of_a_job_far_behind_is_worked_out_when_it_is_asked_for() -> None:
