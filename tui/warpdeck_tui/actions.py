@@ -1,7 +1,9 @@
 """The one table of what can be done: id, keys, words for the palette and the help, and where it applies.
 
-Bindings, the palette, the help page and the key line are made from it. Keys mean one thing in one place; "app" counts
-everywhere. Whoever likes other keys writes them into keys.toml in the configuration folder, by place and id:
+Bindings, the palette, the help page, the key line and the dialogs' last lines are made from it. A place is a screen, a
+dialog, or a part that has the focus on one; places that meet (MEETINGS) never give one key two meanings. In a line of text
+(filter, search, form) every key writes, but for those of its own place. Whoever likes other keys writes them into keys.toml
+in the configuration folder, by place and id:
 
     [queue]
     cancel = "x"
@@ -16,15 +18,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from warpdeck.errors import UserError
 
 
 class Action(NamedTuple):
-    """`where`: app, queue, nodes, job or history. `short` stands in the key line ("" keeps it out of it).
+    """`where`: a place of PLACES. `short` stands in the key line ("" keeps it out of it).
 
-    `changes` marks what --readonly switches off.
+    `changes` marks what --readonly switches off. `call` is what it runs, if that is not named as the id says.
     """
 
     where: str
@@ -34,6 +36,12 @@ class Action(NamedTuple):
     help: str
     short: str = ""
     changes: bool = False
+    call: str = ""
+
+    @property
+    def runs(self) -> str:
+        """As Textual spells actions."""
+        return self.call or self.id
 
 
 PLACES = {
@@ -42,7 +50,33 @@ PLACES = {
     "job": "Job",
     "history": "History",
     "app": "Everywhere",
+    "log": "Logs, code and diffs",
+    "grid": "Map of GPUs",
+    "list": "Lists",
+    "moves": "Moving",
+    "filter": "Filter line",
+    "confirm": "Question",
+    "ask": "Question with an answer",
+    "form": "New job",
+    "add": "Add a node",
+    "choose": "Choice of a job",
+    "page": "Help, and texts to read",
 }
+MEETINGS = (
+    ("queue", "list", "moves", "app"),
+    ("history", "list", "moves", "app"),
+    ("nodes", "grid", "moves", "app"),
+    ("nodes", "list", "moves", "app"),
+    ("job", "log", "moves", "app"),
+    ("choose", "list", "moves"),
+    ("page", "log", "moves"),
+    ("filter",),
+    ("confirm",),
+    ("ask",),
+    ("form",),
+    ("add",),
+)
+"""Places whose keys count at the same time."""
 _CHANGES = True
 
 ACTIONS = (
@@ -50,7 +84,6 @@ ACTIONS = (
     Action("app", "show_nodes", "2", "Nodes", "nodes and GPUs, live"),
     Action("app", "show_job", "3", "Job", "the job under the cursor, or the last one looked at"),
     Action("app", "show_history", "4", "History", "jobs that have ended"),
-    Action("app", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action(
         "app",
         "shell",
@@ -67,6 +100,7 @@ ACTIONS = (
     Action("app", "quit", "q", "Quit", "leave the app; jobs go on", "Quit"),
     Action("queue", "log", "l", "Log", "the job's page, at its log", "Log"),
     Action("queue", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "Mine/all"),
+    Action("queue", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("queue", "filter", "slash", "Filter", "words, user:bob, state:R, gpu>4, !word", "Filter"),
     Action("queue", "mark", "space", "Mark", "mark the job; the verbs then mean all that are marked"),
     Action("queue", "clear", "escape", "Clear", "take away marks, then the filter"),
@@ -78,7 +112,6 @@ ACTIONS = (
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
-    Action("nodes", "holder", "enter", "Open job", "the job that holds the GPU under the cursor"),
     Action(
         "nodes", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES
     ),
@@ -86,9 +119,10 @@ ACTIONS = (
     Action(
         "nodes", "remove", "X", "Remove node", "forget the node; refused while jobs run there", "", _CHANGES
     ),
+    Action("nodes", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("nodes", "copy", "y", "Copy name", "the node's name to the clipboard"),
     Action("nodes", "back", "escape", "Back", "to the queue"),
-    Action("job", "back", "escape", "Back", "to where you came from"),
+    Action("job", "back", "escape", "Back", "end the search, then to where you came from"),
     Action("job", "next_pane", "tab", "Next pane", "log, details, GPUs, code, events", "Pane"),
     Action("job", "previous_pane", "shift+tab", "Previous pane", "the same, backwards"),
     Action("job", "log", "l", "Log", "what the job writes"),
@@ -109,10 +143,54 @@ ACTIONS = (
     Action("job", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("history", "everybody", "u", "Mine or everybody's", "my jobs only, or all", "Mine/all"),
     Action("history", "filter", "slash", "Filter", "words, user:bob, state:F, gpu>4, !word", "Filter"),
+    Action("history", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("history", "log", "l", "Log", "the job's page, at its log", "Log"),
     Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "Requeue", _CHANGES),
     Action("history", "copy", "y", "Copy id", "the job's id to the clipboard"),
-    Action("history", "clear", "escape", "Back", "take away the filter; then to the queue"),
+    Action("history", "mark", "space", "Mark", "mark the job; the verbs then mean all that are marked"),
+    Action("history", "clear", "escape", "Back", "take away marks, then the filter; then to the queue"),
+    Action("log", "search", "slash", "Search", "from here on; in what is followed, backwards", "Search"),
+    Action("log", "next_match", "n", "Next match", "of what was searched", call="match(1)"),
+    Action("log", "previous_match", "N", "Previous match", "of what was searched", call="match(-1)"),
+    Action("log", "trouble", "E", "Error above", "the nearest error, warning of NaN or traceback", "Errors"),
+    Action("log", "follow", "f", "Follow", "go to the end, and on with it as it grows"),
+    Action("log", "wrap", "w", "Wrap", "wrap long lines, or cut them", "Wrap"),
+    Action("log", "right", "right", "Right", "sideways along long lines", call="side(1)"),
+    Action("log", "left", "left", "Left", "back to the beginning of long lines", call="side(-1)"),
+    Action("grid", "select", "enter", "Open job", "the job that holds the GPU under the cursor", "Job"),
+    Action("grid", "right", "l,right", "Right", "the next GPU", call="side(1)"),
+    Action("grid", "left", "h,left", "Left", "the GPU before", call="side(-1)"),
+    Action("list", "select", "enter", "Open", "what is under the cursor"),
+    Action("moves", "down", "j,down", "Down", "one line", call="move(1)"),
+    Action("moves", "up", "k,up", "Up", "one line", call="move(-1)"),
+    Action("moves", "page_down", "pagedown", "Page down", "one page", call="page(1.0)"),
+    Action("moves", "page_up", "pageup", "Page up", "one page", call="page(-1.0)"),
+    Action("moves", "half_down", "ctrl+d", "Half a page down", "half a page", call="page(0.5)"),
+    Action("moves", "half_up", "ctrl+u", "Half a page up", "half a page", call="page(-0.5)"),
+    Action("moves", "first", "g,home", "First", "to the beginning"),
+    Action("moves", "last", "G,end", "Last", "to the end; a log is followed again"),
+    Action("filter", "submit", "enter", "Keep", "keep the filter", "keep the filter"),
+    Action("filter", "clear", "escape", "Take away", "show everything", "take it away", call="screen.clear"),
+    Action("confirm", "yes", "y,enter", "Yes", "do it", "yes"),
+    Action("confirm", "no", "n,escape", "No", "change nothing", "no"),
+    Action("ask", "submit", "enter", "Answer", "do it", "does it"),
+    Action("ask", "give_up", "escape", "Give up", "change nothing", "goes back"),
+    Action("form", "submit", "enter", "Submit", "submit the job", "submits"),
+    Action(
+        "form", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"
+    ),
+    Action(
+        "form", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
+    ),
+    Action("form", "give_up", "escape", "Give up", "submit nothing", "goes back"),
+    Action("add", "submit", "enter", "Add", "add the node", "adds it"),
+    Action("add", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"),
+    Action(
+        "add", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
+    ),
+    Action("add", "give_up", "escape", "Give up", "add nothing", "goes back"),
+    Action("choose", "give_up", "escape,q", "Give up", "choose none", "goes back"),
+    Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
 )
 CHANGING = {(action.where, action.id) for action in ACTIONS if action.changes}
 _KEY_WORDS = {
@@ -125,34 +203,39 @@ _KEY_WORDS = {
     "tab": "Tab",
     "enter": "Enter",
     "space": "Space",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "home": "Home",
+    "end": "End",
+    "down": "↓",
+    "up": "↑",
+    "left": "←",
+    "right": "→",
 }
 
 
 def key_words(keys: str) -> str:
-    """Keys as the help prints them: "?", "Tab"."""
-    return " ".join(_KEY_WORDS.get(key, key) for key in keys.split(","))
+    """Keys as the help prints them: "?", "Tab", "^d"."""
+    return " ".join(_KEY_WORDS.get(key, key).replace("ctrl+", "^") for key in keys.split(","))
 
 
-def bindings(where: str) -> list[Binding]:
-    """A place's bindings for Textual. Their ids are what `keymap` overrides."""
+def bindings(*places: str) -> list[BindingType]:
+    """These places' bindings for Textual. Their ids are what `keymap` overrides."""
     return [
         Binding(
             action.keys,
-            action.id,
+            action.runs,
             action.short or action.title,
             id=f"{action.where}.{action.id}",
         )
         for action in ACTIONS
-        if action.where == where
+        if action.where in places
     ]
 
 
-def actions_at(where: str) -> list[Action]:
-    """What can be done in a place, the place's own first."""
-    return [
-        *(action for action in ACTIONS if action.where == where),
-        *(action for action in ACTIONS if action.where == "app"),
-    ]
+def actions_at(*places: str) -> list[Action]:
+    """What can be done in these places, in their order."""
+    return [action for place in places for action in ACTIONS if action.where == place]
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> str:
@@ -168,18 +251,22 @@ class KeyHint(NamedTuple):
     command: str
 
 
+TARGETS = {"app": "app"} | dict.fromkeys(("log", "grid", "list", "moves", "filter"), "focused")
+"""Whose action it is, in Textual's words; of every other place the screen's."""
+
+
 def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -> list[KeyHint]:
     """The key line: what fits into `width` columns. Help and Quit stay, the last of the others go first."""
     hints = [
         KeyHint(
             key_words(keys_of(action, keymap).split(",", 1)[0]),
             action.short,
-            f"{'app' if action.where == 'app' else 'screen'}.{action.id}",
+            command_of(action),
         )
         for action in actions
         if action.short
     ]
-    while sum(len(hint.key) + len(hint.words) + 3 for hint in hints) > width + 2:
+    while 1 + sum(len(hint.key) + len(hint.words) + 3 for hint in hints) > width + 2:
         spare = [hint for hint in hints if hint.command not in ("app.help", "app.quit")]
         if not spare:
             break
@@ -187,32 +274,45 @@ def key_line(actions: Iterable[Action], keymap: Mapping[str, str], width: int) -
     return hints
 
 
+def command_of(action: Action) -> str:
+    """With the one whose it is, as a click and the palette need it."""
+    named = "." in action.runs.partition("(")[0]
+    return action.runs if named else f"{TARGETS.get(action.where, 'screen')}.{action.runs}"
+
+
+def dialog_keys(place: str, keymap: Mapping[str, str]) -> str:
+    """A dialog's last line: "Enter submits    Esc goes back"."""
+    return "    ".join(
+        f"{key_words(keys_of(action, keymap).split(',', 1)[0])} {action.short}"
+        for action in actions_at(place)
+        if action.short
+    )
+
+
 def clashes(actions: Iterable[Action]) -> list[str]:
-    """Keys that would mean two things in one place, in words."""
-    found: list[str] = []
+    """Keys that would mean two things where places meet, in words."""
+    found: dict[tuple[str, str, str], str] = {}
     table = list(actions)
-    for place in PLACES:
-        taken: dict[str, str] = {}
+    for meeting in MEETINGS:
+        taken: dict[str, Action] = {}
         for action in table:
-            if action.where not in (place, "app"):
+            if action.where not in meeting:
                 continue
             for key in action.keys.split(","):
-                other = taken.setdefault(key, action.id)
-                if other != action.id:
-                    found.append(f"{key_words(key)} means both {other} and {action.id} in {place}")
-    return list(dict.fromkeys(found))
+                other = taken.setdefault(key, action)
+                if other.runs != action.runs or other.where != action.where:
+                    words = f"{key_words(key)} means both {other.id} and {action.id} in {meeting[0]}"
+                    found.setdefault((key, other.id, meeting[0]), words)
+    return list(found.values())
 
 
-def help_lines(where: str, keymap: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """The help page as (keys, title, explanation); a line with only a title begins a place."""
+def help_lines(where: Iterable[str], keymap: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The help page as (keys, title, explanation), these places first; a line with only a title begins a place."""
     lines: list[tuple[str, str, str]] = []
-    for place in dict.fromkeys((where, "app", *PLACES)):
-        if place not in PLACES:
-            continue
+    for place in dict.fromkeys((*where, "app", "moves", *PLACES)):
         lines += [("", PLACES[place], "")]
-        for action in ACTIONS:
-            if action.where == place:
-                lines.append((key_words(keys_of(action, keymap)), action.title, action.help))
+        for action in actions_at(place):
+            lines.append((key_words(keys_of(action, keymap)), action.title, action.help))
     return lines
 
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
-from .actions import CHANGING, actions_at, bindings, help_lines, key_words, keys_of, read_keymap
+from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of, read_keymap
 from .board import Board
 from .client import Core
 from .jobverbs import JobVerbs
@@ -50,7 +51,7 @@ class DeckApp(App[None]):
     TITLE = "warpdeck"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS_PATH = "app.tcss"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("app")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
     def __init__(
         self, paths: Paths | None = None, *, everybody: bool = False, readonly: bool = False, theme: str = ""
@@ -188,7 +189,7 @@ class DeckApp(App[None]):
     async def action_shell(self) -> None:
         await self.verbs.shell()
 
-    def action_new_job(self) -> None:
+    def new_job(self) -> None:
         def submitted(job_id: str | None) -> None:
             if job_id and isinstance(self.screen, QueueScreen):
                 self.screen.go_to(job_id)
@@ -226,8 +227,8 @@ class DeckApp(App[None]):
             self.open_job(key)
 
     def action_help(self) -> None:
-        place = self.front.place if self.front is not None else "app"
-        self.push_screen(HelpPage(help_lines(place, self.keymap)))
+        places = self.front.places() if self.front is not None else ()
+        self.push_screen(HelpPage(help_lines(places, self.keymap)))
 
     def action_next_theme(self) -> None:
         names = sorted(self._theme_files)
@@ -241,14 +242,13 @@ class DeckApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that counts on the screen in front, with its key."""
-        place = screen.place if isinstance(screen, DeckScreen) else "app"
-        for action in actions_at(place):
-            owner = self if action.where == "app" else screen
-            if action.id != "command_palette" and owner.check_action(action.id, ()):
+        if not isinstance(screen, DeckScreen):
+            return
+        for action in actions_at(*screen.places(), "moves"):
+            if action.id != "command_palette" and screen.works(action):
                 keys = key_words(keys_of(action, self.keymap))
-                yield SystemCommand(
-                    action.title, f"{keys}   {action.help}", getattr(owner, f"action_{action.id}")
-                )
+                run = partial(self.run_action, command_of(action))
+                yield SystemCommand(action.title, f"{keys}   {action.help}", run)
 
 
 def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:

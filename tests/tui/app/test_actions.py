@@ -7,20 +7,50 @@ from pathlib import Path
 import pytest
 
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import ACTIONS, PLACES, actions_at, clashes, help_lines, key_line, read_keymap
+from warpdeck_tui.actions import (
+    ACTIONS,
+    MEETINGS,
+    PLACES,
+    Action,
+    actions_at,
+    clashes,
+    help_lines,
+    key_line,
+    read_keymap,
+)
 from warpdeck_tui.app import DeckApp
+from warpdeck_tui.screens.base import TextPane
+from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, HelpPage, TextPage
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
+from warpdeck_tui.screens.joblist import FilterLine
+from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.screens.submit import NewJob
+from warpdeck_tui.widgets.cell_grid import CellGrid
+from warpdeck_tui.widgets.log_view import LogView
+from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-SCREENS = {
-    "app": DeckApp,
-    "queue": QueueScreen,
-    "nodes": NodesScreen,
-    "job": JobScreen,
-    "history": HistoryScreen,
+OWNERS: dict[str, tuple[type, ...]] = {
+    "app": (DeckApp,),
+    "queue": (QueueScreen,),
+    "nodes": (NodesScreen,),
+    "job": (JobScreen,),
+    "history": (HistoryScreen,),
+    "log": (LogView,),
+    "grid": (CellGrid,),
+    "list": (VirtualTable,),
+    "moves": (LogView, CellGrid, VirtualTable, TextPane),
+    "filter": (FilterLine,),
+    "confirm": (Confirm,),
+    "ask": (Ask,),
+    "form": (NewJob,),
+    "add": (NodeAdd,),
+    "choose": (Choose,),
+    "page": (HelpPage, TextPage),
 }
+"""Who has the keys of a place, and does what they mean."""
 
 
 def test_no_key_means_two_things_in_one_place() -> None:
@@ -31,11 +61,12 @@ def test_a_clash_is_found_and_named() -> None:
     taken = ACTIONS[0]._replace(where="queue", id="other", keys="c")
     assert clashes([*ACTIONS, taken]) == ["c means both cancel and other in queue"]
     everywhere = ACTIONS[0]._replace(where="app", id="other", keys="l")
-    assert [words.rpartition(" ")[2] for words in clashes([*ACTIONS, everywhere])] == [
+    assert {words.rpartition(" ")[2] for words in clashes([*ACTIONS, everywhere])} == {
         "queue",
         "job",
         "history",
-    ]
+        "nodes",
+    }
 
 
 def test_every_action_is_explained() -> None:
@@ -45,12 +76,22 @@ def test_every_action_is_explained() -> None:
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: f"{action.where}.{action.id}")
-def test_every_action_can_be_done(action: object) -> None:
-    assert callable(getattr(SCREENS[action.where], f"action_{action.id}", None))  # type: ignore[attr-defined]
+def test_every_action_can_be_done(action: Action) -> None:
+    for owner in OWNERS[action.where]:
+        held = {each.id for each in owner._merge_bindings().key_to_bindings[action.keys.split(",")[0]]}
+        assert f"{action.where}.{action.id}" in held
+        target = {"app": DeckApp, "screen": QueueScreen}.get(action.call.partition(".")[0], owner)
+        name = action.runs.partition("(")[0].rpartition(".")[2]
+        assert callable(getattr(target, f"action_{name}", None))
+
+
+def test_every_place_has_its_owner_and_meets_others_or_stands_alone() -> None:
+    met = {place for meeting in MEETINGS for place in meeting}
+    assert set(OWNERS) == set(PLACES) == met == {action.where for action in ACTIONS}
 
 
 def test_the_help_page_begins_with_the_place_and_leaves_nothing_out() -> None:
-    lines = help_lines("job", {})
+    lines = help_lines(("job", "log"), {})
     assert lines[0] == ("", PLACES["job"], "")
     assert len([line for line in lines if line[2]]) == len(ACTIONS)
 
@@ -58,9 +99,9 @@ def test_the_help_page_begins_with_the_place_and_leaves_nothing_out() -> None:
 def test_the_key_line_fits_and_keeps_help_and_quit() -> None:
     for place in ("queue", "nodes", "job", "history"):
         for width in (200, 80, 40, 20):
-            hints = key_line(actions_at(place), {}, width)
+            hints = key_line(actions_at(place, "app"), {}, width)
             assert {"app.help", "app.quit"} <= {hint.command for hint in hints}
-            text = "  ".join(f"{hint.key} {hint.words}" for hint in hints)
+            text = " " + "  ".join(f"{hint.key} {hint.words}" for hint in hints)
             assert len(text) <= width or len(hints) == 2
 
 

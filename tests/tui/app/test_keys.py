@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.stage import Stage, on_stage
+from textual.binding import Binding
+from textual.widgets import Input
 
 from warpdeck.paths import config_dir
-from warpdeck_tui.actions import ACTIONS, bindings, key_words
+from warpdeck_tui.actions import ACTIONS, TARGETS, bindings, key_words
+from warpdeck_tui.screens.dialogs import Choose, TextPage
 from warpdeck_tui.screens.keyline import KeyLine
 
 PLACE_KEYS = {"queue": (), "nodes": ("2",), "job": ("enter",), "history": ("4",)}
@@ -39,15 +42,95 @@ async def test_every_key_of_the_key_line_works(folder: Path, place: str) -> None
             owner, _, name = hint.command.partition(".")
             if hint.command in LEAVES:
                 continue
-            target = stage.app if owner == "app" else screen
+            target = {"app": stage.app, "screen": screen, "focused": screen.focused}[owner]
             setattr(target, f"action_{name}", lambda command=hint.command: done.append(command))
             key = next(
                 binding.key
-                for binding in bindings("app" if owner == "app" else place)
-                if binding.action == name
+                for binding in bindings(*TARGETS, place)
+                if isinstance(binding, Binding) and binding.action == name
             )
             await stage.press(key.split(",")[0])
             assert done[-1:] == [hint.command]
+
+
+SIGHTS: dict[str, tuple[str, ...]] = {
+    "queue": (),
+    "the filter": ("slash",),
+    "a question": ("c",),
+    "the form": ("n",),
+    "help": ("question_mark",),
+    "history": ("4",),
+    "the map": ("2",),
+    "the list of nodes": ("2", "v"),
+    "draining": ("2", "d"),
+    "adding a node": ("2", "A"),
+    "a log": ("enter",),
+    "details": ("enter", "d"),
+    "code": ("enter", "s"),
+    "a text": (),
+    "a choice": (),
+}
+TEXTUALS_OWN = ("ctrl+c", "super+c")
+"""Copies what is selected; the app says of it how to leave."""
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+async def test_no_key_means_two_things_wherever_the_focus_is(folder: Path, sight: str) -> None:
+    """As Textual has it: from the widget with the focus up to the app, with all that was inherited."""
+    async with on_stage(folder) as stage:
+        job = await stage.cluster.submit("job")
+        await stage.shows("● R")
+        await stage.press(*SIGHTS[sight])
+        if sight == "a text":
+            await stage.app.push_screen(TextPage("a text", "words"))
+        elif sight == "a choice":
+            await stage.app.push_screen(Choose("Which?", [stage.app.board.jobs[job.id]]))
+        screen = stage.app.screen
+        for widget in screen.focus_chain or [None]:
+            screen.set_focus(widget)
+            meanings: dict[str, set[str]] = {}
+            for node, bound in screen._modal_binding_chain:
+                for key, binding in bound:
+                    if isinstance(node, Input) and binding.action.startswith("scroll_"):
+                        continue  # one line: Textual lets the key go on
+                    meanings.setdefault(key, set()).add(binding.action.rpartition(".")[2])
+            twice = {key: sorted(names) for key, names in meanings.items() if len(names) > 1}
+            assert not {key: twice[key] for key in twice if key not in TEXTUALS_OWN}, widget
+
+
+async def test_a_log_is_searched_with_keys_of_ones_own(folder: Path) -> None:
+    config = Path(config_dir())
+    config.mkdir(parents=True)
+    (config / "keys.toml").write_text('[log]\nsearch = "ctrl+f"\nnext_match = "comma"\n')
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("step", "^f Search")
+        await stage.press("slash", "ctrl+f", *"loss", "enter")
+        await stage.shows("/loss: line")
+        before = stage.line(-2)
+        await stage.press("comma")
+        await stage.until(lambda: stage.line(-2) != before, "the next match")
+        await stage.press("escape")
+        await stage.hides("/loss")
+        assert stage.app.screen.place == "job"  # type: ignore[attr-defined]
+
+
+async def test_the_palette_searches_the_log(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("step")
+        await stage.press("colon")
+        await stage.type("search")
+        await stage.shows("from here on")
+        await stage.press("enter")
+        await stage.hides("from here on")
+        await stage.type("loss")
+        await stage.press("enter")
+        await stage.shows("/loss: line")
 
 
 async def test_help_shows_the_keys_of_the_place_and_closes(folder: Path) -> None:
@@ -64,7 +147,7 @@ async def test_help_fits_80_columns_without_a_broken_word(folder: Path) -> None:
         await stage.press("question_mark")
         await stage.shows("Queue")
         assert all(len(line) <= 80 for line in stage.text().splitlines())
-        await stage.shows("j k, arrows and pages move")
+        await stage.shows("one line", "half a page")
 
 
 async def test_the_palette_finds_an_action_and_does_it(folder: Path) -> None:
@@ -80,7 +163,9 @@ async def test_the_palette_has_every_action_of_the_place_with_its_key(folder: Pa
     async with on_stage(folder) as stage:
         commands = {each.title: each.help for each in stage.app.get_system_commands(stage.app.screen)}
         expected = [
-            each for each in ACTIONS if each.where in ("queue", "app") and each.id != "command_palette"
+            each
+            for each in ACTIONS
+            if each.where in ("queue", "list", "moves", "app") and each.id != "command_palette"
         ]
         assert {each.title for each in expected} == set(commands)
         for each in expected:

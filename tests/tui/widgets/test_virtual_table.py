@@ -120,14 +120,16 @@ async def test_the_cursor_goes_to_a_row_that_is_yet_to_come_unless_it_was_moved_
 async def test_marks_stay_on_their_rows_and_go_with_them() -> None:
     async with stage(table()) as player:
         player.widget.show(rows(1, 2, 3, 4))
-        await player.press("space", "j", "space")
+        player.widget.mark()
+        await player.press("j")
+        player.widget.mark()
         assert player.widget.marked == ("1", "3")
         player.widget.show(rows(4, 3, 2, 1))
         assert player.widget.marked == ("3", "1")
         assert sum("◆" in line for line in player.rows()) == 2
         player.widget.show(rows(4, 1))
         assert player.widget.marked == ("1",)
-        await player.press("escape")
+        assert player.widget.clear_marks() and not player.widget.clear_marks()
         assert player.widget.marked == ()
 
 
@@ -135,7 +137,7 @@ async def test_an_empty_table_says_so_and_takes_every_key() -> None:
     async with stage(table()) as player:
         player.widget.show([])
         await player.shows("no jobs; n submits one")
-        for key in ("j", "k", "g", "G", "pageup", "pagedown", "ctrl+d", "ctrl+u", "enter", "space", "escape"):
+        for key in ("j", "k", "g", "G", "pageup", "pagedown", "ctrl+d", "ctrl+u", "enter"):
             await player.press(key)
         player.widget.show([], empty="nothing matches")
         await player.shows("nothing matches")
@@ -144,7 +146,7 @@ async def test_an_empty_table_says_so_and_takes_every_key() -> None:
 async def test_one_row() -> None:
     async with stage(table()) as player:
         player.widget.show(rows(7))
-        for key in ("j", "G", "pagedown", "k", "g", "space"):
+        for key in ("j", "G", "pagedown", "k", "g"):
             await player.press(key)
             assert player.widget.cursor_key == "7"
 
@@ -254,7 +256,8 @@ async def test_the_wheel_moves_the_view_not_the_cursor() -> None:
 async def test_the_cursor_and_marks_are_signs_without_colour(colours: str | None) -> None:
     async with stage(table(), colours=colours) as player:  # type: ignore[arg-type]
         player.widget.show(rows(1, 2))
-        await player.press("space")
+        player.widget.mark()
+        await player.pilot.pause()
         assert player.rows()[1].startswith(" ◆") and player.rows()[2].startswith("▌ ")
 
 

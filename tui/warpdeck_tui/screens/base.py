@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
-from warpdeck_tui.actions import CHANGING, KeyHint, actions_at, key_line
+from warpdeck_tui.actions import CHANGING, TARGETS, Action, KeyHint, actions_at, bindings, key_line
 from warpdeck_tui.palette import PLAIN, Palette
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.cells import folded
@@ -54,13 +54,23 @@ class DeckScreen(Screen[None]):
         rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
         return fits(action, rows)
 
+    def places(self) -> tuple[str, ...]:
+        """Whose keys count now: this screen's, those of its part that has the focus, the app's; in a line of text its own."""
+        part = getattr(self.focused, "place", "moves")
+        return (part,) if part == "filter" else (self.place, part, "app")
+
+    def works(self, action: Action) -> bool:
+        """Whether the action is one that may be done now."""
+        target = TARGETS.get(action.where, "screen")
+        owner = {"app": self.deck, "screen": self, "focused": self.focused}[target]
+        return owner is not None and bool(owner.check_action(action.runs.partition("(")[0], ()))
+
     def hints(self) -> list[KeyHint]:
         """What the key line shows."""
         now = [
             action
-            for action in actions_at(self.place)
-            if (self.deck if action.where == "app" else self).check_action(action.id, ())
-            and (action.where == "app" or self.applies(action.id))
+            for action in actions_at(*self.places())
+            if self.works(action) and (action.where != self.place or self.applies(action.id))
         ]
         return key_line(now, self.deck.keymap, self.size.width)
 
@@ -89,6 +99,9 @@ class DeckScreen(Screen[None]):
         head.set_class(bool(away), "away")
         head.update(f" warpdeck  {words}" + (f"   ⚠ {away}; reconnecting" if away else ""))
 
+    def action_new_job(self) -> None:
+        self.deck.new_job()
+
     def action_copy(self) -> None:
         self.deck.copy(" ".join(self.job_keys))
 
@@ -112,17 +125,25 @@ class DeckScreen(Screen[None]):
 class TextPane(VerticalScroll, can_focus=True):
     """A text to read, with the moves that all lists have."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("j", "scroll_down", ""),
-        ("k", "scroll_up", ""),
-        ("g", "scroll_home", ""),
-        ("G", "scroll_end", ""),
-        ("ctrl+d", "page_down", ""),
-        ("ctrl+u", "page_up", ""),
-    ]
+    place = "moves"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("moves")
 
     def __init__(self, text: RenderableType = "", *, id: str | None = None) -> None:
         super().__init__(Static(text, markup=False), id=id)
+
+    def action_move(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, pages: float) -> None:
+        """Moves by so many pages; a line of the old page stays for orientation."""
+        rows = max(1, int(abs(pages) * self.size.height) - (abs(pages) >= 1))
+        self.action_move(rows if pages > 0 else -rows)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
 
     def show(self, lines: Iterable[Line], styles: Palette) -> None:
         """Other lines."""

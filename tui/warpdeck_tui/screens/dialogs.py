@@ -13,17 +13,18 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.queue import Question, choice_row
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import Folded, TextPane
+from .keyline import DialogKeys
 
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
-LIST_KEYS = "j k, arrows and pages move, g G go to the ends; Enter opens, Esc goes back."
 CHOICE_COLUMNS = (
     Column("JOB", 12),
     Column("STATE", 5),
@@ -37,7 +38,7 @@ MAX_NAMED = 8
 class Confirm(ModalScreen[bool]):
     """Yes or no, with what it meets and the command line that does the same."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("y,enter", "yes", "Yes"), ("n,escape", "no", "No")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("confirm")
 
     def __init__(self, question: Question) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class Confirm(ModalScreen[bool]):
             if lines:
                 yield Static("\n".join([*lines[:MAX_NAMED], *more]), classes="listed", markup=False)
             yield Static(f"$ {self._question.command}", classes="command", markup=False)
-            yield Static("y yes    n no", classes="keys", markup=False)
+            yield DialogKeys("confirm")
 
     def action_yes(self) -> None:
         self.dismiss(True)
@@ -63,7 +64,7 @@ class Confirm(ModalScreen[bool]):
 class Ask(ModalScreen[str]):
     """One line of text; "" if it was given up. `required` is what is said to an empty answer."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
 
     def __init__(self, title: str, *, required: str, command: str = "") -> None:
         super().__init__()
@@ -78,11 +79,15 @@ class Ask(ModalScreen[str]):
             yield Static("", id="error", classes="error", markup=False)
             if self._command:
                 yield Static(f"$ {self._command}", classes="command", markup=False)
-            yield Static("Enter does it    Esc goes back", classes="keys", markup=False)
+            yield DialogKeys("ask")
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.value.strip():
-            self.dismiss(event.value.strip())
+    def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    def action_submit(self) -> None:
+        answer = self.query_one(Input).value.strip()
+        if answer:
+            self.dismiss(answer)
         else:
             self.query_one("#error", Static).update(self._required)
 
@@ -93,7 +98,7 @@ class Ask(ModalScreen[str]):
 class Choose(ModalScreen[str]):
     """One of several jobs; its key, "" if it was given up."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "give_up", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
 
     def __init__(self, title: str, rows: Sequence[JobRow]) -> None:
         super().__init__()
@@ -104,7 +109,7 @@ class Choose(ModalScreen[str]):
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
             yield VirtualTable(CHOICE_COLUMNS, cast("DeckApp", self.app).palette, empty="", id="choices")
-            yield Static("Enter opens it    Esc goes back", classes="keys", markup=False)
+            yield DialogKeys("choose")
 
     def on_mount(self) -> None:
         table = self.query_one(VirtualTable)
@@ -122,24 +127,24 @@ class Choose(ModalScreen[str]):
 class HelpPage(ModalScreen[None]):
     """The keys of the screen that asked, then all others."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,q,enter,question_mark", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
     def __init__(self, lines: Sequence[tuple[str, str, str]]) -> None:
         super().__init__()
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        lines: list[Line] = [(Cell("In lists: "), Cell(LIST_KEYS))]
+        lines: list[Line] = []
         for keys, title, words in self._lines:
             if not words:
-                lines += [(), (Cell(title, "header"),)]
+                lines += [(), (Cell(title, "header"),)] if lines else [(Cell(title, "header"),)]
             else:
-                head = f"  {keys:<7}{title:<20} "
+                head = f"  {keys:<11}{title:<20} "
                 lines.append((Cell(head, "accent"), Cell(words)))
         with Vertical(classes="dialog tall"):
             yield Static("Keys", classes="title", markup=False)
             yield TextPane(Folded(lines, cast("DeckApp", self.app).palette))
-            yield Static("Esc closes", classes="keys", markup=False)
+            yield DialogKeys("page")
 
     def on_mount(self) -> None:
         self.query_one(TextPane).focus()
@@ -151,7 +156,7 @@ class HelpPage(ModalScreen[None]):
 class TextPage(ModalScreen[None]):
     """A long text with ANSI colours, such as a diff."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__()
@@ -162,7 +167,7 @@ class TextPage(ModalScreen[None]):
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
             yield LogView(id="text")
-            yield Static("Esc closes", classes="keys", markup=False)
+            yield DialogKeys("page")
 
     def on_mount(self) -> None:
         view = self.query_one(LogView)
@@ -171,4 +176,5 @@ class TextPage(ModalScreen[None]):
         view.focus()
 
     def action_close(self) -> None:
-        self.dismiss(None)
+        if not self.query_one(LogView).end_search():
+            self.dismiss(None)

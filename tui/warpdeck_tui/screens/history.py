@@ -12,14 +12,14 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 
-from .joblist import JobListScreen
+from .joblist import FilterLine, JobListScreen
 
 
 class HistoryScreen(JobListScreen):
     """Asked for when it is opened and when the choice changes; it does not change by itself."""
 
     place = "history"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("history")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("history")
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class HistoryScreen(JobListScreen):
         self._load()
 
     def action_clear(self) -> None:
-        if self.filter_text:
+        if self.filter_text or self.table.marked or self.query_one(FilterLine).has_focus:
             super().action_clear()
         else:
             self.deck.action_show_queue()

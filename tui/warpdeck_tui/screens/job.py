@@ -39,7 +39,7 @@ class JobScreen(DeckScreen):
     """One job, by its own id."""
 
     place = "job"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("job")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("job")
 
     def __init__(self, key: str) -> None:
         super().__init__()
@@ -264,7 +264,8 @@ class JobScreen(DeckScreen):
             self.follow()
 
     def action_back(self) -> None:
-        self.deck.pop_screen()
+        if not (isinstance(self.focused, LogView) and self.focused.end_search()):
+            self.deck.pop_screen()
 
     def action_diff(self) -> None:
         if self._detail is None or not self._detail.snapshot:

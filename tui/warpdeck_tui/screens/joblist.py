@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
-from warpdeck_tui.actions import KeyHint
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels.filters import plain_words
 from warpdeck_tui.viewmodels.queue import LIMIT_WIDTH, UTIL_WIDTH, QueueRows, choose, in_full
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
@@ -32,17 +32,13 @@ COLUMNS = (
     Column("WHERE OR WHY", 0, flex=4),
 )
 FILTER_EXAMPLE = "words, user:bob, state:R, gpu>4, !word"
-FILTER_KEYS = [KeyHint("Enter", "keep the filter", ""), KeyHint("Esc", "take it away", "")]
 
 
 class FilterLine(Input):
-    """Narrows while it is typed; Enter keeps it, Esc takes it away."""
+    """Narrows while it is typed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "")]
-
-    def action_give_up(self) -> None:
-        self.value = ""
-        self.post_message(self.Submitted(self, ""))
+    place = "filter"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("filter")
 
 
 class JobListScreen(DeckScreen):
@@ -118,10 +114,6 @@ class JobListScreen(DeckScreen):
         self.query_one("#told", Static).update(paint(lines, self.deck.palette))
         self.show_keys()
 
-    def hints(self) -> list[KeyHint]:
-        """While the filter is typed, letters are letters."""
-        return FILTER_KEYS if isinstance(self.focused, FilterLine) else super().hints()
-
     def on_virtual_table_moved(self) -> None:
         self._tell()
 
@@ -158,9 +150,11 @@ class JobListScreen(DeckScreen):
         self.tick()
 
     def action_mark(self) -> None:
-        self.table.action_mark()
+        self.table.mark()
 
     def action_clear(self) -> None:
+        """What is narrowed or marked, one thing at a time; the filter first while it is typed."""
         line = self.query_one(FilterLine)
-        line.value = ""
-        line.display = False
+        if line.has_focus or not self.table.clear_marks():
+            line.value = ""
+            self.on_input_submitted()

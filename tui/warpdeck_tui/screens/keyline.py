@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from rich.style import Style
 from rich.text import Text
 from textual.widgets import Static
 
-from warpdeck_tui.actions import KeyHint
+from warpdeck_tui.actions import KeyHint, dialog_keys
 from warpdeck_tui.palette import PLAIN, Palette
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+
+class DialogKeys(Static):
+    """The last line of a dialog: its keys, as the user has them."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__("", classes="keys", markup=False)
+        self._place = place
+
+    def on_mount(self) -> None:
+        self.update(dialog_keys(self._place, cast("DeckApp", self.app).keymap))
 
 
 class KeyLine(Static):

@@ -13,9 +13,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.errors import UserError
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.client import Core
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable
+
+from .keyline import DialogKeys
 
 PROGRESS_LINES = 6
 
@@ -23,7 +26,7 @@ PROGRESS_LINES = 6
 class NodeAdd(ModalScreen[None]):
     """Enter adds; an unknown host key is shown first and accepted only by the word yes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "give_up", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("add")
 
     def __init__(self, core: Core) -> None:
         super().__init__()
@@ -43,7 +46,7 @@ class NodeAdd(ModalScreen[None]):
             yield Static("", id="progress", classes="muted", markup=False)
             yield Static("", id="error", classes="error", markup=False)
             yield Static("", id="command", classes="command", markup=False)
-            yield Static("Enter adds it    Esc goes back", classes="keys", markup=False)
+            yield DialogKeys("add")
 
     def on_mount(self) -> None:
         self.query_one("#key").display = self.query_one("#accept").display = False
@@ -54,14 +57,18 @@ class NodeAdd(ModalScreen[None]):
         target = shlex.quote(self._value("target")) if self._value("target") else "HOST"
         self.query_one("#command", Static).update(f"$ warpdeck node add {target}{name}")
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    def action_submit(self) -> None:
+        accept = self.query_one("#accept", Input)
         if not self._value("target"):
             self._say("write the machine's address first")
             self.query_one("#target").focus()
-        elif event.input.id != "accept":
+        elif not accept.has_focus:
             self._forget_key()
             self._add("")
-        elif event.value.strip() == "yes":
+        elif accept.value.strip() == "yes":
             self._add(self._fingerprint)
         else:
             self._say("the key was not accepted; nothing was changed")

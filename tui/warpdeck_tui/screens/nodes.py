@@ -50,7 +50,7 @@ class NodesScreen(DeckScreen):
     """`*` marks a GPU that a job holds, `!` one that nobody may have."""
 
     place = "nodes"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("nodes")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("nodes")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
@@ -114,9 +114,6 @@ class NodesScreen(DeckScreen):
     def on_virtual_table_selected(self) -> None:
         self.action_map_or_list()
 
-    def on_cell_grid_selected(self) -> None:
-        self.action_holder()
-
     def _describe(self) -> None:
         node, index = self.node, self.cursor[1]
         lines: list[Line] = []
@@ -147,7 +144,7 @@ class NodesScreen(DeckScreen):
     def action_back(self) -> None:
         self.deck.action_show_queue()
 
-    def action_holder(self) -> None:
+    def on_cell_grid_selected(self) -> None:
         node, index = self.node, self.cursor[1]
         gpu = next((each for each in node.gpus if each.index == index), None) if node else None
         if gpu is None or not gpu.job:

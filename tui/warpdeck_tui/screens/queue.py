@@ -18,7 +18,7 @@ class QueueScreen(JobListScreen):
     """Waiting and running jobs, and those that ended in the last hour; mine or everybody's."""
 
     place = "queue"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("queue")]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("queue")
 
     def source(self) -> Iterable[JobRow]:
         return self.deck.board.jobs.values()

@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.submission import read_script
 from warpdeck.errors import UserError
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.client import Core
 from warpdeck_tui.viewmodels.form import (
     FIELDS,
@@ -31,6 +32,8 @@ from warpdeck_tui.viewmodels.form import (
     script_text,
 )
 
+from .keyline import DialogKeys
+
 TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
 
@@ -38,11 +41,7 @@ TYPING_S = 0.4
 class NewJob(ModalScreen[str]):
     """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("escape", "give_up", "Back"),
-        ("down", "app.focus_next", ""),
-        ("up", "app.focus_previous", ""),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
     def __init__(self, core: Core, *, folder: str) -> None:
         super().__init__()
@@ -62,7 +61,7 @@ class NewJob(ModalScreen[str]):
             yield Static("", id="form-error", classes="error", markup=False)
             yield Static("", id="forecast", classes="forecast", markup=False)
             yield Static("", id="command", classes="command", markup=False)
-            yield Static("Enter submits    Tab next field    Esc goes back", classes="keys", markup=False)
+            yield DialogKeys("form")
 
     def on_mount(self) -> None:
         self._show_errors(())
@@ -75,6 +74,9 @@ class NewJob(ModalScreen[str]):
         self._look_ahead()
 
     def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    def action_submit(self) -> None:
         if self._busy:
             return
         values = self._values()

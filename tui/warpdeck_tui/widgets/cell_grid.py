@@ -18,6 +18,7 @@ from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.strip import Strip
 
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import fit, printable
@@ -57,17 +58,8 @@ class _Place(NamedTuple):
 class CellGrid(LineView):
     """The heat map. The owner switches the metric by giving other cells."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("j,down", "move(1, 0)", ""),
-        ("k,up", "move(-1, 0)", ""),
-        ("l,right", "move(0, 1)", ""),
-        ("h,left", "move(0, -1)", ""),
-        ("g,home", "first", ""),
-        ("G,end", "last", ""),
-        ("ctrl+d,pagedown", "page(1)", ""),
-        ("ctrl+u,pageup", "page(-1)", ""),
-        ("enter", "select", ""),
-    ]
+    place = "grid"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("grid")
 
     class _About(Message):
         """A message of a grid about the cell under its cursor."""
@@ -292,9 +284,11 @@ class CellGrid(LineView):
             x = self._label_width + (self._bounded_column() - place.first) * self._tile
             self.app.cursor_position = Offset(self.content_region.x + x, self.content_region.y + line)
 
-    def action_move(self, rows: int, columns: int) -> None:
-        column = self._bounded_column() + columns if columns else self._column
-        self._go(self._row + rows, column)
+    def action_move(self, by: int) -> None:
+        self._go(self._row + by, self._column)
+
+    def action_side(self, by: int) -> None:
+        self._go(self._row, self._bounded_column() + by)
 
     def action_first(self) -> None:
         self._go(0, self._column)
@@ -302,8 +296,9 @@ class CellGrid(LineView):
     def action_last(self) -> None:
         self._go(len(self._lines) - 1, self._column)
 
-    def action_page(self, pages: int) -> None:
-        self._go(self._row + pages * max(1, self.size.height - HEADER_LINES - 1), self._column)
+    def action_page(self, pages: float) -> None:
+        rows = max(1, int(abs(pages) * max(1, self.size.height - HEADER_LINES - 1)))
+        self._go(self._row + (rows if pages > 0 else -rows), self._column)
 
     def action_select(self) -> None:
         if self._lines:

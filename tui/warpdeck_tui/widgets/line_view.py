@@ -6,17 +6,24 @@ second, so only the scroll bar is told, unless it has to appear or go.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.palette import Palette, for_terminal
 
 from .glyphs import UNICODE, Glyphs
 
 
 class LineView(ScrollView, can_focus=True):
-    """A widget that draws line by line, only what is visible."""
+    """A widget that draws line by line, only what is visible. `place` names its part of the table of actions."""
+
+    place: ClassVar[str]
+    BINDINGS: ClassVar[list[BindingType]] = bindings("moves")
 
     DEFAULT_CSS = "LineView { overflow-x: hidden; scrollbar-size-vertical: 1; }"
 

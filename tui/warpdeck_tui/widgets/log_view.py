@@ -22,6 +22,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .ansi import segments
@@ -39,7 +40,6 @@ FLUSHES_PER_S = 15
 """The eye reads no faster, and each flush of a following view rewrites the page: bytes on a slow line."""
 MAX_DRAWN_BYTES = 16 * 1024
 """A longer line is cut when drawn: 200 screens sideways are beyond use."""
-SEARCH_KEY = "slash"
 SIDE_COLUMNS = 16
 NEAR_PAGES = 2
 """So near to an end of what is kept, more is read."""
@@ -51,23 +51,8 @@ class LogView(LineView):
     """The log of one job."""
 
     ALLOW_SELECT = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("j,down", "move(1)", ""),
-        ("k,up", "move(-1)", ""),
-        ("right", "side(1)", ""),
-        ("left", "side(-1)", ""),
-        ("pagedown", "page(1.0)", ""),
-        ("pageup", "page(-1.0)", ""),
-        ("ctrl+d", "page(0.5)", ""),
-        ("ctrl+u", "page(-0.5)", ""),
-        ("g,home", "first", ""),
-        ("G,end,f", "follow", ""),
-        ("w", "wrap", ""),
-        ("E", "trouble", ""),
-        ("n", "match(1)", ""),
-        ("N", "match(-1)", ""),
-        ("escape", "end_search", ""),
-    ]
+    place = "log"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("log")
 
     def __init__(self, *, id: str = "", styles: Palette | None = None, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(styles or {}, id=id, glyphs=glyphs)
@@ -369,6 +354,9 @@ class LogView(LineView):
         self.refresh()
         self._read_on()
 
+    def action_last(self) -> None:
+        self.action_follow()
+
     def action_wrap(self) -> None:
         """Wraps long lines, or clips them again; the line at the top stays there."""
         self._wrapped = not self._wrapped
@@ -379,19 +367,30 @@ class LogView(LineView):
     # Searching
 
     def on_key(self, event: events.Key) -> None:
-        """`/` asks in the last row what to look for; then keys are the answer.
+        """The search's key asks in the last row what to look for; then keys are the answer.
 
-        No binding: those are looked up after the key has travelled up to the app, and what was typed quickly behind a "/"
-        would still come here, and then mean whatever those letters mean to the app.
+        Its binding alone would be too late: it is looked up after the key has travelled up to the app, and what was typed
+        quickly behind a "/" would still come here, and then mean whatever those letters mean to the app.
         """
-        if self._prompt.text is None and event.key != SEARCH_KEY:
+        if self._prompt.text is not None:
+            if text := self._prompt.take(event):
+                self._look_for(words(text))
+            self._refresh_status()
+        elif self._searches(event.key):
+            self.action_search()
+        else:
             return
         event.stop()
         event.prevent_default()
-        if self._prompt.text is None:
-            self._prompt.open()
-        elif text := self._prompt.take(event):
-            self._look_for(words(text))
+
+    def _searches(self, key: str) -> bool:
+        """Whether that key begins a search, as the user has the keys."""
+        bound = self.screen.active_bindings.get(key)
+        return bound is not None and bound.node is self and bound.binding.action == "search"
+
+    def action_search(self) -> None:
+        """Asks in the last row what to look for."""
+        self._prompt.open()
         self._refresh_status()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -447,17 +446,19 @@ class LogView(LineView):
             self._scroll(max(0, number - self._shown_first - MATCH_CONTEXT_LINES))
         self._read_on()
 
-    def action_end_search(self) -> None:
+    def end_search(self) -> bool:
+        """Takes away what was pointed out; False if nothing was."""
+        if self._query is None:
+            return False
         self.workers.cancel_group(self, "find")
         self._query = self._found = None
         self._page = None
         self.refresh()
+        return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Without a search, `n`, `N` and Escape belong to whoever is behind the log."""
-        if action in ("match", "end_search"):
-            return self._query is not None
-        return True
+        """Without a search there is no next match."""
+        return action != "match" or self._query is not None
 
     # Selecting text with the mouse
 

@@ -19,6 +19,7 @@ from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.strip import Strip
 
+from warpdeck_tui.actions import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import Cell, fit, printable, role_of, text_of
@@ -49,19 +50,8 @@ class _Drawn(NamedTuple):
 class VirtualTable(LineView):
     """Rows under a header line, with a cursor and, if `marks` is set, marked rows."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("j,down", "move(1)", ""),
-        ("k,up", "move(-1)", ""),
-        ("g,home", "first", ""),
-        ("G,end", "last", ""),
-        ("pagedown", "page(1.0)", ""),
-        ("pageup", "page(-1.0)", ""),
-        ("ctrl+d", "page(0.5)", ""),
-        ("ctrl+u", "page(-0.5)", ""),
-        ("enter", "select", ""),
-        ("space", "mark", ""),
-        ("escape", "clear_marks", ""),
-    ]
+    place = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("list")
 
     class _About(Message):
         """A message of a table about a row."""
@@ -340,25 +330,21 @@ class VirtualTable(LineView):
         if self._cursor_key:
             self.post_message(self.Selected(self, self._cursor_key))
 
-    def action_mark(self) -> None:
+    def mark(self) -> None:
         """Marks the row or takes its mark away, and goes to the next."""
-        if not self._cursor_key:
+        if not self._cursor_key or not self._takes_marks:
             return
         self._marks ^= {self._cursor_key}
         self.post_message(self.Marked(self, self._cursor_key))
         self._move_to(self._cursor + 1)
 
-    def action_clear_marks(self) -> None:
+    def clear_marks(self) -> bool:
+        """Takes all marks away; False if there were none."""
+        if not self._marks:
+            return False
         self._marks.clear()
         self.post_message(self.Marked(self, ""))
         self._repaint(())
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Without marks, space and Escape belong to whoever is behind the table."""
-        if action == "mark":
-            return self._takes_marks
-        if action == "clear_marks":
-            return bool(self._marks)
         return True
 
     # Events
