@@ -12,6 +12,8 @@ class Board:
     def __init__(self) -> None:
         self.jobs: dict[int, JobRow] = {}
         self.nodes: dict[str, NodeRow] = {}
+        self.gpus = self.held_gpus = 0
+        """Of all nodes: counted as they change, for there may be thousands."""
         self.ready = False
         """Everything there is has been told once."""
         self.changes = 0
@@ -30,9 +32,9 @@ class Board:
         for number in delta.gone_jobs:
             self.jobs.pop(number, None)
         for node in delta.nodes:
-            self.nodes[node.name] = node
+            self._put(node.name, node)
         for name in delta.gone_nodes:
-            self.nodes.pop(name, None)
+            self._put(name, None)
         if self._told_jobs is not None:
             self._told_jobs.update(job.id for job in delta.jobs)
             self._told_nodes.update(node.name for node in delta.nodes)
@@ -41,8 +43,19 @@ class Board:
 
     def _complete(self, told: set[int]) -> None:
         self.jobs = {number: job for number, job in self.jobs.items() if number in told}
-        self.nodes = {name: node for name, node in self.nodes.items() if name in self._told_nodes}
+        for name in self.nodes.keys() - self._told_nodes:
+            self._put(name, None)
         self._told_jobs, self.ready = None, True
+
+    def _put(self, name: str, node: NodeRow | None) -> None:
+        """The node as it is now; None if it is gone."""
+        before = self.nodes.pop(name, None)
+        for row, sign in ((before, -1), (node, 1)):
+            if row is not None:
+                self.gpus += sign * len(row.gpus)
+                self.held_gpus += sign * sum(bool(gpu.job) for gpu in row.gpus)
+        if node is not None:
+            self.nodes[name] = node
 
     def job(self, key: str) -> JobRow | None:
         """The row of that key: a job's own id."""
@@ -53,4 +66,4 @@ class Board:
         return [self.nodes[name] for name in sorted(self.nodes)]
 
     def has_gpus(self) -> bool:
-        return any(node.gpus for node in self.nodes.values())
+        return self.gpus > 0

@@ -146,6 +146,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     kernel: str = ""
     containment: str = ""
+    features: list[str] = []
+    """What --constraint may ask for, as the site's configuration says."""
     gpu_error: str = ""
     jobs: list[str] = []
     at: float | None = None

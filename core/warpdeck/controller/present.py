@@ -147,6 +147,7 @@ def node_row(state: State, node: Node) -> NodeRow:
     blocked = blocked_gpus(reading, gpu_users(state, node.name))
     gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
     cpus_used = sum(share.cpus for share in shares)
+    facts = state.site.nodes.get(node.name)
     return NodeRow(
         name=node.name,
         target=node.target or "local",
@@ -163,6 +164,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         driver=node.driver,
         kernel=node.kernel,
         containment=node.containment,
+        features=sorted(facts.features) if facts else [],
         gpu_error=node.gpu_error,
         jobs=[job.label() for job in jobs],
         at=reading.at_unix if reading else None,

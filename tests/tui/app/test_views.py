@@ -5,14 +5,26 @@ from __future__ import annotations
 import pytest
 
 from warpdeck.api.client import Delta
-from warpdeck.api.rows import JobDetail, JobRow, WhyRow
+from warpdeck.api.rows import GpuRow, JobDetail, JobRow, NodeRow, WhyRow
+from warpdeck.model import JobState
 from warpdeck_tui.board import Board
+from warpdeck_tui.palette import ansi_styles
+from warpdeck_tui.themes import STATE_ROLES
 from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels import job as job_view
-from warpdeck_tui.viewmodels.cells import age, fact, folded
+from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
 from warpdeck_tui.viewmodels.filters import parse_filter
 from warpdeck_tui.viewmodels.form import check, command_line, options_of
-from warpdeck_tui.viewmodels.queue import choose, confirmation, in_full, queue_row, target, tasks_of
+from warpdeck_tui.viewmodels.queue import (
+    choose,
+    clock,
+    confirmation,
+    in_full,
+    queue_row,
+    summary,
+    target,
+    tasks_of,
+)
 from warpdeck_tui.viewmodels.verbs import fits, refusal, said_done
 
 NOW = 10_000.0
@@ -84,9 +96,57 @@ def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
 
 
 def test_an_ended_job_says_how() -> None:
-    assert queue_row(ended(), now=NOW)[-1].text == "exit 1 on gpu01, 1m ago"
+    assert queue_row(ended(), now=NOW)[-1].text == "exit 1, 1m ago, gpu01"
     killed = ended(exit_code="0:9", exit_cause="oom")
-    assert queue_row(killed, now=NOW)[-1].text == "signal 9 (oom) on gpu01, 1m ago"
+    assert queue_row(killed, now=NOW)[-1].text == "signal 9 (oom), 1m ago, gpu01"
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_every_state_has_a_sign_and_a_colour(state: JobState) -> None:
+    assert glyph(state) != "?" and len(glyph(state)) == 1
+    assert state in STATE_ROLES and state in ansi_styles()
+
+
+def test_a_job_that_never_started_says_why_instead_of_how_it_ended() -> None:
+    why = WhyRow(code="DependencyNeverSatisfied", sentence="ended without a start: job 3 failed (afterok:3)")
+    never = row(state="CANCELLED", state_short="CA", end=NOW - 60, why=why)
+    assert queue_row(never, now=NOW)[-1] == Cell(f"{why.sentence}, 1m ago", "CANCELLED")
+    assert words(job_view.status(never, now=NOW)) == f" {why.sentence}, 1m ago"
+    assert "1m ago" in words(in_full(never, now=NOW))
+
+
+def test_a_suspended_job_says_so_and_is_counted() -> None:
+    stopped = running(state="SUSPENDED", state_short="S")
+    assert queue_row(stopped, now=NOW)[-1].text == "suspended on gpu01"
+    assert "suspended on gpu01" in words(job_view.status(stopped, now=NOW))
+    assert "suspended on gpu01" in words(in_full(stopped, now=NOW))
+    assert summary([stopped, running(2), row(3)]) == "1 running, 1 suspended, 1 waiting"
+    assert "is suspended" in refusal("hold", stopped)
+
+
+@pytest.mark.parametrize(("ran_s", "said"), [(59, "0:59"), (86_399, "23:59:59"), (1_000_000, "11-13:46")])
+def test_the_time_run_takes_no_more_than_its_column(ran_s: int, said: str) -> None:
+    assert clock(running(start=NOW - ran_s), NOW) == said
+
+
+def test_the_board_counts_gpus_as_nodes_come_change_and_go() -> None:
+    def node(name: str, *jobs: str) -> NodeRow:
+        gpus = [
+            GpuRow(index=at, uuid="", name="", type="", mem_bytes=1, job=job) for at, job in enumerate(jobs)
+        ]
+        return NodeRow(name=name, gpus=gpus)
+
+    board = Board()
+    board.restart()
+    board.apply(Delta(nodes=[node("a", "1", ""), node("b", "", "")], ready=True))
+    assert (board.held_gpus, board.gpus) == (1, 4)
+    board.apply(Delta(nodes=[node("b", "2", "2")]))
+    assert (board.held_gpus, board.gpus) == (3, 4)
+    board.restart()
+    board.apply(Delta(nodes=[node("b", "2", "")], ready=True))
+    assert (board.held_gpus, board.gpus) == (1, 2)
+    board.apply(Delta(gone_nodes=["b"]))
+    assert (board.held_gpus, board.gpus, board.has_gpus()) == (0, 0, False)
 
 
 @pytest.mark.parametrize(

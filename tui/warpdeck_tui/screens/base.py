@@ -93,11 +93,11 @@ class DeckScreen(Screen[None]):
         """The theme changed while another screen was in front, or now."""
 
     def set_head(self, words: str) -> None:
-        """The first line: the place's own words and, if the controller is away, that."""
+        """The first line: that the controller is away, if it is, and the place's own words."""
         away = self.deck.away
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
-        head.update(f" warpdeck  {words}" + (f"   ⚠ {away}; reconnecting" if away else ""))
+        head.update(f" warpdeck  ⚠ {away}; reconnecting   {words}" if away else f" warpdeck  {words}")
 
     def action_new_job(self) -> None:
         self.deck.new_job()

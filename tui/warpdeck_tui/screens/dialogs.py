@@ -81,6 +81,9 @@ class Ask(ModalScreen[str]):
                 yield Static(f"$ {self._command}", classes="command", markup=False)
             yield DialogKeys("ask")
 
+    def on_mount(self) -> None:
+        self.query_one("#error").display = False
+
     def on_input_submitted(self) -> None:
         self.action_submit()
 
@@ -89,7 +92,9 @@ class Ask(ModalScreen[str]):
         if answer:
             self.dismiss(answer)
         else:
-            self.query_one("#error", Static).update(self._required)
+            error = self.query_one("#error", Static)
+            error.update(self._required)
+            error.display = True
 
     def action_give_up(self) -> None:
         self.dismiss("")
@@ -139,7 +144,7 @@ class HelpPage(ModalScreen[None]):
             if not words:
                 lines += [(), (Cell(title, "header"),)] if lines else [(Cell(title, "header"),)]
             else:
-                head = f"  {keys:<11}{title:<20} "
+                head = f"  {keys:<9}{title:<17} "
                 lines.append((Cell(head, "accent"), Cell(words)))
         with Vertical(classes="dialog tall"):
             yield Static("Keys", classes="title", markup=False)

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("NAME", 14, flex=1, most=28),
     Column("USER", 8, 1),
     Column("GPU", 3, align="right"),
-    Column("TIME", 10, align="right"),
+    Column("TIME", 8, align="right"),
     Column("LIMIT", LIMIT_WIDTH, 2),
     Column("UTIL", UTIL_WIDTH, 3),
     Column("WHERE OR WHY", 0, flex=4),

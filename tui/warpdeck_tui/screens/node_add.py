@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -21,6 +21,7 @@ from warpdeck_tui.widgets.cells import printable
 from .keyline import DialogKeys
 
 PROGRESS_LINES = 6
+FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "name", "the host's"))
 
 
 class NodeAdd(ModalScreen[None]):
@@ -37,10 +38,10 @@ class NodeAdd(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static("Add a node", classes="title", markup=False)
-            yield Static("address", classes="label")
-            yield Input(placeholder="[user@]host[:port], as for ssh", id="target", compact=True)
-            yield Static("name", classes="label")
-            yield Input(placeholder="the host's", id="name", compact=True)
+            for title, name, hint in FIELDS:
+                with Horizontal(classes="field"):
+                    yield Static(title, classes="label", markup=False)
+                    yield Input(placeholder=hint, id=name, compact=True)
             yield Static("", id="key", classes="listed", markup=False)
             yield Input(placeholder="type yes to accept this key", id="accept", compact=True)
             yield Static("", id="progress", classes="muted", markup=False)
@@ -50,6 +51,8 @@ class NodeAdd(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#key").display = self.query_one("#accept").display = False
+        self._show("progress", "")
+        self._show("error", "")
         self.on_input_changed()
 
     def on_input_changed(self) -> None:
@@ -111,10 +114,16 @@ class NodeAdd(ModalScreen[None]):
 
     def _progress(self, line: str) -> None:
         self._told.append(printable(line))
-        self.query_one("#progress", Static).update("\n".join(self._told[-PROGRESS_LINES:]))
+        self._show("progress", "\n".join(self._told[-PROGRESS_LINES:]))
 
     def _say(self, words: str) -> None:
-        self.query_one("#error", Static).update(words)
+        self._show("error", words)
+
+    def _show(self, name: str, words: str) -> None:
+        """Nothing to say takes no line."""
+        line = self.query_one(f"#{name}", Static)
+        line.update(words)
+        line.display = bool(words)
 
     def _value(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()

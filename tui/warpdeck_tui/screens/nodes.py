@@ -20,6 +20,7 @@ from warpdeck_tui.viewmodels.nodes import (
     METRICS,
     gpu_detail,
     gpu_lines,
+    legend,
     node_lines,
     node_row,
     summary,
@@ -28,7 +29,7 @@ from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import DeckScreen, paint
+from .base import DeckScreen, Folded
 from .dialogs import Ask, Confirm
 from .keyline import KeyLine
 from .node_add import NodeAdd
@@ -43,11 +44,10 @@ COLUMNS = (
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
 )
-LEGEND = "* held by a job  ! closed  ? unknown"
 
 
 class NodesScreen(DeckScreen):
-    """`*` marks a GPU that a job holds, `!` one that nobody may have."""
+    """The map says of each GPU what the chosen metric is; beside it, what is under the cursor."""
 
     place = "nodes"
     BINDINGS: ClassVar[list[BindingType]] = bindings("nodes")
@@ -63,7 +63,7 @@ class NodesScreen(DeckScreen):
         yield Static("", id="head", markup=False)
         with Container(id="split"):
             with Vertical(id="main"):
-                yield CellGrid(self.deck.palette, id="grid", legend=LEGEND)
+                yield CellGrid(self.deck.palette, id="grid")
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="no nodes; A adds one", id="nodes")
             yield Static("", id="under", markup=False)
         yield KeyLine()
@@ -94,7 +94,9 @@ class NodesScreen(DeckScreen):
         if self._listed:
             self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
         else:
-            self.query_one(CellGrid).show(gpu_lines(nodes, metric))
+            self.query_one(CellGrid).show(
+                gpu_lines(nodes, metric), legend=legend(metric), ramp=metric != "owner"
+            )
         self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
         self.set_head(f"{summary(nodes)}{shown}")
@@ -119,7 +121,7 @@ class NodesScreen(DeckScreen):
         lines: list[Line] = []
         if node is not None:
             lines = node_lines(node) if index < 0 else [*gpu_detail(node, index), (), *node_lines(node)]
-        self.query_one("#under", Static).update(paint(lines, self.deck.palette))
+        self.query_one("#under", Static).update(Folded(lines, self.deck.palette))
 
     def _show_list(self, listed: bool) -> None:
         name = self.cursor[0]

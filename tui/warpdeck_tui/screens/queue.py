@@ -9,6 +9,7 @@ from textual.binding import BindingType
 
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.viewmodels.queue import summary
 
 from .joblist import JobListScreen
@@ -25,7 +26,9 @@ class QueueScreen(JobListScreen):
 
     def words(self) -> str:
         whose = "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
-        return f"{whose}   {summary(self._chosen)}"
+        board = self.deck.board
+        gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
+        return f"{whose}   {summary(self._chosen)}{gpus}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:

@@ -21,6 +21,9 @@ GLYPHS = {
     "NODE_FAIL": "⚠",
     "OUT_OF_MEMORY": "✗",
     "SUSPENDED": "◫",
+    "PREEMPTED": "↩",
+    "DEADLINE": "◷",
+    "BOOT_FAIL": "⚠",
 }
 """A glyph beside Slurm's letters: colour never carries the meaning alone."""
 

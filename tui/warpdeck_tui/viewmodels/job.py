@@ -40,13 +40,17 @@ def head(row: JobRow, *, now: float) -> Line:
 
 def status(row: JobRow, *, now: float) -> Line:
     """The page's second line: where it runs, why it waits, or how it ended."""
+    if row.end is not None:
+        style = "muted" if row.state == "COMPLETED" else row.state
+        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
     if row.why is not None:
         expected = row.why.expected_start
         soon = f"  expected to start in {age(expected - now)}" if expected is not None else ""
         return (Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"), Cell(soon, "muted"))
-    if row.end is not None:
-        style = "muted" if row.state == "COMPLETED" else row.state
-        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
+    if row.state == "SUSPENDED":
+        return (
+            Cell(f" suspended on {row.node_list}; it goes on when those ahead of it are done", "SUSPENDED"),
+        )
     return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from warpdeck.api.rows import GpuRow, NodeRow
 from warpdeck.notation.memory import format_memory
-from warpdeck_tui.widgets.cell_grid import GridCell, GridLine
+from warpdeck_tui.widgets.cell_grid import GridCell, GridLine, node_role
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import bar, heat_step
 
@@ -74,6 +74,13 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
     return gpu.util_pct, 100.0, "%"
 
 
+def legend(metric: str) -> str:
+    """What the signs in the tiles mean."""
+    if metric == "owner":
+        return "the job that holds it   · free   alien: a process of no job"
+    return "* held by a job  ! closed  ? unknown"
+
+
 def summary(nodes: Sequence[NodeRow]) -> str:
     """ "8 nodes (1 down), 59 of 64 GPUs held, 2 blocked"."""
     gpus = [gpu for node in nodes for gpu in node.gpus]
@@ -95,7 +102,7 @@ def node_row(node: NodeRow) -> tuple[str, Line]:
         node.name,
         (
             Cell(node.name, "accent"),
-            Cell(node.state, state_style(node.state)),
+            Cell(node.state, node_role(node.state)),
             Cell(f"{node.cpus_used}/{node.cpus}"),
             Cell(bar(node.cpu_pct, 6), "muted"),
             Cell(bar(None if node.mem_used_bytes is None else used, 6), "muted"),
@@ -106,16 +113,9 @@ def node_row(node: NodeRow) -> tuple[str, Line]:
     )
 
 
-def state_style(state: str) -> str:
-    """The style of a node's state, borrowed from the jobs' states that mean as much."""
-    if state in ("down", "drained", "draining"):
-        return "FAILED" if state == "down" else "PENDING"
-    return {"idle": "RUNNING", "connecting": "muted"}.get(state, "")
-
-
 def node_lines(node: NodeRow) -> list[Line]:
     """What is said of a node."""
-    title = (Cell(printable(node.name), "accent"), Cell(f"  {node.state}", state_style(node.state)))
+    title = (Cell(printable(node.name), "accent"), Cell(f"  {node.state}", node_role(node.state)))
     lines: list[Line] = [title]
     if node.reason:
         lines.append((Cell(printable(node.reason), "warn"),))
@@ -128,6 +128,8 @@ def node_lines(node: NodeRow) -> list[Line]:
         lines.append(
             fact("jobs", ", ".join(node.jobs[:MAX_JOBS_NAMED]) + (f" and {more} more" if more > 0 else ""))
         )
+    if node.features:
+        lines.append(fact("features", printable(", ".join(node.features))))
     lines.append(fact("reached", printable(node.target) + (f", driver {node.driver}" if node.driver else "")))
     if not node.gpus:
         lines.append(fact("GPUs", printable(node.gpu_error) or "none from NVIDIA"))

@@ -15,6 +15,7 @@ from .filters import parse_filter
 
 LIMIT_WIDTH = 6
 UTIL_WIDTH = 5
+DAY_S = 86_400
 _ORDER = {"RUNNING": 0, "COMPLETING": 0, "SUSPENDED": 0, "CONFIGURING": 1, "PENDING": 2}
 _ENDED = 3
 
@@ -85,10 +86,14 @@ def ran_s(row: JobRow, now: float) -> float | None:
 
 
 def clock(row: JobRow, now: float) -> str:
-    """Time run; of a waiting job when it should start, after a "≈"."""
+    """Time run, from a day on as days-hours:minutes; of a waiting job when it should start, after a "≈"."""
     ran = ran_s(row, now)
     if ran is not None:
-        return format_duration(ran)
+        return (
+            format_duration(ran)
+            if ran < DAY_S
+            else f"{ran // DAY_S:.0f}-{ran % DAY_S // 3600:02.0f}:{ran % 3600 // 60:02.0f}"
+        )
     if row.why is not None and row.why.expected_start is not None:
         return f"≈{age(row.why.expected_start - now)}"
     return ""
@@ -113,48 +118,57 @@ def _progress_style(row: JobRow, now: float) -> str:
 
 
 def where(row: JobRow, now: float) -> Cell:
-    """Where it runs, why it waits, or how it ended."""
+    """Where it runs, why it waits, or how it ended: what matters first, for the column may be narrow."""
+    if row.end is not None:
+        at = f", {row.node_list}" if row.node_list else ""
+        style = "muted" if row.state == "COMPLETED" else row.state
+        return Cell(f"{_end_words(row)}, {age(now - row.end)} ago{at}", style)
     if row.why is not None:
         return Cell(row.why.sentence or row.why.code)
-    if row.end is not None:
-        return Cell(
-            f"{how_ended(row)}, {age(now - row.end)} ago", "muted" if row.state == "COMPLETED" else row.state
-        )
-    return Cell(row.node_list + ("  interactive" if row.interactive else ""))
+    stopped = "suspended on " if row.state == "SUSPENDED" else ""
+    return Cell(stopped + row.node_list + ("  interactive" if row.interactive else ""))
 
 
 def in_full(row: JobRow, *, now: float) -> Line:
     """One job in a sentence: where it runs and how, the whole reason why it waits, or how it ended."""
     name = Cell(f"{row.label} {printable(row.name)}  ", "accent")
+    if row.end is not None:
+        return name, where(row, now), Cell(f", after {format_duration(ran_s(row, now))}" if row.start else "")
     if row.why is not None:
         start = row.why.expected_start
         soon = f"  It should start in about {age(start - now)}." if start is not None else ""
         return name, Cell(printable(row.why.sentence or row.why.code)), Cell(soon, "muted")
-    if row.end is not None:
-        return name, where(row, now), Cell(f", after {format_duration(ran_s(row, now))}" if row.start else "")
     limit = format_duration(row.time_limit_s) if row.time_limit_s else "no limit"
     use = f", {row.gpu_util_pct}% busy" if row.gpu_util_pct is not None else ""
     has = f"{plural(row.cpus, 'CPU')}" + (f", {plural(row.gpus, 'GPU')}{use}" if row.gpus else "")
-    return name, Cell(
-        f"on {row.node_list or '...'} with {has}, for {format_duration(ran_s(row, now) or 0)} of {limit}"
-    )
+    stopped = "suspended " if row.state == "SUSPENDED" else ""
+    ran = format_duration(ran_s(row, now) or 0)
+    return name, Cell(f"{stopped}on {row.node_list or '...'} with {has}, {ran} of {limit}")
 
 
 def how_ended(row: JobRow) -> str:
-    """The exit in words: "exit 0 on gpu01", "signal 9 (oom) on gpu01", "cancelled"."""
+    """The exit in words: "exit 0 on gpu01", "signal 9 (oom) on gpu01", "cancelled", or why it never started."""
+    return _end_words(row) + (f" on {row.node_list}" if row.node_list else "")
+
+
+def _end_words(row: JobRow) -> str:
+    if row.why is not None:
+        return printable(row.why.sentence or row.why.code)
     code, _, signal = row.exit_code.partition(":")
     words = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else row.state.lower()
     cause = f" ({row.exit_cause})" if row.exit_cause else ""
-    return f"{words}{cause}" + (f" on {row.node_list}" if row.node_list else "")
+    return f"{words}{cause}"
 
 
 def summary(jobs: Iterable[JobRow]) -> str:
-    """ "3 running, 12 waiting"."""
-    running = waiting = 0
+    """ "3 running, 1 suspended, 12 waiting"."""
+    running = suspended = waiting = 0
     for row in jobs:
+        suspended += row.state == "SUSPENDED"
         running += row.state in ("RUNNING", "CONFIGURING", "COMPLETING")
         waiting += max(1, row.tasks_pending) if row.state == "PENDING" else 0
-    return f"{running} running, {waiting} waiting"
+    stopped = f"{suspended} suspended, " if suspended else ""
+    return f"{running} running, {stopped}{waiting} waiting"
 
 
 def target(row: JobRow) -> str:

@@ -23,7 +23,8 @@ def refusal(verb: str, row: JobRow) -> str:
     if ended:
         return f"job {row.label} has ended ({row.state})"
     if verb == "hold" and not waits:
-        return f"job {row.label} runs already; only waiting jobs can be held"
+        runs = "is suspended" if row.state == "SUSPENDED" else "runs already"
+        return f"job {row.label} {runs}; only waiting jobs can be held"
     if verb == "hold" and row.held:
         return f"job {row.label} is held already; U releases it"
     if verb == "release" and not row.held:

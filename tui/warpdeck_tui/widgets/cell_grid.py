@@ -83,7 +83,7 @@ class CellGrid(LineView):
 
     def __init__(self, styles: Palette, *, id: str = "", legend: str = "", glyphs: Glyphs = UNICODE) -> None:
         super().__init__(styles, id=id, glyphs=glyphs)
-        self._legend = legend
+        self._legend, self._ramp = legend, True
         self._lines: list[GridLine] = []
         self._places: list[_Place] = []
         self._tile = TILE_MIN
@@ -109,8 +109,11 @@ class CellGrid(LineView):
         self._go(names.index(node), self._column)
         return True
 
-    def show(self, lines: Sequence[GridLine]) -> None:
-        """New values; the cursor stays on its GPU."""
+    def show(self, lines: Sequence[GridLine], *, legend: str | None = None, ramp: bool = True) -> None:
+        """New values; the cursor stays on its GPU. `ramp`: the colours go from low to high; `legend`: other words."""
+        if (ramp, legend or self._legend) != (self._ramp, self._legend):
+            self._ramp, self._legend = ramp, legend or self._legend
+            self.refresh()
         cursor, before, places = self.cursor, self._lines, self._places
         self._lines = list(lines)
         self._follow(cursor)
@@ -222,7 +225,7 @@ class CellGrid(LineView):
                 fit(printable(name), self._name_width - 1, glyphs=self._glyphs) + " ",
                 Style(bold=here or None),
             ),
-            Segment(fit(printable(state), STATE_WIDTH - 1) + " ", self._styles.get(_role_of(state), PLAIN)),
+            Segment(fit(printable(state), STATE_WIDTH - 1) + " ", self._styles.get(node_role(state), PLAIN)),
         ]
 
     def _tile_of(self, cell: GridCell, *, here: bool) -> list[Segment]:
@@ -252,10 +255,13 @@ class CellGrid(LineView):
     def _legend_line(self, width: int) -> Strip:
         """Below the last node, if there is room: the ramp from cold to hot, and the owner's words."""
         muted = self._styles.get("muted", PLAIN)
-        segments = [Segment(" " * GUTTER_WIDTH + "low ", muted)]
-        segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
+        segments, words = [Segment(" " * GUTTER_WIDTH, muted)], printable(self._legend)
+        if self._ramp:
+            segments.append(Segment("low ", muted))
+            segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
+            words = f" high   {words}"
         room = max(0, width - sum(len(segment.text) for segment in segments))
-        segments.append(Segment(fit(f" high  {printable(self._legend)}", room, glyphs=self._glyphs), muted))
+        segments.append(Segment(fit(words, room, glyphs=self._glyphs), muted))
         return finished(segments, width, base=self.rich_style)
 
     # Moving
@@ -333,8 +339,10 @@ class CellGrid(LineView):
                 self.action_select()
 
 
-def _role_of(state: str) -> str:
-    """The role that a node's state is drawn in."""
+def node_role(state: str) -> str:
+    """The role that a node's state is drawn in, borrowed from the jobs' states that mean as much."""
     if state.startswith(("down", "drain")):
-        return "warn"
-    return "RUNNING" if state.startswith(("mix", "alloc")) else "muted"
+        return "FAILED" if state.startswith("down") else "PENDING"
+    if state.startswith(("mix", "alloc")):
+        return "RUNNING"
+    return "" if state.startswith("idle") else "muted"
