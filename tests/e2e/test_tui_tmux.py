@@ -135,9 +135,9 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.shows("⊘ CA")
     assert home.state(1) == "CANCELLED"
     window.keys("?")
-    window.shows("Mine or everybody's")
+    window.shows("Mine or all")
     window.keys("Enter")
-    window.hides("Mine or everybody's")
+    window.hides("Mine or all")
     open_shell(window)
     window.keys("Enter")
     window.type("~d")

@@ -13,7 +13,7 @@ from textual.events import MouseScrollDown
 
 from tests.tui.widgets.stage import STYLES, Player, stage
 from warpdeck_tui.widgets.cells import Cell
-from warpdeck_tui.widgets.columns import GAP, Column, layout
+from warpdeck_tui.widgets.columns import Column, gap, layout
 from warpdeck_tui.widgets.virtual_table import RowList, VirtualTable
 
 COLUMNS = (
@@ -280,7 +280,7 @@ def test_columns_stand_side_by_side_in_their_order(columns: list[Column], width:
     assert placed
     assert [each.column for each in placed] == sorted(each.column for each in placed)
     for left, right in pairwise(placed):
-        assert right.start >= left.start + left.width + GAP or left.start + left.width >= width
+        assert right.start >= left.start + left.width + gap(width) or left.start + left.width >= width
     if all(column.rank for column in columns):
         assert placed[-1].start + placed[-1].width <= width or len(placed) == 1
 

@@ -29,7 +29,7 @@ COLUMNS = (
     Column("TIME", 8, align="right"),
     Column("LIMIT", LIMIT_WIDTH, 2),
     Column("UTIL", UTIL_WIDTH, 3),
-    Column("WHERE OR WHY", 0, flex=4),
+    Column("WHERE OR WHY", 0, flex=8),
 )
 FILTER_EXAMPLE = "words, user:bob, state:R, gpu>4, !word"
 

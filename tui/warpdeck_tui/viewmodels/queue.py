@@ -133,7 +133,8 @@ def in_full(row: JobRow, *, now: float) -> Line:
     """One job in a sentence: where it runs and how, the whole reason why it waits, or how it ended."""
     name = Cell(f"{row.label} {printable(row.name)}  ", "accent")
     if row.end is not None:
-        return name, where(row, now), Cell(f", after {format_duration(ran_s(row, now))}" if row.start else "")
+        ran = f", after {format_duration(ran_s(row, now))}" if row.start else ""
+        return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)
     if row.why is not None:
         start = row.why.expected_start
         soon = f"  It should start in about {age(start - now)}." if start is not None else ""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from .cells import Align
 
-GAP = 1
-"""Blank characters between two columns."""
+ROOMY = 110
+"""From so many characters on columns stand further apart."""
 FLEXIBLE_MIN = 20
 """A flexible column without a width of its own gets at least this; below it, ranked columns make room."""
 UNLIMITED = 1 << 16
@@ -55,22 +55,31 @@ class Placed(NamedTuple):
     width: int
 
 
+def gap(width: int) -> int:
+    """Blank characters between two columns on a line of that width."""
+    return 2 if width >= ROOMY else 1
+
+
 def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
     """The columns that fit into `width` characters, in their order. At least one is always placed."""
     shown = _that_fit(columns, width)
     widths = {index: columns[index].least for index in shown}
-    spare = width - sum(widths.values()) - GAP * (len(shown) - 1)
+    between = gap(width)
+    spare = width - sum(widths.values()) - between * (len(shown) - 1)
     _share(columns, widths, spare=spare)
     placed, start = [], 0
     for index in shown:
         placed.append(Placed(index, start, min(widths[index], max(1, width - start))))
-        start += widths[index] + GAP
+        start += widths[index] + between
     return tuple(placed)
 
 
 def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
     shown = list(range(len(columns)))
-    while len(shown) > 1 and sum(columns[index].least for index in shown) + GAP * (len(shown) - 1) > width:
+    while (
+        len(shown) > 1
+        and sum(columns[index].least for index in shown) + gap(width) * (len(shown) - 1) > width
+    ):
         ranked = [index for index in shown if columns[index].rank > 0]
         if not ranked:
             break

@@ -23,7 +23,7 @@ from warpdeck_tui.actions import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import Cell, fit, printable, role_of, text_of
-from .columns import GAP, Column, Placed, layout
+from .columns import Column, Placed, gap, layout
 from .glyphs import UNICODE, Glyphs
 from .line_view import LineView
 from .lines import blank, finished
@@ -200,18 +200,18 @@ class VirtualTable(LineView):
             if column.name == self._sort[0]:
                 sign = self._glyphs.down if self._sort[1] else self._glyphs.up
             texts.append(fit(column.title + sign, room, align=column.align, glyphs=self._glyphs))
-        text = " " * self._gutter + (" " * GAP).join(texts)
+        text = " " * self._gutter + (" " * gap(width - self._gutter)).join(texts)
         return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
     def _row(self, line: _Drawn, width: int) -> Strip:
         under = self._under(line)
-        gap = Segment(" " * GAP, under)
+        between = Segment(" " * gap(width - self._gutter), under)
         segments = self._gutter_of(line, under)
         for position, (index, _, room) in enumerate(self._layout(width)):
             cell = line.cells[index] if index < len(line.cells) else ""
             text = fit(printable(text_of(cell)), room, align=self._columns[index].align, glyphs=self._glyphs)
             if position:
-                segments.append(gap)
+                segments.append(between)
             role = role_of(cell)
             # Reversed, the colours of the states would become a row of patches.
             style = self._styles.get(role, PLAIN) + under if role and not under.reverse else under
