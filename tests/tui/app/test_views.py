@@ -54,6 +54,20 @@ def test_running_jobs_come_first_and_the_latest_end_before_older_ones() -> None:
     assert [each.id for each in choose(jobs, user=None, text="")] == [3, 2, 4, 1]
 
 
+def test_waiting_jobs_stand_by_their_priority_as_the_planner_takes_them() -> None:
+    jobs = [row(1), row(2, priority=5), row(3, priority=90), row(4, priority=5), running(5)]
+    assert [each.id for each in choose(jobs, user=None, text="")] == [5, 3, 2, 4, 1]
+
+
+def test_a_jobs_times_are_among_its_facts_and_nothing_is_said_twice() -> None:
+    why = WhyRow(code="DeadLine", sentence="ended without a start: it cannot end before its deadline")
+    never = row(state="DEADLINE", submit=NOW - 7200, end=NOW - 60, why=why)
+    lines = job_view.details(JobDetail(row=never, message="it cannot end before its deadline"), now=NOW)
+    said = "\n".join(words(line) for line in lines)
+    assert said.count("it cannot end before its deadline") == 1 and "DeadLine" in said
+    assert "2h00 ago" in said and "1m ago" in said and "started" not in said
+
+
 def test_the_tasks_of_an_array_stand_together() -> None:
     tasks = [running(9, array_job_id=2, array_task_id=0), running(2, array_task_id=1), running(5)]
     assert [each.id for each in choose(tasks, user=None, text="")] == [9, 2, 5]
@@ -90,7 +104,7 @@ def test_the_filter(text: str, found: list[int]) -> None:
 def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW + 3600)
     cells = queue_row(row(why=why), now=NOW)
-    assert cells[5].text == "≈1h00"
+    assert cells[6].text == "≈1h00"
     assert cells[-1].text == "waits for 8 GPUs"
     assert words(in_full(row(why=why), now=NOW)).endswith("It should start in about 1h00.")
 
@@ -198,15 +212,15 @@ def test_other_peoples_words_reach_no_terminal_as_controls() -> None:
 
 
 def test_a_long_fact_goes_on_under_its_first_word() -> None:
-    lines = folded(fact("why", "waits for two GPUs on one node"), 22)
+    lines = folded(fact("why", "waits for two GPUs on one node"), 23)
     assert [words(line).rstrip() for line in lines] == [
-        "     why waits for two",
-        "         GPUs on one",
-        "         node",
+        "      why waits for two",
+        "          GPUs on one",
+        "          node",
     ]
     path = folded(fact("stdout", "/" + "x" * 40), 20)
     assert all(len(words(line)) <= 20 for line in path)
-    assert "".join(words(line)[9:] for line in path) == "/" + "x" * 40
+    assert "".join(words(line)[10:] for line in path) == "/" + "x" * 40
     assert folded((), 20) == [()]
 
 

@@ -23,7 +23,7 @@ from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
 from warpdeck_tui.widgets.log_view import LogView
 
-from .base import DeckScreen, TextPane, paint
+from .base import DeckScreen, Folded, TextPane, paint
 from .dialogs import Ask, TextPage
 from .keyline import KeyLine
 
@@ -117,7 +117,7 @@ class JobScreen(DeckScreen):
     @work(exclusive=True, group="forecast")
     async def look_ahead(self) -> None:
         """Asks who is ahead of a job that waits, and what would start it now."""
-        if not self.is_current or (self.row is not None and self.row.state != "PENDING"):
+        if self.deck.front is not self or (self.row is not None and self.row.state != "PENDING"):
             return
         with contextlib.suppress(UserError):  # the details tell of any trouble
             self._forecast = await self.deck.core.forecast(self.key)
@@ -193,9 +193,8 @@ class JobScreen(DeckScreen):
         )
         self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
         self.query_one("#events", TextPane).show(view.events(detail), styles)
-        self.query_one("#side", Static).update(
-            paint(view.side(detail, now=now, forecast=self._forecast), styles)
-        )
+        side = view.side(detail, now=now, forecast=self._forecast)
+        self.query_one("#side", Static).update(Folded(side, styles))
         if self._pane == "code" and not self._code_shown:
             self._show_code()
 

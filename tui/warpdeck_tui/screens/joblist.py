@@ -20,12 +20,15 @@ from .base import DeckScreen, paint
 from .keyline import KeyLine
 
 TICK_S = 1.0
+PRIORITY_FROM = 140
+"""On narrower terminals the reason needs the room more than the priority."""
 COLUMNS = (
     Column("JOB", 10, flex=1, most=16),
     Column("STATE", 5),
     Column("NAME", 14, flex=1, most=28),
     Column("USER", 8, 1),
     Column("GPU", 3, align="right"),
+    Column("PRIO", 7, align="right", since=PRIORITY_FROM),
     Column("TIME", 8, align="right"),
     Column("LIMIT", LIMIT_WIDTH, 2),
     Column("UTIL", UTIL_WIDTH, 3),

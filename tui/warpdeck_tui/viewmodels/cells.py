@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 Line = tuple[Cell, ...]
 
 
-TITLE_WIDTH = 8
+TITLE_WIDTH = 9
 LEAST_ROOM = 8
 """A line whose title leaves less than this is cut by the terminal instead of folded."""
 

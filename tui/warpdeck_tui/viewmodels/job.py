@@ -81,15 +81,20 @@ def details(detail: JobDetail, *, now: float, forecast: ForecastRow | None = Non
     """The facts. The environment is not among them: it may hold secrets."""
     row = detail.row
     lines = [
-        fact("state", f"{row.state}" + (f", {how_ended(row)}" if row.end is not None else ""), row.state),
+        fact("state", _state_words(row), row.state),
         *_reasons(detail, now, forecast),
+        *_times(row, now),
         fact("asked", _asked(row)),
         fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
         fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
-        fact("part", f"{row.partition}, QoS {row.qos}"),
+        fact("partition", f"{row.partition}, QoS {row.qos}"),
     ]
     optional = (
         ("nodes", row.node_list),
+        (
+            "priority",
+            "" if row.priority is None else f"{row.priority}; `warpdeck prio {row.label}` explains it",
+        ),
         ("after", detail.dependency),
         ("used", _used(detail)),
         ("restarts", str(row.restarts) if row.restarts else ""),
@@ -135,9 +140,24 @@ def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> lis
             lines.append(fact("start", f"about {at}, in {age(row.why.expected_start - now)}"))
     if row.why is not None and forecast is not None:
         lines += _ahead(forecast)
-    if detail.message:
+    if detail.message and (row.why is None or detail.message not in row.why.sentence):
         lines.append(fact("message", printable(detail.message), "warn"))
     return lines
+
+
+def _state_words(row: JobRow) -> str:
+    ended = row.end is not None and row.why is None  # else the reason follows
+    return f"{row.state}, {how_ended(row)}" if ended else row.state
+
+
+def _times(row: JobRow, now: float) -> list[Line]:
+    """When it was submitted, started and ended, and how long ago that is."""
+    times = (("submitted", row.submit or None), ("started", row.start), ("ended", row.end))
+    return [
+        fact(title, f"{time.strftime('%a %d %b %H:%M', time.localtime(at))}, {age(now - at)} ago")
+        for title, at in times
+        if at is not None
+    ]
 
 
 def _ahead(forecast: ForecastRow) -> list[Line]:

@@ -29,10 +29,10 @@ def choose(jobs: Iterable[JobRow], *, user: str | None, text: str) -> list[JobRo
 
 
 def _rank(row: JobRow) -> tuple[int, float, int, int]:
-    """The tasks of an array stand together, in their order."""
+    """Waiting jobs stand by their priority, the tasks of an array together and in their order."""
     if row.end is not None:
         return _ENDED, -row.end, -row.id, 0
-    return _ORDER.get(row.state, _ENDED), 0.0, row.array_job_id, row.array_task_id or 0
+    return _ORDER.get(row.state, _ENDED), -float(row.priority or 0), row.array_job_id, row.array_task_id or 0
 
 
 def tasks_of(row: JobRow, jobs: Iterable[JobRow]) -> list[JobRow]:
@@ -59,7 +59,7 @@ class QueueRows:
 
 
 def queue_row(row: JobRow, *, now: float) -> Line:
-    """Job, state, name, user, GPUs, time, progress to the limit, GPU use, and where or why."""
+    """Job, state, name, user, GPUs, priority, time, progress to the limit, GPU use, and where or why."""
     plain = "muted" if row.end is not None else ""
     return (
         Cell(row.label, "accent"),
@@ -67,6 +67,7 @@ def queue_row(row: JobRow, *, now: float) -> Line:
         Cell(row.name, plain),
         Cell(row.user, "muted"),
         Cell(str(row.gpus or "·"), plain if row.gpus else "muted"),
+        Cell("" if row.priority is None else str(row.priority), "muted"),
         Cell(clock(row, now), plain),
         Cell(progress(row, now), _progress_style(row, now)),
         Cell(bar(row.gpu_util_pct, UTIL_WIDTH) if row.gpus and row.state == "RUNNING" else "", "accent"),
@@ -76,7 +77,7 @@ def queue_row(row: JobRow, *, now: float) -> Line:
 
 def choice_row(row: JobRow, *, now: float) -> Line:
     """Job, state, time and where, to choose from."""
-    job, state, _, _, _, time_run, *_, place = queue_row(row, now=now)
+    job, state, _, _, _, _, time_run, *_, place = queue_row(row, now=now)
     return job, state, time_run, place
 
 

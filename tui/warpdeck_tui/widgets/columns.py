@@ -23,7 +23,8 @@ UNLIMITED = 1 << 16
 class Column:
     """`width` in characters, 0: what is left. `rank` above 0: left out on a narrow terminal, the highest first.
 
-    `flex`: its part of the spare width, up to `most` characters. `key` names it in messages and for sorting.
+    `flex`: its part of the spare width, up to `most` characters. `since`: the width of the line from which on it is there.
+    `key` names it in messages and for sorting.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Column:
     flex: int = field(default=0, kw_only=True)
     most: int = field(default=UNLIMITED, kw_only=True)
     align: Align = field(default="left", kw_only=True)
+    since: int = field(default=0, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -75,7 +77,7 @@ def layout(columns: Sequence[Column], width: int) -> tuple[Placed, ...]:
 
 
 def _that_fit(columns: Sequence[Column], width: int) -> list[int]:
-    shown = list(range(len(columns)))
+    shown = [index for index in range(len(columns)) if columns[index].since <= width]
     while (
         len(shown) > 1
         and sum(columns[index].least for index in shown) + gap(width) * (len(shown) - 1) > width
