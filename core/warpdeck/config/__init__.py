@@ -8,7 +8,7 @@ from .decode import Decoded, decode
 from .entries import changes, entries, write
 from .load import load, read
 from .problems import ConfigError, Problem
-from .site import NodeFacts, Site, Usage, build_site
+from .site import NodeFacts, Site, Usage, build_site, with_usage
 from .tables import Config
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
     "entries",
     "load",
     "read",
+    "with_usage",
     "write",
 ]

@@ -133,10 +133,8 @@ def build_site(
     config: Config,
     *,
     members: Members | None = None,
-    usage: Usage | None = None,
 ) -> Site:
-    """The tables for a pass."""
-    used = usage or Usage()
+    """The tables for a pass, as if nothing had been used yet."""
     return Site(
         settings=build_settings(config),
         grace_s=config.grace_s,
@@ -145,9 +143,9 @@ def build_site(
         partitions=tuple(
             _partition(name, table, members or {}) for name, table in sorted(config.partitions.items())
         ),
-        qos=tuple(_qos(name, table, used) for name, table in sorted(config.qos.items())),
-        accounts=tuple(_account(name, table, used) for name, table in sorted(config.accounts.items())),
-        users=tuple(_users(config, used)),
+        qos=tuple(_qos(name, table) for name, table in sorted(config.qos.items())),
+        accounts=tuple(_account(name, table) for name, table in sorted(config.accounts.items())),
+        users=tuple(_users(config)),
         reservations=tuple(_reservation(name, table) for name, table in sorted(config.reservations.items())),
         on_all_nodes=frozenset(name for name, each in config.reservations.items() if each.nodes is None),
         licenses=tuple(sorted(config.licenses.items())),
@@ -156,6 +154,31 @@ def build_site(
         counts_submissions=_counts_submissions(config),
         default_accounts=_default_accounts(config),
         default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
+    )
+
+
+def with_usage(site: Site, usage: Usage) -> Site:
+    """The site with what accounts, users and QoS have used."""
+    replace = msgspec.structs.replace
+    return replace(
+        site,
+        qos=tuple(replace(each, usage=usage.qos.get(each.name, {})) for each in site.qos),
+        accounts=tuple(
+            replace(
+                each,
+                usage=usage.accounts.get(each.name, 0.0),
+                tres_usage=usage.account_tres.get(each.name, {}),
+            )
+            for each in site.accounts
+        ),
+        users=tuple(
+            replace(
+                each,
+                usage=usage.users.get((each.user, each.account), 0.0),
+                tres_usage=usage.user_tres.get((each.user, each.account), {}),
+            )
+            for each in site.users
+        ),
     )
 
 
@@ -273,7 +296,7 @@ def _allowed_users(table: tables.Partition, members: Members) -> frozenset[str] 
     return frozenset(users)
 
 
-def _qos(name: str, table: tables.Qos, usage: Usage) -> QosView:
+def _qos(name: str, table: tables.Qos) -> QosView:
     return QosView(
         name=name,
         priority=table.priority,
@@ -285,32 +308,27 @@ def _qos(name: str, table: tables.Qos, usage: Usage) -> QosView:
         usage_factor=table.usage_factor,
         overrides_partition=table.overrides_partition,
         deny_on_limit=table.deny_on_limit,
-        usage=usage.qos.get(name, {}),
     )
 
 
-def _account(name: str, table: tables.Account, usage: Usage) -> AccountView:
+def _account(name: str, table: tables.Account) -> AccountView:
     return AccountView(
         name=name,
         parent=table.parent,
         shares=table.shares,
         limits=build_limits(table),
         quota=table.quota,
-        usage=usage.accounts.get(name, 0.0),
-        tres_usage=usage.account_tres.get(name, {}),
         qos=_set(table.qos),
     )
 
 
-def _users(config: Config, usage: Usage) -> list[UserView]:
+def _users(config: Config) -> list[UserView]:
     made = [
         UserView(
             user=user,
             account=account,
             shares=entry.shares,
             limits=build_limits(entry),
-            usage=usage.users.get((user, account), 0.0),
-            tres_usage=usage.user_tres.get((user, account), {}),
         )
         for account, table in config.accounts.items()
         for user, entry in table.users.items()

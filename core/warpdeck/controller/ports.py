@@ -22,6 +22,23 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ended jobs of a user in an account under a QoS have used, in TRES-seconds that have decayed to `at_unix`.
+
+    Jobs that hold resources are not in it: what they have used follows from their start.
+    """
+
+    account: str
+    user: str
+    qos: str
+    at_unix: float
+    tres: dict[str, float]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.account, self.user, self.qos
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: rows to write whole, rows to drop, history to append, the next free id.
 
@@ -34,6 +51,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     next_job_id: int | None = None
+    usage: tuple[UsageRow, ...] = ()
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -47,6 +65,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
+    usage: tuple[UsageRow, ...] = ()
 
 
 class Store(Protocol):

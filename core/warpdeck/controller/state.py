@@ -1,7 +1,7 @@
 """What the controller knows, and the transaction through which alone it changes.
 
-Durable: jobs, nodes, the next job id. Volatile: links, readings, whys, priorities; they are learnt again after a restart.
-The site's rules are read from its configuration and put here for all who decide.
+Durable: jobs, nodes, use, the next job id. Volatile: links, readings, whys, priorities; they are learnt again after a
+restart. The site's rules are read from its configuration and put here for all who decide.
 A Transaction records how to undo each durable change, so that an event that is refused, or a commit that fails, leaves
 no trace in memory either.
 """
@@ -28,8 +28,9 @@ from warpdeck.model import (
     may_become,
 )
 
+from .accounting import Accounting, charge
 from .admission import Admission
-from .ports import Changes, JournalEntry, Loaded
+from .ports import Changes, JournalEntry, Loaded, UsageRow
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -48,6 +49,9 @@ class State:
         self.priorities: dict[JobId, int] = {}
         self.site = Site()
         self.admission = Admission()
+        self.used: dict[tuple[str, str, str], UsageRow] = {}
+        """What ended jobs have used, by account, user and QoS."""
+        self.accounting = Accounting()
         self.pending: dict[JobId, None] = {}
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}
@@ -63,6 +67,7 @@ class State:
         for node in loaded.nodes:
             state.nodes[node.name] = node
             state.links[node.name] = Link.CONNECTING
+        state.used = {row.key: row for row in loaded.usage}
         return state
 
     def array_members(self, array_job_id: JobId) -> list[Job]:
@@ -147,6 +152,7 @@ class Transaction:
         self._jobs: dict[JobId, None] = {}
         self._nodes: dict[NodeName, None] = {}
         self._journal: list[JournalEntry] = []
+        self._usage: dict[tuple[str, str, str], None] = {}
         self._ids_taken = False
 
     def new_job_id(self) -> JobId:
@@ -171,7 +177,18 @@ class Transaction:
         self.state.place_job(job)
         self._jobs[job.id] = None
         self._undo.append(lambda: self._restore_job(job.id, before, why))
+        if before is not None and before.holds_resources and not job.holds_resources:
+            self._put_usage(charge(self.state, before, ended_unix=min(job.end_at_unix or self.now, self.now)))
         return job
+
+    def _put_usage(self, row: UsageRow | None) -> None:
+        """What a job has used is known for good in the transaction with which it lets go of its resources."""
+        if row is None:
+            return
+        used, before = self.state.used, self.state.used.get(row.key)
+        used[row.key] = row
+        self._usage[row.key] = None
+        self._undo.append(lambda: used.pop(row.key) if before is None else used.update({row.key: before}))
 
     def put_node(self, node: Node) -> None:
         """Adds or replaces a node."""
@@ -212,6 +229,7 @@ class Transaction:
             gone_nodes=tuple(name for name in self._nodes if name not in nodes),
             journal=tuple(self._journal),
             next_job_id=self.state.next_job_id if self._ids_taken else None,
+            usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
         )
 
     def touched_jobs(self) -> Iterable[JobId]:

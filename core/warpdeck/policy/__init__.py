@@ -3,12 +3,13 @@
 from .admit import Refusal, admit, never_fits
 from .advise import Advice, advise
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
-from .fairshare import Standing, decayed, fair_tree
+from .fairshare import Standing, decayed, decayed_seconds, fair_tree
 from .features import parse_constraint
 from .plan import plan
 from .priority import Factors, Ranking
 from .settings import Settings, Weights
 from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
+from .tres import held_tres
 from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
@@ -40,7 +41,9 @@ __all__ = [
     "admit",
     "advise",
     "decayed",
+    "decayed_seconds",
     "fair_tree",
+    "held_tres",
     "never_fits",
     "parse_constraint",
     "plan",

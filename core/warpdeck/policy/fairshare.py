@@ -44,6 +44,17 @@ def decayed(usage: float, *, elapsed_s: float, half_life_s: float) -> float:
     return usage * math.exp2(-elapsed_s / half_life_s)
 
 
+def decayed_seconds(from_unix: float, until_unix: float, *, now: float, half_life_s: float) -> float:
+    """The seconds between two times, each counting as much as is left of it `now`: the integral of the decay."""
+    length_s = max(0.0, until_unix - from_unix)
+    if half_life_s <= 0:
+        return length_s
+    mean_life_s = half_life_s / math.log(2)
+    # expm1 keeps short jobs exact beside long half-lives.
+    whole_s = -mean_life_s * math.expm1(-length_s / mean_life_s)
+    return decayed(whole_s, elapsed_s=now - until_unix, half_life_s=half_life_s)
+
+
 def fair_tree(accounts: Sequence[AccountView], users: Sequence[UserView]) -> list[Standing]:
     """All accounts and users in the order of the tree, users with their fairshare."""
     walk = _Walk(accounts, users)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.ports import Changes, JournalEntry, Loaded
+from warpdeck.controller.ports import Changes, JournalEntry, Loaded, UsageRow
 from warpdeck.model import Job, JobId, Node, NodeName
 
 
@@ -15,6 +15,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
+        self._usage: dict[tuple[str, str, str], UsageRow] = {}
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         jobs = [
@@ -24,7 +25,11 @@ class MemoryStore:
         ]
         nodes = tuple(node for _, node in sorted(self._nodes.items()))
         return Loaded(
-            controller_id=self._controller_id, next_job_id=self._next_job_id, jobs=tuple(jobs), nodes=nodes
+            controller_id=self._controller_id,
+            next_job_id=self._next_job_id,
+            jobs=tuple(jobs),
+            nodes=nodes,
+            usage=tuple(row for _, row in sorted(self._usage.items())),
         )
 
     async def commit(self, changes: Changes) -> None:
@@ -36,6 +41,8 @@ class MemoryStore:
             self._nodes.pop(name, None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
+        for row in changes.usage:
+            self._usage[row.key] = row
         if changes.next_job_id is not None:
             self._next_job_id = changes.next_job_id
 

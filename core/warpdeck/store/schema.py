@@ -25,5 +25,14 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE journal (seq INTEGER PRIMARY KEY, at REAL NOT NULL, job_id INTEGER NOT NULL, text TEXT NOT NULL);
     CREATE INDEX journal_job ON journal (job_id);
     """,
+    """
+    CREATE TABLE usage (
+        account TEXT NOT NULL,
+        user TEXT NOT NULL,
+        qos TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (account, user, qos)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each entry takes the schema one version on."""

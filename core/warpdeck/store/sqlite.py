@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import aiosqlite
 import msgspec
 
-from warpdeck.controller.ports import Changes, JournalEntry, Loaded
+from warpdeck.controller.ports import Changes, JournalEntry, Loaded, UsageRow
 from warpdeck.errors import StoreError
 from warpdeck.model import Job, JobId, Node, Request
 
@@ -30,6 +30,7 @@ _NO_REQUEST = Request()
 _JOB = msgspec.msgpack.Decoder(Job)
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
+_USAGE = msgspec.msgpack.Decoder(UsageRow)
 _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
@@ -98,7 +99,14 @@ class SqliteStore:
             (finished_since_unix,),
         )
         nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
-        return Loaded(controller_id=controller_id, next_job_id=next_id, jobs=tuple(jobs), nodes=tuple(nodes))
+        usage = [_USAGE.decode(row[0]) for row in await self._rows("SELECT data FROM usage")]
+        return Loaded(
+            controller_id=controller_id,
+            next_job_id=next_id,
+            jobs=tuple(jobs),
+            nodes=tuple(nodes),
+            usage=tuple(usage),
+        )
 
     async def controller_id(self) -> str:
         """Random, and the same for as long as the database lives."""
@@ -196,6 +204,9 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+    if changes.usage:
+        rows = [(*row.key, _ENCODER.encode(row)) for row in changes.usage]
+        many("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", rows)
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
 

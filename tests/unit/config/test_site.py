@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from tests.unit.config.test_decode import EXAMPLE
 
-from warpdeck.config import Config, NodeFacts, Usage, build_site, decode, read
+from warpdeck.config import Config, NodeFacts, Usage, build_site, decode, read, with_usage
 from warpdeck.config import site as site_module
 from warpdeck.config.tables import LimitTable
 from warpdeck.model import NodeName
@@ -100,7 +100,7 @@ def test_usage_goes_to_its_account_user_and_qos() -> None:
         user_tres={("u", "a"): {"cpu": 2.0}},
         qos={"q": {"cpu": 3.0}},
     )
-    site = build_site(config, usage=usage)
+    site = with_usage(build_site(config), usage)
     assert (site.accounts[0].usage, site.accounts[0].tres_usage) == (5.0, {"cpu": 1.0})
     assert (site.users[0].usage, site.users[0].tres_usage) == (4.0, {"cpu": 2.0})
     assert site.qos[0].usage == {"cpu": 3.0}

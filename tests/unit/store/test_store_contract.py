@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warpdeck.controller.ports import Changes, JournalEntry, Store
+from warpdeck.controller.ports import Changes, JournalEntry, Store, UsageRow
 from warpdeck.errors import StoreError
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request
 from warpdeck.store import MemoryStore, SqliteStore
@@ -77,6 +77,15 @@ async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
     assert await store.named(JobId(5)) == [array, task]
     assert await store.named(JobId(6)) == [task]
     assert await store.named(JobId(7)) == []
+
+
+async def test_the_last_use_that_was_committed_is_loaded(store: Store) -> None:
+    def row(user: str, seconds: float) -> UsageRow:
+        return UsageRow(account="lab", user=user, qos="", at_unix=seconds, tres={"cpu": seconds})
+
+    await store.commit(Changes(usage=(row("ann", 1.0), row("bob", 2.0))))
+    await store.commit(Changes(usage=(row("ann", 3.0),)))
+    assert (await store.load(finished_since_unix=0.0)).usage == (row("ann", 3.0), row("bob", 2.0))
 
 
 async def test_history_keeps_its_order(store: Store) -> None:
