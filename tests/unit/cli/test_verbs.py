@@ -254,7 +254,7 @@ def test_orders_reach_several_jobs_ranges_and_descriptions(run: Run, ask: Callab
 
 
 def test_held_jobs_run_when_released_and_again_when_requeued(run: Run, ask: Callable[..., Any]) -> None:
-    job = submit(ask, "echo $SLURM_RESTART_COUNT", "--hold", "-o", "again.out")
+    job = submit(ask, "echo ${SLURM_RESTART_COUNT:-0}", "--hold", "-o", "again.out")
     assert run("release", str(job))[0] == 0
     eventually(lambda: ask("show", str(job))["row"]["state"] == "COMPLETED", what="it ran")
     assert run("requeue", str(job))[0] == 0
