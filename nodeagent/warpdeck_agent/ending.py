@@ -112,7 +112,7 @@ class Ending:
 
     def _close(self, job: Job) -> None:
         status = job.folder.exit_status()
-        job.message = job.folder.read("message")
+        job.message = job.folder.read("message") or job.message
         if status is not None:
             job.phase, job.status = "exited", status
             job.cause = "launch_failed" if job.message and not job.cause else job.cause

@@ -22,8 +22,9 @@ from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
 from .supervisor import install_wrapper
 from .trees import TreeStore
 from .watching import Watch
-from .wire.messages import RESUMED, SUSPENDED, JobReport, Kill, Launch, LaunchFailed
+from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed
 
+GIB = 2**30
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
@@ -115,6 +116,20 @@ class Jobs:
             over=lambda: self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s),
         )
         job.limit.run()
+
+    def keep_to_parts(self, gpus: List[GpuSample], sizes: Dict[int, int]) -> None:
+        """Ends jobs that use more of a shared GPU's memory than their part. `sizes`: bytes of each GPU, by index."""
+        for job in self._jobs.values():
+            if job.meta.gpu_share_pct >= 100 or job.phase != "running" or job.cause:
+                continue
+            for gpu in gpus:
+                used = sum(each.mem_bytes for each in gpu.processes if each.job_id == job.meta.job_id)
+                part = sizes.get(gpu.index, 0) * job.meta.gpu_share_pct // 100
+                if used > part > 0:
+                    have, may = used / GIB, part / GIB
+                    job.message = f"it used {have:.1f} GiB of GPU {gpu.index}, and its part is {may:.1f} GiB"
+                    self._ending.kill(job, cause="oom", grace_s=job.meta.grace_s)
+                    break
 
     def _warn(self, job: Job) -> None:
         if job.meta.role != "hold":

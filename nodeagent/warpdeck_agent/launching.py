@@ -77,6 +77,7 @@ class Launcher:
             warn_signal=launch.warn_signal,
             warn_before_s=launch.warn_before_s,
             warn_batch_only=launch.warn_batch_only,
+            gpu_share_pct=launch.gpu_share_pct,
         )
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)

@@ -122,9 +122,12 @@ class Agent:
     async def samples(self, interval_s: float) -> None:
         """Sends a sample every interval while a controller listens. A driver that hangs holds up nothing else."""
         meter = CpuMeter()
+        found, _ = await self._gpus.discover()
+        sizes = {gpu.index: gpu.mem_bytes for gpu in found}
         while True:
             await asyncio.sleep(interval_s)
             gpus = await self._gpus.read()
+            self.jobs.keep_to_parts(gpus, sizes)
             self._tell(
                 wire.Sample(
                     at_unix=time.time(), cpu_pct=meter.percent(), mem_used_bytes=memory()[1], gpus=gpus

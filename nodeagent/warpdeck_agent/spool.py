@@ -53,6 +53,7 @@ class Meta:
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    gpu_share_pct: int = 100
 
 
 PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512

@@ -35,6 +35,7 @@ def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wi
         tasks=share.tasks,
         first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),
         gpus=list(share.gpu_uuids),
+        gpu_share_pct=share.gpu_share_pct,
         cpus=share.cpus,
         mem_bytes=share.mem_bytes,
         time_limit_s=job.time_limit_s,

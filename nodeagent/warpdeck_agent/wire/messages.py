@@ -135,6 +135,8 @@ class Launch:
     first_rank: int = 0
     gpus: List[str] = field(default_factory=list)
     """GPU uuids."""
+    gpu_share_pct: int = 100
+    """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
     cpus: int = 1
     mem_bytes: int = 0
     time_limit_s: Optional[float] = None

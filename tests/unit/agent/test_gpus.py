@@ -151,6 +151,20 @@ def test_processes_are_attributed_to_their_job_and_strangers_are_named(
     assert told[stranger.pid].user == "root" and told[stranger.pid].mem_bytes == GIB
 
 
+def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAgent, gpus: Gpus) -> None:
+    card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
+    agent, _ = begin(make_agent, gpus, card)
+    for job, share in ((1, 50), (2, 25)):
+        agent.launch(job, "sleep 1000", gpus=["GPU-0"], gpu_share_pct=share, grace_s=5.0)
+        eventually(lambda job=job: agent.processes(job), what=f"job {job} runs")
+    held = [f"proc 0 pid={agent.processes(job)[0]} mem={30 * GIB} type=C" for job in (1, 2)]
+    gpus.show(card, *held)
+    said = agent.link.report(2, "exited")
+    assert said.cause == "oom"
+    assert said.message == "it used 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    assert agent.processes(1)
+
+
 def children(agent: AgentProcess) -> list[int]:
     """The job's shell and its two sleeps, one of which has no mark of its own."""
     shells = agent.processes(6)
