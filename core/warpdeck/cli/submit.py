@@ -24,6 +24,9 @@ folder is taken as a snapshot: the job runs exactly that, whatever is edited whi
 sbatch's options, as usual:
   -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G
   --gpus N | --gpus-per-node N | --gres gpu:TYPE:N      -a 0-9%4      -d afterok:12      --hold
+  --gpus 0.5 (a part of one, with that part of its memory)           -p PARTITION,...   -q QOS  -A ACCOUNT
+  -C 'a100&ib'  -L matlab:2  --reservation NAME  --begin 20:00  --deadline now+8hours  --time-min 1:00:00
+  --signal B:USR1@120 (so many seconds before the limit; B: to the script alone)
   -o logs/%x-%j.out  -e FILE  -D FOLDER  --export ALL,NAME=VALUE  --comment TEXT
 
 and ours:

@@ -103,8 +103,10 @@ def why_row(job: Job, why: Why | None) -> WhyRow | None:
 
 
 def gpus_asked(request: Request) -> int:
-    """GPUs in all that a request asks for."""
+    """GPUs in all that a request asks for; a part of one counts as one."""
     gpus = request.resources.gpus
+    if gpus.share_pct is not None:
+        return request.resources.nodes_min
     if gpus.total is not None:
         return gpus.total
     if gpus.per_task is not None:

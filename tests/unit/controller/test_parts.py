@@ -1,0 +1,50 @@
+"""Parts of a GPU: who shares one, what a job is told of its part, and what others may still have."""
+
+from __future__ import annotations
+
+from tests.core import BOB, Core, ask
+
+from warpdeck.controller.environment import job_environment
+from warpdeck.controller.launching import build_launch
+from warpdeck.controller.present import gpus_asked
+from warpdeck.model import GpuAsk, JobState, Request, Resources
+
+
+def part(pct: int) -> Request:
+    return ask(resources=Resources(gpus=GpuAsk(share_pct=pct)))
+
+
+def gpu_of(core: Core, job_id: int) -> tuple[int, ...]:
+    allocation = core.job(job_id).allocation
+    return () if allocation is None else allocation.shares[0].gpus
+
+
+def test_parts_fill_one_gpu_before_the_next_and_leave_whole_ones_whole() -> None:
+    core = Core("a")
+    first, second, third = core.run(part(60)), core.run(part(40), BOB), core.run(part(40))
+    assert gpu_of(core, first) == gpu_of(core, second) != gpu_of(core, third)
+    whole, none_left = core.run(ask(gpus=2)), core.run(ask(gpus=1))
+    assert core.job(whole).state is JobState.RUNNING
+    assert core.job(none_left).state is JobState.PENDING
+    core.end(third)
+    core.launch(core.plan().effects)
+    assert core.job(none_left).state is JobState.RUNNING
+
+
+def test_a_job_is_told_the_size_of_its_part() -> None:
+    core = Core("a")
+    job = core.job(core.run(part(25)))
+    env = job_environment(job, 0, submit_host="h")
+    assert (env["WARPDECK_GPU_SHARE_PCT"], env["SLURM_GPUS_ON_NODE"]) == ("25", "1")
+    assert build_launch(job, 0, submit_host="h", grace_s=1.0).gpu_share_pct == 25
+    assert gpus_asked(job.request) == 1
+
+
+def test_a_restart_is_told_and_a_first_start_is_not() -> None:
+    core = Core("a")
+    job = core.job(core.run())
+    assert "SLURM_RESTART_COUNT" not in job_environment(job, 0, submit_host="h")
+    core.end(job.id, cause="node_fail", exit_code=1)
+    core.launch(core.plan().effects)
+    again = core.job(job.id)
+    assert job_environment(again, 0, submit_host="h")["SLURM_RESTART_COUNT"] == "1"
