@@ -41,6 +41,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     parse_constraint(request.resources.constraint)
     _check_dependencies(txn, event)
     request = state.site.complete(request, event.who.user)
+    _check_reservation(txn, request, event.who)
     job_id = txn.new_job_id()
     base = Job(
         id=job_id,
@@ -68,6 +69,19 @@ def _check_rights(event: Submitted) -> None:
         raise UserError("only admins may ask for a negative --nice", "leave it out, or write one above 0")
     if request.priority is not None:
         raise UserError("only admins may set a --priority", "leave it out; --nice lowers your own jobs")
+
+
+def _check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+    name = request.reservation
+    if not name:
+        return
+    found = next((each for each in txn.state.site.reservations if each.name == name), None)
+    if found is None or found.end_unix <= txn.now:
+        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`")
+    if found.maintenance or not (who.user in found.users or request.account in found.accounts):
+        raise UserError(
+            f"reservation {name} is not for {who.user}", "leave out --reservation, or ask its admin"
+        )
 
 
 def _check_times(request: Request, now: float) -> None:

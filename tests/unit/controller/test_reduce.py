@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
+from warpdeck.config import Site
 from warpdeck.controller.events import (
     Cancelled,
     ForgetShare,
@@ -33,7 +34,7 @@ from warpdeck.model import (
     PtySize,
     Resources,
 )
-from warpdeck.policy import Start
+from warpdeck.policy import ReservationView, Start
 from warpdeck_agent.wire import messages as wire
 
 
@@ -77,6 +78,37 @@ def test_what_can_never_be_is_refused_and_takes_no_id(request_: Any, words: str)
     with pytest.raises(UserError, match=words):
         core.submit(request_)
     assert core.state.next_job_id == 1 and not core.state.jobs
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine", ""),
+        ("over", "no reservation over"),
+        ("none", "no reservation none"),
+        ("theirs", "not for ann"),
+    ],
+)
+def test_a_reservation_must_be_there_and_for_whoever_names_it(name: str, words: str) -> None:
+    core = Core("a")
+    made = [("mine", "ann", 9e9), ("over", "ann", core.now), ("theirs", "bob", 9e9)]
+    core.state.site = Site(
+        reservations=tuple(
+            ReservationView(
+                name=each,
+                nodes=frozenset({NodeName("a")}),
+                start_unix=0.0,
+                end_unix=end,
+                users=frozenset({user}),
+            )
+            for each, user, end in made
+        )
+    )
+    if not words:
+        assert core.job(core.run(ask(reservation=name))).state is JobState.RUNNING
+        return
+    with pytest.raises(UserError, match=words):
+        core.submit(ask(reservation=name))
 
 
 def test_an_array_is_one_record_until_its_tasks_start() -> None:
