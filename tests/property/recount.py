@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from warpdeck.model import Allocation, JobId, NodeName, Share
 from warpdeck.policy import (
     AccountView,
@@ -14,7 +16,6 @@ from warpdeck.policy import (
     Plan,
     QosView,
     RunningJob,
-    Settings,
     Start,
     View,
 )
@@ -212,7 +213,7 @@ class Use:
         self.partition, self.tres, self.limit_s = partition, tres, limit_s
 
 
-def no_limit_is_broken(view: View, plan: Plan, now: float, settings: Settings) -> None:
+def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
     """Limits after each start, in the order of the plan; those of running jobs alone may be broken already."""
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
     uses = [
@@ -376,3 +377,58 @@ def _node_has_room(
                 kind = asked.gpus.type.lower()
                 free = [gpu for gpu in node.gpus if gpu.index in usable - taken and gpu.type.lower() == kind]
                 assert asked.gpus.per_node <= len(free), f"{kind} of {name} at {moment}"
+
+
+def carried_out(view: View, plan: Plan, now: float, *, only: JobId) -> View:
+    """The view when the plan was carried out, with one job left waiting."""
+    jobs = {job.id: job for job in view.pending}
+    begun = [
+        RunningJob(
+            id=start.job_id,
+            array_job_id=start.job_id,
+            allocation=start.allocation,
+            ends_by_unix=None if start.time_limit_s is None else now + start.time_limit_s,
+            user=jobs[start.job_id].user,
+            start_at_unix=now,
+        )
+        for start in plan.starts
+    ]
+    left = tuple(job for job in view.pending if job.id == only)
+    return msgspec.structs.replace(view, running=(*view.running, *begun), pending=left)
+
+
+def as_new(view: View) -> View:
+    """The site when nothing runs, nothing is broken and nothing was used, with jobs that could start."""
+    nodes = tuple(
+        msgspec.structs.replace(
+            node,
+            unavailable="",
+            gpus=tuple(msgspec.structs.replace(gpu, blocked="") for gpu in node.gpus),
+        )
+        for node in view.nodes
+    )
+    jobs = tuple(msgspec.structs.replace(job, held=False, waits_for="", never="") for job in view.pending)
+    parts = tuple(msgspec.structs.replace(part, state="UP") for part in view.partitions)
+    return msgspec.structs.replace(
+        view, nodes=nodes, running=(), pending=jobs, partitions=parts, reservations=()
+    )
+
+
+def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
+    """The job after a change such as "starts now with --time=00:10:00"."""
+    option, value = re.fullmatch(r".*--([a-z-]+)[= ](\S+)", advice).groups()  # type: ignore[union-attr]
+    asked, gpus = job.resources, job.resources.gpus
+    if option == "time":
+        days, _, rest = value.rpartition("-")
+        hours, minutes, seconds = (int(part) for part in rest.split(":"))
+        total = int(days or 0) * 86_400 + hours * 3600 + minutes * 60 + seconds
+        return msgspec.structs.replace(job, time_limit_s=total)
+    if option == "partition":
+        return msgspec.structs.replace(job, partition=value)
+    count = int(value.split(":")[-1])
+    if option == "nodes":
+        asked = msgspec.structs.replace(asked, nodes_min=count, nodes_max=count)
+    else:
+        field = {"gpus-per-node": "per_node", "gpus": "total", "gpus-per-task": "per_task"}[option]
+        asked = msgspec.structs.replace(asked, gpus=msgspec.structs.replace(gpus, **{field: count}))
+    return msgspec.structs.replace(job, resources=asked)

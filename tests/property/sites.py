@@ -270,7 +270,11 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
             name="vision", parent="lab", quota={"gres/gpu": rng.randint(1, 3)} if rng.random() < 0.4 else {}
         ),
     )
-    users = tuple(UserView(user=user, account="vision", limits=_limits(rng)) for user in USERS)
+    users = tuple(
+        UserView(user=user, account=account, limits=_limits(rng) if rng.random() < 0.4 else Limits())
+        for account in ACCOUNTS
+        for user in USERS
+    )
     reservations = tuple(
         ReservationView(
             name=f"r{number}",
@@ -304,6 +308,8 @@ def settings_of(rng: Random) -> Settings:
         preempt_mode=rng.choice(["requeue", "requeue", "cancel", "suspend"]),
         suspend_keeps_gpus=rng.random() < 0.5,
         reclaim=rng.random() < 0.5,
+        queue_order=rng.choice(["response", "submit"]),
+        reservation_holds=rng.choice(["nodes", "nodes", "start"]),
         default_time_s=rng.choice([None, 1200]),
         default_mem_per_cpu_bytes=rng.choice([0, GIB // 2]),
         kill_invalid_dependency=rng.random() < 0.5,
@@ -316,3 +322,20 @@ def site_of(rng: Random) -> tuple[View, Settings]:
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
     view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
     return view, settings_of(rng)
+
+
+def plain_site_of(rng: Random) -> tuple[View, Settings]:
+    """Nodes and jobs without tables, where what a reserved job will hold can be told from its request alone."""
+    nodes = nodes_of(rng)
+    queue = tuple(
+        msgspec.structs.replace(
+            job,
+            resources=msgspec.structs.replace(
+                job.resources, mem_per_node_bytes=job.resources.mem_per_node_bytes or GIB
+            ),
+        )
+        for job in queue_of(rng, plain=True)
+    )
+    chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
+    running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
+    return View(nodes=nodes, running=running, pending=queue), chosen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from warpdeck.notation.times import roughly
 
 from .settings import Settings
@@ -14,6 +16,13 @@ from .view import PendingJob
 def partition_names(named: str, settings: Settings) -> list[str]:
     """The partitions that a job names ("a,b": the first that has room), or the default one."""
     return [name for name in (named or settings.default_partition).split(",") if name]
+
+
+def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob:
+    """The job as one of this partition: it may have named several, or none."""
+    if partition is None or job.partition == partition.name:
+        return job
+    return msgspec.structs.replace(job, partition=partition.name)
 
 
 def tier(named: str, tiers: Mapping[str, int], settings: Settings) -> int:

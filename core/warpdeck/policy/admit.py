@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from warpdeck.model import Resources, count_tasks
+from warpdeck.model import Allocation, Resources, count_tasks
 
-from .access import partition_bars, partition_names, time_limit
+from .access import in_partition, partition_bars, partition_names, time_limit
 from .cluster import CPUS, GPUS, MEM, Cluster
-from .limits import per_job
-from .placement import Shape, place_now
+from .gpus import GpuBoard
+from .limits import Ledger
+from .placement import Shape, allocate, place_now
 from .settings import Settings
 from .site import AccountView, Limits, PartitionView, QosView
 from .timeline import Timeline
@@ -47,11 +48,11 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
             refusals.append(refusal)
         else:
             return refusals[0]
-    elif must_fit:
-        refusal = never_fits(job.resources, None, view, settings)
+    else:
+        refusal = _alone(job, None, view, settings, must_fit=must_fit)
         if refusal is not None:
             return refusal
-    return _licenses(job, view) or _accounts(job, view, settings) or _limits(job, view, settings)
+    return _licenses(job, view) or _accounts(job, view, settings) or _submit_limits(job, view, settings)
 
 
 def _admit_to(
@@ -70,7 +71,37 @@ def _admit_to(
     barred = partition_bars(job, up, limit_s, any_time=_lifts(job, view))
     if barred is not None:
         return Refusal(barred[0], barred[1], "ask for less, or name another partition")
-    return never_fits(job.resources, part, view, settings) if must_fit else None
+    return _alone(in_partition(job, part), part, view, settings, must_fit=must_fit)
+
+
+def _alone(
+    job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
+) -> Refusal | None:
+    """Why the job could not start here even if it were the only one that there ever was."""
+    given = _on_empty_cluster(job.resources, part, view, settings) if must_fit else None
+    if isinstance(given, Refusal):
+        return given
+    if not (settings.enforce_limits and (view.qos or view.accounts or view.users)):
+        return None
+    ledger = Ledger(_unused(view), 0.0, settings)
+    if given is None:
+        default = settings.default_mem_per_cpu_bytes
+        tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
+    else:
+        tres = ledger.tres_of(job, given)
+    over = ledger.check(job, tres, job.time_min_s or time_limit(job, part, settings, 0.0))
+    return None if over is None else Refusal(over.code, over.sentence, "ask for less")
+
+
+def _unused(view: View) -> View:
+    """The site when nothing runs and nothing was used."""
+    return msgspec.structs.replace(
+        view,
+        running=(),
+        qos=tuple(msgspec.structs.replace(qos, usage={}) for qos in view.qos),
+        accounts=tuple(msgspec.structs.replace(account, tres_usage={}) for account in view.accounts),
+        users=tuple(msgspec.structs.replace(user, tres_usage={}) for user in view.users),
+    )
 
 
 def _lifts(job: PendingJob, view: View) -> bool:
@@ -81,6 +112,14 @@ def never_fits(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings
 ) -> Refusal | None:
     """A request that even the empty and healthy cluster cannot meet."""
+    given = _on_empty_cluster(asked, part, view, settings)
+    return given if isinstance(given, Refusal) else None
+
+
+def _on_empty_cluster(
+    asked: Resources, part: PartitionView | None, view: View, settings: Settings
+) -> Allocation | Refusal:
+    """What the request would be given if nothing ran and nothing were broken."""
     cluster = Cluster(view, as_if_healthy=True)
     shape = Shape(
         cluster,
@@ -88,8 +127,10 @@ def never_fits(
         part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
     )
-    if place_now(Timeline(cluster, 0.0, ()), shape, 1.0) is not None:
-        return None
+    timeline = Timeline(cluster, 0.0, ())
+    spot = place_now(timeline, shape, 1.0)
+    if spot is not None:
+        return allocate(timeline, GpuBoard(cluster, ()), spot, 1.0)
     unknown = [name for name in asked.nodelist if name not in cluster.row]
     where = f" in partition {part.name}" if part is not None else ""
     if unknown:
@@ -159,17 +200,11 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
     return None
 
 
-def _limits(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
-    """Limits that the job breaks by itself, and limits on how many may be submitted."""
+def _submit_limits(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
+    """Limits on how many may be submitted."""
     if not settings.enforce_limits:
         return None
-    tres = asked_tres(
-        job.resources, settings.billing_weights, default_mem_per_cpu=settings.default_mem_per_cpu_bytes
-    )
     for prefix, who, limits in _scopes(job, view):
-        barred = per_job(limits, tres, job.time_limit_s or settings.default_time_s, prefix=prefix, who=who)
-        if barred is not None:
-            return Refusal(barred.code, barred.sentence, "ask for less")
         over = _too_many(job, view, prefix, who, limits)
         if over is not None:
             return over

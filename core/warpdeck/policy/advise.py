@@ -13,9 +13,10 @@ import msgspec
 
 from warpdeck.model import JobId, NodeName, Resources, Why
 
+from .access import in_partition
 from .explain import explain
-from .field import known, planned_s
-from .passing import Pass
+from .field import known
+from .passing import Pass, Place
 from .plan import decide
 from .settings import Settings
 from .site import PartitionView
@@ -98,21 +99,24 @@ def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
 
 def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
     """The least change of each kind with which the job would start now."""
+    tried: list[tuple[Resources, str]] = []  # a pass knows requests by identity: they must outlive it
     for partition in current.partitions(job)[:1]:
-        limit_s = current.limit_s(job, partition)
-        shorter = _shorter(current, job, partition, limit_s)
+        shorter = _shorter(current, job, partition, current.limit_s(job, partition))
         if shorter:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
-            fitting = (words for asked, words in smaller if _fits(current, job, asked, partition, limit_s))
-            words = next(fitting, "")
-            if words:
-                yield f"starts now with {words}"
+            tried += (kinds := list(smaller))
+            words = (
+                words
+                for asked, words in kinds
+                if _fits(current, msgspec.structs.replace(job, resources=asked), partition)
+            )
+            if found := next(words, ""):
+                yield f"starts now with {found}"
         if job.reservation:
             continue
         for other in current.view.partitions:
-            elsewhere = other not in current.partitions(job) and _may_use(job, other)
-            if elsewhere and _fits(current, job, job.resources, other, current.limit_s(job, other)):
+            if other not in current.partitions(job) and _fits(current, job, other):
                 yield f"starts now with --partition={other.name}"
                 break
 
@@ -130,6 +134,12 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
     if longest < LEAST_LIMIT_S or (limit_s is not None and longest >= limit_s):
         return ""
     if not known(current.now + longest, current.now):
+        return ""
+    if not _fits(
+        current,
+        msgspec.structs.replace(job, time_limit_s=int(longest) // 60 * 60, time_min_s=None),
+        partition,
+    ):
         return ""
     days, minutes = divmod(int(longest) // 60, 1440)  # whole minutes: --time rounds up to them
     text = f"{minutes // 60:02}:{minutes % 60:02}:00"
@@ -195,27 +205,11 @@ def _below(count: int) -> Iterator[int]:
     yield from range(count - step, 0, -step)
 
 
-def _fits(
-    current: Pass,
-    job: PendingJob,
-    asked: Resources,
-    partition: PartitionView | None,
-    limit_s: float | None,
-) -> bool:
-    """Whether the request would start now on what the plan leaves free, and no limit is in the way."""
-    changed = msgspec.structs.replace(job, resources=asked)
-    field = current.fields.get(job.reservation)
-    if field is None or current.bars(changed, partition, limit_s) is not None:
+def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -> bool:
+    """Whether the job would start now on what the plan leaves free, with no rule or limit in the way."""
+    changed = in_partition(changed, partition)
+    if changed.reservation not in current.fields or (partition is not None and partition.state != "UP"):
         return False
-    return field.find_now(field.shape(asked, partition), planned_s(limit_s)) is not None
-
-
-def _may_use(job: PendingJob, part: PartitionView) -> bool:
-    return (
-        part.state == "UP"
-        and (part.allow_users is None or job.user in part.allow_users)
-        and (part.allow_accounts is None or job.account in part.allow_accounts)
-        and job.account not in part.deny_accounts
-        and (part.allow_qos is None or job.qos in part.allow_qos)
-        and job.qos not in part.deny_qos
-    )
+    if current.settings.backfill == "none" and current.is_protecting_enough(current.kind(changed)):
+        return False  # its turn has not come
+    return isinstance(current.place(changed, partition), Place)

@@ -7,6 +7,7 @@ OverPartQOS; then the user's association and its accounts up to the root. Reason
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import msgspec
 
@@ -40,7 +41,8 @@ class _Use:
         self.jobs += 1
         add(self.tres, tres)
         for name, count in tres.items():
-            self.commitment[name] = self.commitment.get(name, 0.0) + count * minutes
+            if count:
+                self.commitment[name] = self.commitment.get(name, 0.0) + count * minutes
 
 
 class Ledger:
@@ -56,9 +58,7 @@ class Ledger:
         self._use: dict[tuple[str, ...], _Use] = {}
         self._licenses = dict(view.licenses)
         self.limits_anything = bool(view.qos or view.accounts or view.users)
-        self._types: dict[str, str] = {}
-        if self.limits_anything:
-            self._types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+        self._nodes = view.nodes
         if self.limits_anything or view.licenses:
             for job in view.running:
                 self._take_running(job)
@@ -70,11 +70,18 @@ class Ledger:
             return
         tres = self.tres_of(job, job.allocation)
         ends = job.ends_by_unix
-        minutes = 0.0 if ends is None else max(0.0, ends - self._now) / 60
+        minutes = _minutes(None if ends is None else max(0.0, ends - self._now))
         self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
 
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        """Type of each GPU by uuid; only who asks pays for it."""
+        return {gpu.uuid: gpu.type.lower() for node in self._nodes for gpu in node.gpus}
+
     def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
-        """What a job holds with this allocation."""
+        """What a job holds with this allocation, as far as it is counted at all."""
+        if not self.limits_anything:
+            return {}
         found = held_tres(allocation, self._types, self._settings.billing_weights)
         for name, count in job.licenses:
             found[f"license/{name}"] = count
@@ -90,8 +97,7 @@ class Ledger:
         for name, count in job.licenses:
             self._licenses[name] = self._licenses.get(name, 0) - count
         if self.limits_anything:
-            minutes = 0.0 if limit_s is None else limit_s / 60
-            self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
+            self._take(job.user, job.account, job.qos, job.partition, tres, _minutes(limit_s))
 
     def check(self, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
         """The first limit that keeps the job from starting now."""
@@ -237,12 +243,12 @@ class Ledger:
         for name in sorted(limits.grp_tres_mins):
             most = limits.grp_tres_mins[name]
             used = usage.get(name, 0.0) / 60 + use.commitment.get(name, 0.0)
-            more = tres.get(name, 0) * (limit_s or 0.0) / 60
-            if tres.get(name, 0) and used + more > most:
+            more = tres[name] * _minutes(limit_s) if tres.get(name, 0) else 0.0
+            if more and used + more > most:
                 return Blocked(
                     reason_code(prefix, "GrpMinutes", name),
-                    f"{who} has {most:,} minutes of {words(name)}; {used:,.0f} are used or promised to running jobs, "
-                    f"and this job may need {more:,.0f}",
+                    f"{who} has {most:,} minutes of {words(name)}; {_count(used)} are used or promised to running jobs, "
+                    f"and this job may need {_count(more)}",
                 )
         return None
 
@@ -281,13 +287,22 @@ def _minutes_per_job(
 ) -> Blocked | None:
     for name in sorted(limits.max_tres_mins_per_job):
         most = limits.max_tres_mins_per_job[name]
-        more = tres.get(name, 0) * (limit_s or 0.0) / 60
+        more = tres[name] * _minutes(limit_s) if tres.get(name, 0) else 0.0
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
-                f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {more:,.0f}",
+                f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {_count(more)}",
             )
     return None
+
+
+def _minutes(limit_s: float | None) -> float:
+    """What a job may take; without a limit it may take all there is."""
+    return float("inf") if limit_s is None else limit_s / 60
+
+
+def _count(minutes: float) -> str:
+    return f"{minutes:,.0f}" if minutes < float("inf") else "any number, without --time"
 
 
 def reason_code(prefix: str, what: str, name: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from warpdeck.model import Allocation, JobId, iter_tasks
 
-from .access import is_restricted, partition_bars, partition_names, time_limit
+from .access import in_partition, is_restricted, partition_bars, partition_names, time_limit
 from .answer import Preempt, Reserve, Resume, Start
 from .field import Field, ends_of, known, open_fields, planned_s
 from .limits import Ledger
@@ -62,6 +62,15 @@ class Pool:
 
     def __init__(self) -> None:
         self.protected = 0
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job can start now, and for how long."""
+
+    field: Field
+    allocation: Allocation
+    limit_s: int | None
+    duration_s: float
 
 
 IN_LINE = Obstacle("Priority")
@@ -207,7 +216,9 @@ class Pass:
         kind = self._kinds.get(key)
         if kind is None:
             asked = job.resources
-            where = (job.partition, job.reservation, asked.gpus.type, asked.constraint, asked.nodelist)
+            where: tuple[object, ...] = (job.partition, job.reservation)
+            if self.settings.backfill != "none":  # strict order is for all of a partition
+                where += (asked.gpus.type, asked.constraint, asked.nodelist)
             kind = self._kinds[key] = Kind(self._pools.setdefault(where, Pool()))
         return kind
 
@@ -229,6 +240,25 @@ class Pass:
         self, job: PendingJob, task: int | None, partition: PartitionView | None
     ) -> Obstacle | None:
         job = in_partition(job, partition)
+        place = self.place(job, partition)
+        if isinstance(place, Obstacle):
+            return place
+        place.field.start(place.allocation, place.duration_s)
+        self.ledger.take(job, self.ledger.tres_of(job, place.allocation), place.limit_s)
+        self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
+        self.starts.append(
+            Start(
+                job_id=job.id,
+                task=task,
+                allocation=place.allocation,
+                time_limit_s=place.limit_s,
+                partition="" if partition is None else partition.name,
+            )
+        )
+        return None
+
+    def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
+        """Where the job, as one of this partition, could start now, or what is in its way. Nothing is taken yet."""
         limit_s = self.limit_s(job, partition)
         barred = self.bars(job, partition, limit_s)
         if barred is not None:
@@ -245,35 +275,12 @@ class Pass:
         if given_s is not None:
             limit_s, duration_s = int(given_s), given_s
         allocation = field.allocation(found, duration_s)
-        over = self._start_within_limits(job, allocation, limit_s)
-        if over is not None:
-            return over
-        field.start(allocation, duration_s)
-        self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
-        self.starts.append(
-            Start(
-                job_id=job.id,
-                task=task,
-                allocation=allocation,
-                time_limit_s=limit_s,
-                partition="" if partition is None else partition.name,
-            )
-        )
-        return None
-
-    def _start_within_limits(
-        self, job: PendingJob, allocation: Allocation, limit_s: float | None
-    ) -> Obstacle | None:
-        """Counts what the job was given, which may be more than it asked for: whole nodes, more nodes, types of GPUs."""
-        if not self.ledger.limits_anything:
-            self.ledger.take(job, {}, limit_s)
-            return None
-        given = self.ledger.tres_of(job, allocation)
-        over = self.ledger.check(job, given, limit_s)
-        if over is not None:
-            return Obstacle(over.code, over.sentence)
-        self.ledger.take(job, given, limit_s)
-        return None
+        if self.ledger.limits_anything:
+            # It may be given more than it asked for: whole nodes, more nodes, a type of GPU that is limited.
+            over = self.ledger.check(job, self.ledger.tres_of(job, allocation), limit_s)
+            if over is not None:
+                return Obstacle(over.code, over.sentence)
+        return Place(field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s)
 
     def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
         """Whether those who have only a time reserved can still start by then if this spot is taken now."""
@@ -450,13 +457,6 @@ class Pass:
             field.timeline.take(row, self.now, ends, more)
             field.board.take(row, gpus)
         return True
-
-
-def in_partition(job: PendingJob, partition: PartitionView | None) -> PendingJob:
-    """The job as one of this partition: it may have named several, or none."""
-    if partition is None or job.partition == partition.name:
-        return job
-    return msgspec.structs.replace(job, partition=partition.name)
 
 
 def _most_protected(settings: Settings) -> int:
