@@ -27,7 +27,7 @@ NOW = 100_000.0
 GIB = 2**30
 USERS = ("ann", "bob", "cyd")
 ACCOUNTS = ("lab", "vision", "speech", "guests")
-CONSTRAINTS = ("", "", "", "ib", "ib&new", "ib|new", "[ib|new]", "(ib|old)&new")
+CONSTRAINTS = ("", "", "", "", "", "", "", "ib", "ib&new", "ib|new", "[ib|new]", "(ib|old)&new")
 LENGTHS = (None, 60, 600, 3600, 86_400)
 
 
@@ -53,8 +53,8 @@ def nodes_of(rng: Random) -> tuple[NodeView, ...]:
         found.append(
             NodeView(
                 name=name,
-                cpus=rng.randint(2, 8),
-                mem_bytes=rng.randint(4, 16) * GIB,
+                cpus=rng.randint(4, 16),
+                mem_bytes=rng.randint(8, 32) * GIB,
                 gpus=gpus,
                 unavailable="drained" if rng.random() < 0.1 else "",
                 features=frozenset(feature for feature in ("ib", "new", "old") if rng.random() < 0.5),
@@ -70,13 +70,13 @@ def running_on(rng: Random, nodes: tuple[NodeView, ...]) -> tuple[RunningJob, ..
     found: list[RunningJob] = []
     left = {node.name: [node.cpus, node.mem_bytes] for node in nodes}
     parts = {(node.name, gpu.index): 100 for node in nodes for gpu in node.gpus}
-    for number in range(rng.randint(0, 6)):
+    for number in range(rng.randint(0, 8)):
         shares = []
         part = rng.choice([30, 50]) if rng.random() < 0.25 else 100
         for node in rng.sample(nodes, rng.choice([1, 1, min(2, len(nodes))])):
             free = [gpu for gpu in node.gpus if parts[node.name, gpu.index] >= part]
             count = 1 if part < 100 else rng.randint(0, len(free))
-            cpus, mem = rng.randint(1, 3), rng.randint(0, 4) * GIB
+            cpus, mem = rng.randint(1, 4), rng.randint(0, 4) * GIB
             if len(free) < count or left[node.name][0] < cpus or left[node.name][1] < mem:
                 continue
             taken = sorted(rng.sample(free, count), key=lambda gpu: gpu.index)
@@ -127,9 +127,9 @@ def _running(rng: Random, number: int, shares: tuple[Share, ...]) -> RunningJob:
 
 def request_of(rng: Random, *, plain: bool = False) -> Resources:
     """What a job asks for."""
-    fewest = rng.choice([1, 1, 1, 2, 3])
+    fewest = rng.choice([1, 1, 1, 1, 1, 2, 3])
     fields: dict[str, Any] = {"nodes_min": fewest, "nodes_max": fewest}
-    kind = rng.choice(["", "", "h100", "a100"])
+    kind = rng.choice(["", "", "", "", "h100", "a100"])
     count = rng.randint(0, 3)
     way = rng.random()
     if way < 0.6 or plain:
@@ -142,7 +142,7 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
     else:
         gpus = GpuAsk(share_pct=rng.choice([30, 50, 60]), type=kind)
     fields["cpus_per_task"] = rng.randint(1, 4)
-    fields["mem_per_node_bytes"] = rng.choice([None, None, 0, GIB, 4 * GIB])
+    fields["mem_per_node_bytes"] = rng.choice([None, None, None, GIB, 4 * GIB, 0])
     if not plain:
         fields["nodes_max"] = fewest + rng.choice([0, 0, 0, 1, 2])
         fields["exclusive"] = rng.random() < 0.1
@@ -187,7 +187,7 @@ def _pending(rng: Random, number: int, asked: Resources, plain: bool) -> Pending
         odd["tasks"], odd["throttle"] = ((0, 3, 1),), rng.choice([0, 1, 2])
     if rng.random() < 0.1:
         odd["licenses"] = (("matlab", rng.randint(1, 2)),)
-    if rng.random() < 0.15:
+    if rng.random() < 0.06:
         odd["reservation"] = rng.choice(["r0", "r1"])
     if rng.random() < 0.1:
         odd["priority"] = rng.randint(-5, 5)
@@ -198,7 +198,7 @@ def _pending(rng: Random, number: int, asked: Resources, plain: bool) -> Pending
 
 
 def _limits(rng: Random) -> Limits:
-    if rng.random() < 0.5:
+    if rng.random() < 0.85:
         return Limits()
     return rng.choice(
         [
@@ -229,14 +229,14 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
     partitions = tuple(
         PartitionView(
             name=name,
-            nodes=some() if rng.random() < 0.5 else None,
-            state=rng.choice(["UP", "UP", "UP", "UP", "DOWN"]),
-            max_time_s=rng.choice([None, None, 3600]),
+            nodes=some() if rng.random() < 0.3 else None,
+            state="DOWN" if rng.random() < 0.08 else "UP",
+            max_time_s=rng.choice([None, None, None, 3600]),
             default_time_s=rng.choice([None, 600]),
-            max_nodes=rng.choice([None, None, 2]),
-            min_nodes=rng.choice([0, 0, 0, 2]),
+            max_nodes=2 if rng.random() < 0.15 else None,
+            min_nodes=2 if rng.random() < 0.1 else 0,
             priority_tier=rng.choice([1, 1, 3]),
-            allow_users=frozenset(("ann", "bob")) if rng.random() < 0.15 else None,
+            allow_users=frozenset(("ann", "bob")) if rng.random() < 0.1 else None,
             allow_accounts=frozenset(("lab", "vision")) if rng.random() < 0.1 else None,
             deny_qos=frozenset(("low",)) if rng.random() < 0.1 else frozenset(),
             qos=rng.choice(["", "", "part"]),
@@ -285,7 +285,7 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
             maintenance=rng.random() < 0.4,
         )
         for number in range(2)
-        if rng.random() < 0.35
+        if rng.random() < 0.2
     )
     reservations = tuple(each for each in reservations if each.end_unix > each.start_unix)
     return {

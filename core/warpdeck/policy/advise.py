@@ -116,7 +116,8 @@ def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
         if job.reservation:
             continue
         for other in current.view.partitions:
-            if other not in current.partitions(job) and _fits(current, job, other):
+            moved = msgspec.structs.replace(job, partition=other.name)
+            if other not in current.partitions(job) and _fits(current, moved, other):
                 yield f"starts now with --partition={other.name}"
                 break
 
@@ -207,9 +208,8 @@ def _below(count: int) -> Iterator[int]:
 
 def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -> bool:
     """Whether the job would start now on what the plan leaves free, with no rule or limit in the way."""
-    changed = in_partition(changed, partition)
     if changed.reservation not in current.fields or (partition is not None and partition.state != "UP"):
         return False
     if current.settings.backfill == "none" and current.is_protecting_enough(current.kind(changed)):
         return False  # its turn has not come
-    return isinstance(current.place(changed, partition), Place)
+    return isinstance(current.place(in_partition(changed, partition), partition), Place)

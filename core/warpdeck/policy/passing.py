@@ -216,7 +216,7 @@ class Pass:
         kind = self._kinds.get(key)
         if kind is None:
             asked = job.resources
-            where: tuple[object, ...] = (job.partition, job.reservation)
+            where: tuple[object, ...] = (*partition_names(job.partition, self.settings)[:1], job.reservation)
             if self.settings.backfill != "none":  # strict order is for all of a partition
                 where += (asked.gpus.type, asked.constraint, asked.nodelist)
             kind = self._kinds[key] = Kind(self._pools.setdefault(where, Pool()))

@@ -1,0 +1,101 @@
+"""Plays passes one after the other: starts, preemptions, resumptions and ends of jobs come true, as in the controller."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.model import Allocation, JobId
+from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, View, plan
+
+
+class Stage:
+    """A site whose time goes on. Jobs take all of their limits; those told to leave take all of their grace."""
+
+    def __init__(self, view: View, settings: Settings, now: float) -> None:
+        self.view = view
+        self.settings = settings
+        self.now = now
+        self.origin: dict[JobId, PendingJob] = {job.id: job for job in view.pending}
+        self.told: list[tuple[float, Preempt]] = []
+        self.limits: dict[JobId, float | None] = {}
+
+    def step(self) -> Plan:
+        """One pass, carried out."""
+        made = plan(self.view, self.now, self.settings)
+        running = {job.id: job for job in self.view.running}
+        for told in made.preempts:
+            assert told.job_id in running, f"{told.job_id} does not run"
+            self.told.append((self.now, told))
+            running[told.job_id] = self._pushed(running[told.job_id], told)
+        for resumed in made.resumes:
+            job = running[resumed.job_id]
+            assert job.suspended and job.resumes_to is not None
+            running[job.id] = msgspec.structs.replace(
+                job, suspended=False, allocation=job.resumes_to, resumes_to=None
+            )
+        waiting = {job.id: job for job in self.view.pending}
+        for start in made.starts:
+            job = waiting.pop(start.job_id)
+            ends = None if start.time_limit_s is None else self.now + start.time_limit_s
+            running[job.id] = RunningJob(
+                id=job.id,
+                array_job_id=job.id,
+                allocation=start.allocation,
+                ends_by_unix=ends,
+                user=job.user,
+                account=job.account,
+                qos=job.qos,
+                partition=start.partition,
+                start_at_unix=self.now,
+            )
+        for end in made.ends:
+            waiting.pop(end.job_id)
+        self._set(running, waiting)
+        return made
+
+    def wait(self) -> bool:
+        """On to the next moment at which a job ends; False if none ever does."""
+        ends = [
+            max(job.ends_by_unix, self.now)
+            for job in self.view.running
+            if job.ends_by_unix is not None and not job.suspended
+        ]
+        if not ends:
+            return False
+        self.now = max(self.now, min(ends)) + 0.5
+        running = {job.id: job for job in self.view.running}
+        waiting = {job.id: job for job in self.view.pending}
+        for job in list(running.values()):
+            if job.suspended or job.ends_by_unix is None or job.ends_by_unix > self.now:
+                continue
+            del running[job.id]
+            if job.ending and job.requeue and job.id in self.origin:
+                waiting[job.id] = self.origin[job.id]
+        self._set(running, waiting)
+        return True
+
+    def _pushed(self, job: RunningJob, told: Preempt) -> RunningJob:
+        if told.mode != "suspend":
+            requeue = told.mode == "requeue"
+            return msgspec.structs.replace(
+                job, ending=True, requeue=requeue, ends_by_unix=self.now + told.grace_s
+            )
+        kept = tuple(
+            msgspec.structs.replace(
+                share,
+                cpus=0,
+                gpus=share.gpus if told.keeps_gpus else (),
+                gpu_uuids=share.gpu_uuids if told.keeps_gpus else (),
+            )
+            for share in job.allocation.shares
+        )
+        return msgspec.structs.replace(
+            job, suspended=True, resumes_to=job.allocation, allocation=Allocation(shares=kept)
+        )
+
+    def _set(self, running: dict[JobId, RunningJob], waiting: dict[JobId, PendingJob]) -> None:
+        self.view = msgspec.structs.replace(
+            self.view,
+            running=tuple(running[number] for number in sorted(running)),
+            pending=tuple(waiting[number] for number in sorted(waiting)),
+        )
