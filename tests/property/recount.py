@@ -416,8 +416,15 @@ def as_new(view: View) -> View:
 
 def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
     """The job after a change such as "starts now with --time=00:10:00"."""
-    option, value = re.fullmatch(r".*--([a-z-]+)[= ](\S+)", advice).groups()  # type: ignore[union-attr]
     asked, gpus = job.resources, job.resources.gpus
+    if "--exclusive" in advice:
+        return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, exclusive=False))
+    if "any type" in advice:
+        any_type = msgspec.structs.replace(asked, gpus=msgspec.structs.replace(gpus, type=""))
+        return msgspec.structs.replace(job, resources=any_type)
+    said = re.fullmatch(r".*--([a-z-]+)=(\S+)", advice)
+    assert said is not None, advice
+    option, value = said.groups()
     if option == "time":
         days, _, rest = value.rpartition("-")
         hours, minutes, seconds = (int(part) for part in rest.split(":"))
@@ -425,9 +432,13 @@ def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
         return msgspec.structs.replace(job, time_limit_s=total)
     if option == "partition":
         return msgspec.structs.replace(job, partition=value)
-    count = int(value.split(":")[-1])
+    count = int(value.rstrip("G").split(":")[-1])
     if option == "nodes":
         asked = msgspec.structs.replace(asked, nodes_min=count, nodes_max=count)
+    elif option == "cpus-per-task":
+        asked = msgspec.structs.replace(asked, cpus_per_task=count)
+    elif option == "mem":
+        asked = msgspec.structs.replace(asked, mem_per_node_bytes=count << 30)
     else:
         field = {"gpus-per-node": "per_node", "gpus": "total", "gpus-per-task": "per_task"}[option]
         asked = msgspec.structs.replace(asked, gpus=msgspec.structs.replace(gpus, **{field: count}))
