@@ -196,9 +196,9 @@ class Pass:
     def resume_suspended(self) -> None:
         """Suspended jobs go on where nobody with a claim on their place waits, highest priority first."""
         field = self.fields[""]
-        for job in sorted(self.view.running, key=lambda each: (-each.priority, each.id)):
-            stopped = job.suspended and job.resumes_to is not None
-            if stopped and not self._is_claimed(job) and self._resume(field, job):
+        stopped = [job for job in self.view.running if job.suspended and job.resumes_to is not None]
+        for job in sorted(stopped, key=lambda each: (-each.priority, each.id)):
+            if not self._is_claimed(job) and self._resume(field, job):
                 self.resumes.append(Resume(job_id=job.id))
 
     def kind(self, job: PendingJob) -> Kind:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import msgspec
+import numpy as np
 
 from warpdeck.model import JobId, Why
 
@@ -57,28 +58,37 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
 def decide(view: View, now: float, settings: Settings, *, without_place: JobId | None = None) -> Decided:
     """All decisions of a pass. The job `without_place` gets no reservation, so that changes of it can be tried."""
     current = Pass(view, now, settings, without_place=without_place)
-    ranking = Ranking(view, now, settings)
-    priorities = {job.id: ranking.of(job) for job in view.pending}
+    priorities = Ranking(view, now, settings).of_all(view.pending)
     queue, ends, whys = _eligible(view, now, settings)
-    waiting = turns(queue, view, now, settings=settings, sizes=current.tres)
+    likely = np.array([likely_s(job) for job in queue], dtype=np.float64)
+    waiting = turns(queue, view, now, settings=settings, sizes=current.tres, likely=likely)
     current.protect(min(waiting.overdue_count, settings.overdue_reservations))
-    ordered = in_order(
+    order = in_order(
         queue, view, settings, priorities=[priorities[job.id] for job in queue], turns=waiting.keys
     )
-    behind: list[tuple[PendingJob, Kind]] = []
-    for job in _borrowers_last(current, ordered):
-        kind = current.kind(job)
-        if current.is_protecting_enough(kind):
-            behind.append((job, kind))
-        else:
-            current.try_job(job, kind)
+    ordered = [queue[at] for at in order.tolist()]
+    behind, kinds = _try_in_order(current, ordered)
     current.resume_suspended()
     if settings.backfill == "none":
-        for job, _ in behind:
-            current.pass_over(job)
+        for at in behind:
+            current.pass_over(ordered[at])
     else:
-        current.try_all(_backfill_order(behind, settings))
+        if settings.backfill_order == "shortest":
+            behind = [behind[at] for at in np.argsort(likely[order][behind], kind="stable").tolist()]
+        current.try_all((ordered[at], kinds[at]) for at in behind)
     return Decided(current=current, ordered=ordered, ends=ends, whys=whys, priorities=priorities)
+
+
+def _try_in_order(current: Pass, ordered: list[PendingJob]) -> tuple[list[int], list[Kind]]:
+    """Tries the jobs until enough are protected. The places in the order of those behind them, and all kinds by place."""
+    kinds = [current.kind(job) for job in ordered]
+    behind: list[int] = []
+    for at in _borrowers_last(current, ordered):
+        if current.is_protecting_enough(kinds[at]):
+            behind.append(at)
+        else:
+            current.try_job(ordered[at], kinds[at])
+    return behind, kinds
 
 
 def _eligible(
@@ -116,26 +126,16 @@ def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -
     return End(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)
 
 
-def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterable[PendingJob]:
-    """Jobs within their account's guaranteed quota go before those that would borrow."""
-    return _by_quota(current, ordered) if current.rules.quotas else ordered
+def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterable[int]:
+    """Places in the order: jobs within their account's guaranteed quota go before those that would borrow."""
+    return _by_quota(current, ordered) if current.rules.quotas else range(len(ordered))
 
 
-def _by_quota(current: Pass, ordered: list[PendingJob]) -> Iterator[PendingJob]:
+def _by_quota(current: Pass, ordered: list[PendingJob]) -> Iterator[int]:
     borrowing = []
-    for job in ordered:
+    for at, job in enumerate(ordered):
         if current.rules.within_quota(job, current.tres(job)):
-            yield job
+            yield at
         else:
-            borrowing.append(job)
+            borrowing.append(at)
     yield from borrowing
-
-
-def _backfill_order(
-    behind: list[tuple[PendingJob, Kind]], settings: Settings
-) -> list[tuple[PendingJob, Kind]]:
-    return sorted(behind, key=_likely_length) if settings.backfill_order == "shortest" else behind
-
-
-def _likely_length(entry: tuple[PendingJob, Kind]) -> float:
-    return likely_s(entry[0])

@@ -7,7 +7,7 @@ priority over the largest), and weighted parts of each TRES. With all weights 0 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from warpdeck.model import JobId
 
 from .access import partition_names, tier
-from .cluster import Floats
+from .cluster import Floats, Ints
 from .fairshare import fairshare_by_user
 from .settings import Settings, Weights
 from .site import Tres
@@ -64,6 +64,12 @@ class Ranking:
         if not self._weighted:
             return -job.nice
         return round(self._kind(job).priority + self._age(job)) - job.nice
+
+    def of_all(self, jobs: Iterable[PendingJob]) -> dict[JobId, int]:
+        """The priorities of many jobs."""
+        if self._weighted:
+            return {job.id: self.of(job) for job in jobs}
+        return {job.id: -job.nice if job.priority is None else job.priority for job in jobs}
 
     def explain(self, job: PendingJob) -> Factors:
         """The priority and its parts."""
@@ -127,8 +133,8 @@ class Ranking:
 
 def in_order(
     jobs: Sequence[PendingJob], view: View, settings: Settings, *, priorities: Sequence[int], turns: Floats
-) -> list[PendingJob]:
-    """The jobs by partition tier, right to preempt, priority, turn, time eligible and id.
+) -> Ints:
+    """The places of the jobs by partition tier, right to preempt, priority, turn, time eligible and id.
 
     Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
     """
@@ -143,4 +149,5 @@ def in_order(
         -np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64),
         -np.array([tiers[job.partition] for job in jobs], dtype=np.int64),
     )
-    return [jobs[index] for index in np.lexsort(keys).tolist()]
+    order: Ints = np.lexsort(keys)
+    return order

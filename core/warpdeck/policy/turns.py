@@ -38,8 +38,10 @@ class Turns:
         self.overdue_count = int(np.count_nonzero(overdue))
 
 
-def turns(jobs: Sequence[PendingJob], view: View, now: float, *, settings: Settings, sizes: Sizes) -> Turns:
-    """The turns of the jobs. `sizes` tells what a job counts against limits."""
+def turns(
+    jobs: Sequence[PendingJob], view: View, now: float, *, settings: Settings, sizes: Sizes, likely: Floats
+) -> Turns:
+    """The turns of the jobs. `sizes` tells what a job counts against limits, `likely` how long each will probably run."""
     nobody = np.zeros(len(jobs), dtype=np.bool_)
     if settings.backfill == "conservative":
         promised = [np.inf if job.promised_at_unix is None else job.promised_at_unix for job in jobs]
@@ -47,7 +49,7 @@ def turns(jobs: Sequence[PendingJob], view: View, now: float, *, settings: Setti
     if settings.queue_order != "response" or not jobs:
         return Turns(np.zeros(len(jobs)), nobody)
     waited: Floats = now - np.array([job.eligible_at_unix for job in jobs], dtype=np.float64)
-    likely: Floats = np.maximum(np.array([likely_s(job) for job in jobs], dtype=np.float64), SHORTEST_S)
+    likely = np.maximum(likely, SHORTEST_S)
     longest = settings.overdue_share * max(view.longest_wait_s, float(waited.max()))
     overdue: Mask = waited + _ahead_s(jobs, likely, view, now, sizes=sizes) >= longest
     return Turns(np.where(overdue, -np.inf, -(waited + likely) / likely), overdue)
@@ -65,24 +67,23 @@ def _ahead_s(jobs: Sequence[PendingJob], likely: Floats, view: View, now: float,
     cpus = max(1, sum(node.cpus for node in view.nodes if not node.unavailable))
     gpus = max(1, sum(len(node.gpus) for node in view.nodes if not node.unavailable))
     scale = _partition_scales(view)
-    known: dict[int, float] = {}
-
-    def part(job: PendingJob) -> float:
-        found = known.get(id(job.resources))
-        if found is None:
+    parts: dict[int, float] = {}
+    for job in jobs:
+        if id(job.resources) not in parts:
             asked = sizes(job)
-            found = known[id(job.resources)] = max(
-                asked.get("cpu", 0) / cpus, asked.get("gres/gpu", 0) / gpus
-            )
-        return found * count_tasks(job.tasks) if job.tasks else found
-
-    work: Floats = likely * np.array([part(job) for job in jobs], dtype=np.float64)
+            parts[id(job.resources)] = max(asked.get("cpu", 0) / cpus, asked.get("gres/gpu", 0) / gpus)
+    work: Floats = likely * np.array(
+        [parts[id(job.resources)] * (count_tasks(job.tasks) if job.tasks else 1) for job in jobs],
+        dtype=np.float64,
+    )
     order = np.lexsort((np.array([job.id for job in jobs]), np.array([job.eligible_at_unix for job in jobs])))
     ahead = np.zeros(len(jobs))
-    names = np.array([job.partition for job in jobs])
     running = _running_work(view, now, cpus=cpus, gpus=gpus)
-    for name in dict.fromkeys(job.partition for job in jobs):
-        mine = order[names[order] == name]
+    names = [job.partition for job in jobs]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    of = np.array([numbers[name] for name in names])[order]
+    for name, number in numbers.items():
+        mine = order[of == number]
         before = np.concatenate(([0.0], np.cumsum(work[mine])[:-1]))
         ahead[mine] = (before + running.get(name, 0.0)) * scale.get(name, 1.0)
     return ahead
@@ -92,10 +93,11 @@ def _running_work(view: View, now: float, *, cpus: int, gpus: int) -> dict[str, 
     """By partition the seconds of the whole machine that running jobs will still take."""
     found: dict[str, float] = {}
     for job in view.running:
-        shares = job.allocation.shares
-        part = max(
-            sum(share.cpus for share in shares) / cpus, sum(len(share.gpus) for share in shares) / gpus
-        )
+        own_cpus = own_gpus = 0
+        for share in job.allocation.shares:
+            own_cpus += share.cpus
+            own_gpus += len(share.gpus)
+        part = max(own_cpus / cpus, own_gpus / gpus)
         found[job.partition] = found.get(job.partition, 0.0) + part * max(0.0, _ends(job, now) - now)
     return found
 
