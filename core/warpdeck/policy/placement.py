@@ -160,7 +160,7 @@ def _switches(cluster: Cluster, gang: Gang, rows: Sequence[Ints]) -> list[int]:
 def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
     if len(rows) == 1:
         return rows
-    free = timeline.free[:, rows, 0] if at <= timeline.now else timeline.at(rows, at)
+    free = timeline.free_now[:, rows] if at <= timeline.now else timeline.at(rows, at)
     cluster = timeline.cluster
     if need.gpu_share_pct < 100 and timeline.shared:
         shared = timeline.shared

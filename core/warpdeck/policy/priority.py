@@ -141,13 +141,16 @@ def in_order(
     by_name = {part.name: part.priority_tier for part in view.partitions}
     tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
-    keys = (
+    keys: list[Ints | Floats] = [
         np.array([job.id for job in jobs], dtype=np.int64),
         np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
         turns,
         -np.array(priorities, dtype=np.int64),
-        -np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64),
-        -np.array([tiers[job.partition] for job in jobs], dtype=np.int64),
-    )
+    ]
+    if rights:
+        keys.append(-np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64))
+    if by_name:
+        keys.append(-np.array([tiers[job.partition] for job in jobs], dtype=np.int64))
+    keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)
     return order

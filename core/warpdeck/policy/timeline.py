@@ -47,6 +47,8 @@ class Timeline:
             self.times: Floats = np.full((rows, 4), np.inf)
             self.free: Ints = np.repeat(cluster.capacity[:, :, None], 4, axis=2)
         self.times[:, 0] = now
+        self.free_now: Ints = np.ascontiguousarray(self.free[:, :, 0])
+        """The first step, close together in memory: most questions end with it."""
         self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
         """row -> index -> GPU that is shared already. In the columns of whole GPUs it is taken until its last sharer ends."""
 
@@ -169,6 +171,8 @@ class Timeline:
         first = self._breakpoint(row, start)
         last = self._breakpoint(row, end)
         self.free[:, row, first:last] -= amounts[:, None]
+        if first == 0 < last:
+            self.free_now[:, row] -= amounts
 
     def at(self, rows: Ints, moment: float) -> Ints:
         """What is free on the rows at a moment, by column and row."""
@@ -238,8 +242,8 @@ class Timeline:
     def _fitting_at_once(self, need: Need, mask: Mask) -> Ints:
         """The rows on which the need is met in this moment, those with shared GPUs to be looked at closer."""
         if need.gpu_share_pct >= 100:
-            return np.flatnonzero(self.enough(need, self.free[:, :, 0]) & mask)
-        able = self.enough(need, self.free[:, :, 0])
+            return np.flatnonzero(self.enough(need, self.free_now) & mask)
+        able = self.enough(need, self.free_now)
         able[list(self.shared)] = True
         return np.flatnonzero(able & mask)
 

@@ -74,7 +74,7 @@ class Clearing:
 
     def _candidates(self, need: Need) -> list[int]:
         """The nodes that would do if all left who can be made to; those with most free first: there fewest must leave."""
-        free = self._timeline.free[:, :, 0]
+        free = self._timeline.free_now
         rows = np.flatnonzero(self._timeline.enough(need, free + self._back_now) & self._mask)
         found: list[int] = rows[np.lexsort((rows, -free[CPUS, rows], -free[GPUS, rows]))].tolist()
         return found

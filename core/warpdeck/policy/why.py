@@ -83,7 +83,7 @@ def lacks(timeline: Timeline, shape: Shape) -> str:
         if fitting:
             return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
     column = cluster.type_columns.get(need.gpu_type, GPUS)
-    free = timeline.free[:, rows, 0]
+    free = timeline.free_now[:, rows]
     keys = (-free[MEM], -free[CPUS], -free[column]) if need.gpus else (-free[MEM], -free[CPUS])
     best = int(rows[np.lexsort((rows, *keys))[0]])
     words = _free_words(timeline, best, need, column)
