@@ -19,7 +19,7 @@ from .why import describe_need, lacks
 
 INSTANT_S = 0.001
 """A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
-FORECAST_CELLS = 300_000
+FORECAST_CELLS = 200_000
 """Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 
 

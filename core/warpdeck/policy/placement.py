@@ -112,7 +112,11 @@ def choose(
     timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float, *, max_switches: int | None
 ) -> Spot | None:
     """A node for each need out of the rows that meet it, by the rule of this module."""
-    cluster = timeline.cluster
+    cluster, total = timeline.cluster, 0
+    for (_, count), fitting in zip(gang.wanted, rows, strict=True):
+        total += count
+        if len(fitting) < total:
+            return None
     several = gang.nodes > 1 and cluster.switch_count > 1
     switches = _switches(cluster, gang, rows) if several else []
     if several and (not switches or (max_switches is not None and len(switches) > max_switches)):

@@ -84,8 +84,10 @@ def lacks(timeline: Timeline, shape: Shape) -> str:
             return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
     column = cluster.type_columns.get(need.gpu_type, GPUS)
     free = timeline.free_now[:, rows]
-    keys = (-free[MEM], -free[CPUS], -free[column]) if need.gpus else (-free[MEM], -free[CPUS])
-    best = int(rows[np.lexsort((rows, *keys))[0]])
+    freest = np.arange(len(rows))
+    for counted in (column, CPUS, MEM) if need.gpus else (CPUS, MEM):
+        freest = freest[free[counted, freest] == free[counted, freest].max()]
+    best = int(rows[freest[0]])
     words = _free_words(timeline, best, need, column)
     blocked = [f"{gpu.index} {gpu.blocked}" for gpu in cluster.nodes[best].gpus if gpu.blocked and need.gpus]
     return words + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
