@@ -166,10 +166,10 @@ class DeckApp(App[None]):
         shown = self.front.shown_job(key) if self.front is not None else None
         return self.board.job(key) or shown
 
-    def open_job(self, key: str) -> None:
+    def open_job(self, key: str, *, pane: str = "") -> None:
         """The page of the job with that id."""
         self._last_job = key
-        self.push_screen(JobScreen(key))
+        self.push_screen(JobScreen(key, pane=pane))
 
     def tell_error(self, error: UserError) -> None:
         """One sentence and the next step."""

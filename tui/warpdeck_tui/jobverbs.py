@@ -60,7 +60,7 @@ class JobVerbs:
         """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
         row = self._app.find_job(key)
         if row is None or not row.tasks_pending:
-            self._app.open_job(key)
+            self._app.open_job(key, pane="log")
             return
         self._choose_task(
             row, tasks_of(row, self._app.board.jobs.values()), self._app.open_job, "has no output yet"

@@ -32,10 +32,10 @@ async def test_a_waiting_job_says_why_in_full(folder: Path) -> None:
         for name in ("big-1", "big-2", "big-3"):
             await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)), time_limit_s=3600)
         await stage.shows("big-3", "◌ PD")
-        await stage.press("G", "enter")
-        await stage.shows("PENDING", "it writes when it runs")
-        await stage.press("d")
-        await stage.shows("why Resources:")
+        await stage.press("G", "l")
+        await stage.shows("PENDING", "[Log]", "it writes when it runs", "should start in about")
+        await stage.press("escape", "enter")
+        await stage.shows("[Details]", "why Resources:")
         text = " ".join(stage.text().split())
         assert "waits for 4 GPUs, 1 CPU on one node: gpu0" in text and ", the freest, has 0 free" in text
 

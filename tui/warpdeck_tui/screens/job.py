@@ -41,10 +41,11 @@ class JobScreen(DeckScreen):
     place = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings("job")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *, pane: str = "") -> None:
+        """`pane`: where it opens; else at the log, or where it stands why a job waits."""
         super().__init__()
         self.key = key
-        self._pane = "log"
+        self._pane = pane
         self._channel = "out"
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
@@ -69,7 +70,8 @@ class JobScreen(DeckScreen):
         self.set_interval(1.0, self.draw)
         self.set_interval(LOOK_S, self._look_again)
         self.set_interval(FORECAST_S, self.look_ahead)
-        self._show_pane("details" if self._is_folded else "log")
+        waits = self.row is not None and self.row.state == "PENDING"
+        self._show_pane(self._pane or ("details" if waits else "log"))
         self.look()
         self.look_ahead()
         self._follow_unless_folded()

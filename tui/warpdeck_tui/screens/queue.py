@@ -27,6 +27,8 @@ class QueueScreen(JobListScreen):
     def words(self) -> str:
         whose = "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
         board = self.deck.board
+        if not board.ready:
+            return whose
         gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
         return f"{whose}   {summary(self._chosen)}{gpus}"
 

@@ -45,8 +45,8 @@ def status(row: JobRow, *, now: float) -> Line:
         return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
     if row.why is not None:
         expected = row.why.expected_start
-        soon = f"  expected to start in {age(expected - now)}" if expected is not None else ""
-        return (Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"), Cell(soon, "muted"))
+        soon = f" should start in about {age(expected - now)}:" if expected is not None else ""
+        return (Cell(soon, "muted"), Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"))
     if row.state == "SUSPENDED":
         return (
             Cell(f" suspended on {row.node_list}; it goes on when those ahead of it are done", "SUSPENDED"),
@@ -93,7 +93,7 @@ def details(detail: JobDetail, *, now: float, forecast: ForecastRow | None = Non
         ("nodes", row.node_list),
         (
             "priority",
-            "" if row.priority is None else f"{row.priority}; `warpdeck prio {row.label}` explains it",
+            f"{row.priority}; `warpdeck prio {row.label}` explains it" if row.priority else "",
         ),
         ("after", detail.dependency),
         ("used", _used(detail)),

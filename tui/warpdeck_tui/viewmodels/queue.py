@@ -67,7 +67,7 @@ def queue_row(row: JobRow, *, now: float) -> Line:
         Cell(row.name, plain),
         Cell(row.user, "muted"),
         Cell(str(row.gpus or "·"), plain if row.gpus else "muted"),
-        Cell("" if row.priority is None else str(row.priority), "muted"),
+        Cell(str(row.priority or ""), "muted"),
         Cell(clock(row, now), plain),
         Cell(progress(row, now), _progress_style(row, now)),
         Cell(bar(row.gpu_util_pct, UTIL_WIDTH) if row.gpus and row.state == "RUNNING" else "", "accent"),
