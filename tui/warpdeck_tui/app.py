@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from rich.style import Style
 from textual import work
 from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.screen import Screen
 
@@ -161,6 +162,14 @@ class DeckApp(App[None]):
 
     # ---- what the screens ask
 
+    def pop_screen(self) -> AwaitComplete:
+        """A screen's work ends before its widgets go: what it still fetched would have nowhere to stand."""
+        leaving = self.screen
+        for worker in list(self.workers):
+            if worker.node is leaving:
+                worker.cancel()
+        return super().pop_screen()
+
     def find_job(self, key: str) -> JobRow | None:
         """The job's row, from the board or from the screen that shows it."""
         shown = self.front.shown_job(key) if self.front is not None else None
@@ -225,6 +234,10 @@ class DeckApp(App[None]):
         key = keys[0] if keys else self._last_job
         if key:
             self.open_job(key)
+
+    async def action_quit(self) -> None:
+        self.workers.cancel_all()
+        self.exit()
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()

@@ -176,5 +176,6 @@ async def on_stage(
             stage = Stage(app, pilot, cluster)
             await stage.until(lambda: app.board.ready, "everything was told")
             yield stage
+            app.workers.cancel_all()
     finally:
         await cluster.stop()

@@ -106,6 +106,16 @@ async def test_neither_script_nor_command_asks_for_one(folder: Path) -> None:
         assert not stage.cluster.controller.state.jobs
 
 
+async def test_a_form_that_is_left_looks_nothing_up_any_more(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        form = stage.app.screen
+        await fill(stage, "wrap", "true")
+        assert [each for each in stage.app.workers if each.node is form]
+        await stage.press("escape")
+        assert not [each for each in stage.app.workers if each.node is form and not each.is_cancelled]
+
+
 async def test_a_pasted_text_stays_in_its_field(folder: Path) -> None:
     from textual import events
 
