@@ -96,6 +96,10 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    predicted_s: float | None = None
+    """How long it was likely to run when it was submitted."""
+    prediction_error_s: float | None = None
+    """Predicted less true, once it has ended."""
     events: list[JobEvent] = []
 
 

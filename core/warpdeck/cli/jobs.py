@@ -70,6 +70,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
         ("asked", _asked(row)),
+        ("likely", _likely(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
         ("ended", format_time(row["end"])),
@@ -96,6 +97,16 @@ def _asked(row: dict[str, Any]) -> str:
     limit = "none" if row["time_limit_s"] is None else format_duration(row["time_limit_s"])
     counts = ((row["nodes"], "node"), (row["cpus"], "CPU"), (row["gpus"], "GPU"))
     return ", ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts) + f", time limit {limit}"
+
+
+def _likely(detail: dict[str, Any]) -> str:
+    if detail["predicted_s"] is None:
+        return ""
+    said = f"{format_duration(round(detail['predicted_s']))} (predicted from the user's last jobs)"
+    error_s = detail["prediction_error_s"]
+    if error_s is None:
+        return said
+    return f"{said}, {format_duration(round(abs(error_s)))} too {'long' if error_s > 0 else 'short'}"
 
 
 def _gpu(gpu: dict[str, Any]) -> str:

@@ -283,13 +283,15 @@ class Controller:
 
     def _take_whys(self, made: Plan) -> None:
         """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
-        changed: list[JobId] = []
-        self.state.priorities = made.priorities
+        state, changed = self.state, list[JobId]()
+        state.priorities = made.priorities
         for job_id, why in made.whys.items():
-            if job_id in self.state.pending and self.state.whys.get(job_id) != why:
-                self.state.whys[job_id] = why
+            if job_id in state.pending and state.whys.get(job_id) != why:
+                state.whys[job_id] = why
                 changed.append(job_id)
         self.hub.touch(jobs=changed)
+        if state.site.settings.backfill == "conservative":
+            state.promised.update({reserve.job_id: reserve.at_unix for reserve in made.reserves})
         if made.more:
             self._plan_wanted.set()
 

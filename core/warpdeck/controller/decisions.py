@@ -17,7 +17,7 @@ from .events import Effect, LaunchShare, Outcome, Planned
 from .jobs import end_job, split_tasks
 from .state import Transaction, amend
 from .suspension import resume_job, suspend_job
-from .view import all_is_free, why_unavailable
+from .view import all_is_free, eligible_unix, why_unavailable
 
 
 def decide(txn: Transaction, event: Planned) -> Outcome:
@@ -91,6 +91,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
             allocation=start.allocation,
             partition=start.partition or job.request.partition,
             time_limit_s=_limit_s(job, start, txn.now),
+            eligible_at_unix=eligible_unix(txn.state, job, now=txn.now),
             shares=tuple(ShareStatus(node=name) for name in names),
         )
     )

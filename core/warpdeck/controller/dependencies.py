@@ -22,12 +22,14 @@ Members = Callable[[JobId], list[Job]]
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """`waits_for` and `never` are sentences; both "" means the job may start.
 
-    `tasks`: of a folded array, the tasks for which that holds; None is all of them.
+    `tasks`: of a folded array, the tasks for which that holds; None is all of them. `since_unix`: since when it
+    holds, as far as that is known.
     """
 
     waits_for: str = ""
     never: str = ""
     tasks: Ranges | None = None
+    since_unix: float = 0.0
 
     @property
     def holds(self) -> bool:
@@ -54,25 +56,30 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
     if asked.any_of:
-        holding = sorted((verdict for verdict in verdicts if verdict.holds), key=_is_partial)
+        holding = sorted((verdict for verdict in verdicts if verdict.holds), key=_soonest_for_all)
         return (holding or waiting or never)[0]
     if never or waiting:
         return (never or waiting)[0]
-    return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None])
+    since_unix = max(verdict.since_unix for verdict in verdicts)
+    return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None], since_unix)
 
 
-def _is_partial(verdict: Verdict) -> bool:
-    return verdict.tasks is not None
+def _soonest_for_all(verdict: Verdict) -> tuple[bool, float]:
+    return verdict.tasks is not None, verdict.since_unix
 
 
-def _common(parts: list[Ranges]) -> Verdict:
+def _common(parts: list[Ranges], since_unix: float) -> Verdict:
     """The tasks for which all clauses hold."""
     if not parts:
-        return HOLDS
+        return Verdict(since_unix=since_unix)
     tasks = parts[0]
     for other in parts[1:]:
         tasks, _ = split_ranges(tasks, other)
-    return Verdict(tasks=tasks) if tasks else Verdict(waits_for="waits for the tasks that its own follow")
+    return (
+        Verdict(tasks=tasks, since_unix=since_unix)
+        if tasks
+        else Verdict(waits_for="waits for the tasks that its own follow")
+    )
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:
@@ -114,7 +121,7 @@ def _ended(clause: Dependency, jobs: list[Job]) -> Verdict:
         return Verdict(never=f"needs job {name} to succeed, but {failed.label()} ended {failed.state}")
     if clause.kind == "afternotok" and succeeded:
         return Verdict(never=f"needs job {name} to fail, but it ended COMPLETED")
-    return HOLDS
+    return Verdict(since_unix=max(job.end_at_unix or 0.0 for job in jobs))
 
 
 def _corresponding(clause: Dependency, job: Job, jobs: list[Job]) -> Verdict:
@@ -153,4 +160,4 @@ def _after(clause: Dependency, jobs: list[Job], now: float) -> Verdict:
         return Verdict(
             waits_for=f"waits {round(latest + clause.delay_s - now)} s more after the start of job {name}"
         )
-    return HOLDS
+    return Verdict(since_unix=latest + clause.delay_s)

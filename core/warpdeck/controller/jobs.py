@@ -52,6 +52,9 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         submit_at_unix=txn.now,
         eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
         held=request.hold,
+        predicted_s=state.predictor.predict(
+            event.who.user, limit_s=request.time_limit_s or state.site.settings.default_time_s
+        ),
     )
     job = _fold(base, request.array.ranges) if request.array else base
     state.admission.check(state, job, now=txn.now)
@@ -192,7 +195,9 @@ def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.held_by_admin and not who.admin:
         raise UserError(f"job {job.label()} is held by an admin", "ask an administrator to release it")
     if job.held:
-        txn.put_job(amend(job, held=False, held_by_admin=False))
+        # Who was held did not wait for anybody.
+        eligible = max(job.eligible_at_unix, txn.now)
+        txn.put_job(amend(job, held=False, held_by_admin=False, eligible_at_unix=eligible))
         txn.log(job.id, f"released by {who.user}")
     return []
 

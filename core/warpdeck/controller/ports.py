@@ -13,6 +13,12 @@ import msgspec
 from warpdeck.model import Job, JobId, Node, NodeName, Request
 from warpdeck_agent.wire import messages as wire
 
+WAITS_PERIOD_S = 28 * 86_400.0
+"""Long against any usual wait; and after two of them a wait such as that for a repaired machine is forgotten."""
+LAST_RUNS = 8
+"""Ended jobs of each user from which a starting controller learns how long the user's jobs run: enough to find two that
+ended by themselves."""
+
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a job's history, kept for ever."""
@@ -39,6 +45,32 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.account, self.user, self.qos
 
 
+class Waits(msgspec.Struct, frozen=True, kw_only=True):
+    """The longest that any job had waited when it started, lately: in this period and the one before it."""
+
+    since_unix: float = 0.0
+    """When this period began."""
+    longest_this_s: float = 0.0
+    longest_before_s: float = 0.0
+
+    def longest_s(self, now: float) -> float:
+        """The longest of both, as far as they are not over."""
+        past = now - self.since_unix
+        if past >= 2 * WAITS_PERIOD_S:
+            return 0.0
+        if past >= WAITS_PERIOD_S:
+            return self.longest_this_s
+        return max(self.longest_this_s, self.longest_before_s)
+
+    def after(self, waited_s: float, now: float) -> Waits:
+        """With one start more."""
+        if now - self.since_unix < WAITS_PERIOD_S:
+            if waited_s <= self.longest_this_s:
+                return self
+            return msgspec.structs.replace(self, longest_this_s=waited_s)
+        return Waits(since_unix=now, longest_this_s=waited_s, longest_before_s=self.longest_s(now))
+
+
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: rows to write whole, rows to drop, history to append, the next free id.
 
@@ -52,6 +84,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     journal: tuple[JournalEntry, ...] = ()
     next_job_id: int | None = None
     usage: tuple[UsageRow, ...] = ()
+    waits: Waits | None = None
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -66,6 +99,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[Job, ...]
     nodes: tuple[Node, ...]
     usage: tuple[UsageRow, ...] = ()
+    waits: Waits = Waits()
+    last_runs: tuple[Job, ...] = ()
+    """Of each user the last few jobs that ended, oldest first; without their requests."""
 
 
 class Store(Protocol):

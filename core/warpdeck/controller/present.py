@@ -116,7 +116,7 @@ def gpus_asked(request: Request) -> int:
 
 def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail:
     """All there is to say of a job, less its environment."""
-    request = job.request
+    request, ran_s = job.request, job.ran_s()
     stdout, stderr = output_paths(job)
     first = job.shares[0] if job.shares else None
     return JobDetail(
@@ -136,6 +136,8 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
         message=job.exit.message if job.exit else "",
         peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
         cpu_seconds=sum(share.cpu_seconds for share in job.shares),
+        predicted_s=job.predicted_s,
+        prediction_error_s=None if job.predicted_s is None or ran_s is None else job.predicted_s - ran_s,
         events=[JobEvent(at=entry.at_unix, text=entry.text) for entry in journal],
     )
 

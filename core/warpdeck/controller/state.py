@@ -16,6 +16,7 @@ import msgspec
 from warpdeck.config import Site
 from warpdeck.errors import InvalidTransition
 from warpdeck.model import (
+    BY_ITSELF,
     Job,
     JobId,
     JobState,
@@ -27,10 +28,11 @@ from warpdeck.model import (
     Why,
     may_become,
 )
+from warpdeck.policy.predict import Predictor
 
 from .accounting import Accounting, charge
 from .admission import Admission
-from .ports import Changes, JournalEntry, Loaded, UsageRow
+from .ports import Changes, JournalEntry, Loaded, UsageRow, Waits
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -52,6 +54,11 @@ class State:
         self.used: dict[tuple[str, str, str], UsageRow] = {}
         """What ended jobs have used, by account, user and QoS."""
         self.accounting = Accounting()
+        self.waits = Waits()
+        self.predictor = Predictor()
+        """How long users' jobs run; learnt again from the store at a start."""
+        self.promised: dict[JobId, float] = {}
+        """The starts that the last passes reserved for waiting jobs."""
         self.pending: dict[JobId, None] = {}
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}
@@ -68,7 +75,16 @@ class State:
             state.nodes[node.name] = node
             state.links[node.name] = Link.CONNECTING
         state.used = {row.key: row for row in loaded.usage}
+        state.waits = loaded.waits
+        for job in loaded.last_runs:
+            state.learn(job)
         return state
+
+    def learn(self, job: Job) -> None:
+        """Remembers how long the job ran, if it ended by itself."""
+        ran_s = job.ran_s()
+        if ran_s is not None and job.state in BY_ITSELF:
+            self.predictor.remember(job.user, ran_s)
 
     def array_members(self, array_job_id: JobId) -> list[Job]:
         """The jobs of one submission that are in memory, by id."""
@@ -101,6 +117,7 @@ class State:
             self._on_node.setdefault(name, {})[job.id] = None
         if job.state is not JobState.PENDING:
             self.whys.pop(job.id, None)
+            self.promised.pop(job.id, None)
 
     def drop_job(self, job_id: JobId) -> None:
         """Takes a job out of memory; the store keeps it."""
@@ -109,6 +126,7 @@ class State:
         self.pending.pop(job_id, None)
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)
+        self.promised.pop(job_id, None)
         members = self._members[job.array_job_id]
         members.pop(job_id)
         if not members:
@@ -154,6 +172,7 @@ class Transaction:
         self._journal: list[JournalEntry] = []
         self._usage: dict[tuple[str, str, str], None] = {}
         self._ids_taken = False
+        self._waits_changed = False
 
     def new_job_id(self) -> JobId:
         """The next free id; given back if the transaction is undone."""
@@ -179,7 +198,25 @@ class Transaction:
         self._undo.append(lambda: self._restore_job(job.id, before, why))
         if before is not None and before.holds_resources and not job.holds_resources:
             self._put_usage(charge(self.state, before, ended_unix=min(job.end_at_unix or self.now, self.now)))
+            self._learn(job)
+        if job.state is JobState.CONFIGURING and (before is None or before.state is JobState.PENDING):
+            self._put_wait(max(0.0, self.now - job.eligible_at_unix))
         return job
+
+    def _learn(self, job: Job) -> None:
+        """How long the user's jobs run."""
+        predictor, user = self.state.predictor, job.user
+        known = predictor.known(user)
+        self.state.learn(job)
+        self._undo.append(lambda: predictor.restore(user, known))
+
+    def _put_wait(self, waited_s: float) -> None:
+        """How long a job had waited that starts now."""
+        state, before = self.state, self.state.waits
+        after = before.after(waited_s, self.now)
+        if after is not before:
+            state.waits, self._waits_changed = after, True
+            self._undo.append(lambda: setattr(state, "waits", before))
 
     def _put_usage(self, row: UsageRow | None) -> None:
         """What a job has used is known for good in the transaction with which it lets go of its resources."""
@@ -229,6 +266,7 @@ class Transaction:
             gone_nodes=tuple(name for name in self._nodes if name not in nodes),
             journal=tuple(self._journal),
             next_job_id=self.state.next_job_id if self._ids_taken else None,
+            waits=self.state.waits if self._waits_changed else None,
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
         )
 

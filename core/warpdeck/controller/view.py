@@ -49,6 +49,7 @@ def build_view(state: State, *, now: float) -> View:
         users=site.users,
         reservations=site.reservations_on(state.nodes),
         licenses=site.licenses,
+        longest_wait_s=state.waits.longest_s(now),
     )
 
 
@@ -214,6 +215,7 @@ def _running(job: Job, now: float, grace_s: float) -> RunningJob:
         partition=job.partition,
         licenses=request.licenses,
         start_at_unix=job.start_at_unix or now,
+        expects_end_unix=job.expects_end_unix(),
         requeue=request.requeue and request.pty is None,
         ending=ending,
         suspended=job.state is JobState.SUSPENDED,
@@ -232,8 +234,10 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         user=job.user,
         resources=_asked_by_now(request.resources, waited_s=now - job.eligible_at_unix),
         submit_at_unix=job.submit_at_unix,
-        eligible_at_unix=job.eligible_at_unix,
+        eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
         time_limit_s=request.time_limit_s,
+        predicted_s=job.predicted_s,
+        promised_at_unix=state.promised.get(job.id),
         time_min_s=request.time_min_s,
         reservation=request.reservation,
         licenses=request.licenses,
@@ -265,6 +269,14 @@ def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:
 def _on_any_switches(asked: Resources) -> Resources:
     """One object for equal requests, which the planner knows again by identity."""
     return msgspec.structs.replace(asked, max_switches=None)
+
+
+def eligible_unix(state: State, job: Job, *, now: float) -> float:
+    """Since when the job waits for nothing but its turn: what it depends on, or its begin time, came later than it did."""
+    if job.request.dependencies is None:
+        return job.eligible_at_unix
+    verdict = judge(job, members=state.named, first_namesake=Namesakes(state).first_before, now=now)
+    return max(job.eligible_at_unix, verdict.since_unix)
 
 
 class Namesakes:

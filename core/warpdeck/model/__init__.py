@@ -16,9 +16,19 @@ from .request import (
     Snapshot,
     WarnSignal,
 )
-from .states import COMPACT, FINISHED, HOLDS_RESOURCES, TRANSITIONS, JobState, may_become, state_named
+from .states import (
+    BY_ITSELF,
+    COMPACT,
+    FINISHED,
+    HOLDS_RESOURCES,
+    TRANSITIONS,
+    JobState,
+    may_become,
+    state_named,
+)
 
 __all__ = [
+    "BY_ITSELF",
     "COMPACT",
     "FINISHED",
     "HOLDS_RESOURCES",

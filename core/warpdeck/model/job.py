@@ -96,6 +96,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     eligible_at_unix: float = 0.0
     start_at_unix: float | None = None
     end_at_unix: float | None = None
+    predicted_s: float | None = None
+    """How long it was likely to run when it was submitted, from its user's history; None: nothing was known."""
     restarts: int = 0
     held: bool = False
     held_by_admin: bool = False
@@ -145,6 +147,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if self.time_limit_s is None or self.start_at_unix is None:
             return None
         return self.start_at_unix + self.time_limit_s + self.suspended_s
+
+    def ran_s(self) -> float | None:
+        """How long its last start ran, without the time that it was suspended; None if it has not ended or never ran."""
+        if self.start_at_unix is None or self.end_at_unix is None:
+            return None
+        return max(0.0, self.end_at_unix - self.start_at_unix - self.suspended_s)
+
+    def expects_end_unix(self) -> float | None:
+        """When it is likely to end, and never after its limit; None where nothing is known or it does not run."""
+        if self.predicted_s is None or self.start_at_unix is None:
+            return None
+        ends, likely = self.ends_by_unix(), self.start_at_unix + self.suspended_s + self.predicted_s
+        return likely if ends is None else min(likely, ends)
 
     def label(self) -> str:
         """As squeue prints the id: 12, 12_3, or 12_[4-9,11]."""

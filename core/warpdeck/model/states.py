@@ -57,6 +57,9 @@ FINISHED = frozenset(
 )
 """Where a job rests. Only an explicit requeue leads out of these."""
 
+BY_ITSELF = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_MEMORY})
+"""Ends that tell how long a job runs if it is let: by itself, or at its limit."""
+
 HOLDS_RESOURCES = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED})
 """The states in which a job's allocation is taken."""
 

@@ -47,6 +47,16 @@ class Predictor:
         if len(self._last) > MAX_USERS:
             del self._last[next(iter(self._last))]
 
+    def known(self, user: str) -> tuple[float, ...]:
+        """The run times remembered of a user, the latest last."""
+        return self._last.get(user, ())
+
+    def restore(self, user: str, known: tuple[float, ...]) -> None:
+        """Puts back what was known before."""
+        self._last.pop(user, None)
+        if known:
+            self._last[user] = known
+
     def predict(self, user: str, *, limit_s: float | None) -> float | None:
         """Seconds, or None where nothing of this user is known."""
         known = self._last.get(user)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.controller.ports import Changes, JournalEntry, Loaded, UsageRow
+from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.model import Job, JobId, Node, NodeName
 
 
@@ -15,6 +15,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
+        self._waits = Waits()
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
@@ -29,8 +30,19 @@ class MemoryStore:
             next_job_id=self._next_job_id,
             jobs=tuple(jobs),
             nodes=nodes,
+            waits=self._waits,
+            last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
         )
+
+    def _last_runs(self) -> list[Job]:
+        ended = sorted(
+            (job for job in self._jobs.values() if job.is_finished), key=lambda job: job.end_at_unix or 0.0
+        )
+        by_user: dict[str, list[Job]] = {}
+        for job in ended:
+            by_user.setdefault(job.user, []).append(job)
+        return [job for _, jobs in sorted(by_user.items()) for job in jobs[-LAST_RUNS:]]
 
     async def commit(self, changes: Changes) -> None:
         for job in changes.jobs:
@@ -41,6 +53,8 @@ class MemoryStore:
             self._nodes.pop(name, None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
+        if changes.waits is not None:
+            self._waits = changes.waits
         for row in changes.usage:
             self._usage[row.key] = row
         if changes.next_job_id is not None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import aiosqlite
 import msgspec
 
-from warpdeck.controller.ports import Changes, JournalEntry, Loaded, UsageRow
+from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.errors import StoreError
 from warpdeck.model import Job, JobId, Node, Request
 
@@ -35,6 +35,15 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _JOIN = "SELECT jobs.data, requests.array_job_id, requests.data FROM jobs JOIN requests USING (array_job_id)"
+
+_ENDED_USERS = """
+WITH RECURSIVE names (name) AS (
+    SELECT MIN(user) FROM jobs WHERE finished = 1
+    UNION ALL
+    SELECT (SELECT MIN(user) FROM jobs WHERE finished = 1 AND user > name) FROM names WHERE name IS NOT NULL
+) SELECT name FROM names WHERE name IS NOT NULL
+"""
+_LAST_OF_USER = "SELECT data FROM jobs WHERE finished = 1 AND user = ? ORDER BY end_at DESC LIMIT ?"
 
 
 class _Database(aiosqlite.Connection):
@@ -106,6 +115,8 @@ class SqliteStore:
             jobs=tuple(jobs),
             nodes=tuple(nodes),
             usage=tuple(usage),
+            waits=msgspec.json.decode(await self._meta("waits") or "{}", type=Waits),
+            last_runs=tuple(await self._last_runs()),
         )
 
     async def controller_id(self) -> str:
@@ -146,6 +157,15 @@ class SqliteStore:
         """A job's history, oldest first."""
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
+
+    async def _last_runs(self) -> list[Job]:
+        """User by user along their index, so that it takes as long as there are users, however many jobs there were."""
+        found = []
+        users = [row[0] for row in await self._rows(_ENDED_USERS)]
+        for user in users:
+            rows = await self._rows(_LAST_OF_USER, (user, LAST_RUNS))
+            found += [_JOB.decode(row[0]) for row in reversed(rows)]
+        return found
 
     async def _migrate(self) -> None:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
@@ -204,6 +224,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+    if changes.waits is not None:
+        db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.usage:
         rows = [(*row.key, _ENCODER.encode(row)) for row in changes.usage]
         many("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", rows)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warpdeck.controller.ports import Changes, JournalEntry, Store, UsageRow
+from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Store, UsageRow, Waits
 from warpdeck.errors import StoreError
 from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request
 from warpdeck.store import MemoryStore, SqliteStore
@@ -86,6 +86,23 @@ async def test_the_last_use_that_was_committed_is_loaded(store: Store) -> None:
     await store.commit(Changes(usage=(row("ann", 1.0), row("bob", 2.0))))
     await store.commit(Changes(usage=(row("ann", 3.0),)))
     assert (await store.load(finished_since_unix=0.0)).usage == (row("ann", 3.0), row("bob", 2.0))
+
+
+async def test_the_last_ends_of_each_user_are_loaded_however_old(store: Store) -> None:
+    for number in range(1, 30):
+        user = "ann" if number < 20 else "bob"
+        await store.commit(submission(make_job(number, ended_at=100.0 + number, user=user)))
+    await store.commit(submission(make_job(30, user="kim")))
+    loaded = await store.load(finished_since_unix=1000.0)
+    ids = [job.id for job in loaded.last_runs]
+    assert ids == [*range(20 - LAST_RUNS, 20), *range(30 - LAST_RUNS, 30)]
+
+
+async def test_the_longest_waits_are_loaded(store: Store) -> None:
+    assert (await store.load(finished_since_unix=0.0)).waits == Waits()
+    await store.commit(Changes(waits=Waits(since_unix=3.0, longest_this_s=5.0)))
+    await store.commit(Changes(nodes=(Node(name=NodeName("a")),)))
+    assert (await store.load(finished_since_unix=0.0)).waits == Waits(since_unix=3.0, longest_this_s=5.0)
 
 
 async def test_history_keeps_its_order(store: Store) -> None:
