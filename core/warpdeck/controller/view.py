@@ -22,7 +22,7 @@ from warpdeck.model import (
     Resources,
     Share,
 )
-from warpdeck.policy import GpuView, NodeView, PartitionView, PendingJob, RunningJob, View
+from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
 
@@ -43,7 +43,7 @@ def build_view(state: State, *, now: float) -> View:
         nodes=node_views(state),
         running=tuple(_running(state.jobs[job_id], now, site.grace_s) for job_id in sorted(state.active)),
         pending=pending,
-        partitions=_partitions(site.partitions, pending),
+        partitions=site.partitions,
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
@@ -73,17 +73,6 @@ def rules_view(state: State, user: str, *, now: float) -> View:
 def node_views(state: State) -> tuple[NodeView, ...]:
     """All nodes, by name."""
     return tuple(_node_view(state, state.nodes[name]) for name in sorted(state.nodes))
-
-
-def _partitions(
-    known: tuple[PartitionView, ...], pending: tuple[PendingJob, ...]
-) -> tuple[PartitionView, ...]:
-    """A job may wait in a partition that is gone from the configuration: it stands there still, but starts nothing."""
-    if not known:
-        return ()
-    named = {name for job in pending for name in job.partition.split(",") if name}
-    gone = sorted(named - {each.name for each in known})
-    return known + tuple(PartitionView(name=name, state="INACTIVE") for name in gone)
 
 
 def why_unavailable(state: State, node: Node) -> str:

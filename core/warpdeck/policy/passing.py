@@ -143,11 +143,12 @@ class Pass:
         return self.partitions_named(job.partition)
 
     def partitions_named(self, text: str) -> list[PartitionView | None]:
-        """Those that --partition=TEXT stands for."""
+        """Those that --partition=TEXT stands for. One that is gone from the configuration is inactive, never all nodes."""
         if not self._partitions:
             return [None]
         names = partition_names(text, self.settings)
-        return [self._partitions[name] for name in names if name in self._partitions] or [None]
+        known = [self._partitions[name] for name in names if name in self._partitions]
+        return [*known] or [PartitionView(name=name, state="INACTIVE") for name in names or ("(none)",)]
 
     def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
         """Its time limit, or the default."""

@@ -1,0 +1,45 @@
+"""Where a job may run, by the partitions that the site has."""
+
+from __future__ import annotations
+
+from tests.builders import node, pending
+
+from warpdeck.model import NodeName
+from warpdeck.policy import PartitionView, Plan, QosView, Settings, View, plan
+from warpdeck.policy.site import Limits
+
+GPU = PartitionView(name="gpu", nodes=frozenset({NodeName("n1")}), max_time_s=7200)
+
+
+def planned(*jobs: object, settings: Settings | None = None, **site: object) -> Plan:
+    whole = {"partitions": (GPU,), **site}
+    view = View(nodes=(node("n1"), node("n2")), running=(), pending=jobs, **whole)  # type: ignore[arg-type]
+    return plan(view, 100.0, settings or Settings())
+
+
+def test_a_job_of_a_partition_that_is_gone_waits_and_says_so() -> None:
+    made = planned(pending(1, partition="old"), pending(2, partition="old,gpu"))
+    assert [(start.job_id, start.partition) for start in made.starts] == [(2, "gpu")]
+    assert made.whys[1].code == "PartitionInactive"
+    assert "partition old is inactive" in made.whys[1].sentence
+
+
+def test_a_job_that_names_no_partition_where_none_is_default_gets_no_node() -> None:
+    made = planned(pending(1))
+    assert not made.starts and made.whys[1].code == "PartitionInactive"
+
+
+def test_a_job_without_a_limit_gets_the_longest_that_the_partition_allows() -> None:
+    made = planned(pending(1, partition="gpu", limit_s=None))
+    assert [start.time_limit_s for start in made.starts] == [7200]
+    made = planned(pending(1, partition="gpu", limit_s=None), settings=Settings(default_time_s=60))
+    assert [start.time_limit_s for start in made.starts] == [60]
+
+
+def test_jobs_of_one_request_count_their_own_licenses() -> None:
+    limited = QosView(name="q", limits=Limits(grp_tres={"license/lic": 3}))
+    first = pending(1, partition="gpu", qos="q", licenses=(("lic", 1),))
+    second = pending(2, partition="gpu", qos="q", licenses=(("lic", 3),), resources=first.resources)
+    made = planned(first, second, qos=(limited,), licenses=(("lic", 9),))
+    assert [start.job_id for start in made.starts] == [1]
+    assert made.whys[2].code == "QOSGrpLicense"
