@@ -19,6 +19,7 @@ Question = ask.Priorities | ask.Shares | ask.Partitions | ask.Reservations | ask
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
     """The answer. `named` are the jobs that it is about, if it names some. Raises UserError."""
+    controller.count_use()
     state, config = controller.state, controller.config
     match question:
         case ask.Priorities():

@@ -118,7 +118,7 @@ class Controller:
         """Asks for the Unix groups of these users, if some rule depends on groups. To be done before they submit."""
         if self._rules.groups_named():
             self._rules.learn(await asyncio.to_thread(self._rules.look_up, users))
-        self._count_use()
+        self.count_use()
 
     async def reload(self, path: str) -> tuple[list[str], Decoded]:
         """Puts the configuration of that file in force, whole or (ConfigError) not at all: (what has changed, it).
@@ -273,11 +273,11 @@ class Controller:
     def _plan(self) -> Plan:
         """One pass over the state as it is."""
         now = self.clock()
-        self._count_use()
+        self.count_use()
         return plan(build_view(self.state, now=now), now, self.state.site.settings)
 
-    def _count_use(self) -> None:
-        """The rules in force, with what everybody has used."""
+    def count_use(self) -> None:
+        """Puts what everybody has used up to now beside the rules in force."""
         state = self.state
         state.site = state.accounting.charged(state, self._rules.site, now=self.clock())
 
@@ -311,7 +311,7 @@ class Controller:
         while True:
             await asyncio.sleep(REPLAN_S)
             self._evict_finished()
-            self._count_use()
+            self.count_use()
 
     def _evict_finished(self) -> None:
         before = self.clock() - self.config.keep_finished_s

@@ -223,6 +223,21 @@ async def test_shares_are_the_tree_of_accounts(short_tmp: Path) -> None:
         assert answer["half_life_s"] == 7 * 86_400
 
 
+async def test_what_was_used_counts_at_once_even_if_nobody_waits(short_tmp: Path) -> None:
+    async with served(short_tmp / "h", config=site_config()) as site:
+        agent = await site.add_node("a")
+        job = await put(site, ask(gpus=4))
+        await site.until(lambda: bool(site.fleet.launches))
+        began = site.controller.clock() - 1000
+        await site.told("a", agent.begin((job.id, 0), at=began))
+        await site.told("a", agent.end((job.id, 0), ended_at=began + 900))
+        rows = (await asked(site, "shares"))["shares"]
+        usage = {(row["account"], row["user"]): row["usage"] for row in rows}
+        assert usage["vision", "ann"] > 0 and usage["lab", ""] == usage["vision", "ann"]
+        level = {(row["account"], row["user"]): row["level_fs"] for row in rows}
+        assert level["vision", "ann"] == 0.2 and level["speech", ""] is None
+
+
 async def test_partitions_show_their_nodes_limits_and_users(short_tmp: Path) -> None:
     async with served(short_tmp / "h", config=site_config()) as site:
         await site.add_node("a")
