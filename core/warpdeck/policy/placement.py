@@ -174,6 +174,10 @@ def _best_first(timeline: Timeline, need: Need, rows: Ints, at: float) -> Ints:
         ]
         unshared = ~np.array(room)
         return rows[np.lexsort((rows, free[CPUS], free[GPUS], unshared, cluster.weight[rows]))]
+    if at > timeline.now:
+        # What is reserved for later is best taken where nothing is free now: that may be used until then, and after.
+        now = timeline.free_now[:, rows]
+        return rows[np.lexsort((rows, now[CPUS], now[GPUS], free[CPUS], free[GPUS], cluster.weight[rows]))]
     return rows[np.lexsort((rows, free[CPUS], free[GPUS], cluster.weight[rows]))]
 
 

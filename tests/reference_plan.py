@@ -1,0 +1,54 @@
+"""A slow, plain planner of whole nodes, to compare with: strict order, and EASY backfill as Lifka wrote it down.
+
+All nodes are alike, every job takes whole nodes, queues are in order of submission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job: how many nodes, for how long."""
+
+    number: int
+    nodes: int
+    limit_s: int
+
+
+def strict(free: int, queue: list[Waiting]) -> list[int]:
+    """The jobs that start now if nobody may pass anybody."""
+    started: list[int] = []
+    for job in queue:
+        if job.nodes > free:
+            break
+        free -= job.nodes
+        started.append(job.number)
+    return started
+
+
+def easy(free: int, ends: list[tuple[float, int]], queue: list[Waiting], now: float) -> list[int]:
+    """The jobs that start now if nobody may delay the first who must wait. `ends`: (when, how many nodes) of what runs."""
+    started = strict(free, queue)
+    held = list(ends)
+    for job in queue[: len(started)]:
+        free -= job.nodes
+        held.append((now + job.limit_s, job.nodes))
+    behind = queue[len(started) :]
+    if not behind:
+        return started
+    head = behind[0]
+
+    def there(at: float) -> int:
+        return free + sum(nodes for end, nodes in held if end <= at)
+
+    shadow = min(end for end, _ in held if there(end) >= head.nodes)
+    extra = there(shadow) - head.nodes
+    for job in behind[1:]:
+        in_time = now + job.limit_s <= shadow
+        if job.nodes <= free and (in_time or job.nodes <= extra):
+            free -= job.nodes
+            extra -= 0 if in_time else job.nodes
+            started.append(job.number)
+    return started
