@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpdeck.controller.picture import Picture
 from warpdeck.controller.state import State
 from warpdeck.controller.view import shares_on
 from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
@@ -115,5 +116,24 @@ def no_task_of_an_array_is_there_twice(state: State) -> None:
         assert array is not None and sorted(found) == list(iter_tasks(array.ranges))
 
 
-OF_STATE = (no_gpu_has_two_jobs, every_job_is_where_its_state_says, no_task_of_an_array_is_there_twice)
+def what_is_kept_is_what_would_be_made_anew(state: State) -> None:
+    """The parts of the picture that are kept between passes, and the counts of the queue."""
+    now, kept = 2e9, state.picture
+    seen = (kept.nodes(state), kept.running(state, now=now), kept.pending(state, now=now))
+    anew = Picture()
+    assert seen == (anew.nodes(state), anew.running(state, now=now), anew.pending(state, now=now))
+    counted: dict[tuple[str, str, str], int] = {}
+    for job in state.jobs.values():
+        if not job.is_finished:
+            key = (job.request.account, job.user, job.request.qos)
+            counted[key] = counted.get(key, 0) + max(1, count_tasks(job.pending_tasks))
+    assert state.submitted == counted
+
+
+OF_STATE = (
+    no_gpu_has_two_jobs,
+    every_job_is_where_its_state_says,
+    no_task_of_an_array_is_there_twice,
+    what_is_kept_is_what_would_be_made_anew,
+)
 """What must hold of the controller's state after every event."""

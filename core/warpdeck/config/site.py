@@ -72,8 +72,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     default_qos: dict[str, str] = {}
     """Account -> the QoS of jobs that name none."""
     avoid_foreign_processes: bool = True
-    counts_submissions: bool = False
-    """Some limit is on the jobs that one may have in the queue."""
 
     def complete(self, request: Request, user: str) -> Request:
         """The request with the site's defaults where it names no partition, account or QoS, and with what a shard is here.
@@ -151,7 +149,6 @@ def build_site(
         licenses=tuple(sorted(config.licenses.items())),
         nodes=node_facts(config),
         avoid_foreign_processes=config.gpus.avoid_foreign_processes,
-        counts_submissions=_counts_submissions(config),
         default_accounts=_default_accounts(config),
         default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
     )
@@ -362,13 +359,3 @@ def _default_accounts(config: Config) -> dict[str, str]:
             if entry.default:
                 marked[user] = account
     return {user: names[0] for user, names in sorted(own.items()) if len(names) == 1} | marked
-
-
-def _counts_submissions(config: Config) -> bool:
-    groups: list[tables.LimitTable] = [*config.qos.values(), *config.accounts.values()]
-    groups += [user for account in config.accounts.values() for user in account.users.values()]
-    return any(
-        limit is not None
-        for table in groups
-        for limit in (table.grp_submit, table.max_submit_per_user, table.max_submit_per_account)
-    )

@@ -15,7 +15,7 @@ from warpdeck.errors import UserError
 from warpdeck.model import Job, Node, Resources
 from warpdeck.policy import PendingJob, Refusal, View, admit
 
-from .view import Namesakes, node_views, pending_job, rules_view
+from .view import Namesakes, pending_job, rules_view
 
 if TYPE_CHECKING:
     from .state import State
@@ -37,7 +37,7 @@ class Admission:
     def check(self, state: State, job: Job, *, now: float) -> None:
         """Raises UserError where the site forbids the job, or the cluster can never hold it."""
         asked = pending_job(state, job, Namesakes(state), now=now)
-        view, settings = rules_view(state, job.user, now=now), state.site.settings
+        view, settings = rules_view(state), state.site.settings
         refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
         if refusal is not None:
             raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
@@ -51,6 +51,6 @@ class Admission:
         key = (asked.resources, asked.partition)
         # Which of several partitions counts depends on who asks.
         if key not in self._kept or "," in asked.partition:
-            whole = msgspec.structs.replace(view, nodes=node_views(state), running=(), pending=())
+            whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
             self._kept[key] = admit(asked, whole, state.site.settings)
         return self._kept[key]

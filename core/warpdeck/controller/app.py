@@ -26,7 +26,7 @@ from .readings import to_reading
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .state import State, Transaction
-from .view import blocked_gpus, build_view, gpu_users
+from .view import build_view
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -291,7 +291,8 @@ class Controller:
                 changed.append(job_id)
         self.hub.touch(jobs=changed)
         if state.site.settings.backfill == "conservative":
-            state.promised.update({reserve.job_id: reserve.at_unix for reserve in made.reserves})
+            for reserve in made.reserves:
+                state.promise(reserve.job_id, reserve.at_unix)
         if made.more:
             self._plan_wanted.set()
 
@@ -299,10 +300,9 @@ class Controller:
         state = self.state
         if name not in state.nodes:
             return
-        users = gpu_users(state, name)
-        before = blocked_gpus(state.readings.get(name), users)
+        before = state.picture.blocked(state, name)
         state.readings[name] = to_reading(sample)
-        if blocked_gpus(state.readings[name], users) != before:
+        if state.picture.blocked(state, name) != before:
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         self.hub.touch(jobs=jobs, nodes=[name])

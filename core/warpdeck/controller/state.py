@@ -26,12 +26,14 @@ from warpdeck.model import (
     Reading,
     Request,
     Why,
+    count_tasks,
     may_become,
 )
 from warpdeck.policy.predict import Predictor
 
-from .accounting import Accounting, charge
+from .accounting import Accounting, charge, key_of
 from .admission import Admission
+from .picture import Picture
 from .ports import Changes, JournalEntry, Loaded, UsageRow, Waits
 
 _T = TypeVar("_T", bound=msgspec.Struct)
@@ -54,6 +56,9 @@ class State:
         self.used: dict[tuple[str, str, str], UsageRow] = {}
         """What ended jobs have used, by account, user and QoS."""
         self.accounting = Accounting()
+        self.submitted: dict[tuple[str, str, str], int] = {}
+        """Jobs and array tasks that have not ended, by account, user and QoS."""
+        self.picture = Picture()
         self.waits = Waits()
         self.predictor = Predictor()
         """How long users' jobs run; learnt again from the store at a start."""
@@ -79,6 +84,12 @@ class State:
         for job in loaded.last_runs:
             state.learn(job)
         return state
+
+    def promise(self, job_id: JobId, at_unix: float) -> None:
+        """A waiting job has a start reserved."""
+        if job_id in self.pending and self.promised.get(job_id) != at_unix:
+            self.promised[job_id] = at_unix
+            self.picture.forget_job(job_id)
 
     def learn(self, job: Job) -> None:
         """Remembers how long the job ran, if it ended by itself."""
@@ -108,20 +119,22 @@ class State:
 
     def place_job(self, job: Job) -> None:
         """Puts a job into the tables and indices."""
-        self._leave_nodes(job.id)
+        self._take_out(job.id)
         self.jobs[job.id] = job
+        _count(self.submitted, job, times=1)
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
         for name in _held_nodes(job):
             self._on_node.setdefault(name, {})[job.id] = None
+            self.picture.forget_holders(name)
         if job.state is not JobState.PENDING:
             self.whys.pop(job.id, None)
             self.promised.pop(job.id, None)
 
     def drop_job(self, job_id: JobId) -> None:
         """Takes a job out of memory; the store keeps it."""
-        self._leave_nodes(job_id)
+        self._take_out(job_id)
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
         self.active.pop(job_id, None)
@@ -139,9 +152,15 @@ class State:
         self.link_reasons.pop(name, None)
         self.readings.pop(name, None)
 
-    def _leave_nodes(self, job_id: JobId) -> None:
+    def _take_out(self, job_id: JobId) -> None:
+        """Takes out of counts and indices what the job was."""
+        self.picture.forget_job(job_id)
         job = self.jobs.get(job_id)
-        for name in _held_nodes(job) if job is not None else ():
+        if job is None:
+            return
+        _count(self.submitted, job, times=-1)
+        for name in _held_nodes(job):
+            self.picture.forget_holders(name)
             there = self._on_node[name]
             del there[job_id]
             if not there:
@@ -150,6 +169,15 @@ class State:
 
 def _held_nodes(job: Job) -> tuple[NodeName, ...]:
     return job.allocation.node_names() if job.allocation is not None and job.holds_resources else ()
+
+
+def _count(submitted: dict[tuple[str, str, str], int], job: Job, *, times: int) -> None:
+    if job.is_finished:
+        return
+    key = key_of(job)
+    submitted[key] = submitted.get(key, 0) + times * max(1, count_tasks(job.pending_tasks))
+    if not submitted[key]:
+        del submitted[key]
 
 
 def _keep(index: dict[JobId, None], job_id: JobId, *, wanted: bool) -> None:

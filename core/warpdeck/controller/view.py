@@ -35,14 +35,11 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 
 def build_view(state: State, *, now: float) -> View:
     """An immutable picture of the state. Nodes by name, jobs by id."""
-    namesakes, site = Namesakes(state), state.site
-    pending = tuple(
-        pending_job(state, state.jobs[job_id], namesakes, now=now) for job_id in sorted(state.pending)
-    )
+    site, picture = state.site, state.picture
     return View(
-        nodes=node_views(state),
-        running=tuple(_running(state.jobs[job_id], now, site.grace_s) for job_id in sorted(state.active)),
-        pending=pending,
+        nodes=picture.nodes(state),
+        running=picture.running(state, now=now),
+        pending=picture.pending(state, now=now),
         partitions=site.partitions,
         qos=site.qos,
         accounts=site.accounts,
@@ -53,26 +50,20 @@ def build_view(state: State, *, now: float) -> View:
     )
 
 
-def rules_view(state: State, user: str, *, now: float) -> View:
-    """What a submission is judged by beside the nodes: the rules and, where they count the queue, the user's own jobs."""
-    namesakes, site = Namesakes(state), state.site
-    counted = sorted((*state.active, *state.pending)) if site.counts_submissions else ()
-    own = [job for job in map(state.jobs.__getitem__, counted) if job.user == user]
+def rules_view(state: State) -> View:
+    """What a submission is judged by beside the nodes: the rules, and how many jobs are in the queue."""
+    site = state.site
     return View(
         nodes=(),
-        running=tuple(_running(job, now, site.grace_s) for job in own if job.id in state.active),
-        pending=tuple(pending_job(state, job, namesakes, now=now) for job in own if job.id in state.pending),
+        running=(),
+        pending=(),
+        submitted=state.submitted,
         partitions=site.partitions,
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
         licenses=site.licenses,
     )
-
-
-def node_views(state: State) -> tuple[NodeView, ...]:
-    """All nodes, by name."""
-    return tuple(_node_view(state, state.nodes[name]) for name in sorted(state.nodes))
 
 
 def why_unavailable(state: State, node: Node) -> str:
@@ -139,13 +130,16 @@ def _part_left(held: Sequence[Share], index: int) -> int:
     return 100 - sum(other.gpu_share_pct for other in held if index in other.gpus)
 
 
-def blocked_gpus(reading: Reading | None, users: dict[int, set[JobId]]) -> dict[int, str]:
-    """GPU index -> why no job may have it: a process that is not of a job that may use it keeps memory there."""
+def blocked_gpus(
+    reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
+) -> dict[int, str]:
+    """GPU index -> why no job may have it: it is ill, or a process that is not of a job that may use it
+    keeps memory there (if `strangers` count)."""
     blocked: dict[int, str] = {}
     for gpu in reading.gpus if reading else ():
         if gpu.error:
             blocked[gpu.index] = gpu.error
-        for process in gpu.processes:
+        for process in gpu.processes if strangers else ():
             if process.mem_bytes < FOREIGN_MIN_BYTES:
                 continue
             if process.job_id in users.get(gpu.index, ()):
@@ -156,10 +150,8 @@ def blocked_gpus(reading: Reading | None, users: dict[int, set[JobId]]) -> dict[
     return blocked
 
 
-def _node_view(state: State, node: Node) -> NodeView:
-    reading = state.readings.get(node.name) if state.site.avoid_foreign_processes else None
-    facts = state.site.nodes.get(node.name, NodeFacts())
-    blocked = blocked_gpus(reading, gpu_users(state, node.name)) if reading is not None else {}
+def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> NodeView:
+    """A node as the policy sees it."""
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -175,14 +167,15 @@ def _node_view(state: State, node: Node) -> NodeView:
             )
             for gpu in node.gpus
         ),
-        unavailable=why_unavailable(state, node),
+        unavailable=unavailable,
         features=facts.features,
         switch=facts.switch,
         weight=facts.weight,
     )
 
 
-def _running(job: Job, now: float, grace_s: float) -> RunningJob:
+def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
+    """A job that holds resources, as the policy sees it."""
     assert job.allocation is not None
     request, ending = job.request, job.state is JobState.COMPLETING
     ends = job.ends_by_unix()
@@ -221,7 +214,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         array_job_id=job.array_job_id,
         label=job.label(),
         user=job.user,
-        resources=_asked_by_now(request.resources, waited_s=now - job.eligible_at_unix),
+        resources=_asked_by_now(state.picture.shape(request.resources), waited_s=now - job.eligible_at_unix),
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
         time_limit_s=request.time_limit_s,

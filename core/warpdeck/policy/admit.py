@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,11 +16,14 @@ from .gpus import GpuBoard
 from .limits import Ledger
 from .placement import Shape, allocate, place_now
 from .settings import Settings
-from .site import AccountView, Limits, PartitionView, QosView
+from .site import Limits, PartitionView, QosView
 from .timeline import Timeline
 from .tres import asked_tres
 from .view import PendingJob, View
 from .why import GIB, describe_need
+
+Key = tuple[str, str, str]
+"""Account, user, QoS."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -200,51 +205,73 @@ def _accounts(job: PendingJob, view: View, settings: Settings) -> Refusal | None
     return None
 
 
+class _Scope(NamedTuple):
+    """Whose limits these are: the prefix of the reason, in words, and which jobs of the queue are under them."""
+
+    prefix: str
+    who: str
+    limits: Limits
+    has: Callable[[Key], bool]
+
+
 def _submit_limits(job: PendingJob, view: View, settings: Settings) -> Refusal | None:
     """Limits on how many may be submitted."""
     if not settings.enforce_limits:
         return None
-    for prefix, who, limits in _scopes(job, view):
-        over = _too_many(job, view, prefix, who, limits)
+    for scope in _scopes(job, view):
+        over = _too_many(job, view, scope)
         if over is not None:
             return over
     return None
 
 
-def _scopes(job: PendingJob, view: View) -> Iterator[tuple[str, str, Limits]]:
+def _scopes(job: PendingJob, view: View) -> Iterator[_Scope]:
+    """Whose limits count."""
     qos: QosView | None = next((each for each in view.qos if each.name == job.qos), None)
     if qos is not None:
-        yield "QOS", f"QoS {qos.name}", qos.limits
+        yield _Scope("QOS", f"QoS {qos.name}", qos.limits, lambda key: key[2] == job.qos)
     for user in view.users:
         if (user.account, user.user) == (job.account, job.user):
-            yield "Assoc", f"user {user.user} in account {user.account}", user.limits
-    accounts: dict[str, AccountView] = {each.name: each for each in view.accounts}
-    name, seen = job.account, set[str]()
-    while name in accounts and name not in seen:
-        seen.add(name)
-        yield "Assoc", f"account {name}", accounts[name].limits
-        name = accounts[name].parent
+            who = f"user {user.user} in account {user.account}"
+            yield _Scope("Assoc", who, user.limits, lambda key: key[:2] == (job.account, job.user))
+    parents = {each.name: each.parent for each in view.accounts}
+    limits = {each.name: each.limits for each in view.accounts}
+    for name in _chain(job.account, parents):
+        below = frozenset(each for each in parents if name in _chain(each, parents))
+        yield _Scope("Assoc", f"account {name}", limits[name], functools.partial(_is_in, below))
 
 
-def _too_many(job: PendingJob, view: View, prefix: str, who: str, limits: Limits) -> Refusal | None:
-    most = limits.max_submit_per_user
-    if most is None:
-        return None
-    there = sum(max(1, count_tasks(each.tasks)) for each in view.pending if _same(each, job, prefix))
-    there += sum(
-        each.user == job.user and (each.qos == job.qos if prefix == "QOS" else each.account == job.account)
-        for each in view.running
-    )
-    more = max(1, count_tasks(job.tasks))
-    if there + more <= most:
-        return None
-    code = f"{prefix}MaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
-    return Refusal(
-        code,
-        f"{who} lets {job.user} have {most} jobs in the queue, and there are {there}",
-        "wait, or cancel some",
-    )
+def _is_in(accounts: frozenset[str], key: Key) -> bool:
+    return key[0] in accounts
 
 
-def _same(each: PendingJob, job: PendingJob, prefix: str) -> bool:
-    return each.user == job.user and (each.qos == job.qos if prefix == "QOS" else each.account == job.account)
+def _chain(account: str, parents: Mapping[str, str]) -> list[str]:
+    """The account and those above it."""
+    found: list[str] = []
+    while account in parents and account not in found:
+        found.append(account)
+        account = parents[account]
+    return found
+
+
+def _too_many(job: PendingJob, view: View, scope: _Scope) -> Refusal | None:
+    """A limit on how many jobs there may be in the queue: of all under it together, of one user, of one account."""
+    limits, prefix = scope.limits, scope.prefix
+    of_user = "QOSMaxSubmitJobPerUserLimit" if prefix == "QOS" else "AssocMaxSubmitJobLimit"
+    for most, whose, code, counts in (
+        (limits.grp_submit, "all together", f"{prefix}GrpSubmitJobsLimit", scope.has),
+        (limits.max_submit_per_user, job.user, of_user, lambda key: scope.has(key) and key[1] == job.user),
+        (
+            limits.max_submit_per_account,
+            f"account {job.account}",
+            f"{prefix}MaxSubmitJobPerAccountLimit",
+            lambda key: scope.has(key) and key[0] == job.account,
+        ),
+    ):
+        if most is None:
+            continue
+        there = sum(count for key, count in view.submitted.items() if counts(key))
+        if there + max(1, count_tasks(job.tasks)) > most:
+            sentence = f"{scope.who} lets {whose} have {most} jobs in the queue, and there are {there}"
+            return Refusal(code, sentence, "wait, or cancel some")
+    return None

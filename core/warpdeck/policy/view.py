@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources
@@ -135,6 +137,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[AccountView, ...] = ()
     users: tuple[UserView, ...] = ()
     reservations: tuple[ReservationView, ...] = ()
+    submitted: Mapping[tuple[str, str, str], int] = {}
+    """Jobs and array tasks in the queue, waiting and running, by (account, user, QoS): what limits of submission count."""
     longest_wait_s: float = 0.0
     """The longest that any job which started lately had waited."""
     licenses: tuple[tuple[str, int], ...] = ()

@@ -31,11 +31,11 @@ max_submit_per_user = 2
 def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
     """What the site says to this job, "" if it may wait; `held` jobs of the user wait already."""
     site = build_site(decode(SITE, "f").config)
-    waiting = tuple(pending(number, account="lab", partition="gpu") for number in range(10, 10 + held))
     view = View(
         nodes=(node("n1"),),
         running=(),
-        pending=waiting,
+        pending=(),
+        submitted={("lab", "ann", "normal"): held, ("other", "bob", ""): 9},
         partitions=site.partitions,
         qos=site.qos,
         accounts=site.accounts,
@@ -75,3 +75,36 @@ def test_a_request_is_turned_away_with_the_rule_that_it_breaks(asked: dict[str, 
 def test_only_the_rules_are_asked_while_sizes_are_not_known() -> None:
     assert refusal(gpus=9, must_fit=False) == ""
     assert refusal(gpus=9, must_fit=False, user="bob").startswith("InvalidAccount")
+
+
+GROUPS = """
+[accounts.lab]
+grp_submit = 5
+[accounts.vision]
+parent = "lab"
+[accounts.vision.users.ann]
+[qos.normal]
+max_submit_per_account = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "sentence"),
+    [
+        ({("vision", "ann", ""): 4}, {}, ""),
+        ({("vision", "ann", ""): 3, ("lab", "bob", ""): 2}, {}, "AssocGrpSubmitJobsLimit: account lab lets"),
+        ({("vision", "ann", ""): 3}, {"tasks": ((0, 2, 1),)}, "AssocGrpSubmitJobsLimit"),
+        ({("other", "bob", ""): 9}, {}, ""),
+        ({("vision", "bob", "normal"): 3}, {"qos": "normal"}, "QOSMaxSubmitJobPerAccountLimit"),
+        ({("vision", "bob", "normal"): 2}, {"qos": "normal"}, ""),
+    ],
+)
+def test_limits_on_the_queue_count_all_that_is_under_them(
+    there: dict[tuple[str, str, str], int], asked: dict[str, Any], sentence: str
+) -> None:
+    site = build_site(decode(GROUPS, "f").config)
+    tables = {"qos": site.qos, "accounts": site.accounts, "users": site.users}
+    queue = View(nodes=(node("n1"),), running=(), pending=(), submitted=there, **tables)  # type: ignore[arg-type]
+    found = admit(pending(1, account="vision", **asked), queue, site.settings)
+    said = "" if found is None else f"{found.code}: {found.sentence}"
+    assert said.startswith(sentence) if sentence else said == ""

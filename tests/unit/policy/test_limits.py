@@ -137,8 +137,7 @@ def test_what_can_never_pass_is_said_at_submit() -> None:
 
 def test_too_many_jobs_in_the_queue_are_refused() -> None:
     few = (QosView(name="normal", limits=Limits(max_submit_per_user=3)),)
-    there = [pending(1, qos="normal", tasks=((0, 1, 1),))]
-    picture = with_tables(view([node("a")], there), qos=few)
+    picture = with_tables(view([node("a")], []), qos=few, submitted={("", "ann", "normal"): 2})
     assert admit(pending(2, qos="normal"), picture, Settings()) is None
     over = admit(pending(2, qos="normal", tasks=((0, 1, 1),)), picture, Settings())
     assert over is not None and "QOSMaxSubmitJobPerUserLimit" in over.code

@@ -1,0 +1,139 @@
+"""What of the last picture for the planner still holds. A pass is made for every event, and most things have not changed.
+
+A job's part holds until the job is replaced (State.place_job and drop_job say so, through `forget_job`) or what was promised
+to it changes. Parts that depend on the time or on other jobs are made anew each time. A node's part holds as long as all
+that it was made from are the same objects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from warpdeck.config import NodeFacts
+from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading, Resources
+from warpdeck.policy import NodeView, PendingJob, RunningJob
+
+from .view import (
+    Namesakes,
+    blocked_gpus,
+    gpu_users,
+    node_view,
+    pending_job,
+    running_job,
+    why_unavailable,
+)
+
+if TYPE_CHECKING:
+    from .state import State
+
+MAX_SHAPES = 10_000
+"""Different requests that are remembered; a site has some hundred."""
+NO_FACTS = NodeFacts()
+
+
+class _NodeMadeFrom(NamedTuple):
+    node: Node
+    facts: NodeFacts
+    unavailable: str
+    blocked: dict[int, str]
+
+    def is_same(self, other: _NodeMadeFrom) -> bool:
+        return (
+            self.node is other.node
+            and self.facts is other.facts
+            and self.blocked is other.blocked
+            and self.unavailable == other.unavailable
+        )
+
+
+class Picture:
+    """The parts that are kept. One for each State."""
+
+    def __init__(self) -> None:
+        self._pending: dict[JobId, PendingJob] = {}
+        self._running: dict[JobId, RunningJob] = {}
+        self._nodes: dict[NodeName, tuple[_NodeMadeFrom, NodeView]] = {}
+        self._blocked: dict[NodeName, tuple[Reading | None, dict[int, str]]] = {}
+        self._shapes: dict[Resources, Resources] = {}
+        self._last_nodes: tuple[NodeView, ...] = ()
+        self._last_running: tuple[RunningJob, ...] = ()
+
+    def forget_job(self, job_id: JobId) -> None:
+        """The job is another now, or is gone."""
+        self._pending.pop(job_id, None)
+        self._running.pop(job_id, None)
+
+    def forget_holders(self, name: NodeName) -> None:
+        """Other jobs hold this node now."""
+        self._blocked.pop(name, None)
+
+    def pending(self, state: State, *, now: float) -> tuple[PendingJob, ...]:
+        """The waiting jobs, by id."""
+        kept, namesakes = self._pending, Namesakes(state)
+        return tuple(
+            kept.get(job_id) or self._pending_job(state, state.jobs[job_id], namesakes, now)
+            for job_id in sorted(state.pending)
+        )
+
+    def _pending_job(self, state: State, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
+        made = pending_job(state, job, namesakes, now=now)
+        if job.request.dependencies is None and job.request.resources.switches_wait_s is None:
+            self._pending[job.id] = made
+        return made
+
+    def running(self, state: State, *, now: float) -> tuple[RunningJob, ...]:
+        """The jobs that hold resources, by id."""
+        kept = self._running
+        made = tuple(
+            kept.get(job_id) or self._running_job(state, state.jobs[job_id], now)
+            for job_id in sorted(state.active)
+        )
+        if made != self._last_running:
+            self._last_running = made
+        return self._last_running
+
+    def _running_job(self, state: State, job: Job, now: float) -> RunningJob:
+        made = running_job(job, now, state.site.grace_s)
+        if job.state is JobState.RUNNING and job.start_at_unix is not None:
+            self._running[job.id] = made
+        return made
+
+    def nodes(self, state: State) -> tuple[NodeView, ...]:
+        """All nodes, by name."""
+        if len(self._nodes) > len(state.nodes):
+            self._nodes = {name: made for name, made in self._nodes.items() if name in state.nodes}
+        made = tuple(self._node(state, state.nodes[name]) for name in sorted(state.nodes))
+        if made != self._last_nodes:
+            self._last_nodes = made
+        return self._last_nodes
+
+    def _node(self, state: State, node: Node) -> NodeView:
+        facts = state.site.nodes.get(node.name, NO_FACTS)
+        up = not node.drained and state.links.get(node.name) is Link.UP
+        unavailable = "" if up else why_unavailable(state, node)
+        made_from = _NodeMadeFrom(node, facts, unavailable, self.blocked(state, node.name))
+        kept = self._nodes.get(node.name)
+        if kept is not None and kept[0].is_same(made_from):
+            return kept[1]
+        made = node_view(node, facts, made_from.blocked, unavailable=unavailable)
+        self._nodes[node.name] = (made_from, made)
+        return made
+
+    def blocked(self, state: State, name: NodeName) -> dict[int, str]:
+        """GPU index -> why no job may have it. The same object for as long as it says the same."""
+        reading, kept = state.readings.get(name), self._blocked.get(name)
+        if kept is not None and kept[0] is reading:
+            return kept[1]
+        strangers = state.site.avoid_foreign_processes
+        found = blocked_gpus(reading, gpu_users(state, name), strangers=strangers)
+        before = self._nodes.get(name)
+        if before is not None and before[0].blocked == found:
+            found = before[0].blocked
+        self._blocked[name] = (reading, found)
+        return found
+
+    def shape(self, asked: Resources) -> Resources:
+        """One object for equal requests: the planner knows them again by identity."""
+        if len(self._shapes) >= MAX_SHAPES:
+            self._shapes.clear()
+        return self._shapes.setdefault(asked, asked)
