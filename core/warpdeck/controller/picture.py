@@ -77,7 +77,7 @@ class Picture:
 
     def _pending_job(self, state: State, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
         made = pending_job(state, job, namesakes, now=now)
-        if job.request.dependencies is None and job.request.resources.switches_wait_s is None:
+        if job.request.dependencies is None and job.request.resources.max_switches is None:
             self._pending[job.id] = made
         return made
 
