@@ -14,6 +14,8 @@ import operator
 import random
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
+
 from warpdeck.config import Config
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
@@ -93,8 +95,17 @@ class FaultyFleet(SimFleet):
 class SimCluster:
     """Nodes and a store that outlive the controllers that are run on them."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, gpus: int = 4, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        gpus: int = 4,
+        faults: Faults | None = None,
+        config: Config | None = None,
+    ) -> None:
         self.seed = seed
+        self.config = msgspec.structs.replace(config or Config(), keep_finished_s=FOR_EVER_S)
         self.rng = random.Random(seed)
         self.faults = faults or Faults()
         self.store = MemoryStore()
@@ -120,7 +131,7 @@ class SimCluster:
             trees=TreeFiles("/nonexistent"),
             outputs=NoOutputs(),
             clock=self.now_unix,
-            config=Config(keep_finished_s=FOR_EVER_S),
+            config=self.config,
             submit_host="simulated",
         )
         await controller.load()

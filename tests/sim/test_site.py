@@ -1,0 +1,253 @@
+"""Each table of config.toml through the real controller on simulated nodes, in virtual time: what it is for happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from warpdeck.config import decode
+from warpdeck.controller.app import Controller
+from warpdeck.controller.events import Submitted, Who
+from warpdeck.errors import UserError
+from warpdeck.model import GpuAsk, Job, JobState, Request, Resources
+from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
+from warpdeck.sim.virtualtime import run_virtual
+from warpdeck_agent.wire import messages as wire
+
+ANN, BOB = Who(user="ann", uid=1), Who(user="bob", uid=2)
+A_MOMENT_S = 2.0
+HOUR_S = 3600
+
+
+class SiteCluster(SimCluster):
+    """Nodes that never fail. A job runs as many seconds as its name says; `launched` tells what each start saw."""
+
+    def __init__(self, rules: str, *, nodes: int, gpus: int) -> None:
+        config = decode(rules, "f").config
+        super().__init__(1, nodes=nodes, gpus=gpus, faults=Faults(refuse=0.0, fail=0.0), config=config)
+        self.launched: list[tuple[int, str]] = []
+
+    def run_time(self, launch: wire.Launch) -> tuple[float, int]:
+        self.launched.append((launch.job_id, launch.env.get("SLURM_RESTART_COUNT", "")))
+        return float(launch.env["SLURM_JOB_NAME"]), 0
+
+
+class Site:
+    """A controller of such a cluster, and what users ask of it."""
+
+    def __init__(self, cluster: SiteCluster, controller: Controller) -> None:
+        self.cluster = cluster
+        self.controller = controller
+
+    async def submit(self, who: Who = ANN, *, gpus: int = 4, seconds: int = 600, **asked: Any) -> Job:
+        """The job after the controller had a moment for it."""
+        constraint = asked.pop("constraint", "")
+        request = Request(
+            name=str(seconds),
+            script="#!/bin/sh\n",
+            resources=Resources(gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(), constraint=constraint),
+            **{"time_limit_s": seconds + 60, **asked},
+        )
+        outcome = await self.controller.apply(Submitted(who=who, request=request))
+        assert outcome.job is not None
+        await asyncio.sleep(A_MOMENT_S)
+        return self.now(outcome.job)
+
+    def now(self, job: Job) -> Job:
+        return self.controller.state.jobs[job.id]
+
+    def why(self, job: Job) -> str:
+        assert self.now(job).state is JobState.PENDING
+        why = self.controller.state.whys[job.id]
+        return f"{why.code}: {why.sentence}"
+
+    def nodes(self, job: Job) -> tuple[str, ...]:
+        allocation = self.now(job).allocation
+        return allocation.node_names() if allocation else ()
+
+    async def refused(self, who: Who = ANN, **asked: Any) -> str:
+        with pytest.raises(UserError) as caught:
+            await self.submit(who, **asked)
+        return caught.value.message
+
+
+def on_site(
+    rules: str, *acts: Callable[[Site], Awaitable[None]], nodes: int = 1, gpus: int = 8
+) -> SiteCluster:
+    """Runs the acts, each with a controller of its own: between two of them it is killed."""
+    cluster = SiteCluster(rules, nodes=nodes, gpus=gpus)
+
+    async def run() -> None:
+        for act in acts:
+            async with cluster.controller(checked=lambda controller: None) as controller:
+                await asyncio.sleep(A_MOMENT_S)
+                await act(Site(cluster, controller))
+
+    run_virtual(run())
+    return cluster
+
+
+def test_a_partition_has_its_nodes_and_its_limit_of_time() -> None:
+    rules = '[partitions.short]\nnodes = "n0"\nmax_time = "1:00:00"\n[partitions.long]\nnodes = "n1"\n'
+
+    async def act(site: Site) -> None:
+        first = await site.submit(partition="short", gpus=8)
+        second = await site.submit(partition="short", gpus=8)
+        assert site.nodes(first) == ("n0",) and not site.nodes(second)
+        assert site.why(second).startswith("Resources")
+        assert "partition short allows 1 h" in await site.refused(partition="short", seconds=2 * HOUR_S)
+        assert site.nodes(await site.submit(partition="long", seconds=2 * HOUR_S)) == ("n1",)
+        assert "no partition cpu" in await site.refused(partition="cpu")
+        unlimited = await site.submit(partition="short", time_limit_s=None, gpus=0)
+        assert site.now(unlimited).time_limit_s == HOUR_S
+
+    on_site(rules, act, nodes=2)
+
+
+def test_a_qos_limits_the_gpus_of_each_user() -> None:
+    async def act(site: Site) -> None:
+        await site.submit(qos="normal")
+        second = await site.submit(qos="normal")
+        assert site.why(second).startswith("QOSMaxGRESPerUser: QoS normal lets user ann use 4 GPUs; 4 are in")
+        assert site.nodes(await site.submit(BOB, qos="normal"))
+        await asyncio.sleep(700)
+        assert site.nodes(second)
+
+    on_site('[qos.normal]\nmax_tres_per_user = "gres/gpu=4"\n', act)
+
+
+TWO_LABS = """
+[scheduler]
+preempt_grace_s = 60
+[accounts.vision]
+quota = "gres/gpu=4"
+users.ann = {}
+[accounts.speech]
+quota = "gres/gpu=4"
+users.bob = {}
+"""
+
+
+def test_an_account_takes_back_its_quota_and_the_borrower_comes_back_when_there_is_room() -> None:
+    ids: list[int] = []
+
+    async def act(site: Site) -> None:
+        own = await site.submit(BOB, seconds=3000)
+        borrowed = await site.submit(BOB, seconds=3000)
+        assert site.nodes(own) and site.nodes(borrowed), "what nobody wants is lent"
+        asked = await site.submit(ANN, seconds=600)
+        await asyncio.sleep(70)
+        assert site.now(asked).state is JobState.RUNNING
+        pushed, stayed = sorted((site.now(own), site.now(borrowed)), key=lambda job: job.state.value)
+        assert (pushed.state, stayed.state) == (JobState.PENDING, JobState.RUNNING)
+        ids.append(pushed.id)
+        await asyncio.sleep(700)
+        assert site.now(pushed).state is JobState.RUNNING and site.now(pushed).restarts == 1
+
+    cluster = on_site(TWO_LABS, act)
+    assert [count for job_id, count in cluster.launched if job_id == ids[0]] == ["0", "1"]
+
+
+FAIR = """
+[scheduler.weights]
+fairshare = 1000
+[accounts.lab.users.ann]
+[accounts.lab.users.bob]
+"""
+
+
+def test_who_has_used_less_goes_first_also_after_the_controller_was_killed() -> None:
+    async def use(site: Site) -> None:
+        await site.submit(ANN, seconds=5000, gpus=8)
+        await asyncio.sleep(5100)
+
+    async def compete(site: Site) -> None:
+        last = await site.submit(BOB, seconds=60, gpus=8)
+        heavy = await site.submit(ANN, seconds=600, gpus=8)
+        light = await site.submit(BOB, seconds=600, gpus=8)
+        assert site.nodes(last)
+        await asyncio.sleep(100)
+        assert site.nodes(light) and not site.nodes(heavy)
+        used = {(user.user): user.usage for user in site.controller.state.site.users}
+        assert used["ann"] > used["bob"] > 0.0
+
+    on_site(FAIR, use, compete)
+
+
+def test_minutes_that_are_used_up_stay_used_after_the_controller_was_killed() -> None:
+    rules = (
+        '[fairshare]\nhalf_life = "UNLIMITED"\n[accounts.lab]\ngrp_tres_mins = "gres/gpu=100"\nusers.ann = {}'
+    )
+
+    async def use(site: Site) -> None:
+        await site.submit(seconds=600)  # 40 of the minutes, and 4 that it did not need
+        await asyncio.sleep(700)
+        await site.submit(seconds=600)
+        await asyncio.sleep(300)
+
+    async def ask(site: Site) -> None:
+        third = await site.submit(seconds=600)
+        assert site.why(third).startswith("AssocGrpGRESMinutes: account lab has 100 minutes of GPUs")
+        assert site.nodes(await site.submit(seconds=120))
+
+    on_site(rules, use, ask)
+
+
+def test_a_job_that_would_run_into_maintenance_waits_and_says_for_what() -> None:
+    begins = datetime.fromtimestamp(EPOCH_UNIX + HOUR_S, tz=UTC).isoformat()
+    rules = f'[reservations.cooling]\nstart = {begins}\nduration = "2:00:00"\nmaintenance = true\n'
+
+    async def act(site: Site) -> None:
+        long = await site.submit(seconds=2 * HOUR_S)
+        assert site.why(long).startswith("ReqNodeNotAvail") and "cooling" in site.why(long)
+        assert site.nodes(await site.submit(seconds=1800))
+        await asyncio.sleep(3 * HOUR_S)
+        assert site.now(long).state is JobState.RUNNING
+
+    on_site(rules, act)
+
+
+def test_a_license_is_lent_to_one_job_at_a_time() -> None:
+    async def act(site: Site) -> None:
+        await site.submit(licenses=(("matlab", 1),), seconds=100)
+        second = await site.submit(licenses=(("matlab", 1),))
+        assert site.why(second) == "Licenses: needs 1 licenses of matlab, 0 are free"
+        await asyncio.sleep(120)
+        assert site.nodes(second)
+        assert "2 licenses of matlab" in await site.refused(licenses=(("matlab", 2),))
+
+    on_site("[licenses]\nmatlab = 1\n", act)
+
+
+def test_features_of_nodes_are_what_constraints_ask_for() -> None:
+    async def act(site: Site) -> None:
+        assert site.nodes(await site.submit(constraint="ib&new")) == ("n1",)
+        assert "ib&old" in await site.refused(constraint="ib&old")
+
+    on_site('[nodes."n[0-1]"]\nfeatures = ["new"]\n[nodes.n1]\nfeatures = ["ib"]\n', act, nodes=2)
+
+
+def test_a_job_that_names_none_has_its_users_account_and_the_accounts_qos() -> None:
+    rules = '[qos.normal]\n[accounts.lab]\ndefault_qos = "normal"\nusers.ann = {}\n'
+
+    async def act(site: Site) -> None:
+        request = (await site.submit()).request
+        assert (request.account, request.qos) == ("lab", "normal")
+        assert "bob has no default one" in await site.refused(BOB)
+
+    on_site(rules, act)
+
+
+def test_limits_of_submission_count_what_waits_and_what_runs() -> None:
+    async def act(site: Site) -> None:
+        await site.submit(seconds=100)
+        await site.submit(hold=True)
+        assert "lets all together have 2 jobs in the queue, and there are 2" in await site.refused()
+        await asyncio.sleep(120)
+        await site.submit()
+
+    on_site("[accounts.lab]\ngrp_submit = 2\nusers.ann = {}\n", act)
