@@ -149,7 +149,7 @@ def test_an_account_takes_back_its_quota_and_the_borrower_comes_back_when_there_
         assert site.now(pushed).state is JobState.RUNNING and site.now(pushed).restarts == 1
 
     cluster = on_site(TWO_LABS, act)
-    assert [count for job_id, count in cluster.launched if job_id == ids[0]] == ["0", "1"]
+    assert [count for job_id, count in cluster.launched if job_id == ids[0]] == ["", "1"]
 
 
 FAIR = """
