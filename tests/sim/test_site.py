@@ -11,9 +11,9 @@ import pytest
 
 from warpdeck.config import decode
 from warpdeck.controller.app import Controller
-from warpdeck.controller.events import Submitted, Who
+from warpdeck.controller.events import ReservationMade, ReservationRemoved, Submitted, Who
 from warpdeck.errors import UserError
-from warpdeck.model import GpuAsk, Job, JobState, Request, Resources
+from warpdeck.model import GpuAsk, Job, JobState, NodeName, Request, Reservation, Resources
 from warpdeck.sim.cluster import EPOCH_UNIX, Faults, SimCluster
 from warpdeck.sim.virtualtime import run_virtual
 from warpdeck_agent.wire import messages as wire
@@ -45,11 +45,11 @@ class Site:
 
     async def submit(self, who: Who = ANN, *, gpus: int = 4, seconds: int = 600, **asked: Any) -> Job:
         """The job after the controller had a moment for it."""
-        constraint = asked.pop("constraint", "")
+        where = {name: asked.pop(name) for name in ("constraint", "nodelist") if name in asked}
         request = Request(
             name=str(seconds),
             script="#!/bin/sh\n",
-            resources=Resources(gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(), constraint=constraint),
+            resources=Resources(gpus=GpuAsk(per_node=gpus) if gpus else GpuAsk(), **where),
             **{"time_limit_s": seconds + 60, **asked},
         )
         outcome = await self.controller.apply(Submitted(who=who, request=request))
@@ -251,3 +251,57 @@ def test_limits_of_submission_count_what_waits_and_what_runs() -> None:
         await site.submit()
 
     on_site("[accounts.lab]\ngrp_submit = 2\nusers.ann = {}\n", act)
+
+
+def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_killed() -> None:
+    waiting: list[Job] = []
+
+    async def make(site: Site) -> None:
+        made = Reservation(
+            name="class", nodes=(NodeName("n0"),), start_unix=site.cluster.now_unix(), users=("bob",)
+        )
+        await site.controller.apply(ReservationMade(reservation=made))
+        waiting.append(await site.submit(ANN, gpus=8, nodelist=("n0",)))
+
+    async def use(site: Site) -> None:
+        await asyncio.sleep(A_MOMENT_S)
+        assert "class" in site.why(waiting[0])
+        pupil = await site.submit(BOB, gpus=8, seconds=100, reservation="class")
+        assert site.nodes(pupil) == ("n0",)
+        assert not site.nodes(await site.submit(ANN, reservation="class", hold=False))
+        await site.controller.apply(ReservationRemoved(name="class"))
+        await asyncio.sleep(200)
+        assert site.nodes(waiting[0]) == ("n0",)
+
+    on_site("", make, use, nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"users": ("ann",)}, ""),
+        ({"name": "old", "maintenance": True}, "there is a reservation old already"),
+        ({"nodes": (NodeName("n9"),), "maintenance": True}, "there is no node n9"),
+        ({"nodes": (), "maintenance": True}, "the reservation names no node"),
+        ({}, "either for somebody or for maintenance"),
+        ({"maintenance": True, "users": ("ann",)}, "either for somebody or for maintenance"),
+        ({"accounts": ("lab",)}, "there is no account lab"),
+        ({"users": ("ann",), "end_unix": 5.0}, "over before it begins"),
+        ({"users": ("ann",), "nodes": None}, "reservation old has n1 at that time"),
+        ({"users": ("ann",), "nodes": None, "end_unix": EPOCH_UNIX + 1000}, ""),
+    ],
+)
+def test_a_reservation_that_cannot_be_is_refused(asked: dict[str, Any], sentence: str) -> None:
+    async def act(site: Site) -> None:
+        late = EPOCH_UNIX + 2000
+        old = Reservation(name="old", nodes=(NodeName("n1"),), start_unix=late, maintenance=True)
+        await site.controller.apply(ReservationMade(reservation=old))
+        wanted = Reservation(**{"name": "new", "nodes": (NodeName("n0"),), "start_unix": 0.0, **asked})
+        if sentence:
+            with pytest.raises(UserError, match=sentence):
+                await site.controller.apply(ReservationMade(reservation=wanted))
+        else:
+            await site.controller.apply(ReservationMade(reservation=wanted))
+        assert set(site.controller.state.reserved) == ({"old"} if sentence else {"old", "new"})
+
+    on_site("", act, nodes=2)

@@ -23,6 +23,8 @@ from warpdeck.controller.events import (
     NodeUp,
     Released,
     Requeued,
+    ReservationMade,
+    ReservationRemoved,
     Resumed,
     Submitted,
     Suspended,
@@ -150,6 +152,12 @@ class Handlers:
                 await self._controller.apply(NodeResumed(name=NodeName(message.name)))
             case ask.NodeRemove():
                 await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
+                return {}
+            case ask.ReservationMake():
+                await self._controller.apply(ReservationMade(reservation=message.reservation))
+                return {}
+            case ask.ReservationRemove():
+                await self._controller.apply(ReservationRemoved(name=message.name))
                 return {}
             case ask.Reload():
                 return await self._reload()

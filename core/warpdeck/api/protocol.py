@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from warpdeck.model import PtySide, Request
+from warpdeck.model import PtySide, Request, Reservation
 
 API_VERSION = 1
 MAX_CLIENTS = 512
@@ -188,6 +188,18 @@ class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
     name: Name
 
 
+class ReservationMake(Message, frozen=True, kw_only=True, tag="reservation_make"):
+    """Sets nodes aside (admins). -> {}"""
+
+    reservation: Reservation
+
+
+class ReservationRemove(Message, frozen=True, kw_only=True, tag="reservation_rm"):
+    """-> {}"""
+
+    name: Name
+
+
 class NodeRemove(Message, frozen=True, kw_only=True, tag="node_rm"):
     """Refused while jobs run there, unless `force`: they end as NODE_FAIL."""
 
@@ -299,6 +311,8 @@ ClientMessage = (
     | NodeDrain
     | NodeResume
     | NodeRemove
+    | ReservationMake
+    | ReservationRemove
     | Log
     | Attach
     | Resize

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import sitetables, standing
+from warpdeck.controller.reservations import reservations
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState
 
@@ -31,8 +32,7 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             table = sitetables.partition_rows(state, config)
             return {"partitions": table, "configured": bool(config.partitions)}
         case ask.Reservations():
-            there = state.site.reservations_on(state.nodes)
-            return {"reservations": sitetables.reservation_rows(there, controller.clock())}
+            return {"reservations": sitetables.reservation_rows(reservations(state), controller.clock())}
         case ask.QosList():
             return {"qos": sitetables.qos_rows(config)}
 

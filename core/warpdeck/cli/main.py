@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "requeue": ("orders", "end jobs and put them back into the queue"),
     "partitions": ("policy", "the partitions: nodes, limits, and who may use them"),
     "reservations": ("policy", "nodes that are set aside, and for whom"),
+    "reservation": ("reservation", "set nodes aside for users, accounts or maintenance (admins)"),
     "qos": ("policy", "the qualities of service and their limits"),
     "node": ("nodes", "add, list, drain and remove nodes"),
     "snapshot": ("snapshot", "the code a job ran: show it, compare it"),

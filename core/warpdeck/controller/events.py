@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model import Job, JobId, Node, NodeName, Request
+from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
 from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck_agent.wire import messages as wire
 
@@ -89,6 +89,14 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
     force: bool = False
 
 
+class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
+    reservation: Reservation
+
+
+class ReservationRemoved(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
 class NodeUp(msgspec.Struct, frozen=True, kw_only=True):
     """An agent said Welcome: what the node has, and every job it holds."""
 
@@ -133,6 +141,8 @@ Event = (
     | NodeDrained
     | NodeResumed
     | NodeRemoved
+    | ReservationMade
+    | ReservationRemoved
     | NodeUp
     | NodeLost
     | Reported

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from warpdeck.model import Job, JobId, Node, NodeName, Request
+from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
 from warpdeck_agent.wire import messages as wire
 
 WAITS_PERIOD_S = 28 * 86_400.0
@@ -85,6 +85,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     next_job_id: int | None = None
     usage: tuple[UsageRow, ...] = ()
     waits: Waits | None = None
+    reservations: tuple[Reservation, ...] = ()
+    gone_reservations: tuple[str, ...] = ()
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -100,6 +102,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     usage: tuple[UsageRow, ...] = ()
     waits: Waits = Waits()
+    reservations: tuple[Reservation, ...] = ()
     last_runs: tuple[Job, ...] = ()
     """Of each user the last few jobs that ended, oldest first; without their requests."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import decisions, jobs, nodes, progress, suspension
+from . import decisions, jobs, nodes, progress, reservations, suspension
 from .events import (
     Cancelled,
     Event,
@@ -25,6 +25,8 @@ from .events import (
     Released,
     Reported,
     Requeued,
+    ReservationMade,
+    ReservationRemoved,
     Resumed,
     Submitted,
     Suspended,
@@ -70,5 +72,9 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return nodes.resume(txn, event)
         case NodeRemoved():
             return nodes.remove(txn, event)
+        case ReservationMade():
+            return reservations.make(txn, event)
+        case ReservationRemoved():
+            return reservations.remove(txn, event)
         case _:
             assert_never(event)

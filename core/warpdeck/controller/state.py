@@ -25,6 +25,7 @@ from warpdeck.model import (
     NodeName,
     Reading,
     Request,
+    Reservation,
     Why,
     count_tasks,
     may_become,
@@ -59,6 +60,8 @@ class State:
         self.submitted: dict[tuple[str, str, str], int] = {}
         """Jobs and array tasks that have not ended, by account, user and QoS."""
         self.picture = Picture()
+        self.reserved: dict[str, Reservation] = {}
+        """Reservations made at run time; see reservations.py for all."""
         self.waits = Waits()
         self.predictor = Predictor()
         """How long users' jobs run; learnt again from the store at a start."""
@@ -81,6 +84,7 @@ class State:
             state.links[node.name] = Link.CONNECTING
         state.used = {row.key: row for row in loaded.usage}
         state.waits = loaded.waits
+        state.reserved = {each.name: each for each in loaded.reservations}
         for job in loaded.last_runs:
             state.learn(job)
         return state
@@ -199,6 +203,7 @@ class Transaction:
         self._nodes: dict[NodeName, None] = {}
         self._journal: list[JournalEntry] = []
         self._usage: dict[tuple[str, str, str], None] = {}
+        self._reservations: dict[str, None] = {}
         self._ids_taken = False
         self._waits_changed = False
 
@@ -270,6 +275,18 @@ class Transaction:
         self._nodes[name] = None
         self._undo.append(lambda: self._restore_node(name, before))
 
+    def put_reservation(self, made: Reservation) -> None:
+        """Adds a reservation."""
+        self.state.reserved[made.name] = made
+        self._reservations[made.name] = None
+        self._undo.append(lambda: self.state.reserved.pop(made.name))
+
+    def drop_reservation(self, name: str) -> None:
+        """Removes a reservation that was made at run time."""
+        before = self.state.reserved.pop(name)
+        self._reservations[name] = None
+        self._undo.append(lambda: self.state.reserved.update({name: before}))
+
     def log(self, job_id: JobId, text: str) -> None:
         """Appends a line to the job's history."""
         self._journal.append(JournalEntry(at_unix=self.now, job_id=job_id, text=text))
@@ -294,6 +311,10 @@ class Transaction:
             gone_nodes=tuple(name for name in self._nodes if name not in nodes),
             journal=tuple(self._journal),
             next_job_id=self.state.next_job_id if self._ids_taken else None,
+            reservations=tuple(
+                self.state.reserved[name] for name in self._reservations if name in self.state.reserved
+            ),
+            gone_reservations=tuple(name for name in self._reservations if name not in self.state.reserved),
             waits=self.state.waits if self._waits_changed else None,
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
         )

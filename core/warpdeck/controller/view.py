@@ -25,6 +25,7 @@ from warpdeck.model import (
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
+from .reservations import reservations
 
 if TYPE_CHECKING:
     from .state import State
@@ -44,7 +45,7 @@ def build_view(state: State, *, now: float) -> View:
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
-        reservations=site.reservations_on(state.nodes),
+        reservations=reservations(state),
         licenses=site.licenses,
         longest_wait_s=state.waits.longest_s(now),
     )

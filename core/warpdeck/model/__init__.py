@@ -16,6 +16,7 @@ from .request import (
     Snapshot,
     WarnSignal,
 )
+from .reservation import Reservation
 from .states import (
     BY_ITSELF,
     COMPACT,
@@ -54,6 +55,7 @@ __all__ = [
     "Ranges",
     "Reading",
     "Request",
+    "Reservation",
     "Resources",
     "Share",
     "ShareStatus",

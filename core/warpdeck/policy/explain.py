@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpdeck.model import JobId, Why
+import numpy as np
+
+from warpdeck.model import JobId, NodeName, Why
 from warpdeck.notation.times import roughly
 
 from .field import Field, known
@@ -130,9 +132,29 @@ class _Explainer:
             return "BadConstraints", f"cannot be laid out: {describe_need(shape.asked)}"
         if field.find_now(shape, INSTANT_S) is not None:
             return "Priority", ""
-        missing = f"waits for {describe_need(shape.asked)}: {lacks(field.timeline, shape)}"
-        takes = (shape.usable() & field.cluster.takes_jobs).any()
-        return ("Resources" if takes else "ReqNodeNotAvail"), missing
+        wanted = f"waits for {describe_need(shape.asked)}"
+        takes = shape.usable() & field.cluster.takes_jobs
+        holder = self._holder(field, {field.cluster.nodes[row].name for row in np.flatnonzero(takes)})
+        if holder:
+            return "ReqNodeNotAvail", f"{wanted}: {holder}"
+        missing = f"{wanted}: {lacks(field.timeline, shape)}"
+        return ("Resources" if takes.any() else "ReqNodeNotAvail"), missing
+
+    def _holder(self, field: Field, names: set[NodeName]) -> str:
+        """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
+        now = self._pass.now
+        active = [each for each in self._pass.view.reservations if each.start_unix <= now < each.end_unix]
+        inside = [each for each in active if names & each.nodes]
+        if (
+            not inside
+            or field is not self._pass.fields[""]
+            or names - set().union(*(each.nodes for each in inside))
+        ):
+            return ""
+        first = min(inside, key=lambda each: (each.end_unix, each.name))
+        what = "maintenance" if first.maintenance else "the reservation"
+        ends = f" for {roughly(first.end_unix - now)} more" if known(first.end_unix, now) else ""
+        return f"{what} {first.name} has {'its nodes' if len(inside) == 1 else 'some of its nodes'}{ends}"
 
     def _closing(self, field: Field, shape: Shape, duration_s: float) -> str:
         """Words for a site reservation that begins before the job could end, "" if none is in the way."""

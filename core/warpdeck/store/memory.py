@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
-from warpdeck.model import Job, JobId, Node, NodeName
+from warpdeck.model import Job, JobId, Node, NodeName, Reservation
 
 
 class MemoryStore:
@@ -16,6 +16,7 @@ class MemoryStore:
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
         self._waits = Waits()
+        self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
@@ -31,6 +32,7 @@ class MemoryStore:
             jobs=tuple(jobs),
             nodes=nodes,
             waits=self._waits,
+            reservations=tuple(each for _, each in sorted(self._reservations.items())),
             last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
         )
@@ -53,6 +55,10 @@ class MemoryStore:
             self._nodes.pop(name, None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
+        for reservation in changes.reservations:
+            self._reservations[reservation.name] = reservation
+        for gone in changes.gone_reservations:
+            self._reservations.pop(gone, None)
         if changes.waits is not None:
             self._waits = changes.waits
         for row in changes.usage:

@@ -34,5 +34,6 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (account, user, qos)
     ) WITHOUT ROWID;
     """,
+    "CREATE TABLE reservations (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;",
 )
 """Each entry takes the schema one version on."""

@@ -18,7 +18,7 @@ import msgspec
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.errors import StoreError
-from warpdeck.model import Job, JobId, Node, Request
+from warpdeck.model import Job, JobId, Node, Request, Reservation
 
 from .schema import MIGRATIONS
 
@@ -30,6 +30,7 @@ _NO_REQUEST = Request()
 _JOB = msgspec.msgpack.Decoder(Job)
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
+_RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _USAGE = msgspec.msgpack.Decoder(UsageRow)
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -108,6 +109,10 @@ class SqliteStore:
             (finished_since_unix,),
         )
         nodes = [_NODE.decode(row[0]) for row in await self._rows("SELECT data FROM nodes ORDER BY name")]
+        reserved = [
+            _RESERVATION.decode(row[0])
+            for row in await self._rows("SELECT data FROM reservations ORDER BY name")
+        ]
         usage = [_USAGE.decode(row[0]) for row in await self._rows("SELECT data FROM usage")]
         return Loaded(
             controller_id=controller_id,
@@ -116,6 +121,7 @@ class SqliteStore:
             nodes=tuple(nodes),
             usage=tuple(usage),
             waits=msgspec.json.decode(await self._meta("waits") or "{}", type=Waits),
+            reservations=tuple(reserved),
             last_runs=tuple(await self._last_runs()),
         )
 
@@ -224,6 +230,11 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+    if changes.reservations:
+        rows = [(each.name, _ENCODER.encode(each)) for each in changes.reservations]
+        many("INSERT OR REPLACE INTO reservations VALUES (?, ?)", rows)
+    if changes.gone_reservations:
+        many("DELETE FROM reservations WHERE name = ?", [(name,) for name in changes.gone_reservations])
     if changes.waits is not None:
         db.execute(_PUT_META, ("waits", msgspec.json.encode(changes.waits).decode()))
     if changes.usage:

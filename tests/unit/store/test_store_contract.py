@@ -13,7 +13,7 @@ import pytest
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Store, UsageRow, Waits
 from warpdeck.errors import StoreError
-from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request
+from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request, Reservation
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 
@@ -103,6 +103,13 @@ async def test_the_longest_waits_are_loaded(store: Store) -> None:
     await store.commit(Changes(waits=Waits(since_unix=3.0, longest_this_s=5.0)))
     await store.commit(Changes(nodes=(Node(name=NodeName("a")),)))
     assert (await store.load(finished_since_unix=0.0)).waits == Waits(since_unix=3.0, longest_this_s=5.0)
+
+
+async def test_reservations_are_loaded_until_they_are_removed(store: Store) -> None:
+    made = [Reservation(name=name, start_unix=1.0, nodes=(NodeName("a"),), users=("ann",)) for name in "xy"]
+    await store.commit(Changes(reservations=tuple(made)))
+    await store.commit(Changes(gone_reservations=("x",)))
+    assert (await store.load(finished_since_unix=0.0)).reservations == (made[1],)
 
 
 async def test_history_keeps_its_order(store: Store) -> None:

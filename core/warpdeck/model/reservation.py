@@ -1,0 +1,25 @@
+"""Nodes that an admin has set aside at run time; those of the configuration are in its own tables. Times in unix seconds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from .ids import NodeName
+from .request import MAX_NODES, Word
+
+MAX_NAMES = 10_000
+"""Users or accounts of one reservation."""
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody at all."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+    nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
+    start_unix: float
+    end_unix: float | None = None
+    users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    maintenance: bool = False
