@@ -210,3 +210,19 @@ def test_a_site_without_rules_is_told_so_and_how_to_write_them(
                 json.loads(capsys.readouterr().out)
         finally:
             home.close()
+
+
+def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
+    asked = ("create", "class", "--nodes", "ALL", "--start", "2101-01-01T08:00", "--duration", "3:00:00")
+    assert run("reservation", *asked, "--accounts", "lab")[:2] == (0, "reserved ALL: class\n")
+    lines = table(run("reservations", "--noheader")[1])
+    assert [line[:2] for line in lines] == [["works", "future"], ["class", "future"]]
+    assert lines[1][4] == "3:00:00" and lines[1][-2:] == ["account", "lab"]
+    code, _, err = run("reservation", *asked, "--maintenance")
+    assert (code, err.splitlines()[0]) == (1, "warpdeck: there is a reservation class already")
+    assert run("reservation", "rm", "class")[0] == 0
+    code, _, err = run("reservation", "rm", "works")
+    assert code == 1 and "stands in config.toml" in err
+    code, _, err = run("reservation", "rm", "class")
+    assert code == 1 and "there is no reservation class" in err
+    assert "there is no node n9" in run("reservation", "create", "x", "--nodes", "n9", "--maintenance")[2]
