@@ -6,9 +6,21 @@ import msgspec
 
 from warpdeck.model import Allocation, NodeName, Resources
 
-from .cluster import Cluster, Ints
+from .cluster import CPUS, MEM, Cluster, Ints
+from .demand import Need
 from .gpus import GpuBoard
-from .placement import Shape, Spot, Taken, allocate, commit, place_later, place_now, release, reserve
+from .placement import (
+    Shape,
+    Spot,
+    Taken,
+    allocate,
+    commit,
+    place_later,
+    place_now,
+    release,
+    reserve,
+    whole_amounts,
+)
 from .settings import Settings
 from .site import PartitionView, ReservationView
 from .timeline import ENDLESS_S, Hold, Timeline
@@ -84,6 +96,11 @@ class Field:
     def release(self, taken: Taken) -> None:
         """Takes back a `reserve`."""
         release(self.timeline, taken)
+
+    def amounts(self, row: int, need: Need) -> tuple[int, int]:
+        """CPUs and bytes of memory that a need takes of a node."""
+        amounts = whole_amounts(self.cluster, row, need)
+        return int(amounts[CPUS]), int(amounts[MEM])
 
     def names(self, spot: Spot) -> tuple[NodeName, ...]:
         """The nodes of a spot."""

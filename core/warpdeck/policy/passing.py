@@ -16,7 +16,7 @@ from .placement import Shape, Spot
 from .preemption import Preemption, Rules
 from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
-from .tres import asked_tres
+from .tres import MIB, asked_tres, billing
 from .view import PendingJob, RunningJob, View
 from .why import throttled
 
@@ -357,6 +357,7 @@ class Pass:
         self.blocked[job.id] = obstacle
         if obstacle.shape is None or obstacle.field is None or job.id == self._without_place:
             return
+        job = in_partition(job, obstacle.shape.partition)
         protects = kind.pool.protected < self._most_protected and len(self.promised) < MAX_RESERVATIONS
         pushes = self.rules.active and not job.reservation and self._may_push(job)
         if protects or pushes:
@@ -373,7 +374,7 @@ class Pass:
         soon = later is not None and later[0] <= self.now + self._patience_s()
         if pushes and (soon or self._make_room(job, obstacle, field, shape)):
             self.ledger.take(
-                job, self.tres(job), self.limit_s(job, None)
+                job, self.tres(job), self.limit_s(job, shape.partition)
             )  # its turn is near: nobody else leaves in vain
             if not soon:
                 return True
@@ -405,11 +406,26 @@ class Pass:
             self._no_victims.add(_claimant(job))
             return False
         spot, told = room
+        if self._would_break_a_limit(job, field, shape, spot):
+            return False
         self.preempts += told
         grace_s = max(each.grace_s for each in told)
         field.reserve(spot, self.now, grace_s + obstacle.duration_s)
         self._promise(job, field, spot, self.now + grace_s)
         return True
+
+    def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
+        """Whether what it would be given there is more than it may have, so that others would leave in vain."""
+        if not self.ledger.limits_anything:
+            return False
+        given = dict(self.tres(job))
+        amounts = [field.amounts(row, need) for row, need in spot]
+        given["node"] = len(spot)
+        given["cpu"] = sum(cpus for cpus, _ in amounts)
+        given["mem"] = sum(mem for _, mem in amounts) // MIB
+        given["gres/gpu"] = sum(need.gpus for _, need in spot)
+        given["billing"] = billing(given, self.settings.billing_weights)
+        return self.ledger.check(job, given, self.limit_s(job, shape.partition)) is not None
 
     def _patience_s(self) -> float:
         """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""

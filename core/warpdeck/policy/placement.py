@@ -42,6 +42,7 @@ class Shape:
         default_mem_per_cpu_bytes: int,
     ) -> None:
         self.asked = asked
+        self.partition = partition
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.gangs: list[Gang] = []
         for nodes in _sizes(asked, partition):
