@@ -94,7 +94,7 @@ def _alone(
         tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
     else:
         tres = ledger.tres_of(job, given)
-    over = ledger.check(job, tres, job.time_min_s or time_limit(job, part, settings, 0.0))
+    over = ledger.check(job, tres, time_limit(job, part, settings, 0.0))
     return None if over is None else Refusal(over.code, over.sentence, "ask for less")
 
 
