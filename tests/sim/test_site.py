@@ -268,7 +268,7 @@ def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_ki
         assert "class" in site.why(waiting[0])
         pupil = await site.submit(BOB, gpus=8, seconds=100, reservation="class")
         assert site.nodes(pupil) == ("n0",)
-        assert not site.nodes(await site.submit(ANN, reservation="class", hold=False))
+        assert "reservation class" in await site.refused(ANN, reservation="class")
         await site.controller.apply(ReservationRemoved(name="class"))
         await asyncio.sleep(200)
         assert site.nodes(waiting[0]) == ("n0",)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.config import Site
 from warpdeck.errors import UserError
-from warpdeck.model import Job, Node, Resources
-from warpdeck.policy import PendingJob, Refusal, View, admit
+from warpdeck.model import Job, Node
+from warpdeck.policy import PendingJob, Refusal, Settings, View, admit
 
 from .view import Namesakes, pending_job, rules_view
 
@@ -31,8 +30,8 @@ class Admission:
 
     def __init__(self) -> None:
         self._nodes: tuple[Node, ...] = ()
-        self._site: Site | None = None
-        self._kept: dict[tuple[Resources, str], Refusal | None] = {}
+        self._settings: Settings | None = None
+        self._kept: dict[tuple[object, ...], Refusal | None] = {}
 
     def check(self, state: State, job: Job, *, now: float) -> None:
         """Raises UserError where the site forbids the job, or the cluster can never hold it."""
@@ -44,13 +43,30 @@ class Admission:
 
     def _misfit(self, state: State, asked: PendingJob, view: View) -> Refusal | None:
         nodes = tuple(state.nodes.values())
-        if self._site is not state.site or self._nodes != nodes or len(self._kept) >= MAX_KEPT:
-            self._site, self._nodes, self._kept = state.site, nodes, {}
+        settings = (
+            state.site.settings
+        )  # made anew with the rules, and kept where only what was used is counted anew
+        if self._settings is not settings or self._nodes != nodes or len(self._kept) >= MAX_KEPT:
+            self._settings, self._nodes, self._kept = settings, nodes, {}
         if not nodes or not all(node.cpus for node in nodes):
             return None  # a node whose size is not known yet might be the one that fits
-        key = (asked.resources, asked.partition)
-        # Which of several partitions counts depends on who asks.
-        if key not in self._kept or "," in asked.partition:
+        key = _same_answer(asked)
+        if key not in self._kept:
             whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
-            self._kept[key] = admit(asked, whole, state.site.settings)
+            self._kept[key] = admit(asked, whole, settings)
         return self._kept[key]
+
+
+def _same_answer(asked: PendingJob) -> tuple[object, ...]:
+    """All of a request on which it depends whether the empty cluster can hold it, and whose limits allow what it gets."""
+    return (
+        asked.resources,
+        asked.partition,
+        asked.user,
+        asked.account,
+        asked.qos,
+        asked.time_limit_s,
+        asked.time_min_s,
+        asked.deadline_unix,
+        asked.licenses,
+    )

@@ -22,6 +22,7 @@ from warpdeck.policy import parse_constraint
 
 from .dependencies import clause_name, targets
 from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
+from .reservations import reservations
 from .state import Transaction, amend
 
 MAX_OPEN_JOBS = 1_000_000
@@ -78,7 +79,7 @@ def _check_reservation(txn: Transaction, request: Request, who: Who) -> None:
     name = request.reservation
     if not name:
         return
-    found = next((each for each in txn.state.site.reservations if each.name == name), None)
+    found = next((each for each in reservations(txn.state) if each.name == name), None)
     if found is None or found.end_unix <= txn.now:
         raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`")
     if found.maintenance or not (who.user in found.users or request.account in found.accounts):

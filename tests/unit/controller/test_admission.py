@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core import Core, ask
+from tests.core import BOB, Core, ask
 
 from warpdeck.config import build_site, decode
 from warpdeck.controller.events import NodeRemoved
@@ -49,3 +49,11 @@ def test_what_waits_counts_against_a_limit_on_submissions() -> None:
     core.submit(ask(hold=True))
     with pytest.raises(UserError, match="lets ann have 2 jobs in the queue"):
         core.submit(ask())
+
+
+def test_one_users_limit_turns_nobody_else_away() -> None:
+    core = Core("a")
+    rules(core, '[accounts.lab]\nusers.ann = { max_tres_per_job = "gres/gpu:h100=1" }\nusers.bob = {}\n')
+    with pytest.raises(UserError, match="user ann in account lab allows 1 GPU"):
+        core.submit(ask(gpus=4))
+    core.submit(ask(gpus=4), BOB)
