@@ -139,7 +139,10 @@ class Pass:
         return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
-        """Those the job may run in, in its order; [None] where the site has none."""
+        """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
+
+        As in Slurm: in a lower tier a job could be pushed out at once by those it had come before.
+        """
         return self.partitions_named(job.partition)
 
     def partitions_named(self, text: str) -> list[PartitionView | None]:
@@ -148,6 +151,7 @@ class Pass:
             return [None]
         names = partition_names(text, self.settings)
         known = [self._partitions[name] for name in names if name in self._partitions]
+        known.sort(key=lambda each: -each.priority_tier)
         return [*known] or [PartitionView(name=name, state="INACTIVE") for name in names or ("(none)",)]
 
     def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
@@ -381,6 +385,8 @@ class Pass:
         if later is None or not (protects or soon):
             return False
         if self.settings.reservation_holds == "start":
+            if any(each[0] is field for each in self._due):
+                return False  # times that hold on any nodes cannot be kept together: one at a time
             self._due.append((field, shape, obstacle.duration_s, later[0]))
         else:
             field.reserve(later[1], later[0], obstacle.duration_s)

@@ -20,6 +20,8 @@ from .shared import SharedGpu
 
 ENDLESS_S = 10 * 365 * 86_400.0
 """A job without a limit is planned to take this long; what could only start after that has no expected start."""
+OVERDUE_S = 1.0
+"""What should have ended already is taken to end so soon: it holds what it has, and nothing is promised for this moment."""
 MAX_CELLS = 4_000_000
 """Bounds rows x steps. Beyond it, ends of one node that lie close together are planned as one, at the last of them."""
 MIN_STEPS = 16
@@ -55,7 +57,8 @@ class Timeline:
     def _build(self, holds: Sequence[Hold]) -> None:
         cluster = self.cluster
         rows = np.array([hold[0] for hold in holds], dtype=np.int64)
-        ends = np.maximum(np.array([hold[1] for hold in holds]), self.now)
+        ends = np.array([hold[1] for hold in holds])
+        ends = np.where(ends <= self.now, self.now + OVERDUE_S, ends)
         amounts = np.array([hold[2] for hold in holds], dtype=np.int64).T
         order = np.lexsort((ends, rows))
         rows, ends, amounts = rows[order], ends[order], amounts[:, order]
