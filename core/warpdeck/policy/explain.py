@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from warpdeck.model import JobId, NodeName, Why
+from warpdeck.model import JobId, Why
 from warpdeck.notation.times import roughly
 
+from .cluster import Mask
 from .field import Field, known
 from .passing import Obstacle, Pass
 from .placement import Shape
@@ -21,7 +22,7 @@ from .why import describe_need, lacks
 
 INSTANT_S = 0.001
 """A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
-FORECAST_CELLS = 200_000
+FORECAST_CELLS = 250_000
 """Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 
 
@@ -134,22 +135,21 @@ class _Explainer:
             return "Priority", ""
         wanted = f"waits for {describe_need(shape.asked)}"
         takes = shape.usable() & field.cluster.takes_jobs
-        holder = self._holder(field, {field.cluster.nodes[row].name for row in np.flatnonzero(takes)})
+        holder = self._holder(field, takes)
         if holder:
             return "ReqNodeNotAvail", f"{wanted}: {holder}"
         missing = f"{wanted}: {lacks(field.timeline, shape)}"
         return ("Resources" if takes.any() else "ReqNodeNotAvail"), missing
 
-    def _holder(self, field: Field, names: set[NodeName]) -> str:
+    def _holder(self, field: Field, takes: Mask) -> str:
         """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
         now = self._pass.now
         active = [each for each in self._pass.view.reservations if each.start_unix <= now < each.end_unix]
+        if not active or field is not self._pass.fields[""]:
+            return ""
+        names = {field.cluster.nodes[row].name for row in np.flatnonzero(takes)}
         inside = [each for each in active if names & each.nodes]
-        if (
-            not inside
-            or field is not self._pass.fields[""]
-            or names - set().union(*(each.nodes for each in inside))
-        ):
+        if not inside or names - set().union(*(each.nodes for each in inside)):
             return ""
         first = min(inside, key=lambda each: (each.end_unix, each.name))
         what = "maintenance" if first.maintenance else "the reservation"
