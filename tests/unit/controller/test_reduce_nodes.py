@@ -1,0 +1,103 @@
+"""The reducer when nodes are lost, come back, reboot, are drained or removed: what becomes of their jobs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core import Core, ask
+
+from warpdeck.controller.events import (
+    LaunchShare,
+    NodeDrained,
+    NodeRemoved,
+    NodeResumed,
+)
+from warpdeck.errors import UserError
+from warpdeck.model import (
+    JobState,
+    NodeName,
+)
+
+
+def test_a_lost_node_keeps_its_jobs_and_their_gpus() -> None:
+    core = Core("a")
+    job_id = core.run(ask(gpus=4))
+    core.lose("a")
+    waiting = core.submit(ask(gpus=1))
+    assert core.plan().effects == () and core.job(job_id).state is JobState.RUNNING
+    core.up("a")
+    assert core.job(job_id).state is JobState.RUNNING and core.job(waiting).state is JobState.PENDING
+
+
+def test_what_ended_while_a_node_was_away_is_told_when_it_is_back() -> None:
+    core = Core("a")
+    job_id = core.run()
+    core.lose("a")
+    core.agents[NodeName("a")].end((job_id, 0), exit_code=5)
+    core.up("a")
+    assert (core.job(job_id).state, str(core.job(job_id).exit)) == (JobState.FAILED, "5:0")
+
+
+def test_a_launch_that_never_arrived_is_sent_again() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.lose("a")
+    assert core.up("a").effects == (LaunchShare(node=NodeName("a"), job_id=job_id),)
+
+
+@pytest.mark.parametrize("requeue", [True, False])
+@pytest.mark.parametrize("records", ["kept", "wiped"])
+def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str) -> None:
+    core = Core("a")
+    job_id = core.run(ask(requeue=requeue))
+    core.lose("a")
+    core.agents[NodeName("a")].reboot()
+    if records == "wiped":
+        core.agents[NodeName("a")].jobs.clear()
+    core.up("a")
+    job = core.job(job_id)
+    if requeue:
+        assert (job.state, job.restarts) == (JobState.PENDING, 1)
+    else:
+        assert job.state is JobState.NODE_FAIL and job.exit is not None and job.exit.cause == "node_fail"
+
+
+def test_a_launch_that_a_reboot_may_have_cut_short_is_not_repeated() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.plan()
+    core.agents[NodeName("a")].reboot()
+    assert not any(isinstance(effect, LaunchShare) for effect in core.up("a").effects)
+    assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
+
+
+def test_a_node_that_lost_its_records_lost_its_jobs() -> None:
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2, requeue=False))
+    core.agents[NodeName("b")].jobs.clear()
+    outcome = core.up("b")
+    assert core.kills(outcome) == [("a", "node_fail", 0)]
+    core.told("a", core.agents[NodeName("a")].end((job_id, 0), signal=15, cause="node_fail"))
+    assert core.job(job_id).state is JobState.NODE_FAIL
+
+
+def test_a_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
+    core = Core("a")
+    running = core.run()
+    core.apply(NodeDrained(name=NodeName("a"), reason="fan"))
+    core.submit()
+    assert core.plan().effects == () and core.job(running).state is JobState.RUNNING
+    core.apply(NodeResumed(name=NodeName("a")))
+    assert core.plan().effects
+
+
+def test_a_node_with_jobs_is_removed_only_by_force() -> None:
+    core = Core("a")
+    job_id = core.run(ask(requeue=False))
+    with pytest.raises(UserError, match="jobs hold a: 1"):
+        core.apply(NodeRemoved(name=NodeName("a")))
+    core.apply(NodeRemoved(name=NodeName("a"), force=True))
+    assert core.job(job_id).state is JobState.NODE_FAIL
+    assert not core.state.nodes and not core.state.links
+    with pytest.raises(UserError, match="there is no node a"):
+        core.apply(NodeResumed(name=NodeName("a")))
