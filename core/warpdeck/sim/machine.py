@@ -6,6 +6,7 @@ equal part of their CPUs, so that only GPUs count; a job that asks for no GPU ta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from warpdeck.model import GpuAsk, GpuUuid, NodeName, Resources
@@ -23,7 +24,7 @@ class Shape(NamedTuple):
     units: int
 
 
-class Machine:
+class Machine(ABC):
     """Nodes, and the shapes that jobs take on them. Equal requests share one Resources object, as the planner likes it."""
 
     def __init__(self, nodes: tuple[NodeView, ...], *, units: int) -> None:
@@ -39,8 +40,9 @@ class Machine:
             self._shapes[key] = self._make(job)
         return self._shapes[key]
 
+    @abstractmethod
     def _make(self, job: TraceJob) -> Shape | None:
-        raise NotImplementedError
+        """What a job of these counts asks; None if it is larger than the machine."""
 
 
 class Pool(Machine):

@@ -15,6 +15,7 @@ import gzip
 import math
 import os
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -109,7 +110,7 @@ def _bad(path: str, line: int, what: str) -> UserError:
     return UserError(f"{path}:{line}: {what}", "correct the line, or take it out")
 
 
-class _Reader:
+class _Reader(ABC):
     """What both formats share: where in the file we are, and numbers that say where they are wrong."""
 
     def __init__(self, path: str) -> None:
@@ -130,9 +131,9 @@ class _Reader:
                 raise self.bad(f"over {MAX_JOBS:,} jobs in one log")
             yield job
 
+    @abstractmethod
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         """One a line of the log; None where too little is known of the job."""
-        raise NotImplementedError
 
     def bad(self, what: str) -> UserError:
         return _bad(self.path, self.line, what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -77,17 +78,17 @@ class JobListScreen(DeckScreen):
         self.table.focus()
         self.draw()
 
+    @abstractmethod
     def source(self) -> Iterable[JobRow]:
         """All jobs of this screen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def words(self) -> str:
         """What the head says of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nothing(self) -> str:
         """What an empty table says."""
-        raise NotImplementedError
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
