@@ -6,7 +6,9 @@ import argparse
 import difflib
 from typing import NoReturn
 
+from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.paths import default_paths
 
 USAGE_EXIT = 2
 """The exit code of a command line that is not understood."""
@@ -31,3 +33,10 @@ class Arguments(argparse.ArgumentParser):
         hint = f"did you mean {near[0]}?" if near and word.startswith("-") else see
         kind = "unknown option" if word.startswith("-") else "one word too many:"
         raise UserError(f"{self.prog}: {kind} {word}", hint, exit_code=USAGE_EXIT)
+
+
+def run_sub_verb(parser: Arguments, words: list[str]) -> int:
+    """Runs what the sub-verb's parser set as `run`, with a client; the exit code."""
+    args = parser.parse_args(words)
+    with SyncClient.connect(default_paths()) as client:
+        return int(args.run(client, args))

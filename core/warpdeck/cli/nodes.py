@@ -9,17 +9,14 @@ from typing import Any
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.memory import format_memory
-from warpdeck.paths import default_paths
 
-from .arguments import Arguments
+from .arguments import Arguments, run_sub_verb
 from .output import clean, note, print_json, print_table
 
 
 def main(_: str, words: list[str]) -> int:
     """Runs the sub-verb."""
-    args = _parser().parse_args(words)
-    with SyncClient.connect(default_paths()) as client:
-        return int(args.run(client, args))
+    return run_sub_verb(_parser(), words)
 
 
 def _parser() -> Arguments:

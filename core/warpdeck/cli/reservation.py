@@ -10,17 +10,14 @@ from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.moments import parse_moment
 from warpdeck.notation.times import parse_limit
-from warpdeck.paths import default_paths
 
-from .arguments import Arguments
+from .arguments import Arguments, run_sub_verb
 from .output import print_json
 
 
 def main(_: str, words: list[str]) -> int:
     """Runs the sub-verb."""
-    args = _parser().parse_args(words)
-    with SyncClient.connect(default_paths()) as client:
-        return int(args.run(client, args))
+    return run_sub_verb(_parser(), words)
 
 
 def _parser() -> Arguments:
