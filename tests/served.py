@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.core import Agent
+from tests.waiting import WAIT_S, comes
 from warpdeck.api.client import Client
 from warpdeck.api.server import ApiServer
 from warpdeck.config import Config
@@ -25,9 +26,6 @@ from warpdeck.sim.demo import NoOutputs
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
-
-POLL_S = 0.002
-WAIT_S = 30.0
 
 
 class QuietFleet:
@@ -85,9 +83,7 @@ class Served:
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Waits for the state, or what the fleet was told, to be so."""
-        async with asyncio.timeout(WAIT_S):
-            while not reached():
-                await asyncio.sleep(POLL_S)
+        await comes(reached, what="the state that is waited for")
 
     def client(self) -> Any:
         """The asyncio client, connected."""

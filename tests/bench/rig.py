@@ -130,7 +130,7 @@ def pss_mb(pid: int) -> float:
 def cpu_percent(pid: int, *, over_s: float) -> float:
     """CPU use of a process over so many seconds, in percent of one core."""
     before, begun = _ticks(pid), time.monotonic()
-    time.sleep(over_s)
+    time.sleep(over_s)  # not a wait: the time that is measured
     return 100.0 * (_ticks(pid) - before) / TICKS_A_SECOND / (time.monotonic() - begun)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -226,7 +227,18 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
     def some() -> frozenset[NodeName]:
         return frozenset(rng.sample(names, rng.randint(1, len(names))))
 
-    partitions = tuple(
+    return {
+        "partitions": _partitions(rng, some),
+        "qos": _qos(rng),
+        "accounts": _accounts(rng),
+        "users": _users(rng),
+        "reservations": _reservations(rng, some),
+        "licenses": (("matlab", 2),),
+    }
+
+
+def _partitions(rng: Random, some: Callable[[], frozenset[NodeName]]) -> tuple[PartitionView, ...]:
+    return tuple(
         PartitionView(
             name=name,
             nodes=some() if rng.random() < 0.3 else None,
@@ -245,7 +257,10 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
         )
         for name in ("p1", "p2")
     )
-    qos = (
+
+
+def _qos(rng: Random) -> tuple[QosView, ...]:
+    return (
         QosView(
             name="high",
             priority=10,
@@ -257,7 +272,10 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
         QosView(name="normal", priority=5, limits=_limits(rng), preempt_exempt_s=rng.choice([0, 100])),
         QosView(name="part", limits=_limits(rng)),
     )
-    accounts = (
+
+
+def _accounts(rng: Random) -> tuple[AccountView, ...]:
+    return (
         AccountView(name="guests", limits=_limits(rng)),
         AccountView(name="lab", quota={"gres/gpu": rng.randint(1, 6)} if rng.random() < 0.3 else {}),
         AccountView(
@@ -270,12 +288,18 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
             name="vision", parent="lab", quota={"gres/gpu": rng.randint(1, 3)} if rng.random() < 0.4 else {}
         ),
     )
-    users = tuple(
+
+
+def _users(rng: Random) -> tuple[UserView, ...]:
+    return tuple(
         UserView(user=user, account=account, limits=_limits(rng) if rng.random() < 0.4 else Limits())
         for account in ACCOUNTS
         for user in USERS
     )
-    reservations = tuple(
+
+
+def _reservations(rng: Random, some: Callable[[], frozenset[NodeName]]) -> tuple[ReservationView, ...]:
+    made = tuple(
         ReservationView(
             name=f"r{number}",
             nodes=some(),
@@ -287,15 +311,7 @@ def tables_of(rng: Random, nodes: tuple[NodeView, ...]) -> dict[str, Any]:
         for number in range(2)
         if rng.random() < 0.2
     )
-    reservations = tuple(each for each in reservations if each.end_unix > each.start_unix)
-    return {
-        "partitions": partitions,
-        "qos": qos,
-        "accounts": accounts,
-        "users": users,
-        "reservations": reservations,
-        "licenses": (("matlab", 2),),
-    }
+    return tuple(each for each in made if each.end_unix > each.start_unix)
 
 
 def settings_of(rng: Random) -> Settings:

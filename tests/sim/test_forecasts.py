@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.core import ask
+from tests.waiting import comes
 
 from warpdeck.api.client import Client
 from warpdeck.controller.app import Controller
@@ -23,7 +24,6 @@ from warpdeck.sim.fleet import SimNode
 from warpdeck.store import MemoryStore
 
 HOUR_S = 3600.0
-WAIT_S = 30.0
 SLACK_S = 60.0
 """What a busy machine and the start of a simulated job may take."""
 
@@ -43,15 +43,11 @@ class Cluster:
         return self.controller.state.jobs[job_id]
 
     async def runs(self, job_id: JobId) -> Job:
-        async with asyncio.timeout(WAIT_S):
-            while self.job(job_id).state is not JobState.RUNNING:
-                await asyncio.sleep(0.01)
+        await comes(lambda: self.job(job_id).state is JobState.RUNNING, what=f"job {job_id} runs")
         return self.job(job_id)
 
     async def is_explained(self, job_id: JobId) -> None:
-        async with asyncio.timeout(WAIT_S):
-            while job_id not in self.controller.state.whys:
-                await asyncio.sleep(0.01)
+        await comes(lambda: job_id in self.controller.state.whys, what=f"job {job_id} is explained")
 
 
 @asynccontextmanager

@@ -54,8 +54,12 @@ class Site:
         )
         outcome = await self.controller.apply(Submitted(who=who, request=request))
         assert outcome.job is not None
-        await asyncio.sleep(A_MOMENT_S)
+        await self.later()
         return self.now(outcome.job)
+
+    async def later(self, seconds: float = A_MOMENT_S) -> None:
+        """So much virtual time passes, at once and with all that happens in it; nobody waits."""
+        await asyncio.sleep(seconds)
 
     def now(self, job: Job) -> Job:
         return self.controller.state.jobs[job.id]
@@ -84,8 +88,9 @@ def on_site(
     async def run() -> None:
         for act in acts:
             async with cluster.controller(checked=lambda controller: None) as controller:
-                await asyncio.sleep(A_MOMENT_S)
-                await act(Site(cluster, controller))
+                site = Site(cluster, controller)
+                await site.later()
+                await act(site)
 
     run_virtual(run())
     return cluster
@@ -114,7 +119,7 @@ def test_a_qos_limits_the_gpus_of_each_user() -> None:
         second = await site.submit(qos="normal")
         assert site.why(second).startswith("QOSMaxGRESPerUser: QoS normal lets user ann use 4 GPUs; 4 are in")
         assert site.nodes(await site.submit(BOB, qos="normal"))
-        await asyncio.sleep(700)
+        await site.later(700)
         assert site.nodes(second)
 
     on_site('[qos.normal]\nmax_tres_per_user = "gres/gpu=4"\n', act)
@@ -140,12 +145,12 @@ def test_an_account_takes_back_its_quota_and_the_borrower_comes_back_when_there_
         borrowed = await site.submit(BOB, seconds=3000)
         assert site.nodes(own) and site.nodes(borrowed), "what nobody wants is lent"
         asked = await site.submit(ANN, seconds=600)
-        await asyncio.sleep(70)
+        await site.later(70)
         assert site.now(asked).state is JobState.RUNNING
         pushed, stayed = sorted((site.now(own), site.now(borrowed)), key=lambda job: job.state.value)
         assert (pushed.state, stayed.state) == (JobState.PENDING, JobState.RUNNING)
         ids.append(pushed.id)
-        await asyncio.sleep(700)
+        await site.later(700)
         assert site.now(pushed).state is JobState.RUNNING and site.now(pushed).restarts == 1
 
     cluster = on_site(TWO_LABS, act)
@@ -163,14 +168,14 @@ fairshare = 1000
 def test_who_has_used_less_goes_first_also_after_the_controller_was_killed() -> None:
     async def use(site: Site) -> None:
         await site.submit(ANN, seconds=5000, gpus=8)
-        await asyncio.sleep(5100)
+        await site.later(5100)
 
     async def compete(site: Site) -> None:
         last = await site.submit(BOB, seconds=60, gpus=8)
         heavy = await site.submit(ANN, seconds=600, gpus=8)
         light = await site.submit(BOB, seconds=600, gpus=8)
         assert site.nodes(last)
-        await asyncio.sleep(100)
+        await site.later(100)
         assert site.nodes(light) and not site.nodes(heavy)
         used = {(user.user): user.usage for user in site.controller.state.site.users}
         assert used["ann"] > used["bob"] > 0.0
@@ -185,9 +190,9 @@ def test_minutes_that_are_used_up_stay_used_after_the_controller_was_killed() ->
 
     async def use(site: Site) -> None:
         await site.submit(seconds=600)  # 40 of the minutes, and 4 that it did not need
-        await asyncio.sleep(700)
+        await site.later(700)
         await site.submit(seconds=600)
-        await asyncio.sleep(300)
+        await site.later(300)
 
     async def ask(site: Site) -> None:
         third = await site.submit(seconds=600)
@@ -205,7 +210,7 @@ def test_a_job_that_would_run_into_maintenance_waits_and_says_for_what() -> None
         long = await site.submit(seconds=2 * HOUR_S)
         assert site.why(long).startswith("ReqNodeNotAvail") and "cooling" in site.why(long)
         assert site.nodes(await site.submit(seconds=1800))
-        await asyncio.sleep(3 * HOUR_S)
+        await site.later(3 * HOUR_S)
         assert site.now(long).state is JobState.RUNNING
 
     on_site(rules, act)
@@ -216,7 +221,7 @@ def test_a_license_is_lent_to_one_job_at_a_time() -> None:
         await site.submit(licenses=(("matlab", 1),), seconds=100)
         second = await site.submit(licenses=(("matlab", 1),))
         assert site.why(second) == "Licenses: needs 1 licenses of matlab, 0 are free"
-        await asyncio.sleep(120)
+        await site.later(120)
         assert site.nodes(second)
         assert "2 licenses of matlab" in await site.refused(licenses=(("matlab", 2),))
 
@@ -247,7 +252,7 @@ def test_limits_of_submission_count_what_waits_and_what_runs() -> None:
         await site.submit(seconds=100)
         await site.submit(hold=True)
         assert "lets all together have 2 jobs in the queue, and there are 2" in await site.refused()
-        await asyncio.sleep(120)
+        await site.later(120)
         await site.submit()
 
     on_site("[accounts.lab]\ngrp_submit = 2\nusers.ann = {}\n", act)
@@ -264,13 +269,13 @@ def test_nodes_are_set_aside_at_run_time_and_stay_so_after_the_controller_was_ki
         waiting.append(await site.submit(ANN, gpus=8, nodelist=("n0",)))
 
     async def use(site: Site) -> None:
-        await asyncio.sleep(A_MOMENT_S)
+        await site.later()
         assert "class" in site.why(waiting[0])
         pupil = await site.submit(BOB, gpus=8, seconds=100, reservation="class")
         assert site.nodes(pupil) == ("n0",)
         assert "reservation class" in await site.refused(ANN, reservation="class")
         await site.controller.apply(ReservationRemoved(name="class"))
-        await asyncio.sleep(200)
+        await site.later(200)
         assert site.nodes(waiting[0]) == ("n0",)
 
     on_site("", make, use, nodes=2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import re
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Generic, Literal, TypeVar
@@ -17,6 +15,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from tests.waiting import comes
 from warpdeck_tui.themes import load_theme, shipped_folder, text_styles, to_textual
 
 THEME = load_theme(shipped_folder() / "deck-dark.toml")
@@ -97,12 +96,13 @@ class Player(Generic[W]):
         """The whole screen's lines, scroll bars and all."""
         return [strip.text for strip in self.app.screen._compositor.render_strips()]
 
+    async def painted(self) -> str:
+        """The first that is written to the terminal from here on."""
+        return await comes(self.take_written, what="something is painted")
+
     async def until(self, condition: Callable[[], object], what: str = "") -> None:
         """Waits for the condition; what is on the screen is said if it does not come."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while not condition():
-            assert time.monotonic() < deadline, f"{what or condition} never came:\n" + "\n".join(self.rows())
-            await asyncio.sleep(0.01)
+        await comes(condition, what=lambda: f"{what or condition} never came:\n" + "\n".join(self.rows()))
         await self.pilot.pause()
 
     async def shows(self, words: str) -> None:

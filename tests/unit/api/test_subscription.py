@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.core import ANN, Agent, ask
-from tests.served import WAIT_S, Raw, Served, served
+from tests.served import Raw, Served, served
+from tests.waiting import WAIT_S
 
 from warpdeck.api.rows import JobRow, NodeRow
 from warpdeck.controller.events import (

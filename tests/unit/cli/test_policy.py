@@ -71,20 +71,6 @@ def site() -> Iterator[Home]:
             home.close()
 
 
-@pytest.fixture
-def run(site: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """warpdeck ARGV in this process: (exit code, stdout, stderr)."""
-    monkeypatch.setenv("WARPDECK_HOME", str(site.path))
-    monkeypatch.chdir(site.path.parent)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = main(argv)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
-
-
 def table(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 

@@ -14,8 +14,6 @@ import pytest
 from tests.home import Home
 from tests.waiting import eventually
 
-from warpdeck.cli.main import main
-
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -28,20 +26,6 @@ def site() -> Iterator[Home]:
         eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
         yield home
         home.close()
-
-
-@pytest.fixture
-def run(site: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """warpdeck ARGV in this process: (exit code, stdout, stderr)."""
-    monkeypatch.setenv("WARPDECK_HOME", str(site.path))
-    monkeypatch.chdir(site.path.parent)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        code = main(argv)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.core import ANN, GIB, ask
-from tests.served import WAIT_S, served
+from tests.served import served
+from tests.waiting import WAIT_S
 
 from warpdeck.controller.events import Submitted
 from warpdeck.controller.ports import Changes

@@ -47,7 +47,7 @@ def test_a_pipe_or_folder_is_refused_and_nobody_waits(tmp_path: Path) -> None:
             open_here(str(tmp_path / name), truncate=False)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root opens files as others")
+@pytest.mark.root
 class TestAsAnotherUser:
     def test_the_file_is_the_users(self, short_tmp: Path) -> None:
         folder = short_tmp / "theirs"
