@@ -241,7 +241,6 @@ def build_limits(table: tables.LimitTable) -> Limits:
         grp_tres_mins=table.grp_tres_mins,
         grp_jobs=table.grp_jobs,
         grp_submit=table.grp_submit,
-        grp_wall_mins=None if table.grp_wall is None else table.grp_wall // 60,
         max_tres_per_job=table.max_tres_per_job,
         max_tres_per_node=table.max_tres_per_node,
         max_tres_per_user=table.max_tres_per_user,

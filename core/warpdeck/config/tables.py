@@ -135,7 +135,6 @@ class LimitTable(Table, frozen=True, kw_only=True):
     grp_tres_mins: TresCounts = {}
     grp_jobs: Count | None = None
     grp_submit: Count | None = None
-    grp_wall: Limit = None
     max_tres_per_job: TresCounts = {}
     max_tres_per_node: TresCounts = {}
     max_tres_per_user: TresCounts = {}

@@ -43,9 +43,8 @@ class Admission:
 
     def _misfit(self, state: State, asked: PendingJob, view: View) -> Refusal | None:
         nodes = tuple(state.nodes.values())
-        settings = (
-            state.site.settings
-        )  # made anew with the rules, and kept where only what was used is counted anew
+        # The settings are made anew with the rules, and stay the same object while only what was used is counted anew.
+        settings = state.site.settings
         if self._settings is not settings or self._nodes != nodes or len(self._kept) >= MAX_KEPT:
             self._settings, self._nodes, self._kept = settings, nodes, {}
         if not nodes or not all(node.cpus for node in nodes):

@@ -253,7 +253,7 @@ class Controller:
         if decided != Planned():
             try:
                 await self.apply(decided)
-            except UserError as error:
+            except (UserError, InvalidTransition) as error:
                 log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
         self._take_whys(made)
         return took_s
@@ -268,7 +268,8 @@ class Controller:
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
         """A pass over what the transaction has changed so far; its decisions are part of it."""
         made = self._plan()
-        return made, reduce(txn, _decisions(made))
+        outcome = self._reduce(txn, _decisions(made), None)
+        return made, Outcome(replan=False) if outcome is None else outcome
 
     def _plan(self) -> Plan:
         """One pass over the state as it is."""

@@ -18,10 +18,8 @@ from .field import Field, known
 from .passing import Obstacle, Pass
 from .placement import Shape
 from .view import PendingJob
-from .why import describe_need, lacks
+from .why import INSTANT_S, describe_need, lacks
 
-INSTANT_S = 0.001
-"""A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
 FORECAST_CELLS = 250_000
 """Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 

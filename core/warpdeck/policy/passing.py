@@ -199,10 +199,10 @@ class Pass:
         self.blocked[job.id] = IN_LINE
 
     def resume_suspended(self) -> None:
-        """Suspended jobs go on where nobody with a claim on their place waits, highest priority first."""
+        """Suspended jobs go on where nobody with a claim on their place waits, the oldest first."""
         field = self.fields[""]
         stopped = [job for job in self.view.running if job.suspended and job.resumes_to is not None]
-        for job in sorted(stopped, key=lambda each: (-each.priority, each.id)):
+        for job in sorted(stopped, key=lambda each: each.id):
             if not self._is_claimed(job) and self._resume(field, job):
                 self.resumes.append(Resume(job_id=job.id))
 
@@ -377,9 +377,8 @@ class Pass:
         later = self._find_later(field, shape, obstacle.duration_s)
         soon = later is not None and later[0] <= self.now + self._patience_s()
         if pushes and (soon or self._make_room(job, obstacle, field, shape)):
-            self.ledger.take(
-                job, self.tres(job), self.limit_s(job, shape.partition)
-            )  # its turn is near: nobody else leaves in vain
+            # Its turn is near: what it will use counts already, so that nobody else leaves in vain.
+            self.ledger.take(job, self.tres(job), self.limit_s(job, shape.partition))
             if not soon:
                 return True
         if later is None or not (protects or soon):

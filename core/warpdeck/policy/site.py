@@ -24,7 +24,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     grp_tres_mins: Tres = {}
     grp_jobs: int | None = None
     grp_submit: int | None = None
-    grp_wall_mins: int | None = None
     max_tres_per_job: Tres = {}
     max_tres_per_node: Tres = {}
     max_tres_per_user: Tres = {}

@@ -61,7 +61,6 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     start_at_unix: float = 0.0
-    priority: int = 0
     requeue: bool = True
     ending: bool = False
     suspended: bool = False

@@ -14,6 +14,8 @@ from .timeline import Timeline
 from .view import PendingJob
 
 GIB = 2**30
+INSTANT_S = 0.001
+"""A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
 MAX_NAMED = 3
 """Nodes or GPUs named in a sentence."""
 
@@ -79,7 +81,7 @@ def lacks(timeline: Timeline, shape: Shape) -> str:
     gang = shape.gangs[0] if shape.gangs else None
     need = gang.wanted[0][0] if gang else Need(tasks=1, cpus=1, mem_bytes=0, gpus=0)
     if gang is not None and gang.nodes > 1:
-        fitting = len(timeline.fitting_now(need, 0.001, usable))
+        fitting = len(timeline.fitting_now(need, INSTANT_S, usable))
         if fitting:
             return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
     column = cluster.type_columns.get(need.gpu_type, GPUS)

@@ -36,13 +36,13 @@ def test_each_limit_arrives_under_its_name() -> None:
             for number, name in enumerate(LimitTable.__struct_fields__, 1)
             if "wall" not in name
         ]
-        + ['grp_wall = "3:00:00"', 'max_wall = "2:00:00"']
+        + ['max_wall = "2:00:00"']
     )
     limits = build_site(decode(text, "f").config).accounts[0].limits
     for number, name in enumerate(LimitTable.__struct_fields__, 1):
         if "wall" not in name:
             assert getattr(limits, name) == ({"cpu": number} if "tres" in name else number)
-    assert (limits.grp_wall_mins, limits.max_wall_s) == (180, 7200)
+    assert limits.max_wall_s == 7200
 
 
 def test_the_example_becomes_sorted_tables() -> None:

@@ -28,7 +28,6 @@ LIMITS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "grpjobs": ("grp_jobs", values.count),
     "grpsubmitjobs": ("grp_submit", values.count),
     "grpsubmit": ("grp_submit", values.count),
-    "grpwall": ("grp_wall", values.limit_s),
     "maxjobs": ("max_jobs_per_user", values.count),
     "maxjobsperuser": ("max_jobs_per_user", values.count),
     "maxjobspu": ("max_jobs_per_user", values.count),
