@@ -10,7 +10,7 @@ from rich.text import Text
 from textual import events
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
-from textual.screen import Screen
+from textual.screen import Screen, ScreenResultType
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
@@ -26,7 +26,23 @@ if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
 
-class DeckScreen(Screen[None]):
+class Arrives(Screen[ScreenResultType]):
+    """A screen that may be left before its widgets stand: who types ahead, or quits, does not wait for them."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the screen goes, or the app: Textual mounts it all the same, with none or some of its widgets."""
+        return not self.is_attached or self not in self.app.screen_stack
+
+    def on_mount(self) -> None:
+        if not self.is_left:
+            self.arrive()
+
+    def arrive(self) -> None:
+        """The widgets stand: the first thing that the screen does."""
+
+
+class DeckScreen(Arrives[None]):
     """A full screen. `place` names its part of the table of actions."""
 
     place: ClassVar[str] = "app"
@@ -79,12 +95,14 @@ class DeckScreen(Screen[None]):
         self.query_one(KeyLine).show(self.hints(), self.deck.palette)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self.show_keys()
+        if not self.is_left:
+            self.show_keys()
 
     def on_screen_resume(self) -> None:
-        self.recolour()
-        self.draw()
-        self.show_keys()
+        if not self.is_left:
+            self.recolour()
+            self.draw()
+            self.show_keys()
 
     def draw(self) -> None:
         """From the board to the widgets. Called when something changed and this screen is in front."""

@@ -19,7 +19,7 @@ from warpdeck_tui.viewmodels.queue import Question, choice_row
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import Folded, TextPane
+from .base import Arrives, Folded, TextPane
 from .keyline import DialogKeys
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
 
 
-class Confirm(ModalScreen[bool]):
+class Confirm(Arrives[bool], ModalScreen[bool]):
     """Yes or no, with what it meets and the command line that does the same."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("confirm")
@@ -61,7 +61,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(False)
 
 
-class Ask(ModalScreen[str]):
+class Ask(Arrives[str], ModalScreen[str]):
     """One line of text; "" if it was given up. `required` is what is said to an empty answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
@@ -81,7 +81,7 @@ class Ask(ModalScreen[str]):
                 yield Static(f"$ {self._command}", classes="command", markup=False)
             yield DialogKeys("ask")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self.query_one("#error").display = False
 
     def on_input_submitted(self) -> None:
@@ -100,7 +100,7 @@ class Ask(ModalScreen[str]):
         self.dismiss("")
 
 
-class Choose(ModalScreen[str]):
+class Choose(Arrives[str], ModalScreen[str]):
     """One of several jobs; its key, "" if it was given up."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
@@ -116,7 +116,7 @@ class Choose(ModalScreen[str]):
             yield VirtualTable(CHOICE_COLUMNS, cast("DeckApp", self.app).palette, empty="", id="choices")
             yield DialogKeys("choose")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         table = self.query_one(VirtualTable)
         table.show([(str(row.id), choice_row(row, now=time.time())) for row in self._rows])
         table.focus()
@@ -129,7 +129,7 @@ class Choose(ModalScreen[str]):
         self.dismiss("")
 
 
-class HelpPage(ModalScreen[None]):
+class HelpPage(Arrives[None], ModalScreen[None]):
     """The keys of the screen that asked, then all others."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
@@ -151,14 +151,14 @@ class HelpPage(ModalScreen[None]):
             yield TextPane(Folded(lines, cast("DeckApp", self.app).palette))
             yield DialogKeys("page")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self.query_one(TextPane).focus()
 
     def action_close(self) -> None:
         self.dismiss(None)
 
 
-class TextPage(ModalScreen[None]):
+class TextPage(Arrives[None], ModalScreen[None]):
     """A long text with ANSI colours, such as a diff."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
@@ -174,7 +174,7 @@ class TextPage(ModalScreen[None]):
             yield LogView(id="text")
             yield DialogKeys("page")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         view = self.query_one(LogView)
         view.feed(self._text.encode())
         view.action_first()

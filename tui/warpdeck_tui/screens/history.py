@@ -27,8 +27,8 @@ class HistoryScreen(JobListScreen):
         self._words = "looking it up ..."
 
     def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        self._load()
+        if not self.is_left:
+            self._load()
 
     @work(exclusive=True)
     async def _load(self) -> None:

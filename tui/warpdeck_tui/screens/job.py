@@ -66,7 +66,7 @@ class JobScreen(DeckScreen):
             yield Static("", id="side", markup=False)
         yield KeyLine()
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self.set_interval(1.0, self.draw)
         self.set_interval(LOOK_S, self._look_again)
         self.set_interval(FORECAST_S, self.look_ahead)
@@ -94,7 +94,8 @@ class JobScreen(DeckScreen):
         return self._detail.row if self._detail and key == self.key else None
 
     def on_resize(self, event: events.Resize) -> None:
-        self._arrange()
+        if not self.is_left:
+            self._arrange()
 
     def recolour(self) -> None:
         for log in self.query(LogView):

@@ -72,7 +72,7 @@ class JobListScreen(DeckScreen):
     def shown_job(self, key: str) -> JobRow | None:
         return next((row for row in self._chosen if str(row.id) == key), None)
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self.query_one(FilterLine).display = False
         self.set_interval(TICK_S, self.tick)
         self.table.focus()

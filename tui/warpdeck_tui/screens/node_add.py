@@ -18,13 +18,14 @@ from warpdeck_tui.client import Core
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable
 
+from .base import Arrives
 from .keyline import DialogKeys
 
 PROGRESS_LINES = 6
 FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "name", "the host's"))
 
 
-class NodeAdd(ModalScreen[None]):
+class NodeAdd(Arrives[None], ModalScreen[None]):
     """Enter adds; an unknown host key is shown first and accepted only by the word yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("add")
@@ -49,7 +50,7 @@ class NodeAdd(ModalScreen[None]):
             yield Static("", id="command", classes="command", markup=False)
             yield DialogKeys("add")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self.query_one("#key").display = self.query_one("#accept").display = False
         self._show("progress", "")
         self._show("error", "")

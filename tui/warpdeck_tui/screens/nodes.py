@@ -68,7 +68,7 @@ class NodesScreen(DeckScreen):
             yield Static("", id="under", markup=False)
         yield KeyLine()
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self._show_list(False)
 
     @property

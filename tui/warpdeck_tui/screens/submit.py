@@ -32,13 +32,14 @@ from warpdeck_tui.viewmodels.form import (
     script_text,
 )
 
+from .base import Arrives
 from .keyline import DialogKeys
 
 TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
 
 
-class NewJob(ModalScreen[str]):
+class NewJob(Arrives[str], ModalScreen[str]):
     """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
@@ -63,7 +64,7 @@ class NewJob(ModalScreen[str]):
             yield Static("", id="command", classes="command", markup=False)
             yield DialogKeys("form")
 
-    def on_mount(self) -> None:
+    def arrive(self) -> None:
         self._show_errors(())
         self.query_one("#script").focus()
 
