@@ -52,3 +52,15 @@ async def test_the_app_may_be_quit_before_a_screen_stands(folder: Path, turns: i
         await _turn(turns)
         stage.app.exit()
     assert stage.app.return_code == 0
+
+
+@pytest.mark.parametrize("turns", range(0, 30, 3))
+async def test_the_app_may_be_quit_while_keys_are_on_their_way(folder: Path, turns: int) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        for key in ("slash", "l", "l", "enter", "j", "enter", "d", "n", "x", "escape", "q"):
+            stage.app.simulate_key(key)
+        await _turn(turns)
+        stage.app.exit()
+    assert stage.app.return_code == 0

@@ -57,6 +57,8 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         self.on_input_changed()
 
     def on_input_changed(self) -> None:
+        if self.is_left:
+            return
         name = f" --name {shlex.quote(self._value('name'))}" if self._value("name") else ""
         target = shlex.quote(self._value("target")) if self._value("target") else "HOST"
         self.query_one("#command", Static).update(f"$ warpdeck node add {target}{name}")

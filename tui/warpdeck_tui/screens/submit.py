@@ -69,6 +69,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.query_one("#script").focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
+        if self.is_left:
+            return
         self.query_one("#command", Static).update(f"$ {command_line(self._values())}")
         if event.input.id in ("script", "folder"):
             self._hint()
