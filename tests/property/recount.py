@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from warpdeck.model import Allocation, JobId, NodeName, Share
+from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -62,7 +62,11 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
     assert sum(share.tasks for share in shares) == tasks
     gpus = asked.gpus
     given = sum(len(share.gpus) for share in shares)
-    if gpus.share_pct is not None:
+    parts = {part.name: part for part in view.partitions}
+    alone = asked.exclusive or (start.partition in parts and parts[start.partition].exclusive)
+    if alone:
+        _whole_nodes_are_given(view, asked, shares)
+    elif gpus.share_pct is not None:
         assert all(len(share.gpus) == 1 and share.gpu_share_pct == gpus.share_pct for share in shares)
     elif gpus.per_node is not None:
         assert all(len(share.gpus) == gpus.per_node for share in shares)
@@ -72,16 +76,28 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
         assert given == (gpus.total or 0)
     for share in shares:
         node = nodes[share.node]
-        if asked.exclusive:
-            assert share.cpus == node.cpus
         assert share.cpus >= share.tasks * asked.cpus_per_task
-        assert share.cpus >= len(share.gpus) * (asked.cpus_per_gpu or 0)
+        assert alone or share.cpus >= len(share.gpus) * (asked.cpus_per_gpu or 0)
         if asked.mem_per_node_bytes is not None:
             assert share.mem_bytes == (asked.mem_per_node_bytes or node.mem_bytes)
         held = [gpu for gpu in node.gpus if gpu.index in share.gpus]
         assert tuple(gpu.uuid for gpu in held) == share.gpu_uuids
         assert all(not gpu.blocked for gpu in held)
-        assert all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
+        assert alone or all(gpus.type.lower() in ("", gpu.type.lower()) for gpu in held)
+
+
+def _whole_nodes_are_given(view: View, asked: Resources, shares: tuple[Share, ...]) -> None:
+    """All CPUs, all GPUs that nobody keeps, and all memory that nobody keeps unless some amount was asked for."""
+    nodes = {node.name: node for node in view.nodes}
+    amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
+    for share in shares:
+        node = nodes[share.node]
+        kept = [each for job in view.running for each in job.allocation.shares if each.node == share.node]
+        taken = {index for each in kept for index in each.gpus}
+        free = tuple(gpu.index for gpu in node.gpus if not gpu.blocked and gpu.index not in taken)
+        assert share.cpus == node.cpus and share.gpus == free and share.gpu_share_pct == 100
+        if amounts == (None, None, None):
+            assert share.mem_bytes == node.mem_bytes - sum(each.mem_bytes for each in kept)
 
 
 def gangs_are_whole(view: View, plan: Plan) -> None:

@@ -145,13 +145,15 @@ def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
-    """Orders the end of a running job on all its nodes. What is asked first stays the cause."""
+    """Orders the end of a running job on all its nodes. What is asked first stays the cause.
+
+    A suspended one does not get back what it gave away: others hold that now.
+    """
     ended = amend(
         job,
         state=JobState.COMPLETING,
         ending_cause=job.ending_cause or cause,
         requeue_on_exit=job.requeue_on_exit and cause in ("requeued", "preempted"),
-        kept=None,
     )
     txn.put_job(ended)
     return [

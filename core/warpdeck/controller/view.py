@@ -196,6 +196,7 @@ def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
         account=request.account,
         qos=request.qos,
         partition=job.partition,
+        reservation=request.reservation,
         licenses=request.licenses,
         start_at_unix=job.start_at_unix or now,
         expects_end_unix=job.expects_end_unix(),

@@ -65,6 +65,11 @@ class Cluster:
             return [self.type_columns[gpu_type]]
         return list(self.type_columns.values()) or [GPUS]
 
+    def counted_in(self, gpu_type: str) -> list[int]:
+        """The columns in which a GPU of this type counts."""
+        typed = self.type_columns.get(gpu_type)
+        return [GPUS] if typed is None else [GPUS, typed]
+
     def holds(self, share: Share) -> tuple[int, ...]:
         """`amounts` as plain numbers: the build of a timeline asks for many."""
         if self.type_columns or share.gpu_share_pct < 100 or share.node in self._blocked:

@@ -21,6 +21,9 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     gpu_share_pct: int = 100
     """Below 100: a part of one GPU, which others may share; `gpus` is then 1."""
     exclusive: bool = False
+    """Nobody else's job runs beside it, so it is given all CPUs and GPUs that can be had there."""
+    all_memory: bool = False
+    """It asked for no amount and is alone: it is given all memory that is free."""
 
 
 def gang_sizes(asked: Resources) -> range:
@@ -28,8 +31,15 @@ def gang_sizes(asked: Resources) -> range:
     return range(asked.nodes_min, max(asked.nodes_min, asked.nodes_max) + 1)
 
 
-def needs(asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int) -> tuple[Need, ...]:
-    """What each of so many nodes must give, the largest first; () if the tasks cannot be laid out so."""
+def needs(
+    asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
+) -> tuple[Need, ...]:
+    """What each of so many nodes must give, the largest first; () if the tasks cannot be laid out so.
+
+    `whole_nodes`: its partition gives whole nodes only, as --exclusive does. Slurm's rule for both: all CPUs and GPUs, and
+    as much memory as was asked for.
+    """
+    exclusive = asked.exclusive or whole_nodes
     layout = _tasks_per_node(asked, nodes)
     gpus = _gpus_per_node(asked, layout)
     if gpus is None:
@@ -44,8 +54,9 @@ def needs(asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int) -> tu
                 mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
                 gpus=count,
                 gpu_type=asked.gpus.type.lower(),
-                gpu_share_pct=asked.gpus.share_pct or 100,
-                exclusive=asked.exclusive,
+                gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
+                exclusive=exclusive,
+                all_memory=exclusive and not _asks_for_memory(asked),
             )
         )
     return tuple(found)
@@ -74,6 +85,11 @@ def _gpus_per_node(asked: Resources, layout: list[int]) -> list[int] | None:
         return None
     each, left = divmod(gpus.total, len(layout))
     return [each + 1] * left + [each] * (len(layout) - left)
+
+
+def _asks_for_memory(asked: Resources) -> bool:
+    amounts = (asked.mem_per_node_bytes, asked.mem_per_cpu_bytes, asked.mem_per_gpu_bytes)
+    return any(amount is not None for amount in amounts)
 
 
 def _memory(asked: Resources, cpus: int, gpus: int, default_per_cpu: int) -> int:

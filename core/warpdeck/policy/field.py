@@ -6,7 +6,7 @@ import msgspec
 
 from warpdeck.model import Allocation, NodeName, Resources
 
-from .cluster import CPUS, MEM, Cluster, Ints
+from .cluster import CPUS, GPUS, MEM, Cluster, Ints
 from .demand import Need
 from .gpus import GpuBoard
 from .placement import (
@@ -93,14 +93,20 @@ class Field:
         """Keeps the spot for later."""
         return reserve(self.timeline, spot, start, start + duration_s)
 
+    def clear(self, spot: Spot, ready: float, duration_s: float) -> Taken:
+        """Keeps the spot from now on for the one for whom others leave until `ready`."""
+        return reserve(self.timeline, spot, self.now, ready + duration_s, ready=ready)
+
     def release(self, taken: Taken) -> None:
         """Takes back a `reserve`."""
         release(self.timeline, taken)
 
-    def amounts(self, row: int, need: Need) -> tuple[int, int]:
-        """CPUs and bytes of memory that a need takes of a node."""
+    def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
+        """CPUs, bytes of memory and GPUs that a need takes of a node, at the most."""
         amounts = whole_amounts(self.cluster, row, need)
-        return int(amounts[CPUS]), int(amounts[MEM])
+        most = self.cluster.capacity[:, row]
+        mem = most[MEM] if need.all_memory else amounts[MEM]
+        return int(amounts[CPUS]), int(mem), int(most[GPUS]) if need.exclusive else need.gpus
 
     def names(self, spot: Spot) -> tuple[NodeName, ...]:
         """The nodes of a spot."""
@@ -144,6 +150,7 @@ def open_fields(view: View, now: float, settings: Settings) -> Fields:
     """The general field under "", and one for each reservation that a waiting job names."""
     general = Field(view, now, settings)
     asked = {job.reservation for job in view.pending if job.reservation}
+    asked |= {job.reservation for job in view.running if job.suspended and job.reservation}
     fields: Fields = {"": general}
     lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
     for reservation in lasting:

@@ -7,12 +7,13 @@ of a GPU goes on the shared GPU that is fullest and still has room, so that whol
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from warpdeck.model import Share
 
-from .cluster import GPUS, Cluster, Ints
+from .cluster import Cluster, Ints
 from .demand import Need
 from .shared import SharedGpu
 from .timeline import Hold, Timeline
@@ -56,6 +57,10 @@ class GpuBoard:
             free = [gpu for gpu in free if _one_more(left, gpu.type.lower())]
         return pick_gpus(free, count)
 
+    def free_gpus(self, row: int) -> list[GpuView]:
+        """The wholly free GPUs of a node, by index."""
+        return [gpu for _, gpu in sorted(self._free_at(row).items())]
+
     def free_indices(self, row: int) -> set[int]:
         """The wholly free GPUs of a node."""
         return set(self._free_at(row))
@@ -79,11 +84,32 @@ class GpuBoard:
     def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
         """A part of a GPU is taken now, and the timeline knows until when the GPU is not whole."""
         shared = self._shared_gpu(row, gpu)
-        whole_at = shared.whole_at if shared.sharers else timeline.now
-        shared.sharers.append((ends, pct))
         self.take(row, (gpu.index,))
-        if ends > whole_at:
-            timeline.take(row, whole_at, ends, self._one_gpu(shared))
+        timeline.reshare(row, shared, partial(shared.sharers.append, (ends, pct)), moments=(ends,))
+
+    def hold(
+        self, timeline: Timeline, row: int, share: Share, *, besides: Sequence[int] = (), ends: float
+    ) -> None:
+        """The GPUs of a share that holds from now on; those that it held before are `besides`."""
+        if share.gpu_share_pct == 100:
+            self.take(row, share.gpus)
+            return
+        for gpu in self._cluster.nodes[row].gpus:
+            if gpu.index in share.gpus and gpu.index not in besides:
+                self.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
+
+    def part_fits(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> bool:
+        """Whether this very GPU has room for the part until then."""
+        column = self._cluster.counted_in(gpu.type.lower())[-1]
+        times = timeline.times[row]
+        whole = timeline.free[column, row] >= 1
+        shared = self.shared.get(row, {}).get(gpu.index)
+        if shared is None and gpu.index not in self._free_at(row):
+            return False
+        fits = whole if shared is None else shared.has_room(pct, times, whole=whole)
+        within = times < ends
+        within[0] = True
+        return bool(fits[within].all())
 
     def _shared_gpu(self, row: int, gpu: GpuView) -> SharedGpu:
         board = self.shared.setdefault(row, {})
@@ -100,9 +126,7 @@ class GpuBoard:
 
     def _one_gpu(self, gpu: SharedGpu) -> Ints:
         amounts = np.zeros(self._cluster.columns, dtype=np.int64)
-        amounts[GPUS] = 1
-        if gpu.gpu_type in self._cluster.type_columns:
-            amounts[self._cluster.type_columns[gpu.gpu_type]] = 1
+        amounts[self._cluster.counted_in(gpu.gpu_type)] = 1
         return amounts
 
 

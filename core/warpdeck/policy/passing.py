@@ -10,14 +10,14 @@ from warpdeck.model import Allocation, JobId, iter_tasks
 
 from .access import in_partition, is_restricted, partition_bars, partition_names, time_limit
 from .answer import Preempt, Reserve, Resume, Start
-from .field import Field, ends_of, known, open_fields, planned_s
+from .field import Field, known, open_fields, planned_s
 from .limits import Ledger
 from .placement import Shape, Spot
 from .preemption import Preemption, Rules
 from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
 from .tres import MIB, asked_tres, billing
-from .view import PendingJob, RunningJob, View
+from .view import PendingJob, View
 from .why import throttled
 
 MAX_RESERVATIONS = 1000
@@ -113,9 +113,6 @@ class Pass:
         self._too_long: dict[int, float] = {}
         self._never: dict[int, float] = {}
         self._no_victims: set[tuple[object, ...]] = set()
-        self._jobs = (
-            {job.id: job for job in view.pending} if any(job.suspended for job in view.running) else {}
-        )
         self._without_place = without_place
         self._tests = 0
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
@@ -197,14 +194,6 @@ class Pass:
     def pass_over(self, job: PendingJob) -> None:
         """Strict order: somebody ahead does not fit, so this one is not tried."""
         self.blocked[job.id] = IN_LINE
-
-    def resume_suspended(self) -> None:
-        """Suspended jobs go on where nobody with a claim on their place waits, the oldest first."""
-        field = self.fields[""]
-        stopped = [job for job in self.view.running if job.suspended and job.resumes_to is not None]
-        for job in sorted(stopped, key=lambda each: each.id):
-            if not self._is_claimed(job) and self._resume(field, job):
-                self.resumes.append(Resume(job_id=job.id))
 
     def kind(self, job: PendingJob) -> Kind:
         """The kind of the job in this pass."""
@@ -393,7 +382,7 @@ class Pass:
         return True
 
     def _may_push(self, job: PendingJob) -> bool:
-        return _claimant(job) not in self._no_victims and self.rules.may_push(job, self.tres(job))
+        return claimant(job) not in self._no_victims and self.rules.may_push(job, self.tres(job))
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))
@@ -408,15 +397,16 @@ class Pass:
         """Has victims leave, if there are some that would help."""
         room = self._preemption.find(job, self.tres(job), shape, obstacle.duration_s)
         if room is None:
-            self._no_victims.add(_claimant(job))
+            self._no_victims.add(claimant(job))
             return False
         spot, told = room
         if self._would_break_a_limit(job, field, shape, spot):
             return False
         self.preempts += told
-        grace_s = max(each.grace_s for each in told)
-        field.reserve(spot, self.now, grace_s + obstacle.duration_s)
-        self._promise(job, field, spot, self.now + grace_s)
+        self._preemption.tell(told)
+        ready = self.now + max(each.grace_s for each in told)
+        field.clear(spot, ready, obstacle.duration_s)
+        self._promise(job, field, spot, ready)
         return True
 
     def _would_break_a_limit(self, job: PendingJob, field: Field, shape: Shape, spot: Spot) -> bool:
@@ -426,9 +416,9 @@ class Pass:
         given = dict(self.tres(job))
         amounts = [field.amounts(row, need) for row, need in spot]
         given["node"] = len(spot)
-        given["cpu"] = sum(cpus for cpus, _ in amounts)
-        given["mem"] = sum(mem for _, mem in amounts) // MIB
-        given["gres/gpu"] = sum(need.gpus for _, need in spot)
+        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
+        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
+        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
         given["billing"] = billing(given, self.settings.billing_weights)
         return self.ledger.check(job, given, self.limit_s(job, shape.partition)) is not None
 
@@ -441,45 +431,6 @@ class Pass:
         if known(at_unix, self.now):
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
 
-    def _is_claimed(self, job: RunningJob) -> bool:
-        """Whether a blocked job that could use the place of a suspended one has a claim on it."""
-        if not self.rules.active:
-            return False
-        as_running = msgspec.structs.replace(job, suspended=False)
-        asked: set[tuple[object, ...]] = set()
-        for job_id, obstacle in self.blocked.items():
-            if obstacle.shape is None or _claimant(self._jobs[job_id]) in asked:
-                continue
-            waiting = self._jobs[job_id]
-            asked.add(_claimant(waiting))
-            usable = obstacle.shape.usable()
-            rows = [self.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
-            there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
-            if there and self.rules.claim(waiting, self.tres(waiting), as_running) is not None:
-                return True
-        return False
-
-    def _resume(self, field: Field, job: RunningJob) -> bool:
-        """Takes back what the job held, if all of it is free until its end."""
-        assert job.resumes_to is not None
-        ends = max(ends_of(job, self.now), self.now + 1.0)
-        takes = []
-        for share, kept in zip(job.resumes_to.shares, job.allocation.shares, strict=True):
-            row = field.cluster.row.get(share.node)
-            if row is None:
-                return False
-            more = field.cluster.amounts(share) - field.cluster.amounts(kept)
-            within = field.timeline.times[row] < ends
-            if (field.timeline.free[:, row, within] < more[:, None]).any():
-                return False
-            if not set(share.gpus) - set(kept.gpus) <= field.board.free_indices(row):
-                return False
-            takes.append((row, more, share.gpus))
-        for row, more, gpus in takes:
-            field.timeline.take(row, self.now, ends, more)
-            field.board.take(row, gpus)
-        return True
-
 
 def _most_protected(settings: Settings) -> int:
     if settings.backfill == "conservative":
@@ -487,6 +438,6 @@ def _most_protected(settings: Settings) -> int:
     return 1 if settings.backfill == "none" else settings.reservations
 
 
-def _claimant(job: PendingJob) -> tuple[object, ...]:
+def claimant(job: PendingJob) -> tuple[object, ...]:
     """Jobs that may push the same others aside, for the same request."""
     return (id(job.resources), job.partition, job.reservation, job.account, job.qos, job.time_limit_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from warpdeck.model import Allocation, GpuUuid, Resources, Share
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from .demand import WHOLE_NODE, Need, gang_sizes, needs
 from .gpus import GpuBoard
+from .shared import SharedGpu
 from .site import PartitionView
 from .timeline import Timeline
 from .view import GpuView
@@ -48,9 +50,12 @@ class Shape:
         for nodes in _sizes(asked, partition):
             if nodes > len(cluster) or len(self.gangs) >= MAX_SIZES:
                 break  # before its needs are laid out: a range may end at a hundred thousand nodes
-            found = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu_bytes)
-            if partition is not None and partition.exclusive:
-                found = tuple(msgspec.structs.replace(need, exclusive=True) for need in found)
+            found = needs(
+                asked,
+                nodes,
+                default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
+                whole_nodes=partition is not None and partition.exclusive,
+            )
             if found:
                 self.gangs.append(Gang(nodes=nodes, wanted=_grouped(found)))
 
@@ -192,7 +197,7 @@ def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Al
             Share(
                 node=node.name,
                 cpus=max(node.cpus, need.cpus) if need.exclusive else need.cpus,
-                mem_bytes=node.mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes,
+                mem_bytes=_memory(timeline, row, need, ends),
                 tasks=need.tasks,
                 gpus=tuple(gpu.index for gpu in gpus),
                 gpu_uuids=tuple(GpuUuid(gpu.uuid) for gpu in gpus),
@@ -202,7 +207,15 @@ def allocate(timeline: Timeline, board: GpuBoard, spot: Spot, ends: float) -> Al
     return Allocation(shares=tuple(shares))
 
 
+def _memory(timeline: Timeline, row: int, need: Need, ends: float) -> int:
+    if need.all_memory:
+        return int(timeline.least(row, timeline.now, ends)[MEM])  # jobs that are suspended there keep theirs
+    return timeline.cluster.nodes[row].mem_bytes if need.mem_bytes == WHOLE_NODE else need.mem_bytes
+
+
 def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float) -> list[GpuView]:
+    if need.exclusive:
+        return board.free_gpus(row)
     if not need.gpus:
         return []
     if need.gpu_share_pct < 100:
@@ -223,32 +236,66 @@ def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: fl
     for share in allocation.shares:
         row = cluster.row[share.node]
         timeline.take(row, timeline.now, ends, cluster.amounts(share))
-        if share.gpu_share_pct < 100:
-            gpu = next(gpu for gpu in cluster.nodes[row].gpus if gpu.index == share.gpus[0])
-            board.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
-        else:
-            board.take(row, share.gpus)
+        board.hold(timeline, row, share, ends=ends)
 
 
-Taken = list[tuple[int, float, float, Ints]]
-"""(row, from, until, amounts) of what was reserved."""
+class Reserved(NamedTuple):
+    """What is kept on one node in an interval. `part`: the shared GPU on which `booking` was made for a part of one."""
+
+    row: int
+    start: float
+    end: float
+    amounts: Ints
+    part: SharedGpu | None
+    booking: tuple[float, float, int]
 
 
-def reserve(timeline: Timeline, spot: Spot, start: float, end: float) -> Taken:
-    """The gang will have these nodes in that interval; nothing else may."""
+Taken = list[Reserved]
+
+
+def reserve(timeline: Timeline, spot: Spot, start: float, end: float, *, ready: float | None = None) -> Taken:
+    """The gang will have these nodes in that interval; nothing else may. `ready`: when those who must leave are gone."""
+    begins = start if ready is None else ready
     taken: Taken = []
     for row, need in spot:
         amounts = whole_amounts(timeline.cluster, row, need)
-        _name_types(timeline, row, amounts, start, end)
+        part = _part_on(timeline, row, need, begins, end)
+        if part is not None:
+            amounts[GPUS:] = 0
+        else:
+            _name_types(timeline, row, amounts, start, end)
+        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct))
         timeline.take(row, start, end, amounts)
-        taken.append((row, start, end, amounts))
+        if part is not None:
+            book = partial(part.booked.append, kept.booking)
+            timeline.reshare(row, part, book, moments=kept.booking[:2])
+        taken.append(kept)
     return taken
 
 
 def release(timeline: Timeline, taken: Taken) -> None:
     """Takes back a `reserve`."""
-    for row, start, end, amounts in taken:
-        timeline.take(row, start, end, -amounts)
+    for kept in taken:
+        timeline.take(kept.row, kept.start, kept.end, -kept.amounts)
+        if kept.part is not None:
+            undo = partial(kept.part.booked.remove, kept.booking)
+            timeline.reshare(kept.row, kept.part, undo, moments=())
+
+
+def _part_on(timeline: Timeline, row: int, need: Need, start: float, end: float) -> SharedGpu | None:
+    """The fullest shared GPU that has room for the part in the interval; None if a whole one must be broken up."""
+    if need.gpu_share_pct >= 100 or row not in timeline.shared:
+        return None
+    times = timeline.times[row]
+    first = max(0, int((times <= start).sum()) - 1)
+    last = max(first + 1, int((times < end).sum()))
+    fitting = []
+    for gpu in timeline.shared[row].values():
+        whole = timeline.free[timeline.cluster.counted_in(gpu.gpu_type)[-1], row] >= 1
+        fits = gpu.has_room(need.gpu_share_pct, times, whole=whole)[first:last].all()
+        if fits and need.gpu_type in ("", gpu.gpu_type):
+            fitting.append(gpu)
+    return min(fitting, key=lambda gpu: (gpu.left_now, gpu.index), default=None)
 
 
 def whole_amounts(cluster: Cluster, row: int, need: Need) -> Ints:

@@ -21,6 +21,7 @@ from .answer import End, Plan
 from .explain import explain
 from .passing import Kind, Pass
 from .priority import Ranking, in_order
+from .resuming import resumptions
 from .settings import Settings
 from .turns import likely_s, turns
 from .view import PendingJob, View
@@ -68,7 +69,7 @@ def decide(view: View, now: float, settings: Settings, *, without_place: JobId |
     )
     ordered = [queue[at] for at in order.tolist()]
     behind, kinds = _try_in_order(current, ordered)
-    current.resume_suspended()
+    current.resumes += resumptions(current)
     if settings.backfill == "none":
         for at in behind:
             current.pass_over(ordered[at])

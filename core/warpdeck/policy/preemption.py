@@ -8,6 +8,7 @@ run for its exempt time, or is leaving already, is no victim.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,7 +22,7 @@ from .settings import Settings
 from .site import AccountView, PartitionView, QosView, Tres
 from .timeline import Timeline
 from .tres import add
-from .victims import Clearing, Give
+from .victims import Clearing, Give, ends_of_victim
 from .view import PendingJob, RunningJob, View
 
 
@@ -116,16 +117,23 @@ class Rules:
         qos, part = self._qos.get(victim.qos), self._partitions.get(victim.partition)
         return max(qos.grace_s if qos else 0, part.grace_s if part else 0) or self._settings.grace_s
 
-    def frees(self, cluster: Cluster, share: Share, mode: str) -> Ints:
-        """What a victim's share gives back in that mode."""
+    def frees(self, cluster: Cluster, share: Share, mode: str) -> tuple[Ints, tuple[tuple[int, int], ...]]:
+        """What a victim's share gives back in that mode: amounts by column, and parts of GPUs as (index, percent)."""
         amounts = cluster.amounts(share)
+        parts: tuple[tuple[int, int], ...] = ()
+        if share.gpu_share_pct < 100 and self.frees_gpus(mode):
+            parts = tuple((index, share.gpu_share_pct) for index in share.gpus)
         if mode == "suspend":
             kept = amounts.copy()
             amounts[:] = 0
             amounts[CPUS] = kept[CPUS]
-            if not self._settings.suspend_keeps_gpus:
+            if self.frees_gpus(mode):
                 amounts[GPUS:] = kept[GPUS:]
-        return amounts
+        return amounts, parts
+
+    def frees_gpus(self, mode: str) -> bool:
+        """Whether a victim gives its GPUs back in that mode."""
+        return mode != "suspend" or not self._settings.suspend_keeps_gpus
 
     def _mode(self, victim: RunningJob) -> str:
         qos, part = self._qos.get(victim.qos), self._partitions.get(victim.partition)
@@ -202,11 +210,29 @@ class Preemption:
             chosen.sort(key=lambda victim: (-victim.start_at_unix, victim.id))
             spared = self._rules.too_many(chosen, claims)
             if not spared:
-                self._told.update(found[1])
                 return found[0], [self._order(job, victim, claims[victim.id]) for victim in chosen]
             for victim in spared:
                 del claims[victim.id]
         return None
+
+    def tell(self, told: Iterable[Preempt]) -> None:
+        """These leave: nobody else can have them leave, and their parts of GPUs are counted until the end of their grace."""
+        modes = {each.job_id: each for each in told}
+        self._told.update(modes)
+        timeline = self._timeline
+        for victim in self._running:
+            order = modes.get(victim.id)
+            if order is None or not self._rules.frees_gpus(order.mode):
+                continue
+            gone_at = self._now + order.grace_s
+            sharer_ends = ends_of_victim(victim, self._now)
+            for share in victim.allocation.shares:
+                row = timeline.cluster.row.get(share.node, -1)
+                for index in share.gpus if share.gpu_share_pct < 100 else ():
+                    gpu = timeline.shared.get(row, {}).get(index)
+                    if gpu is not None:
+                        change = partial(gpu.cut_short, (sharer_ends, share.gpu_share_pct), gone_at)
+                        timeline.reshare(row, gpu, change, moments=(gone_at,))
 
     def _among(
         self, job: PendingJob, shape: Shape, duration_s: float, claims: Mapping[JobId, Claim]
@@ -229,8 +255,8 @@ class Preemption:
             for share in victim.allocation.shares:
                 row = cluster.row.get(share.node)
                 if row is not None:
-                    gives = self._rules.frees(cluster, share, claims[victim.id].mode)
-                    found.setdefault(row, []).append((victim, gives))
+                    amounts, parts = self._rules.frees(cluster, share, claims[victim.id].mode)
+                    found.setdefault(row, []).append(Give(victim, amounts, parts))
         return found
 
     def _lost_work(self, victims: Iterable[RunningJob]) -> float:

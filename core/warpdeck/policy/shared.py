@@ -8,12 +8,22 @@ from .cluster import Floats, Ints, Mask
 
 
 class SharedGpu:
-    """A GPU with its sharers, each (when it ends, percent). Sharers only leave: what is free of it grows with time."""
+    """A GPU with its sharers, each (when it ends, percent), and the parts that are booked: (from, until, percent).
+
+    Sharers only leave: what they leave free grows with time.
+    """
 
     def __init__(self, index: int, gpu_type: str) -> None:
         self.index = index
         self.gpu_type = gpu_type
         self.sharers: list[tuple[float, int]] = []
+        self.booked: list[tuple[float, float, int]] = []
+
+    def copy(self) -> SharedGpu:
+        """One on which something can be tried."""
+        made = SharedGpu(self.index, self.gpu_type)
+        made.sharers, made.booked = list(self.sharers), list(self.booked)
+        return made
 
     @property
     def left_now(self) -> int:
@@ -23,18 +33,32 @@ class SharedGpu:
     @property
     def whole_at(self) -> float:
         """When the last sharer ends."""
-        return max(ends for ends, _ in self.sharers)
+        return max((ends for ends, _ in self.sharers), default=-np.inf)
 
     def left(self, times: Floats) -> Ints:
-        """Percent that nobody holds at the beginning of each step; the first step is now."""
+        """Percent that nobody holds or has booked at the beginning of each step; the first step is now."""
         left: Ints = np.full(len(times), 100, dtype=np.int64)
         for ends, percent in self.sharers:
             left[times < ends] -= percent
         left[0] = self.left_now
+        for begins, ends, percent in self.booked:
+            left[(times >= begins) & (times < ends)] -= percent
         return left
 
     def is_shared(self, times: Floats) -> Mask:
-        """In which steps it has sharers."""
+        """In which steps it is no whole GPU."""
         shared: Mask = times < self.whole_at
-        shared[0] = True
+        shared[0] = bool(self.sharers)
+        for begins, ends, _ in self.booked:
+            shared |= (times >= begins) & (times < ends)
         return shared
+
+    def has_room(self, percent: int, times: Floats, *, whole: Mask) -> Mask:
+        """By step, whether the part fits on it. `whole`: where a whole GPU of its kind is free."""
+        fits: Mask = np.where(self.is_shared(times), self.left(times) >= percent, whole)
+        return fits
+
+    def cut_short(self, sharer: tuple[float, int], ends: float) -> None:
+        """The sharer was told to leave: it is gone by then."""
+        self.sharers.remove(sharer)
+        self.sharers.append((min(ends, sharer[0]), sharer[1]))

@@ -182,6 +182,19 @@ class Timeline:
         step = (self.times[rows] <= moment).sum(axis=1) - 1
         return self.free[:, rows, step]
 
+    def reshare(
+        self, row: int, gpu: SharedGpu, change: Callable[[], None], *, moments: Sequence[float]
+    ) -> None:
+        """Changes who shares a GPU, or books it, from or until these moments: where it is shared it is no whole GPU."""
+        for moment in moments:
+            self._breakpoint(row, moment)
+        before = gpu.is_shared(self.times[row])
+        change()
+        more: Ints = gpu.is_shared(self.times[row]).astype(np.int64) - before
+        for column in self.cluster.counted_in(gpu.gpu_type):
+            self.free[column, row] -= more
+            self.free_now[column, row] -= more[0]
+
     def _breakpoint(self, row: int, moment: float) -> int:
         """The index of the step that begins at that moment, made if there is none."""
         if moment <= self.now:
@@ -228,8 +241,7 @@ class Timeline:
         for gpu in self.shared[row].values():
             if need.gpu_type in ("", gpu.gpu_type):
                 whole = self.free[self.cluster.type_columns.get(gpu.gpu_type, GPUS), row] >= 1
-                room = gpu.left(times) >= need.gpu_share_pct
-                yield gpu, base & np.where(gpu.is_shared(times), room, whole)
+                yield gpu, base & gpu.has_room(need.gpu_share_pct, times, whole=whole)
 
     def _lines(self, need: Need, rows: Ints) -> tuple[Ints, Mask]:
         """(row, by step whether the need is met). Of a part of a GPU: a line for each GPU that it could be on."""

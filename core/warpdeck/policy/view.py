@@ -59,6 +59,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     account: str = ""
     qos: str = ""
     partition: str = ""
+    reservation: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
     start_at_unix: float = 0.0
     requeue: bool = True

@@ -19,7 +19,7 @@ from warpdeck.controller.events import (
     Suspended,
 )
 from warpdeck.controller.launching import build_launch
-from warpdeck.controller.view import build_view
+from warpdeck.controller.view import build_view, gpu_holders
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState, NodeName, WarnSignal
 from warpdeck.policy import Preempt, Resume
@@ -61,6 +61,18 @@ def test_a_suspended_job_gives_up_its_cpus_and_perhaps_its_gpus(keeps_gpus: bool
     other = core.submit(ask(gpus=4), BOB)
     core.launch(core.plan().effects)
     assert core.job(other).state is (JobState.PENDING if keeps_gpus else JobState.RUNNING)
+
+
+def test_a_suspended_job_that_is_cancelled_does_not_take_back_what_it_gave_away() -> None:
+    core = Core("a")
+    job_id = core.run(ask(gpus=4))
+    push(core, job_id, keeps_gpus=False)
+    core.run(ask(gpus=4), BOB)
+    core.apply(Cancelled(who=ANN, jobs=(str(job_id),)))
+    assert core.job(job_id).state is JobState.COMPLETING
+    assert list(gpu_holders(core.state, NodeName("a")).values()) == [JobId(2)] * 4
+    core.end(job_id, cause="cancelled")
+    assert core.job(job_id).state is JobState.CANCELLED
 
 
 def test_the_time_of_a_suspension_does_not_count() -> None:

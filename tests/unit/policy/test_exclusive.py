@@ -1,0 +1,72 @@
+"""--exclusive and partitions of whole nodes: all CPUs and GPUs, memory as asked for, and who keeps what beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.builders import GIB, node, pending, running, view
+
+from warpdeck.model import Allocation, GpuAsk, JobId, Resources
+from warpdeck.policy import Limits, PartitionView, PendingJob, QosView, RunningJob, Settings, plan
+from warpdeck.policy.view import NodeView
+
+NOW = 10_000.0
+
+
+def alone(number: int, *, gpus: int = 1, kind: str = "", **fields: Any) -> PendingJob:
+    ask = GpuAsk(per_node=gpus, type=kind) if gpus else GpuAsk()
+    return pending(number, resources=Resources(gpus=ask, exclusive=True, **fields))
+
+
+def given(nodes: list[NodeView], job: PendingJob, held: list[RunningJob] | None = None, **tables: Any) -> Any:
+    picture = msgspec.structs.replace(view(nodes, [job], held), **tables)
+    starts = plan(picture, NOW, Settings()).starts
+    return starts[0].allocation.shares[0] if starts else None
+
+
+def test_a_job_that_is_alone_gets_every_gpu_cpu_and_byte_of_the_node() -> None:
+    share = given([node("a", gpus=4)], alone(1))
+    assert (share.cpus, share.gpus, share.mem_bytes) == (64, (0, 1, 2, 3), 512 * GIB)
+    assert share.gpu_uuids == ("a-0", "a-1", "a-2", "a-3")
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_it_gets_them_also_where_it_asked_for_none_and_through_its_partition(gpus: int) -> None:
+    whole = (PartitionView(name="whole", exclusive=True),)
+    job = pending(1, gpus=gpus, partition="whole")
+    assert given([node("a", gpus=4)], job, partitions=whole).gpus == (0, 1, 2, 3)
+    assert given([node("a", gpus=4)], alone(1, gpus=gpus)).gpus == (0, 1, 2, 3)
+
+
+def test_memory_is_what_was_asked_for_if_something_was() -> None:
+    assert given([node("a")], alone(1, mem_per_node_bytes=8 * GIB)).mem_bytes == 8 * GIB
+    assert given([node("a")], alone(1, mem_per_node_bytes=0)).mem_bytes == 512 * GIB
+
+
+def test_a_gpu_that_is_ill_is_not_among_them() -> None:
+    assert given([node("a", gpus=3, blocked={1: "Xid 79"})], alone(1)).gpus == (0, 2)
+
+
+def test_a_part_of_a_gpu_on_a_node_of_ones_own_is_all_of_it() -> None:
+    job = pending(1, resources=Resources(gpus=GpuAsk(share_pct=50), exclusive=True))
+    share = given([node("a", gpus=2)], job)
+    assert share.gpus == (0, 1) and share.gpu_share_pct == 100
+
+
+def test_a_suspended_job_keeps_its_memory_and_gpus_beside_it() -> None:
+    stopped = running(9, "a", (0,), ends=NOW + 500)
+    kept = msgspec.structs.replace(stopped.allocation.shares[0], cpus=0, mem_bytes=12 * GIB)
+    stopped = msgspec.structs.replace(stopped, suspended=True, allocation=Allocation(shares=(kept,)))
+    share = given([node("a", gpus=4)], alone(1), [stopped])
+    assert share.gpus == (1, 2, 3) and share.mem_bytes == 500 * GIB
+
+
+def test_what_it_is_given_counts_against_limits() -> None:
+    qos = (QosView(name="small", limits=Limits(max_tres_per_user={"gres/gpu": 4})),)
+    job = msgspec.structs.replace(alone(1), qos="small")
+    assert given([node("a", gpus=8)], job, qos=qos) is None
+    picture = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
+    assert plan(picture, NOW, Settings()).whys[JobId(1)].code == "QOSMaxGRESPerUser"
+    assert given([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
