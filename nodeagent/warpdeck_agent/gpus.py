@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .gpuhealth import Card, GpuHealth, GpuState, Xid
 from .processes import job_of, owner_of
 from .procfs import text
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
@@ -33,7 +34,9 @@ class GpuReader:
         self._agent = agent
         self._clock = clock
         self._nvml: Any = None
-        self._handles: List[Tuple[int, Any]] = []
+        self._cards: List[Card] = []
+        self._health: Optional[GpuHealth] = None
+        self._xids: List[Xid] = []
         self._processes: Dict[int, List[GpuProcess]] = {}
         self._round = 0
         self._found: List[GpuInfo] = []
@@ -53,6 +56,7 @@ class GpuReader:
             self.driver = _words(pynvml.nvmlSystemGetDriverVersion())
             for index in range(pynvml.nvmlDeviceGetCount()):
                 self._add(pynvml, index)
+            self._health = GpuHealth(pynvml, self._cards)
         except pynvml.NVMLError as error:
             no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
             if error.value not in no_driver:
@@ -66,7 +70,7 @@ class GpuReader:
         except pynvml.NVMLError as error:  # one dead GPU must not hide the others
             self.error = f"{self.error}, GPU {index}: {error}" if self.error else f"GPU {index}: {error}"
             return
-        self._handles.append((index, handle))
+        self._cards.append(Card(index, uuid, handle))
         self._found.append(
             GpuInfo(
                 index=index,
@@ -83,11 +87,22 @@ class GpuReader:
         """One reading of all GPUs. Blocks as long as the driver does."""
         self._round += 1
         with_processes = self._round % PROCESS_EVERY == 1
-        return [self._read_one(index, handle, with_processes) for index, handle in self._handles]
+        if self._health is not None:
+            self._xids += self._health.xids()
+        return [self._read_one(card.index, card.handle, with_processes) for card in self._cards]
+
+    def take_xids(self) -> List[Xid]:
+        """The Xid errors that the last readings found; each once."""
+        found, self._xids = self._xids, []
+        return found
+
+    def look(self) -> List[GpuState]:
+        """What is slower to change than a reading: lost cards, errors of memory, heat. Blocks as long as the driver does."""
+        return self._health.look() if self._health is not None else []
 
     def unknown(self) -> List[GpuSample]:
         """What is reported while a reading hangs."""
-        return [GpuSample(index=index, error=SILENT) for index, _ in self._handles]
+        return [GpuSample(index=card.index, error=SILENT) for card in self._cards]
 
     def _read_one(self, index: int, handle: Any, with_processes: bool) -> GpuSample:
         began = self._clock()
@@ -149,6 +164,7 @@ class GpuWatch:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="nvml")
         self._opening: Optional[asyncio.Future[List[GpuInfo]]] = None
         self._reading: Optional[asyncio.Future[List[GpuSample]]] = None
+        self._looking: Optional[asyncio.Future[List[GpuState]]] = None
 
     @property
     def driver(self) -> str:
@@ -161,6 +177,12 @@ class GpuWatch:
         done, _ = await asyncio.wait([self._opening], timeout=OPEN_S)
         return (self._opening.result(), self._reader.error) if done else ([], SILENT)
 
+    async def found(self) -> List[GpuInfo]:
+        """The GPUs, however long the driver takes."""
+        await self.discover()
+        assert self._opening is not None
+        return await asyncio.shield(self._opening)
+
     async def read(self) -> List[GpuSample]:
         """A reading, or what is known while one hangs."""
         if self._reading is None:
@@ -170,3 +192,17 @@ class GpuWatch:
             return self._reader.unknown()
         found, self._reading = self._reading.result(), None
         return found
+
+    async def look(self) -> Optional[List[GpuState]]:
+        """How the cards are, None while the driver does not answer."""
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.look)
+        done, _ = await asyncio.wait([self._looking], timeout=DEADLINE_S)
+        if not done:
+            return None
+        found, self._looking = self._looking.result(), None
+        return found
+
+    def take_xids(self) -> List[Xid]:
+        """The Xid errors of the readings that have come back; each once."""
+        return self._reader.take_xids()

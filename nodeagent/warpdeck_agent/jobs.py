@@ -17,12 +17,13 @@ from .ending import Ending
 from .job import Job, Key
 from .launching import Launcher, LaunchError
 from .limit import TimeLimit
+from .notices import Notices
 from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
 from .supervisor import install_wrapper
 from .trees import TreeStore
 from .watching import Watch
-from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed
+from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed, Notice
 
 GIB = 2**30
 LAUNCH_THREADS = 4
@@ -42,6 +43,7 @@ class Jobs:
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
         self._launcher = Launcher(spool, trees, self.containment, pool)
         self._signals = Signals(pool)
+        self._notices = Notices(pool)
         self._ending = Ending(pool, self._signals, tell)
         self._watch = Watch(self._ending.supervisor_ended)
         install_wrapper(spool.file("wrapper.sh"))
@@ -164,6 +166,12 @@ class Jobs:
             self._suspend(job, asked)
         else:
             self._ending.kill(job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal)
+
+    def notify(self, notice: Notice) -> None:
+        """Shows a line where the people who look at the job see it."""
+        job = self.find(notice.job_id, notice.restarts)
+        if job is not None:
+            self._notices.write(job, notice.text)
 
     def forget(self, job_id: int, restarts: int) -> None:
         """The controller has it. Output that only we keep stays readable for a while."""

@@ -10,15 +10,14 @@ import contextlib
 import os
 import pwd
 import signal
-import time
 from typing import Any, Dict, Optional, Set
 
-from .gpus import GpuReader, GpuWatch
-from .inventory import CpuMeter, memory, take_inventory
+from .inventory import take_inventory
 from .job import Key
 from .jobs import Jobs
 from .keeping import keeper
 from .logs import LogError, follow
+from .monitor import Monitor
 from .spool import Spool
 from .streams import OutStream
 from .terminal import Terminal, attach, pump
@@ -44,7 +43,7 @@ class Agent:
         self._build = build
         self._trees = TreeStore(self._spool.path)
         self.jobs = Jobs(self._spool, self._trees, self._tell)
-        self._gpus = GpuWatch(GpuReader(self._spool.identity))
+        self.monitor = Monitor(self._spool, self.jobs, self._tell)
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
@@ -65,7 +64,7 @@ class Agent:
             server = await asyncio.start_unix_server(self._serve, address)
         finally:
             os.umask(old)
-        background = [loop.create_task(work) for work in (self._clean_for_ever(), self._find_gpus())]
+        background = [loop.create_task(work) for work in (self._clean_for_ever(), self.monitor.run())]
         await self._stop.wait()
         await self.jobs.finish_kills()
         server.close()
@@ -82,10 +81,10 @@ class Agent:
 
     async def welcome(self) -> wire.Welcome:
         """What the controller gets first."""
-        gpus, gpu_error = await self._gpus.discover()
+        gpus, gpu_error = await self.monitor.discover()
         containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
         inventory = take_inventory(
-            gpus, driver=self._gpus.driver, gpu_error=gpu_error, containment=containment
+            gpus, driver=self.monitor.driver, gpu_error=gpu_error, containment=containment
         )
         return wire.Welcome(
             build=self._build,
@@ -119,21 +118,6 @@ class Agent:
     def upload(self, put: wire.PutTree) -> Upload:
         return Upload(self._trees, put.sha256, put.size_bytes)
 
-    async def samples(self, interval_s: float) -> None:
-        """Sends a sample every interval while a controller listens. A driver that hangs holds up nothing else."""
-        meter = CpuMeter()
-        found, _ = await self._gpus.discover()
-        sizes = {gpu.index: gpu.mem_bytes for gpu in found}
-        while True:
-            await asyncio.sleep(interval_s)
-            gpus = await self._gpus.read()
-            self.jobs.keep_to_parts(gpus, sizes)
-            self._tell(
-                wire.Sample(
-                    at_unix=time.time(), cpu_pct=meter.percent(), mem_used_bytes=memory()[1], gpus=gpus
-                )
-            )
-
     def _tell(self, message: Any) -> None:
         if self._session is not None:
             self._session.tell(message)
@@ -156,9 +140,6 @@ class Agent:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # this controller asks for its launches itself
-
-    async def _find_gpus(self) -> None:
-        await self._gpus.discover()
 
     async def _clean_for_ever(self) -> None:
         while True:
@@ -192,7 +173,7 @@ class Session:
             welcome = await self._agent.welcome()
             take_over(self)
             self.tell(welcome)
-            self._spawn(self._agent.samples(max(0.1, hello.sample_interval_s)))
+            self._agent.monitor.sample_every(hello.sample_interval_s)
             while True:
                 kind, payload = await read_frame(self._reader)
                 if kind == JSON:
@@ -258,8 +239,15 @@ class Session:
         elif isinstance(message, wire.ProbePath):
             found = os.path.lexists(os.path.join(message.path, message.name))
             self.tell(wire.PathProbed(probe=message.probe, found=found))
+        elif isinstance(message, wire.AskHealth):
+            self._spawn(self._tell_health(message))
+        elif isinstance(message, wire.Notice):
+            jobs.notify(message)
         elif isinstance(message, wire.Quit):
             self._agent.quit()
+
+    async def _tell_health(self, asked: wire.AskHealth) -> None:
+        self.tell(await self._agent.monitor.health.asked(asked))
 
     def _open_stream(self, stream: int, work: Any) -> None:
         self._out[stream] = OutStream(stream, self._write, self.tell)

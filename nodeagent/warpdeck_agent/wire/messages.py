@@ -237,6 +237,35 @@ class ProbePath:
 
 
 @dataclass(frozen=True)
+class AskHealth:
+    """How the node's health is to be watched from now on; answered with a Health. The first ask of a link is due at once.
+
+    `ask` above 0: look at everything anew, and answer under this number. `at_unix` is the controller's clock, given back in
+    the answer, so that its clock and the node's can be compared however slow the link is.
+    """
+
+    at_unix: float
+    ask: int = 0
+    interval_s: float = 60.0
+    program: str = ""
+    """Absolute path of the site's own check, run as the agent's user without arguments; "" is none."""
+    program_timeout_s: float = 30.0
+    min_free_bytes: int = 256 * 1024 * 1024
+    """A disk with less room is full, or one with less than a hundredth of its size if that is smaller."""
+    t: Literal["ask_health"] = "ask_health"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A line for the people who look at this job: it is added to the job's standard error, or shown on its terminal."""
+
+    job_id: int
+    restarts: int
+    text: str
+    t: Literal["notice"] = "notice"
+
+
+@dataclass(frozen=True)
 class Quit:
     """The agent ends; jobs and terminals go on, and the next agent adopts them."""
 
@@ -348,11 +377,67 @@ class Sample:
     t: Literal["sample"] = "sample"
 
 
+@dataclass(frozen=True)
+class Check:
+    """One look at the node's health. `state`: ok; warn (for people to know); fail (what it is about must take no job)."""
+
+    name: str
+    """disk, mount, program, ecc, row_remap, gpu_lost, thermal."""
+    state: str
+    message: str = ""
+    gpu: int = -1
+    """NVML's index; -1: the node as a whole."""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happened to a GPU and does not go away by itself. Numbers ascend, whatever becomes of the agent."""
+
+    number: int
+    at_unix: float
+    check: str
+    """xid or ecc."""
+    gpu: int
+    uuid: str
+    message: str
+    xid: int = 0
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is known of the node's health: every check's last word, and the last faults of its GPUs, oldest first.
+
+    Sent as the answer to AskHealth, and unasked when something has changed.
+    """
+
+    at_unix: float
+    checks: List[Check] = field(default_factory=list)
+    faults: List[Fault] = field(default_factory=list)
+    ask: int = 0
+    asked_at_unix: float = 0.0
+    """AskHealth's `at_unix`; 0: nobody asked."""
+    t: Literal["health"] = "health"
+
+
 ControllerMessage = Union[
-    Hello, Launch, PutTree, Kill, Forget, OpenLog, OpenPty, ResizePty, ProbePath, Quit, StreamAck, StreamEnd
+    Hello,
+    Launch,
+    PutTree,
+    Kill,
+    Forget,
+    OpenLog,
+    OpenPty,
+    ResizePty,
+    ProbePath,
+    AskHealth,
+    Notice,
+    Quit,
+    StreamAck,
+    StreamEnd,
 ]
 AgentMessage = Union[
-    Welcome, JobReport, NeedTree, LaunchFailed, StreamOpened, PathProbed, Sample, StreamAck, StreamEnd
+    Welcome, JobReport, NeedTree, LaunchFailed, StreamOpened, PathProbed, Sample, Health, StreamAck, StreamEnd
 ]
 
 _BY_TAG: Dict[str, Any] = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
+from tests.lab.nvml import build_fake_nvml
 
 MakeAgent = Callable[..., AgentProcess]
 
@@ -42,3 +44,28 @@ def agent(make_agent: MakeAgent) -> AgentProcess:
     made = make_agent()
     made.start()
     return made
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The stand-in's folder."""
+    return build_fake_nvml(tmp_path_factory.mktemp("nvml")).parent
+
+
+class Gpus:
+    """An agent's driver: what its state file says, it shows."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self.state = folder / "nvml.state"
+        self.environ = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(self.state)}
+
+    def show(self, *lines: str) -> None:
+        """Makes the driver say this from now on."""
+        new = self.state.with_suffix(".new")
+        new.write_text("driver 550.54.15\n" + "\n".join(lines) + "\n")
+        os.replace(new, self.state)
+
+
+@pytest.fixture
+def gpus(library: Path, short_tmp: Path) -> Iterator[Gpus]:
+    yield Gpus(library, short_tmp)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
-from tests.lab.nvml import build_fake_nvml
-from tests.unit.agent.conftest import MakeAgent
+from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
 from warpdeck_agent.wire import messages as wire
@@ -18,31 +15,6 @@ from warpdeck_agent.wire import messages as wire
 pytestmark = pytest.mark.lab
 GIB = 1 << 30
 OFTEN_S = 0.1
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The stand-in's folder."""
-    return build_fake_nvml(tmp_path_factory.mktemp("nvml")).parent
-
-
-class Gpus:
-    """An agent's driver: what its state file says, it shows."""
-
-    def __init__(self, library: Path, folder: Path) -> None:
-        self.state = folder / "nvml.state"
-        self.environ = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(self.state)}
-
-    def show(self, *lines: str) -> None:
-        """Makes the driver say this from now on."""
-        new = self.state.with_suffix(".new")
-        new.write_text("driver 550.54.15\n" + "\n".join(lines) + "\n")
-        os.replace(new, self.state)
-
-
-@pytest.fixture
-def gpus(library: Path, short_tmp: Path) -> Iterator[Gpus]:
-    yield Gpus(library, short_tmp)
 
 
 def begin(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> tuple[AgentProcess, wire.Inventory]:

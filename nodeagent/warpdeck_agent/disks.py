@@ -1,0 +1,147 @@
+"""Disks that are full and mounts that hang. A look may hang with its mount for ever: each has a thread of its own.
+
+A thread that hangs is left alone, and its mount is not asked again before it has come back: so there is one for each
+mount at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .procfs import text
+from .wire.messages import Check
+
+ANSWER_S = 10.0
+"""A mount that takes longer hangs."""
+MAX_MOUNTS = 64
+"""Network mounts that are looked at: a thread each, should they all hang."""
+NETWORK = (
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "lustre",
+    "beegfs",
+    "beegfs_nodev",
+    "gpfs",
+    "ceph",
+    "glusterfs",
+    "9p",
+)
+NETWORK_FUSE = "fuse."
+"""sshfs, glusterfs, and whatever else is a file system in a program."""
+ROOM_AGAIN = 2
+"""A full disk has room again when it has so many times what it must have: else it would come and go with every file."""
+MIB = 2**20
+
+Probe = Callable[[str], Any]
+
+
+class Disks:
+    """Looks at these folders' disks, and at the network mounts there are."""
+
+    def __init__(
+        self,
+        folders: Tuple[str, ...],
+        *,
+        probe: Probe = os.statvfs,
+        mounts: Optional[Callable[[], List[str]]] = None,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self._folders = folders
+        self._probe = probe
+        self._mounts = mounts or network_mounts
+        self._answer_s = answer_s
+        self._asked: Dict[str, asyncio.Future[Any]] = {}
+        self._full: Dict[str, bool] = {}
+
+    async def look(self, min_free_bytes: int) -> List[Check]:
+        """One check for all folders that are well, one for each that is not; the same for mounts."""
+        mounts = self._mounts()
+        found = await self._ask(list(dict.fromkeys((*self._folders, *mounts))))
+        bad = []
+        for path in self._folders:
+            state = found[path]
+            if isinstance(state, os.statvfs_result):
+                message = self._lacks_room(path, state, min_free_bytes)
+                bad += [Check("disk", "fail", message)] if message else []
+            elif not isinstance(state, BaseException):
+                bad.append(Check("mount", "fail", f"{path} does not answer"))
+        checks = bad or [Check("disk", "ok", f"room in {', '.join(self._folders)}")]
+        return [*checks, *self._judge_mounts([path for path in mounts if path not in self._folders], found)]
+
+    def _judge_mounts(self, mounts: List[str], found: Dict[str, Any]) -> List[Check]:
+        hanging = [path for path in mounts if found[path] is None]
+        stale = [path for path in mounts if isinstance(found[path], OSError) and not _is_private(found[path])]
+        if hanging or stale:
+            return [Check("mount", "fail", f"{path} does not answer") for path in hanging] + [
+                Check("mount", "fail", f"{path}: {os.strerror(found[path].errno or 0)}") for path in stale
+            ]
+        return [Check("mount", "ok", f"{len(mounts)} network mounts answer")] if mounts else []
+
+    def _lacks_room(self, path: str, state: os.statvfs_result, min_free_bytes: int) -> str:
+        least = min(min_free_bytes, state.f_blocks * state.f_frsize // 100)
+        free = state.f_bavail * state.f_frsize
+        full = free < least * (ROOM_AGAIN if self._full.get(path) else 1)
+        no_files = state.f_files > 0 and state.f_favail == 0
+        self._full[path] = full or no_files
+        if full:
+            return f"{path} is full: {free // MIB} MiB are free"
+        return f"{path} can hold no more files" if no_files else ""
+
+    async def _ask(self, paths: List[str]) -> Dict[str, Any]:
+        """Path -> what the probe said, its error, or None if it has not come back."""
+        loop = asyncio.get_running_loop()
+        for path in paths:
+            if path not in self._asked:
+                answer = self._asked[path] = loop.create_future()
+                work = threading.Thread(target=self._look_at, args=(path, loop, answer), daemon=True)
+                work.start()
+        asked = {path: self._asked[path] for path in paths}
+        if asked:
+            await asyncio.wait(asked.values(), timeout=self._answer_s)
+        found: Dict[str, Any] = {}
+        for path, answer in asked.items():
+            found[path] = answer.result() if answer.done() else None
+            if answer.done():
+                del self._asked[path]
+        return found
+
+    def _look_at(self, path: str, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
+        try:
+            said = self._probe(path)
+        except OSError as error:
+            said = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, answer, said)
+
+
+def _settle(answer: asyncio.Future[Any], said: Any) -> None:
+    if not answer.done():
+        answer.set_result(said)
+
+
+def _is_private(error: OSError) -> bool:
+    """Another user's mount, which a plain agent may not look into, is none of its business."""
+    return isinstance(error, PermissionError)
+
+
+def network_mounts() -> List[str]:
+    """Where network file systems are mounted now."""
+    found = []
+    for line in text("/proc/self/mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        kind = right.split(" ", 1)[0]
+        if kind in NETWORK or kind.startswith(NETWORK_FUSE):
+            found.append(_unescaped(left.split()[4]))
+    return found[:MAX_MOUNTS]
+
+
+def _unescaped(path: str) -> str:
+    """The kernel writes blanks, tabs, line ends and backslashes of a path as octal numbers."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(code, letter)
+    return path

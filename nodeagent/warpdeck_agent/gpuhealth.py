@@ -1,0 +1,151 @@
+"""How GPUs are, as NVML tells: Xid errors as they happen, ECC errors, row remapping, heat, and whether a GPU is there at all.
+
+Everything here runs in the thread of gpus.py. What a driver or a card does not support is not judged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+MAX_XIDS = 64
+"""Taken at one look; a driver that tells more is asked again a second later."""
+THERMAL = 0x20 | 0x40
+"""Clock event reasons: software and hardware thermal slowdown. Power capping is everyday work and no fault."""
+
+XIDS = {
+    13: "graphics engine exception",
+    31: "GPU memory page fault",
+    43: "the GPU stopped a program's work",
+    45: "a program's work was cleaned up",
+    48: "double-bit ECC error",
+    61: "internal microcontroller breakpoint",
+    62: "internal microcontroller halt",
+    63: "a memory row was remapped",
+    64: "a memory row could not be remapped",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    92: "many single-bit ECC errors",
+    94: "contained memory error",
+    95: "uncontained memory error",
+    109: "context switch time-out",
+    110: "security fault",
+    119: "the GPU's system processor does not answer",
+    120: "the GPU's system processor failed",
+    140: "ECC error that was not recovered",
+}
+"""What the commonest Xids say (NVIDIA's Xid catalogue)."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU as the driver knows it."""
+
+    index: int
+    uuid: str
+    handle: Any
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One Xid error."""
+
+    card: Card
+    number: int
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One look at a GPU; None is what the driver does not tell."""
+
+    card: Card
+    lost: bool = False
+    ecc_uncorrected: Optional[int] = None
+    """Uncorrectable errors since the driver was loaded."""
+    remap_failed: Optional[bool] = None
+    remap_pending: Optional[bool] = None
+    throttled: Optional[bool] = None
+
+
+class GpuHealth:
+    """Made once the cards are known."""
+
+    def __init__(self, nvml: Any, cards: List[Card]) -> None:
+        self._nvml = nvml
+        self._cards = cards
+        self._by_address: Dict[Optional[int], Card] = {_address(card.handle): card for card in cards}
+        self._events = self._listen()
+
+    def _listen(self) -> Any:
+        """An event set with the Xids of all cards that tell them; None if none does."""
+        heard = False
+        try:
+            events = self._nvml.nvmlEventSetCreate()
+        except self._nvml.NVMLError:
+            return None
+        for card in self._cards:
+            try:
+                kind = self._nvml.nvmlEventTypeXidCriticalError
+                self._nvml.nvmlDeviceRegisterEvents(card.handle, kind, events)
+                heard = True
+            except self._nvml.NVMLError:
+                continue
+        return events if heard else None
+
+    def xids(self) -> List[Xid]:
+        """Those since the last call. Does not wait for any."""
+        found: List[Xid] = []
+        while self._events is not None and len(found) < MAX_XIDS:
+            try:
+                told = self._nvml.nvmlEventSetWait_v2(self._events, 0)
+            except self._nvml.NVMLError:  # time-out: there is none; anything else: there will be none
+                break
+            card = self._by_address.get(_address(told.device))
+            if card is not None:
+                found.append(Xid(card, int(told.eventData)))
+        return found
+
+    def look(self) -> List[GpuState]:
+        """All cards."""
+        return [self._look(card) for card in self._cards]
+
+    def _look(self, card: Card) -> GpuState:
+        nvml, handle = self._nvml, card.handle
+        try:
+            self._nvml.nvmlDeviceGetTemperature(handle, 0)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                return GpuState(card, lost=True)
+        rows = self._ask("nvmlDeviceGetRemappedRows", handle)
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:  # drivers before 535
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return GpuState(
+            card,
+            ecc_uncorrected=self._ask(
+                "nvmlDeviceGetTotalEccErrors",
+                handle,
+                nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                nvml.NVML_VOLATILE_ECC,
+            ),
+            remap_failed=None if rows is None else bool(rows[3]),
+            remap_pending=None if rows is None else bool(rows[2]),
+            throttled=None if reasons is None else bool(reasons & THERMAL),
+        )
+
+    def _ask(self, call: str, *args: Any) -> Any:
+        try:
+            return getattr(self._nvml, call)(*args)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+
+def describe_xid(number: int) -> str:
+    """ "Xid 79: the GPU has fallen off the bus"."""
+    return f"Xid {number}" + (f": {XIDS[number]}" if number in XIDS else "")
+
+
+def _address(handle: Any) -> Optional[int]:
+    """Handles are pointers, and a lost GPU tells nothing but its own."""
+    return ctypes.cast(handle, ctypes.c_void_p).value

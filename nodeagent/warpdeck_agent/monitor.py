@@ -1,0 +1,78 @@
+"""What is watched on a node for as long as the agent lives, with a controller or without: use of GPUs and CPUs, health.
+
+Once a second everything cheap is read; the controller gets samples as often as it asked for. Jobs that share a GPU are held
+to their parts here, because a node that is cut off has nobody else who would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Callable, List, Tuple
+
+from .gpus import GpuReader, GpuWatch
+from .health import Health
+from .inventory import CpuMeter, memory
+from .jobs import Jobs
+from .spool import Spool
+from .wire.messages import GpuInfo, GpuSample, Sample
+
+READ_S = 1.0
+"""Between two readings, unless a controller wants them more often."""
+LEAST_S = 0.1
+LOOK_EVERY = 5
+"""Readings between two looks at what is slower to change."""
+
+
+class Monitor:
+    """`tell` gets samples and what is new of the node's health."""
+
+    def __init__(self, spool: Spool, jobs: Jobs, tell: Callable[[Any], None]) -> None:
+        self._gpus = GpuWatch(GpuReader(spool.identity))
+        self._jobs = jobs
+        self._tell = tell
+        self._sample_s = READ_S
+        self._next_sample = 0.0
+        self._cpu = CpuMeter()
+        self.health = Health(spool, self._gpus, tell)
+
+    @property
+    def driver(self) -> str:
+        return self._gpus.driver
+
+    async def discover(self) -> Tuple[List[GpuInfo], str]:
+        """The GPUs, and what is wrong with the others or with the driver."""
+        return await self._gpus.discover()
+
+    def sample_every(self, interval_s: float) -> None:
+        """A controller wants samples this often, beginning with the next reading but one."""
+        self._sample_s = max(LEAST_S, interval_s)
+        self._next_sample = time.monotonic() + self._sample_s
+
+    async def run(self) -> None:
+        """Reads for ever. A driver that hangs holds up nothing else."""
+        watch = asyncio.get_running_loop().create_task(self.health.run())
+        try:
+            found = await self._gpus.found()
+            sizes = {gpu.index: gpu.mem_bytes for gpu in found}
+            rounds = 0
+            while True:
+                await asyncio.sleep(min(READ_S, self._sample_s))
+                gpus = await self._gpus.read() if found else []
+                self._jobs.keep_to_parts(gpus, sizes)
+                self._send(gpus)
+                self.health.take_xids()
+                if found and rounds % LOOK_EVERY == 0:
+                    await self.health.look_at_gpus()
+                rounds += 1
+        finally:
+            watch.cancel()
+
+    def _send(self, gpus: List[GpuSample]) -> None:
+        now = time.monotonic()
+        if now < self._next_sample:
+            return
+        # From now on, not from when it was due: a driver that hung owes no samples.
+        self._next_sample = now + self._sample_s * 0.9
+        used = memory()[1]
+        self._tell(Sample(at_unix=time.time(), cpu_pct=self._cpu.percent(), mem_used_bytes=used, gpus=gpus))

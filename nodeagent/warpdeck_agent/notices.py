@@ -1,0 +1,67 @@
+"""A line for the people who look at a job, where they look: its standard error, or the terminal that it has.
+
+The line is written by a process of the job's user, so that a root agent opens nothing that its user could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from concurrent.futures import Executor
+
+from .job import Job
+from .launching import as_user
+from .supervisor import SYSTEM_PATH
+
+WRITE_S = 10.0
+"""A disk that takes longer does not get the line."""
+MAX_CHARS = 1000
+WRITE = 'printf "%s\\n" "$1" >>"$2"'
+WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
+
+
+class Notices:
+    """Writes lines, in a thread."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+
+    def write(self, job: Job, words: str) -> None:
+        """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""
+        if job.phase == "running" and job.meta.role != "hold":
+            line = "".join(letter if letter.isprintable() else "?" for letter in words)[:MAX_CHARS]
+            self._pool.submit(_write, job, f"warpdeck: {line}")
+
+
+def _write(job: Job, line: str) -> None:
+    script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, job.output("err"))
+    if not path:
+        return
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            ["/bin/sh", "-c", script, "sh", line, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": SYSTEM_PATH},
+            cwd="/",
+            timeout=WRITE_S,
+            check=False,
+            **as_user(job.meta.user, uid=job.meta.uid, gid=_group(job)),
+        )
+
+
+def _group(job: Job) -> int:
+    """The group of the job's own files."""
+    return os.stat(job.folder.file("pid")).st_gid
+
+
+def _terminal(job: Job) -> str:
+    """The terminal on which its shell runs, "" if that is gone."""
+    shell = job.batch_shell(job.members())
+    try:
+        path = os.readlink(f"/proc/{shell}/fd/0") if shell else ""
+    except OSError:
+        return ""
+    return path if path.startswith("/dev/pts/") else ""
