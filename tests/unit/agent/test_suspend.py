@@ -86,7 +86,7 @@ def suspend(agent: AgentProcess, job_id: int) -> None:
 
 @pytest.mark.parametrize("agent_lives", [True, False])
 def test_time_stands_still_for_a_suspended_job(agent: AgentProcess, agent_lives: bool) -> None:
-    limit_s = 3.0
+    limit_s = 6.0  # long enough for a busy machine to launch and stop it in
     agent.launch(1, "while :; do sleep 0.05; done", time_limit_s=limit_s, grace_s=5.0)
     started_at = agent.link.report(1, "running").started_at
     eventually(lambda: agent.processes(1), what="it runs")
