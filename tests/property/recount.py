@@ -223,10 +223,18 @@ class Use:
     """One job that holds resources, as limits see it."""
 
     def __init__(
-        self, job: RunningJob | PendingJob, partition: str, tres: Tres, limit_s: float | None
+        self,
+        job: RunningJob | PendingJob,
+        partition: str,
+        allocation: Allocation,
+        types: dict[str, str],
+        limit_s: float | None,
     ) -> None:
         self.user, self.account, self.qos = job.user, job.account, job.qos
-        self.partition, self.tres, self.limit_s = partition, tres, limit_s
+        self.partition, self.limit_s = partition, limit_s
+        self.tres = _held(allocation, types, job.licenses)
+        parts = [_held(Allocation(shares=(share,)), types, ()) for share in allocation.shares]
+        self.per_node = {name: max(part.get(name, 0) for part in parts) for name in parts[0]}
 
 
 def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
@@ -236,7 +244,8 @@ def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
         Use(
             job,
             job.partition,
-            _held(job.allocation, types, job.licenses),
+            job.allocation,
+            types,
             None if job.ends_by_unix is None else max(0.0, job.ends_by_unix - now),
         )
         for job in view.running
@@ -248,9 +257,7 @@ def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
             owned[name] = owned.get(name, 0) - count
     for start in plan.starts:
         job_now = jobs[start.job_id]
-        one = Use(
-            job_now, start.partition, _held(start.allocation, types, job_now.licenses), start.time_limit_s
-        )
+        one = Use(job_now, start.partition, start.allocation, types, start.time_limit_s)
         uses.append(one)
         for name, count in job_now.licenses:
             owned[name] = owned.get(name, 0) - count
@@ -312,7 +319,12 @@ def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
     for name, most in limits.max_tres_mins_per_job.items():
         minutes = one.tres.get(name, 0) * (float("inf") if one.limit_s is None else one.limit_s) / 60
         assert not one.tres.get(name, 0) or minutes <= most, f"{what}: {minutes} minutes of {name}"
-    for name, most in limits.grp_tres_mins.items():
+    for name, most in limits.max_tres_per_node.items():
+        assert one.per_node.get(name, 0) <= most, f"{what}: {one.per_node} a node"
+    if limits.grp_wall_s is not None:
+        total = sum(float("inf") if each.limit_s is None else each.limit_s for each in group)
+        assert total <= limits.grp_wall_s + 1e-6, f"{what}: {total} s of running jobs"
+    for name, most in (*limits.grp_tres_mins.items(), *limits.grp_tres_run_mins.items()):
         if one.tres.get(name, 0):
             total = sum(
                 each.tres.get(name, 0) * (float("inf") if each.limit_s is None else each.limit_s) / 60

@@ -215,6 +215,9 @@ def _limits(rng: Random) -> Limits:
             Limits(grp_jobs=rng.randint(1, 3)),
             Limits(max_wall_s=rng.choice([60, 3600])),
             Limits(grp_tres_mins={"gres/gpu": rng.choice([10, 200])}),
+            Limits(grp_tres_run_mins={"cpu": rng.choice([10, 200])}),
+            Limits(grp_wall_s=rng.choice([600, 6000])),
+            Limits(max_tres_per_node={"gres/gpu": 1, "cpu": rng.randint(2, 9)}),
             Limits(max_tres_mins_per_job={"cpu": rng.choice([10, 200])}),
         ]
     )

@@ -74,6 +74,7 @@ def _limit_sets(config: Config) -> Iterator[tuple[Path, Mapping[str, object]]]:
     fields = (
         "grp_tres",
         "grp_tres_mins",
+        "grp_tres_run_mins",
         "max_tres_per_job",
         "max_tres_per_node",
         "max_tres_per_user",

@@ -239,6 +239,8 @@ def build_limits(table: tables.LimitTable) -> Limits:
     return Limits(
         grp_tres=table.grp_tres,
         grp_tres_mins=table.grp_tres_mins,
+        grp_tres_run_mins=table.grp_tres_run_mins,
+        grp_wall_s=table.grp_wall,
         grp_jobs=table.grp_jobs,
         grp_submit=table.grp_submit,
         max_tres_per_job=table.max_tres_per_job,

@@ -133,6 +133,8 @@ class LimitTable(Table, frozen=True, kw_only=True):
 
     grp_tres: TresCounts = {}
     grp_tres_mins: TresCounts = {}
+    grp_tres_run_mins: TresCounts = {}
+    grp_wall: Limit = None
     grp_jobs: Count | None = None
     grp_submit: Count | None = None
     max_tres_per_job: TresCounts = {}

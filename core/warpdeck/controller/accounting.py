@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpdeck.config import Site, Usage, with_usage
 from warpdeck.model import Job, JobId
-from warpdeck.policy import decayed, decayed_seconds, held_tres
+from warpdeck.policy import WALL, decayed, decayed_seconds, held_tres
 
 from .ports import UsageRow
 
@@ -58,6 +58,11 @@ class Accounting:
         self._counted_unix = 0.0
         self._settled: dict[Key, UsageRow] = {}
         self._running: dict[JobId, _Running] = {}
+
+    @property
+    def counted_unix(self) -> float:
+        """Up to when the use of running jobs was counted."""
+        return self._counted_unix
 
     def charged(self, state: State, rules: Site, *, now: float) -> Site:
         """The rules with the use of all up to now (of running jobs: up to the last count)."""
@@ -113,6 +118,7 @@ def _held(state: State, job: Job, rules: Site) -> dict[str, float]:
     factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)
     counts = held_tres(job.allocation, _gpu_types(state, job), rules.settings.billing_weights)
     counts.update({f"license/{name}": count for name, count in job.request.licenses})
+    counts[WALL] = 1
     return {name: count * factor for name, count in counts.items() if count}
 
 

@@ -47,6 +47,7 @@ def build_view(state: State, *, now: float) -> View:
         users=site.users,
         reservations=reservations(state),
         licenses=site.licenses,
+        counted_unix=state.accounting.counted_unix,
         longest_wait_s=state.waits.longest_s(now),
     )
 

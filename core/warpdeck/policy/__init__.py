@@ -9,10 +9,11 @@ from .plan import plan
 from .priority import Factors, Ranking
 from .settings import Settings, Weights
 from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
-from .tres import held_tres
+from .tres import WALL, held_tres
 from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
+    "WALL",
     "AccountView",
     "Advice",
     "End",

@@ -18,7 +18,7 @@ from .placement import Shape, allocate, place_now
 from .settings import Settings
 from .site import Limits, PartitionView, QosView
 from .timeline import Timeline
-from .tres import asked_tres
+from .tres import asked_per_node, asked_tres
 from .view import PendingJob, View
 from .why import GIB, describe_need
 
@@ -92,9 +92,10 @@ def _alone(
     if given is None:
         default = settings.default_mem_per_cpu_bytes
         tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
+        per_node = asked_per_node(job.resources, default_mem_per_cpu=default)
     else:
-        tres = ledger.tres_of(job, given)
-    over = ledger.check(job, tres, time_limit(job, part, settings, 0.0))
+        tres, per_node = ledger.tres_of(job, given), ledger.per_node_of(given)
+    over = ledger.check(job, tres, time_limit(job, part, settings, 0.0), per_node=per_node)
     return None if over is None else Refusal(over.code, over.sentence, "ask for less")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from warpdeck.model import Allocation
 
 from .settings import Settings
 from .site import AccountView, Limits, QosView, Tres, UserView
-from .tres import add, held_tres, over, words
+from .tres import WALL, add, held_per_node, held_tres, over, words
 from .view import PendingJob, RunningJob, View
 
 
@@ -29,16 +30,19 @@ class Blocked(msgspec.Struct, frozen=True):
 class _Use:
     """What runs under one scope."""
 
-    __slots__ = ("commitment", "jobs", "tres")
+    __slots__ = ("commitment", "jobs", "tres", "wall")
 
     def __init__(self) -> None:
         self.jobs = 0
         self.tres: Tres = {}
         self.commitment: dict[str, float] = {}
         """TRES-minutes that running jobs may still use."""
+        self.wall = 0.0
+        """Minutes that they may still run."""
 
     def take(self, tres: Tres, minutes: float) -> None:
         self.jobs += 1
+        self.wall += minutes
         add(self.tres, tres)
         for name, count in tres.items():
             if count:
@@ -58,7 +62,11 @@ class Ledger:
         self._use: dict[tuple[str, ...], _Use] = {}
         self._licenses = dict(view.licenses)
         self.limits_anything = bool(view.qos or view.accounts or view.users)
+        tables = [qos.limits for qos in view.qos] + [account.limits for account in view.accounts]
+        tables += [user.limits for user in view.users]
+        self.limits_nodes = any(limits.max_tres_per_node for limits in tables)
         self._nodes = view.nodes
+        self._counted_unix = view.counted_unix
         if self.limits_anything or view.licenses:
             for job in view.running:
                 self._take_running(job)
@@ -70,8 +78,17 @@ class Ledger:
             return
         tres = self.tres_of(job, job.allocation)
         ends = job.ends_by_unix
-        minutes = _minutes(None if ends is None else max(0.0, ends - self._now))
+        # What it used is known up to the last count only: the time since then is still to come, or it would be lost.
+        counted = self._now if self._counted_unix is None else min(self._now, self._counted_unix)
+        since = max(counted, min(job.start_at_unix, self._now))
+        minutes = self._minutes(job.qos, None if ends is None else max(0.0, ends - since))
         self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
+
+    def _minutes(self, qos: str, limit_s: float | None) -> float:
+        """The minutes that a job may take, as its QoS counts them; without a limit it may take all there is."""
+        own = self._qos.get(qos)
+        factor = 1.0 if own is None else own.usage_factor
+        return _minutes(limit_s) * factor if factor else 0.0
 
     @cached_property
     def _types(self) -> dict[str, str]:
@@ -97,21 +114,26 @@ class Ledger:
         for name, count in job.licenses:
             self._licenses[name] = self._licenses.get(name, 0) - count
         if self.limits_anything:
-            self._take(job.user, job.account, job.qos, job.partition, tres, _minutes(limit_s))
+            self._take(job.user, job.account, job.qos, job.partition, tres, self._minutes(job.qos, limit_s))
 
-    def check(self, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
-        """The first limit that keeps the job from starting now."""
+    def per_node_of(self, allocation: Allocation) -> Tres:
+        """The most that a job holds on any node with this allocation."""
+        return held_per_node(allocation, self._types) if self.limits_nodes else {}
+
+    def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
+        """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
         for name, count in job.licenses:
             left = self._licenses.get(name, 0)
             if count > left:
                 return Blocked("Licenses", f"needs {count} licenses of {name}, {max(0, left)} are free")
         if not (self.limits_anything and self._settings.enforce_limits):
             return None
+        wants = _Wants(tres, per_node, limit_s, self._minutes(job.qos, limit_s))
         for qos in self._qos_of(job.qos, job.partition):
-            blocked = self._check_qos(qos, job, tres, limit_s)
+            blocked = self._check_qos(qos, job, wants)
             if blocked is not None:
                 return blocked
-        return self._check_association(job, tres, limit_s)
+        return self._check_association(job, wants)
 
     def account_use(self, account: str) -> Tres:
         """What runs now under an account and its children."""
@@ -154,12 +176,12 @@ class Ledger:
             use = self._use[scope] = _Use()
         return use
 
-    def _check_qos(self, qos: QosView, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
-        limits, name = qos.limits, f"QoS {qos.name}"
-        alone = per_job(limits, tres, limit_s, prefix="QOS", who=name)
+    def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
+        limits, name, tres = qos.limits, f"QoS {qos.name}", wants.tres
+        alone = _per_job(limits, wants, prefix="QOS", who=name)
         if alone is not None:
             return alone
-        group = self._group(limits, ("qos", qos.name), tres, limit_s, qos.usage, prefix="QOS", who=name)
+        group = self._group(limits, ("qos", qos.name), wants, qos.usage, prefix="QOS", who=name)
         if group is not None:
             return group
         for scope, tres_limit, jobs in (
@@ -179,22 +201,15 @@ class Ledger:
                 return Blocked(code, f"{name} lets {scope} {whose} run {jobs} jobs, and {use.jobs} run")
         return None
 
-    def _check_association(self, job: PendingJob, tres: Tres, limit_s: float | None) -> Blocked | None:
+    def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
         user = self._users.get((job.account, job.user))
         if user is not None:
-            blocked = self._check_one(
-                user,
-                ("user", job.account, job.user),
-                f"user {job.user} in account {job.account}",
-                tres,
-                limit_s,
-            )
+            who = f"user {job.user} in account {job.account}"
+            blocked = self._check_one(user, ("user", job.account, job.user), who, wants)
             if blocked is not None:
                 return blocked
         for account in self.chain(job.account):
-            blocked = self._check_one(
-                account, ("account", account.name), f"account {account.name}", tres, limit_s
-            )
+            blocked = self._check_one(account, ("account", account.name), f"account {account.name}", wants)
             if blocked is not None:
                 return blocked
         return None
@@ -204,13 +219,12 @@ class Ledger:
         of: AccountView | UserView,
         scope: tuple[str, ...],
         who: str,
-        tres: Tres,
-        limit_s: float | None,
+        wants: _Wants,
     ) -> Blocked | None:
-        alone = per_job(of.limits, tres, limit_s, prefix="Assoc", who=who)
+        alone = _per_job(of.limits, wants, prefix="Assoc", who=who)
         if alone is not None:
             return alone
-        group = self._group(of.limits, scope, tres, limit_s, of.tres_usage, prefix="Assoc", who=who)
+        group = self._group(of.limits, scope, wants, of.tres_usage, prefix="Assoc", who=who)
         if group is not None:
             return group
         most, use = of.limits.max_jobs_per_user, self._at(scope)
@@ -222,14 +236,13 @@ class Ledger:
         self,
         limits: Limits,
         scope: tuple[str, ...],
-        tres: Tres,
-        limit_s: float | None,
+        wants: _Wants,
         usage: dict[str, float],
         *,
         prefix: str,
         who: str,
     ) -> Blocked | None:
-        use = self._at(scope)
+        use, tres = self._at(scope), wants.tres
         kind = over(limits.grp_tres, use.tres, tres)
         if kind:
             return Blocked(
@@ -240,33 +253,74 @@ class Ledger:
             return Blocked(
                 f"{prefix}GrpJobsLimit", f"{who} may run {limits.grp_jobs} jobs, and {use.jobs} run"
             )
-        for name in sorted(limits.grp_tres_mins):
-            most = limits.grp_tres_mins[name]
-            used = usage.get(name, 0.0) / 60 + use.commitment.get(name, 0.0)
-            more = tres[name] * _minutes(limit_s) if tres.get(name, 0) else 0.0
-            if more and used + more > most:
-                return Blocked(
-                    reason_code(prefix, "GrpMinutes", name),
-                    f"{who} has {most:,} minutes of {words(name)}; {_count(used)} are used or promised to running jobs, "
-                    f"and this job may need {_count(more)}",
-                )
-        return None
+        if limits.grp_wall_s is not None:
+            used = usage.get(WALL, 0.0) / 60 + use.wall
+            if used + wants.minutes > limits.grp_wall_s / 60:
+                budget = _Budget(limits.grp_wall_s / 60, "minutes of running jobs", used, wants.minutes)
+                return Blocked(f"{prefix}GrpWallLimit", budget.sentence(who))
+        return _group_minutes(limits, use, wants, usage, prefix=prefix, who=who)
 
 
-def per_job(limits: Limits, tres: Tres, limit_s: float | None, *, prefix: str, who: str) -> Blocked | None:
+def _group_minutes(
+    limits: Limits, use: _Use, wants: _Wants, usage: dict[str, float], *, prefix: str, who: str
+) -> Blocked | None:
+    """Limits on TRES-minutes: of all that was used and is promised, and of what is promised alone."""
+    for what, table, recorded in (
+        ("GrpMinutes", limits.grp_tres_mins, usage),
+        ("GrpRunMinutes", limits.grp_tres_run_mins, {}),
+    ):
+        for name in sorted(table):
+            used = recorded.get(name, 0.0) / 60 + use.commitment.get(name, 0.0)
+            more = wants.tres_minutes(name, wants.minutes)
+            if more and used + more > table[name]:
+                budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
+                return Blocked(reason_code(prefix, what, name), budget.sentence(who))
+    return None
+
+
+class _Wants(NamedTuple):
+    """What a job would count: in all, the most on one node, and at the most for how many minutes as its QoS counts them."""
+
+    tres: Tres
+    per_node: Tres
+    limit_s: float | None
+    minutes: float
+
+    def tres_minutes(self, name: str, minutes: float) -> float:
+        count = self.tres.get(name, 0)
+        return count * minutes if count else 0.0
+
+
+class _Budget(NamedTuple):
+    """Minutes that are used up."""
+
+    most: float
+    what: str
+    used: float
+    more: float
+
+    def sentence(self, who: str) -> str:
+        return (
+            f"{who} has {self.most:,.0f} {self.what}; {_count(self.used)} are used or promised to running jobs, "
+            f"and this job may need {_count(self.more)}"
+        )
+
+
+def _per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
     """A limit on single jobs that this one breaks by itself: it can never start as it is."""
+    tres, limit_s = wants.tres, wants.limit_s
     kind = over(limits.max_tres_per_job, {}, tres)
     if kind:
         return Blocked(
             reason_code(prefix, "PerJob", kind),
             f"{who} allows {limits.max_tres_per_job[kind]} {words(kind)} a job, and it asks for {tres[kind]}",
         )
-    per_node = {name: -(-count // max(1, tres.get("node", 1))) for name, count in tres.items()}
-    kind = over(limits.max_tres_per_node, {}, per_node)
+    kind = over(limits.max_tres_per_node, {}, wants.per_node)
     if kind:
+        most, asked = limits.max_tres_per_node[kind], wants.per_node[kind]
         return Blocked(
             reason_code(prefix, "PerNode", kind),
-            f"{who} allows {limits.max_tres_per_node[kind]} {words(kind)} a node, and it asks for {per_node[kind]}",
+            f"{who} allows {most} {words(kind)} a node, and it asks for {asked}",
         )
     for name in sorted(limits.min_tres_per_job):
         least = limits.min_tres_per_job[name]
@@ -279,15 +333,13 @@ def per_job(limits: Limits, tres: Tres, limit_s: float | None, *, prefix: str, w
         return Blocked(
             code, f"{who} allows {limits.max_wall_s // 60} minutes a job; ask for no more with --time"
         )
-    return _minutes_per_job(limits, tres, limit_s, prefix=prefix, who=who)
+    return _minutes_per_job(limits, wants, prefix=prefix, who=who)
 
 
-def _minutes_per_job(
-    limits: Limits, tres: Tres, limit_s: float | None, *, prefix: str, who: str
-) -> Blocked | None:
+def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) -> Blocked | None:
     for name in sorted(limits.max_tres_mins_per_job):
         most = limits.max_tres_mins_per_job[name]
-        more = tres[name] * _minutes(limit_s) if tres.get(name, 0) else 0.0
+        more = wants.tres_minutes(name, _minutes(wants.limit_s))
         if more > most:
             return Blocked(
                 reason_code(prefix, "MinutesPerJob", name),
@@ -308,7 +360,7 @@ def _count(minutes: float) -> str:
 def reason_code(prefix: str, what: str, name: str) -> str:
     """Slurm's reason for a limit on a TRES (job_reason_codes.html).
 
-    `what` is Grp, GrpMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
+    `what` is Grp, GrpMinutes, GrpRunMinutes, PerJob, PerNode, PerUser, PerAccount, MinutesPerJob or Min.
     """
     kind = _kind(name)
     counted = kind in ("Cpu", "Node")
@@ -316,6 +368,8 @@ def reason_code(prefix: str, what: str, name: str) -> str:
         return f"{prefix}Grp{kind}" + ("Limit" if counted or kind == "Mem" else "")
     if what == "GrpMinutes":
         return f"{prefix}GrpCPUMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}Minutes"
+    if what == "GrpRunMinutes":
+        return f"{prefix}GrpCPURunMinutesLimit" if kind == "Cpu" else f"{prefix}Grp{kind}RunMinutes"
     if what == "PerAccount":
         return f"Max{kind}PerAccount"
     if what == "Min":

@@ -16,7 +16,7 @@ from .placement import Shape, Spot
 from .preemption import Preemption, Rules
 from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
-from .tres import MIB, asked_tres, billing
+from .tres import MIB, asked_per_node, asked_tres, billing
 from .view import PendingJob, View
 from .why import throttled
 
@@ -134,6 +134,12 @@ class Pass:
                 found[f"license/{name}"] = count
             self._tres[key] = found
         return found
+
+    def _per_node(self, job: PendingJob) -> Tres:
+        """The most that the job asks of one node; {} where nothing limits that."""
+        if not self.ledger.limits_nodes:
+            return {}
+        return asked_per_node(job.resources, default_mem_per_cpu=self.settings.default_mem_per_cpu_bytes)
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
         """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
@@ -271,7 +277,8 @@ class Pass:
         allocation = field.allocation(found, duration_s)
         if self.ledger.limits_anything:
             # It may be given more than it asked for: whole nodes, more nodes, a type of GPU that is limited.
-            over = self.ledger.check(job, self.ledger.tres_of(job, allocation), limit_s)
+            held, most = self.ledger.tres_of(job, allocation), self.ledger.per_node_of(allocation)
+            over = self.ledger.check(job, held, limit_s, per_node=most)
             if over is not None:
                 return Obstacle(over.code, over.sentence)
         return Place(field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s)
@@ -299,7 +306,7 @@ class Pass:
             barred = self._reservation_bars(job, self._reservations.get(job.reservation))
             if barred is not None:
                 return Obstacle(*barred)
-        over = self.ledger.check(job, self.tres(job), limit_s)
+        over = self.ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
         return None if over is None else Obstacle(over.code, over.sentence)
 
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
@@ -420,7 +427,13 @@ class Pass:
         given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
         given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
         given["billing"] = billing(given, self.settings.billing_weights)
-        return self.ledger.check(job, given, self.limit_s(job, shape.partition)) is not None
+        most = {
+            "cpu": max(cpus for cpus, _, _ in amounts),
+            "mem": max(mem for _, mem, _ in amounts) // MIB,
+            "gres/gpu": max(gpus for _, _, gpus in amounts),
+        }
+        limit_s = self.limit_s(job, shape.partition)
+        return self.ledger.check(job, given, limit_s, per_node=most) is not None
 
     def _patience_s(self) -> float:
         """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""

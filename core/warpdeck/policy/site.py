@@ -17,11 +17,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a QoS or an association, in Slurm's terms; None and absent TRES: no limit.
 
     grp_*: all running (or submitted) jobs under it together; max_*_per_user, _per_account, _per_job: each of them.
-    tres_mins count TRES x minutes used (decayed) plus what running jobs may still use.
+    grp_wall and tres_mins count what was used (decayed) plus what running jobs may still use, tres_run_mins only the latter.
     """
 
     grp_tres: Tres = {}
     grp_tres_mins: Tres = {}
+    grp_tres_run_mins: Tres = {}
+    grp_wall_s: int | None = None
     grp_jobs: int | None = None
     grp_submit: int | None = None
     max_tres_per_job: Tres = {}

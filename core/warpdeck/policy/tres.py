@@ -10,6 +10,10 @@ from .demand import WHOLE_NODE, needs
 from .site import Tres
 
 MIB = 1024 * 1024
+MAX_LAID_OUT = 64
+"""Nodes over which a request for a range of nodes is laid out to see what it asks of each."""
+WALL = "wall"
+"""In use that was recorded, beside the TRES: seconds that jobs ran, whatever they held. No limit on TRES names it."""
 WORDS = {
     "cpu": "CPUs",
     "mem": "MiB of memory",
@@ -32,6 +36,31 @@ def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, defaul
     if asked.gpus.type:
         found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
     found["billing"] = billing(found, billing_weights)
+    return found
+
+
+def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
+    """The most of each TRES that one node must give, on as many nodes as the request allows."""
+    nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))
+    wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
+    gpus = max((need.gpus for need in wanted), default=0)
+    found = {
+        "cpu": max((need.cpus for need in wanted), default=0),
+        "mem": max((need.mem_bytes for need in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
+        "gres/gpu": gpus,
+    }
+    if asked.gpus.type:
+        found[f"gres/gpu:{asked.gpus.type.lower()}"] = gpus
+    return found
+
+
+def held_per_node(allocation: Allocation, types: Mapping[str, str]) -> Tres:
+    """The most of each TRES that an allocation holds on one node."""
+    found: Tres = {}
+    for share in allocation.shares:
+        own = held_tres(Allocation(shares=(share,)), types, {})
+        for name, count in own.items():
+            found[name] = max(found.get(name, 0), count)
     return found
 
 

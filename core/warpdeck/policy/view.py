@@ -139,6 +139,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     reservations: tuple[ReservationView, ...] = ()
     submitted: Mapping[tuple[str, str, str], int] = {}
     """Jobs and array tasks in the queue, waiting and running, by (account, user, QoS): what limits of submission count."""
+    counted_unix: float | None = None
+    """Up to when the use of running jobs is in the tables; None: up to now."""
     longest_wait_s: float = 0.0
     """The longest that any job which started lately had waited."""
     licenses: tuple[tuple[str, int], ...] = ()

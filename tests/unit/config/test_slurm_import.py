@@ -117,6 +117,8 @@ def test_accounts_and_users_come_from_the_dump(lab: Imported) -> None:
     assert not accounts["astro_ml"].users["ann"].default
     assert accounts["astro_ml"].users["bob"].shares == 2
     assert accounts["bio"].users["eve"].max_tres_per_job == {"cpu": 64}
+    eve = accounts["bio"].users["eve"]
+    assert (eve.grp_wall, eve.grp_tres_run_mins) == (10 * 86_400, {"cpu": 1000})
     assert "root" not in accounts
 
 
@@ -145,7 +147,7 @@ def test_qos_come_from_their_table(lab: Imported) -> None:
         ("Name=nic", "GPUs and their shards are the only GRES"),
         ("Type=a100", "the type of a GPU is what its driver says"),
         ("Fairshare=parent of user ann", "shares of the parent are not lent"),
-        ("grptresrunmins of user eve", "no counterpart"),
+        ("maxtresrunmins of user eve", "no counterpart"),
         ("fs/disk in grptres of account astro", "no TRES that is counted here"),
         ("flag NoReserve of QoS high", "no counterpart"),
         ("DownNodes=c009", "drain such nodes"),

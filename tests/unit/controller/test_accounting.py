@@ -49,3 +49,23 @@ def test_a_requeued_job_is_charged_for_each_of_its_starts_once() -> None:
     core.now += 5
     found = core.state.accounting.charged(core.state, rules, now=core.now)
     assert found.accounts[0].usage == pytest.approx(61.0)
+
+
+def test_a_budget_of_minutes_is_never_overrun_however_the_counts_fall() -> None:
+    text = RULES.replace("[accounts.lab.users.ann]", "[accounts.lab]\ngrp_wall = '2:00:00'\nusers.ann = {}")
+    core = Core("a")
+    rules = build_site(decode(text, "f").config)
+    for step in range(40):
+        core.state.site = core.state.accounting.charged(core.state, rules, now=core.now)
+        core.submit(ask(account="lab", time_limit_s=600))
+        core.launch(core.plan().effects)
+        core.now += 37 + step  # between the counts, which come each minute
+        for job_id in list(core.state.active):
+            ends = core.job(job_id).ends_by_unix()
+            if ends is not None and ends <= core.now:
+                core.end(job_id, cause="timeout", ended_at=ends)
+    core.now += 3600
+    for job_id in list(core.state.active):
+        core.end(job_id, cause="timeout", ended_at=core.job(job_id).ends_by_unix())
+    used = sum(job.ran_s() or 0.0 for job in core.state.jobs.values())
+    assert used == 7200.0, "all of it is used, and no second more"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.builders import node, pending, running, view
 
-from warpdeck.model import JobId, NodeName, Resources
+from warpdeck.model import GpuAsk, JobId, NodeName, Resources
 from warpdeck.policy import (
     AccountView,
     Limits,
@@ -28,8 +29,6 @@ def planned(picture: View, **settings: object) -> Plan:
 
 
 def with_tables(picture: View, **tables: object) -> View:
-    import msgspec
-
     return msgspec.structs.replace(picture, **tables)
 
 
@@ -49,6 +48,8 @@ def code(made: Plan, number: int) -> str:
         (Limits(grp_jobs=2), "QOSGrpJobsLimit"),
         (Limits(max_jobs_per_user=2), "QOSMaxJobsPerUserLimit"),
         (Limits(grp_tres_mins={"gres/gpu": 130}), "QOSGrpGRESMinutes"),
+        (Limits(grp_tres_run_mins={"cpu": 130}), "QOSGrpCPURunMinutesLimit"),
+        (Limits(grp_wall_s=130 * 60), "QOSGrpWallLimit"),
     ],
 )
 def test_a_qos_stops_the_third_of_three_equal_jobs(limits: Limits, reason: str) -> None:
@@ -87,8 +88,6 @@ def test_limits_of_an_account_hold_for_all_below_it() -> None:
 
 
 def test_running_jobs_count_against_limits() -> None:
-    import msgspec
-
     held = msgspec.structs.replace(
         running(9, "a", (0, 1), ends=NOW + 60), user="ann", account="lab", qos="normal"
     )
@@ -169,3 +168,49 @@ def test_a_higher_tier_goes_first() -> None:
     jobs = [pending(1, gpus=8, partition="low"), pending(2, gpus=8, partition="high")]
     made = planned(with_tables(view([node("a")], jobs), partitions=parts))
     assert [start.job_id for start in made.starts] == [2]
+
+
+def test_wall_time_that_was_used_counts_with_what_is_promised_to_running_jobs() -> None:
+    accounts = (AccountView(name="lab", limits=Limits(grp_wall_s=4 * 3600), tres_usage={"wall": 3600.0}),)
+    runs = msgspec.structs.replace(running(9, "a", (0,), ends=NOW + 3600), account="lab", start_at_unix=NOW)
+    two_hours = pending(1, account="lab", limit_s=7200)
+    assert planned(with_tables(view([node("a")], [two_hours], [runs]), accounts=accounts)).starts
+    longer = pending(1, account="lab", limit_s=7260)
+    made = planned(with_tables(view([node("a")], [longer], [runs]), accounts=accounts))
+    assert code(made, 1) == "AssocGrpWallLimit"
+    assert "has 240 minutes of running jobs; 120 are used or promised" in made.whys[JobId(1)].sentence
+
+
+def test_what_ran_since_use_was_counted_last_is_not_forgotten() -> None:
+    accounts = (AccountView(name="lab", limits=Limits(grp_tres_mins={"gres/gpu": 120})),)
+    runs = msgspec.structs.replace(
+        running(9, "a", (0,), ends=NOW + 3000), account="lab", start_at_unix=NOW - 600
+    )
+    picture = with_tables(view([node("a")], [pending(1, gpus=1, account="lab")], [runs]), accounts=accounts)
+    assert planned(picture).starts
+    late = with_tables(picture, counted_unix=NOW - 600)
+    assert planned(late).starts, "50 minutes, 10 since the count, and an hour are two hours"
+    more = with_tables(late, pending=(pending(1, gpus=1, account="lab", limit_s=3660),))
+    assert code(planned(more), 1) == "AssocGrpGRESMinutes"
+
+
+def test_minutes_count_as_often_as_the_qos_says() -> None:
+    qos = (QosView(name="dear", usage_factor=2.0, limits=Limits(grp_tres_mins={"gres/gpu": 100})),)
+    made = planned(with_tables(view([node("a")], [pending(1, gpus=1, qos="dear")]), qos=qos))
+    assert code(made, 1) == "QOSGrpGRESMinutes"
+    free = (msgspec.structs.replace(qos[0], usage_factor=0.0),)
+    job = pending(1, gpus=1, qos="dear", limit_s=None)
+    assert planned(with_tables(view([node("a")], [job]), qos=free)).starts
+
+
+@pytest.mark.parametrize(("nodes", "starts"), [(2, True), (1, False)])
+def test_a_limit_on_each_node_looks_at_the_node_that_gives_most(nodes: int, starts: bool) -> None:
+    qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})),)
+    three = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(total=3))
+    job = pending(1, resources=three, qos="flat")
+    made = planned(with_tables(view([node("a"), node("b")], [job]), qos=qos))
+    assert bool(made.starts) == starts
+    if not starts:
+        assert code(made, 1) == "QOSMaxGRESPerNode"
+    uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=5)))
+    assert not planned(with_tables(view([node("a"), node("b")], [uneven]), qos=qos)).starts
