@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.waiting import eventually
+from warpdeck_agent import groups
 from warpdeck_agent.containment import Containment
+from warpdeck_agent.spool import Spool
+from warpdeck_agent.tempdirs import TempDirs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
 from warpdeck_agent.wire.messages import decode, encode
@@ -218,14 +221,21 @@ class AgentProcess:
         sys.stdout.write(self.log())
 
     def _end_jobs(self) -> None:
-        mark = f"@{self.identity}"
-        for pid in marked(mark):
+        eventually(self._no_job_lives, what="the agent's jobs are gone")
+        spool, containment = Spool(str(self.folder)), Containment(self.identity)
+        for meta in filter(None, (folder.meta() for folder in spool.jobs())):
+            groups.kill(meta.hold.groups)
+        eventually(lambda: containment.clear(keep=()), what="its groups are empty")
+        containment.close()
+        TempDirs(spool).clear(keep=())
+
+    def _no_job_lives(self) -> bool:
+        """Whether there was none; what there was is killed, and may have forked meanwhile."""
+        found = marked(f"@{self.identity}")
+        for pid in found:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not marked(mark), what="the agent's jobs are gone")
-        groups = Containment(self.identity)
-        groups.clear(keep=())
-        groups.close()
+        return not found
 
     def _listens(self) -> bool:
         assert self.process is not None

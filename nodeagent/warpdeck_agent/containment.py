@@ -1,98 +1,201 @@
-"""How jobs are held together on this node: a cgroup v2 group each where we may make one, else process marks only.
+"""How jobs are held on this node: to what they asked for, and together until their end. Chosen once, when the agent starts.
 
-Grouping and killing need no controller. Where the memory controller is delegated to us the job's memory is limited too.
+Each facility takes the strongest form that works here: cgroup v2, cgroup v1, then what any process may do to its children
+(CPU affinity, a limit on processes, the memory watch). A form that cannot be had never stops a launch: the node says
+openly which facility is enforced, watched, or missing.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Container, Tuple
+import resource
+from dataclasses import dataclass
+from typing import Container, Dict, List, Optional, Sequence, Tuple
 
-from .procfs import number, table, text
+from . import groups
+from .cgroups import Hierarchy, find_hierarchies, write
+from .cpus import Cpus, CpuTable
+from .devices import DeviceGate
+from .hold import Hold
+from .procfs import number, text
+from .wire.messages import Facility
+
+KERNEL, WATCHED, ADVISED = "enforced", "watched", "advised"
+"""By the kernel; by the agent, which looks again and again; by a setting that a job could undo."""
+GATED = ("memory", "cpuset", "pids")
+"""Controllers that hold a launch to a limit, in any hierarchy that has them."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a launch may use; 0 or None is no limit. `gpus` are minor numbers, all other GPUs are closed to it."""
+
+    mem_bytes: int = 0
+    cpus: int = 0
+    processes: int = 0
+    gpus: Optional[Tuple[int, ...]] = None
 
 
 class Containment:
-    """`words` says openly what the node can do."""
+    """The forms in use, and the launches that are held. `facilities` and `words` say openly what the node can do."""
 
     def __init__(self, agent: str) -> None:
-        self._base = ""
-        own = _own_group()
-        if own:
-            base = os.path.join(own, "warpdeck-" + agent)
-            try:
-                os.makedirs(base, exist_ok=True)
-                if os.path.exists(os.path.join(base, "cgroup.kill")):
-                    self._base = base
-            except OSError:
-                self._base = ""
-        if self._base:
-            self.words = "cgroup v2: jobs are grouped and ended as a whole"
-        else:
-            self.words = "no cgroup: jobs are ended by process group and environment mark"
+        self._hierarchies = find_hierarchies("warpdeck-" + agent)
+        self._of: Dict[str, Hierarchy] = {}
+        for hierarchy in self._hierarchies:
+            for controller in hierarchy.controllers:
+                self._of.setdefault(controller, hierarchy)
+        unified = next((each.base for each in self._hierarchies if each.version == 2), "")
+        devices = self._of.get("devices")
+        self._gate = DeviceGate(unified=unified, devices=devices.base if devices else "")
+        self._used = self._needed(unified)
+        self._cpus = CpuTable(sorted(os.sched_getaffinity(0)), start=int(agent[:8] or "0", 16))
+        self.facilities = self._describe()
+        self.words = self._sentence()
 
-    def make(self, name: str, mem_bytes: int) -> str:
-        """A group for a launch; "" where none can be made, which never stops a launch."""
-        if not self._base:
-            return ""
-        path = os.path.join(self._base, name)
-        try:
-            os.makedirs(path, exist_ok=True)
-            limit = os.path.join(path, "memory.max")
-            if mem_bytes and os.path.exists(limit):
-                with open(limit, "w", encoding="ascii") as file:
-                    file.write(str(mem_bytes))
-        except OSError:
-            return ""
-        return path
+    def make(self, name: str, limits: Limits) -> Hold:
+        """Groups and CPUs for a launch, before its first process runs."""
+        made: List[str] = []
+        cpus = self._cpus.take(name, limits.cpus)
+        held = dict.fromkeys(GATED, False)
+        for hierarchy in self._used:
+            path = os.path.join(hierarchy.base, name)
+            if not _made(path, hierarchy):
+                continue
+            made.append(path)
+            for controller in hierarchy.controllers:
+                if controller in held and self._of[controller] is hierarchy:
+                    held[controller] = _limit(path, controller, hierarchy.version, limits, cpus)
+            if limits.gpus is not None and self._gates(hierarchy):
+                self._gate.close(path, given=limits.gpus)
+        return Hold(
+            groups=tuple(made),
+            cpus=cpus,
+            processes=0 if held["pids"] else limits.processes,
+            watch_mem_bytes=0 if held["memory"] else limits.mem_bytes,
+        )
 
-    def clear(self, keep: Container[str]) -> None:
-        """Removes empty groups that an earlier agent left, but for those whose use of the node is still to be read."""
-        if self._base:
-            for entry in os.scandir(self._base):
-                if entry.is_dir() and entry.path not in keep:
-                    remove(entry.path)
+    def adopt(self, name: str, cpus: Cpus) -> None:
+        """Takes up what an earlier agent made for a launch that still runs."""
+        self._cpus.hold(name, cpus)
+
+    def release(self, name: str, held: Sequence[str]) -> bool:
+        """The launch has ended. False while a group is still not empty; its CPUs are free in any case."""
+        self._cpus.release(name)
+        return groups.remove(held)
+
+    def clear(self, keep: Container[str]) -> bool:
+        """Removes empty groups that an earlier agent left, but for those whose use of the node is still to be read.
+
+        True if only those are left.
+        """
+        found = [entry.path for each in self._used for entry in os.scandir(each.base) if entry.is_dir()]
+        return groups.remove([path for path in found if path not in keep])
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""
-        remove(self._base)
+        for hierarchy in self._hierarchies:
+            groups.remove([hierarchy.base])
+
+    def _needed(self, unified: str) -> List[Hierarchy]:
+        """The hierarchies that each launch gets a group in: none that would give nothing more. The first one names its processes."""
+        wanted = {id(self._of[each]) for each in GATED if each in self._of}
+        if unified:
+            wanted.add(id(self._hierarchies[0]))
+        elif "cpuacct" in self._of:
+            wanted.add(id(self._of["cpuacct"]))
+        if self._gate.version == 1:
+            wanted.add(id(self._of["devices"]))
+        return [each for each in self._hierarchies if id(each) in wanted]
+
+    def _gates(self, hierarchy: Hierarchy) -> bool:
+        """Whether devices are closed to the groups of this hierarchy."""
+        by_controller = hierarchy.version == 1 and "devices" in hierarchy.controllers
+        return self._gate.version == hierarchy.version and (hierarchy.version == 2 or by_controller)
+
+    def _describe(self) -> List[Facility]:
+        grouped = f"cgroup v{self._used[0].version}" if self._used else ""
+        return [
+            Facility("end", KERNEL, grouped)
+            if grouped
+            else Facility("end", WATCHED, "by environment mark; a daemon that clears it may stay"),
+            self._facility("memory", "memory", WATCHED, "a job over its limit is killed within seconds"),
+            self._facility("cpus", "cpuset", ADVISED, "CPU affinity, which a job may change"),
+            self._facility(
+                "processes", "pids", ADVISED, "RLIMIT_NPROC, counted over all of the user's processes"
+            ),
+            Facility("devices", KERNEL, self._gate.how)
+            if self._gate.how
+            else Facility("devices", ADVISED, "CUDA_VISIBLE_DEVICES, which a job may change"),
+        ]
+
+    def _facility(self, name: str, controller: str, otherwise: str, words: str) -> Facility:
+        hierarchy = self._of.get(controller)
+        if hierarchy is None:
+            return Facility(name, otherwise, words)
+        return Facility(name, KERNEL, f"cgroup v{hierarchy.version} {controller}")
+
+    def _sentence(self) -> str:
+        if not self._used:
+            return "no cgroup: jobs are watched, and ended by environment mark"
+        versions = " and ".join(sorted({f"v{each.version}" for each in self._used}, reverse=True))
+        enforced = [each.name for each in self.facilities if each.strength == KERNEL and each.name != "end"]
+        return f"cgroup {versions}: jobs are ended as a whole" + (
+            f", and held to their {', '.join(enforced)}" if enforced else ""
+        )
 
 
-def join(path: str, pid: int) -> bool:
-    """Puts a process into the group. Where that fails it is held by its mark alone."""
-    if not path:
-        return False
+def contain(pid: int, hold: Hold) -> bool:
+    """Puts a process, and with it all that it will start, where the launch is held. False if no group has taken it."""
+    if hold.cpus:
+        os.sched_setaffinity(pid, hold.cpus)
+    if hold.processes:
+        _limit_processes(pid, hold.processes)
+    return groups.join(hold.groups, pid)
+
+
+def _limit_processes(pid: int, processes: int) -> None:
+    """The kernel counts all threads of the user, of which there are no more than all threads that there are now."""
+    _, _, threads = text("/proc/loadavg").split()[3].partition("/")
+    _, most = resource.prlimit(pid, resource.RLIMIT_NPROC)
+    allowed = number(threads) + processes
+    if most == resource.RLIM_INFINITY or allowed < most:
+        resource.prlimit(pid, resource.RLIMIT_NPROC, (allowed, allowed))
+
+
+def _made(path: str, hierarchy: Hierarchy) -> bool:
+    """An empty group; v1's cpuset takes no process before it has CPUs and memory nodes."""
     try:
-        with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
-            file.write(str(pid))
+        os.makedirs(path, exist_ok=True)
+        if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                write(os.path.join(path, file), text(os.path.join(hierarchy.base, file)))
     except OSError:
         return False
     return True
 
 
-def usage(path: str) -> Tuple[int, float, bool]:
-    """(peak memory in bytes, CPU seconds, whether the kernel killed for memory); zeros where unknown."""
-    peak = number(text(os.path.join(path, "memory.peak")))
-    cpu_us = number(table(os.path.join(path, "cpu.stat")).get("usage_usec", ""))
-    kills = number(table(os.path.join(path, "memory.events")).get("oom_kill", ""))
-    return peak, cpu_us / 1e6, kills > 0
+def _limit(path: str, controller: str, version: int, limits: Limits, cpus: Cpus) -> bool:
+    """Writes the launch's limit. False where the kernel does not take it; where there is none to write it is kept."""
+    unified = version == 2
+    if controller == "memory" and limits.mem_bytes:
+        names = (
+            ("memory.max", "memory.swap.max")
+            if unified
+            else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+        )
+        swap = 0 if unified else limits.mem_bytes
+        return _set(path, names[0], limits.mem_bytes) and (_set(path, names[1], swap) or True)
+    if controller == "pids" and limits.processes:
+        return _set(path, "pids.max", limits.processes)
+    if controller == "cpuset" and cpus:
+        return _set(path, "cpuset.cpus", ",".join(str(cpu) for cpu in cpus))
+    return True
 
 
-def remove(path: str) -> None:
-    """Removes an empty group; one that is not empty yet is left for the next start of the agent."""
-    if path:
-        try:
-            os.rmdir(path)
-        except OSError:
-            return
-
-
-def _own_group() -> str:
-    mount = ""
-    for line in text("/proc/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        if right.startswith("cgroup2 "):
-            mount = left.split()[4]
-    for line in text("/proc/self/cgroup").splitlines():
-        if line.startswith("0::") and mount:
-            return os.path.normpath(mount + "/" + line[3:])
-    return ""
+def _set(path: str, name: str, value: object) -> bool:
+    try:
+        write(os.path.join(path, name), str(value))
+    except OSError:
+        return False
+    return True

@@ -2,7 +2,8 @@
 
 What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
 walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told; ends that
-come while one walk is on share the next. The exit status is durable before anybody is told of it.
+come while one walk is on share the next. The exit status is durable before anybody is told of it. What else has to be so
+before that, `clearing` sees to.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Callable, List, Set
 
-from . import containment, processes
+from . import processes
+from .clearing import Clearing
 from .job import Job
 from .signals import Signals
 
@@ -29,8 +31,11 @@ KILL_S = 3.0
 class Ending:
     """Ends jobs; `tell` gets each report."""
 
-    def __init__(self, pool: Executor, signals: Signals, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self, pool: Executor, signals: Signals, clearing: Clearing, tell: Callable[[Any], None]
+    ) -> None:
         self._pool = pool
+        self._clearing = clearing
         self._signals = signals
         self._tell = tell
         self._ended: List[Job] = []
@@ -94,9 +99,12 @@ class Ending:
         try:
             while self._ended:
                 batch, self._ended = self._ended, []
-                await loop.run_in_executor(self._pool, _settle, batch)
+                unclear = await loop.run_in_executor(self._pool, self._clearing.settle, batch)
                 for job in batch:
-                    self._close(job)
+                    if job in unclear:
+                        self._spawn(self._clear(job))
+                    else:
+                        self._close(job)
                 self._look_again([job.mark for job in batch if job.grouped])
         finally:
             self._finishing = False
@@ -121,13 +129,17 @@ class Ending:
             job.cause, job.message = "launch_failed", "its supervisor could not begin"
         else:
             job.phase, job.status = "lost", (1, 0)
-            job.message = "its supervisor was killed; how it ended is not known"
+            job.message = job.message or "its supervisor was killed; how it ended is not known"
         self._tell_end(job)
+
+    async def _clear(self, job: Job) -> None:
+        await self._clearing.clear(job)
+        self._close(job)
 
     async def _sweep_hold(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._pool, processes.sweep, job.mark, job.meta.cgroup)
-        containment.remove(job.meta.cgroup)
+        if await loop.run_in_executor(self._pool, self._clearing.settle, [job]):
+            await self._clearing.clear(job)
         self._tell_end(job)
 
     def _tell_end(self, job: Job) -> None:
@@ -143,21 +155,8 @@ class Ending:
         return task
 
 
-def _settle(batch: List[Job]) -> None:
-    """Durable exit statuses, and nothing left running. Runs in a thread."""
-    known = {} if all(job.grouped for job in batch) else processes.marked()
-    for job in batch:
-        job.folder.sync_exit()
-        group = job.meta.cgroup
-        if group:
-            job.peak_mem_bytes, job.cpu_seconds, oom = containment.usage(group)
-            job.cause = "oom" if oom and not job.cause else job.cause
-        processes.sweep(job.mark, group, known)
-        containment.remove(group)
-
-
 def _end_marked(marks: List[str]) -> None:
     """Kills what left its group and was still running when its launch had ended. Runs in a thread."""
     known = processes.marked()
     for mark in marks:
-        processes.sweep(mark, "", known)
+        processes.sweep(mark, (), known)

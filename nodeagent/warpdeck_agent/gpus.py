@@ -11,7 +11,7 @@ import asyncio
 import importlib
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .gpuhealth import Card, GpuHealth, GpuState, Xid
 from .processes import job_of, owner_of
@@ -83,10 +83,10 @@ class GpuReader:
             )
         )
 
-    def read(self) -> List[GpuSample]:
-        """One reading of all GPUs. Blocks as long as the driver does."""
+    def read(self, afresh: bool = False) -> List[GpuSample]:
+        """One reading of all GPUs. Blocks as long as the driver does. `afresh`: with the processes of now."""
         self._round += 1
-        with_processes = self._round % PROCESS_EVERY == 1
+        with_processes = afresh or self._round % PROCESS_EVERY == 1
         if self._health is not None:
             self._xids += self._health.xids()
         return [self._read_one(card.index, card.handle, with_processes) for card in self._cards]
@@ -182,6 +182,20 @@ class GpuWatch:
         await self.discover()
         assert self._opening is not None
         return await asyncio.shield(self._opening)
+
+    async def minors(self, uuids: Sequence[str]) -> Optional[Tuple[int, ...]]:
+        """The minor numbers of these GPUs, None if one is not known (yet)."""
+        if not uuids:
+            return ()
+        found, _ = await self.discover()
+        known = {gpu.uuid: gpu.minor for gpu in found}
+        return tuple(known[uuid] for uuid in uuids) if known.keys() >= set(uuids) else None
+
+    async def read_afresh(self) -> List[GpuSample]:
+        """A reading of its own, begun now, with the processes of now."""
+        reading = asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read, True)
+        done, _ = await asyncio.wait([reading], timeout=DEADLINE_S)
+        return reading.result() if done else self._reader.unknown()
 
     async def read(self) -> List[GpuSample]:
         """A reading, or what is known while one hangs."""

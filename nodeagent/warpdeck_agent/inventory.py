@@ -8,10 +8,12 @@ import socket
 from typing import List, Tuple
 
 from .procfs import number, table, text
-from .wire.messages import GpuInfo, Inventory
+from .wire.messages import Facility, GpuInfo, Inventory
 
 
-def take_inventory(gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str) -> Inventory:
+def take_inventory(
+    gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str, facilities: List[Facility]
+) -> Inventory:
     """The node as found."""
     return Inventory(
         hostname=socket.gethostname(),
@@ -24,6 +26,7 @@ def take_inventory(gpus: List[GpuInfo], *, driver: str, gpu_error: str, containm
         arch=platform.machine(),
         python=platform.python_version(),
         containment=containment,
+        facilities=facilities,
         gpu_error=gpu_error,
     )
 

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 from typing import Optional, Tuple
 
-from . import processes
+from . import groups, processes
 from .limit import TimeLimit
 from .spool import JobFolder, Meta
 from .wire.messages import JobReport
@@ -30,6 +30,7 @@ class Job:
         self.status: Tuple[int, int] = (0, 0)
         self.message = ""
         self.cause = ""
+        self.drain = ""
         self.peak_mem_bytes = 0
         self.cpu_seconds = 0.0
         self.limit: Optional[TimeLimit] = None
@@ -47,8 +48,7 @@ class Job:
     def members(self) -> Tuple[int, ...]:
         """Its processes, less its supervisor, which has to tell the end. One walk over /proc."""
         found = set(processes.marked().get(self.mark, ()))
-        if self.meta.cgroup:
-            found.update(processes.cgroup_pids(self.meta.cgroup))
+        found.update(groups.pids(self.meta.hold.groups))
         found.discard(self.folder.pid())
         return tuple(sorted(found))
 
@@ -77,5 +77,6 @@ class Job:
             work_dir=self.meta.work_dir,
             peak_mem_bytes=self.peak_mem_bytes,
             cpu_seconds=self.cpu_seconds,
+            drain=self.drain,
             suspended=self.limit is not None and self.limit.suspended,
         )

@@ -12,15 +12,22 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Set
 
+from .clearing import Clearing
 from .containment import Containment
 from .ending import Ending
+from .gpus import GpuWatch
+from .hold import hold_name
 from .job import Job, Key
-from .launching import Launcher, LaunchError
+from .launching import Launcher
+from .leftovers import Leftovers, Report
 from .limit import TimeLimit
 from .notices import Notices
+from .refusal import LaunchError
+from .room import Rooms
 from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
 from .supervisor import install_wrapper
+from .tempdirs import TempDirs
 from .trees import TreeStore
 from .watching import Watch
 from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed, Notice
@@ -33,7 +40,15 @@ LAUNCH_THREADS = 4
 class Jobs:
     """All launches that the controller has not let go."""
 
-    def __init__(self, spool: Spool, trees: TreeStore, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        trees: TreeStore,
+        tell: Callable[[Any], None],
+        *,
+        gpus: GpuWatch,
+        show_gpus: Report,
+    ) -> None:
         self._spool = spool
         self._tell = tell
         self._jobs: Dict[Key, Job] = {}
@@ -41,10 +56,14 @@ class Jobs:
         self._tasks: Set[asyncio.Task[None]] = set()
         self.containment = Containment(spool.identity)
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
-        self._launcher = Launcher(spool, trees, self.containment, pool)
+        self._tempdirs = TempDirs(spool)
+        leftovers = Leftovers(gpus, show_gpus)
+        rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, sharers=self._sharers)
+        self._launcher = Launcher(spool, trees, rooms, pool)
         self._signals = Signals(pool)
         self._notices = Notices(pool)
-        self._ending = Ending(pool, self._signals, tell)
+        clearing = Clearing(pool, self.containment, leftovers)
+        self._ending = Ending(pool, self._signals, clearing, tell)
         self._watch = Watch(self._ending.supervisor_ended)
         install_wrapper(spool.file("wrapper.sh"))
 
@@ -65,7 +84,10 @@ class Jobs:
                 folder.remove()
             else:
                 self._adopt_one(Job(folder, meta, agent=self._spool.identity))
-        self.containment.clear(keep={job.meta.cgroup for job in self._jobs.values()})
+        metas = [job.meta for job in self._jobs.values()]
+        self.containment.clear(keep={group for meta in metas for group in meta.hold.groups})
+        kept = {meta.tmp_dir for meta in metas}
+        asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
     def _adopt_one(self, job: Job) -> None:
         lives = job.folder.supervisor_lives()
@@ -73,6 +95,7 @@ class Jobs:
             job.folder.remove()  # never started; the controller will ask again
             return
         self._jobs[job.key] = job
+        self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
         job.cause = job.folder.read("cause")
         if job.meta.role == "hold" and job.cause:
             self._ending.end_hold(job)
@@ -100,7 +123,11 @@ class Jobs:
         try:
             job = await self._launcher.start(launch)
         except LaunchError as error:
-            self._tell(LaunchFailed(job_id=key[0], restarts=key[1], message=str(error)))
+            self._tell(
+                LaunchFailed(
+                    job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
+                )
+            )
             return
         finally:
             self._launching.discard(key)
@@ -109,6 +136,10 @@ class Jobs:
         self._tell(job.report())
         if job.process is not None:
             self._watch.add(job)
+
+    def _sharers(self, uuid: str) -> Set[int]:
+        """The jobs that this GPU is given to, suspended ones too."""
+        return {job.meta.job_id for job in self._jobs.values() if uuid in job.meta.gpus}
 
     def _limit_time(self, job: Job) -> None:
         job.limit = TimeLimit(

@@ -42,10 +42,15 @@ def scope_command(unit: str, *, root: str = "/", path: str = SYSTEM_PATH) -> Lis
 
 def keeper(cgroups: str = "/proc/self/cgroup") -> str:
     """In words, what this process runs in."""
-    units = [line.rpartition("/")[2] for line in text(cgroups).splitlines()]
-    if any(unit.startswith(UNIT) and unit.endswith(".scope") for unit in units):
+    if any(in_own_scope(line) for line in text(cgroups).splitlines()):
         return "a systemd scope of its own"
     return "a session of its own"
+
+
+def in_own_scope(group: str) -> bool:
+    """Whether a group is a scope that was made for an agent, or the part of it where the agent is."""
+    unit = next((name for name in reversed(group.split("/")) if name.endswith(".scope")), "")
+    return unit.startswith(UNIT)
 
 
 def _lingers(root: str) -> bool:

@@ -1,4 +1,4 @@
-"""From a Launch to a running supervisor: folder, code, environment, one process as the job's user.
+"""From a Launch to a running supervisor: folder, room, code, environment, one process as the job's user.
 
 A root agent never runs a program with a user's environment: PATH, LD_PRELOAD and shell functions are the user's word.
 The uid is dropped in the child before exec (Popen's user=), and the group is joined for the child, from outside, while
@@ -14,51 +14,55 @@ import pwd
 import subprocess
 import time
 from concurrent.futures import Executor
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from .containment import Containment, join
+from .containment import contain
 from .job import Job
 from .program import own_command
+from .refusal import LaunchError
+from .room import Room, Rooms
 from .spool import JobFolder, Meta, Spool, write_all
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
 
 
-class LaunchError(Exception):
-    """A launch that cannot be, in one sentence."""
-
-
 class Launcher:
     """Starts launches; what must outlive the agent is in the spool when `start` returns."""
 
-    def __init__(self, spool: Spool, trees: TreeStore, containment: Containment, pool: Executor) -> None:
+    def __init__(self, spool: Spool, trees: TreeStore, rooms: Rooms, pool: Executor) -> None:
         self._spool = spool
         self._trees = trees
-        self._containment = containment
+        self._rooms = rooms
         self._pool = pool
         self._extracting: Dict[str, asyncio.Lock] = {}
 
     async def start(self, launch: Launch) -> Job:
         """The launch, running. Raises LaunchError, and then nothing of it is left."""
         folder = self._spool.job(launch.job_id, launch.restarts)
+        room: Optional[Room] = None
         try:
-            job = await self._prepare(launch, folder)
+            uid, gid = account(launch)
+            folder.create(uid=uid, gid=gid, terminal=launch.pty)
+            room = await self._rooms.make(launch, uid=uid, gid=gid)
+            job = await self._prepare(launch, folder, room)
             if launch.role != "hold":
                 loop = asyncio.get_running_loop()
                 job.process = await loop.run_in_executor(self._pool, self._run, launch, job)
         except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
+            if room is not None:
+                await self._rooms.undo(launch, room)
+            if isinstance(error, LaunchError):
+                raise
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LaunchError(f"the disk of {self._spool.path} is full on this node") from error
             raise LaunchError(_sentence(error)) from error
         return job
 
-    async def _prepare(self, launch: Launch, folder: JobFolder) -> Job:
-        """Folder, code and meta of a launch; nothing runs yet."""
+    async def _prepare(self, launch: Launch, folder: JobFolder, room: Room) -> Job:
+        """Code and meta of a launch; nothing runs yet."""
         uid, gid = account(launch)
-        folder.create(uid=uid, gid=gid, terminal=launch.pty)
         work_dir = await self._work_dir(launch, uid, gid)
-        mem = launch.mem_bytes if launch.role != "hold" else 0
         meta = Meta(
             job_id=launch.job_id,
             restarts=launch.restarts,
@@ -73,11 +77,14 @@ class Launcher:
             work_dir=work_dir,
             pty=launch.pty,
             gpus=tuple(launch.gpus),
-            cgroup=self._containment.make(f"job-{launch.job_id}.{launch.restarts}", mem),
+            hold=room.hold,
+            tmp_dir=room.tmp_dir,
+            hooks=launch.hooks,
             warn_signal=launch.warn_signal,
             warn_before_s=launch.warn_before_s,
             warn_batch_only=launch.warn_batch_only,
             gpu_share_pct=launch.gpu_share_pct,
+            mem_bytes=launch.mem_bytes,
         )
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
@@ -121,7 +128,7 @@ class Launcher:
                 cwd="/",
                 **as_user(launch.user, uid=uid, gid=gid),
             )
-            job.grouped = join(meta.cgroup, process.pid)
+            job.grouped = contain(process.pid, meta.hold)
             write_all(opener, b"go\n")
             return process
         finally:
@@ -163,7 +170,7 @@ class Launcher:
             if not launch.cwd_visible or name not in env:
                 env[name] = value
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-        env.setdefault("TMPDIR", "/tmp")
+        env["TMPDIR"] = job.meta.tmp_dir
         env["PWD"] = job.meta.work_dir
         env["WARPDECK_JOB"] = job.mark
         return env
@@ -191,6 +198,6 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
         return f"{os.strerror(error.errno or 0)}{where}"
-    if isinstance(error, (LaunchError, TreeError)):
+    if isinstance(error, TreeError):
         return str(error)
     return f"the command or its environment cannot be passed on: {error}"

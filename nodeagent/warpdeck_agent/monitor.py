@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Any, Callable, List, Tuple
 
-from .gpus import GpuReader, GpuWatch
+from .gpus import GpuWatch
 from .health import Health
 from .inventory import CpuMeter, memory
 from .jobs import Jobs
@@ -27,8 +27,8 @@ LOOK_EVERY = 5
 class Monitor:
     """`tell` gets samples and what is new of the node's health."""
 
-    def __init__(self, spool: Spool, jobs: Jobs, tell: Callable[[Any], None]) -> None:
-        self._gpus = GpuWatch(GpuReader(spool.identity))
+    def __init__(self, spool: Spool, jobs: Jobs, gpus: GpuWatch, tell: Callable[[Any], None]) -> None:
+        self._gpus = gpus
         self._jobs = jobs
         self._tell = tell
         self._sample_s = READ_S
@@ -74,5 +74,9 @@ class Monitor:
             return
         # From now on, not from when it was due: a driver that hung owes no samples.
         self._next_sample = now + self._sample_s * 0.9
+        self.show(gpus)
+
+    def show(self, gpus: List[GpuSample]) -> None:
+        """Sends a sample with this reading."""
         used = memory()[1]
         self._tell(Sample(at_unix=time.time(), cpu_pct=self._cpu.percent(), mem_used_bytes=used, gpus=gpus))

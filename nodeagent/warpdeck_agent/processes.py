@@ -11,8 +11,9 @@ import os
 import pwd
 import re
 import signal
-from typing import Dict, Iterable, List, Optional
+from typing import Dict, Iterable, List, Optional, Sequence
 
+from . import groups
 from .procfs import table, text
 
 MARK = b"WARPDECK_JOB="
@@ -104,30 +105,11 @@ def send(pids: Iterable[int], number: int) -> int:
     return taken
 
 
-def kill_cgroup(path: str) -> bool:
-    """Ends every process of the group at once; False where the kernel cannot."""
-    try:
-        with open(os.path.join(path, "cgroup.kill"), "w", encoding="ascii") as file:
-            file.write("1")
-    except OSError:
-        return False
-    return True
-
-
-def cgroup_pids(path: str) -> List[int]:
-    """The processes in the group."""
-    try:
-        with open(os.path.join(path, "cgroup.procs"), encoding="ascii") as file:
-            return [int(line) for line in file]
-    except OSError:
-        return []
-
-
-def sweep(mark: str, cgroup: str, known: Optional[Dict[str, List[int]]] = None) -> int:
+def sweep(mark: str, held: Sequence[str], known: Optional[Dict[str, List[int]]] = None) -> int:
     """Kills whatever is left of an ended launch; how many there were. `known` is a walk made for several launches."""
-    left = (known if known is not None else marked()).get(mark, [])
-    if cgroup:
-        left = sorted({*left, *cgroup_pids(cgroup)})
-        if left:
-            kill_cgroup(cgroup)
-    return send(left, signal.SIGKILL)
+    left = set((known if known is not None else marked()).get(mark, ()))
+    grouped = groups.pids(held)
+    if grouped:
+        left.update(grouped)
+        groups.kill(held)
+    return send(sorted(left), signal.SIGKILL)

@@ -12,6 +12,7 @@ import pwd
 import signal
 from typing import Any, Dict, Optional, Set
 
+from .gpus import GpuReader, GpuWatch
 from .inventory import take_inventory
 from .job import Key
 from .jobs import Jobs
@@ -42,8 +43,11 @@ class Agent:
         self._spool = Spool(folder)
         self._build = build
         self._trees = TreeStore(self._spool.path)
-        self.jobs = Jobs(self._spool, self._trees, self._tell)
-        self.monitor = Monitor(self._spool, self.jobs, self._tell)
+        gpus = GpuWatch(GpuReader(self._spool.identity))
+        self.jobs = Jobs(
+            self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
+        )
+        self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
@@ -84,7 +88,11 @@ class Agent:
         gpus, gpu_error = await self.monitor.discover()
         containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
         inventory = take_inventory(
-            gpus, driver=self.monitor.driver, gpu_error=gpu_error, containment=containment
+            gpus,
+            driver=self.monitor.driver,
+            gpu_error=gpu_error,
+            containment=containment,
+            facilities=self.jobs.containment.facilities,
         )
         return wire.Welcome(
             build=self._build,

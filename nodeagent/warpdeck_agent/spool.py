@@ -24,7 +24,10 @@ import re
 import secrets
 import shutil
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from .hold import Hold, hold_from
+from .wire.messages import Hooks
 
 IDENTITY_BYTES = 8
 """Random bytes of the agent's identity: enough that two never meet on one machine."""
@@ -49,11 +52,14 @@ class Meta:
     work_dir: str
     pty: bool
     gpus: Tuple[str, ...] = field(default_factory=tuple)
-    cgroup: str = ""
+    hold: Hold = field(default_factory=Hold)
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
     gpu_share_pct: int = 100
+    mem_bytes: int = 0
+    tmp_dir: str = ""
+    hooks: Optional[Hooks] = None
 
 
 PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512
@@ -123,16 +129,20 @@ class JobFolder(Folder):
 
     def write_meta(self, meta: Meta) -> None:
         """Not durable: a power cut ends the launch too, and the controller knows of it by the node's boot id."""
-        self.write("meta.json", json.dumps(meta.__dict__), durable=False)
+        values = {**meta.__dict__, "hold": meta.hold.__dict__}
+        values["hooks"] = meta.hooks and meta.hooks.__dict__
+        self.write("meta.json", json.dumps(values), durable=False)
 
     def meta(self) -> Optional[Meta]:
         """The launch, or None if the agent died before it was written."""
         text = self.read("meta.json")
         if not text:
             return None
-        values: Dict[str, object] = json.loads(text)
-        values["gpus"] = tuple(values.get("gpus") or ())  # type: ignore[arg-type]
-        return Meta(**values)  # type: ignore[arg-type]
+        values: Dict[str, Any] = json.loads(text)
+        values["gpus"] = tuple(values.get("gpus") or ())
+        values["hold"] = hold_from(values.get("hold") or {})
+        values["hooks"] = Hooks(**values["hooks"]) if values.get("hooks") else None
+        return Meta(**values)
 
     def pid(self) -> int:
         """The supervisor's pid, 0 before it has begun."""

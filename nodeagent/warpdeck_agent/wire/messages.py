@@ -39,6 +39,18 @@ class GpuInfo:
 
 
 @dataclass(frozen=True)
+class Facility:
+    """One way in which the node holds jobs: end, memory, cpus, processes, devices.
+
+    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
+    """
+
+    name: str
+    strength: str
+    how: str = ""
+
+
+@dataclass(frozen=True)
 class Inventory:
     """What a node has. Sizes in bytes."""
 
@@ -52,7 +64,9 @@ class Inventory:
     arch: str = ""
     python: str = ""
     containment: str = ""
-    """How jobs are held and killed there, in words: "cgroup v2", "process groups only (not root)" ..."""
+    """How jobs are held and killed there, in words."""
+    facilities: List[Facility] = field(default_factory=list)
+    """The same, one by one."""
     gpu_error: str = ""
     """Why NVML is not used, when a driver is there but does not answer."""
 
@@ -79,6 +93,8 @@ class JobReport:
     cpu_seconds: float = 0.0
     suspended: bool = False
     """It runs, but is stopped, and the time of its limit with it."""
+    drain: str = ""
+    """Of one that ended: why the node should take no more jobs."""
     t: Literal["report"] = "report"
 
 
@@ -107,6 +123,18 @@ class TreeRef:
     root: str
     subdir: str = ""
     links: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """The site's programs around a launch, run as the agent's user with `env` and nothing of the job's own environment."""
+
+    prolog: str = ""
+    """If it fails the launch is refused, and the node takes no more jobs."""
+    epilog: str = ""
+    """Runs when nothing of the launch is left. If it fails the node takes no more jobs."""
+    timeout_s: float = 60.0
+    env: Dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,6 +167,15 @@ class Launch:
     """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
     cpus: int = 1
     mem_bytes: int = 0
+    max_processes: int = 0
+    """Processes and threads that the job may have at once; 0 is no limit."""
+    tmp_dir: str = ""
+    """Where the job's TMPDIR is made; "" is /tmp."""
+    hooks: Optional[Hooks] = None
+    empty_gpus: bool = False
+    """Refuse (to be tried again) if a process that is of no job there holds memory on its GPUs."""
+    confine: List[str] = field(default_factory=lambda: ["memory", "cpus", "devices"])
+    """What the job is held to; the rest it may use beyond its share."""
     time_limit_s: Optional[float] = None
     grace_s: float = 30.0
     warn_signal: int = 0
@@ -321,6 +358,10 @@ class LaunchFailed:
     job_id: int
     restarts: int
     message: str
+    again: bool = False
+    """The node is to blame, not the job: it may be tried again."""
+    drain: str = ""
+    """Why the node should take no more jobs."""
     t: Literal["launch_failed"] = "launch_failed"
 
 

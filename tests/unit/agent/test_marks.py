@@ -50,10 +50,11 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
 def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
     agent.supervisor(1)
-    group = json.loads(agent.job(1, "meta.json").read_text())["cgroup"]
+    groups = [Path(path) for path in json.loads(agent.job(1, "meta.json").read_text())["hold"]["groups"]]
     agent.kill()
-    if group:  # a node may have none
-        (Path(group).parent / "job-99.0").mkdir()
+    for group in groups:  # a node may have none
+        group.with_name("job-99.0").mkdir()
     agent.start()
-    assert not group or [path.name for path in Path(group).parent.glob("job-*")] == ["job-1.0"]
+    for group in groups:
+        assert [path.name for path in group.parent.glob("job-*")] == ["job-1.0"]
     agent.link.report(1, "running")

@@ -1,0 +1,116 @@
+"""What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
+
+Most launches leave nothing, and cost one look in a thread that all ends of a moment share (`settle`). For the others
+(`clear`): processes that take time to die are waited for, and after UNKILLABLE_S named as the node's fault; then the site's
+epilog runs, temporary files are removed, and the GPUs are watched until they are empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import Executor
+from typing import List
+
+from . import groups, processes
+from .containment import Containment
+from .hold import hold_name
+from .hooks import EPILOG, HookError, run_hook
+from .job import Job
+from .leftovers import Leftovers
+from .procfs import text
+from .tempdirs import remove_empty, remove_tree
+
+UNKILLABLE_S = 60.0
+"""Slurm's UnkillableStepTimeout: a process that lives so long after KILL hangs in the kernel (a dead file server)."""
+LOOK_S = 0.05
+"""Between two looks at processes that are dying."""
+TMP_S = 30.0
+"""How long an end waits for its temporary files to be removed; a larger tree is removed while others may start."""
+GIB = 2**30
+
+
+class Clearing:
+    """Of this node's launches."""
+
+    def __init__(self, pool: Executor, containment: Containment, leftovers: Leftovers) -> None:
+        self._pool = pool
+        self._containment = containment
+        self._leftovers = leftovers
+
+    def settle(self, batch: List[Job]) -> List[Job]:
+        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`. Runs in a thread."""
+        known = {} if all(job.grouped for job in batch) else processes.marked()
+        unclear = []
+        for job in batch:
+            job.folder.sync_exit()
+            left = processes.sweep(job.mark, job.meta.hold.groups, known)
+            _take_usage(job)
+            gone = not left and self._release(job)
+            wanted = job.meta.gpus or job.meta.hooks
+            if not gone or wanted or not remove_empty(job.meta.tmp_dir):
+                unclear.append(job)
+        return unclear
+
+    async def clear(self, job: Job) -> None:
+        """Returns when the launch's share of the node is fit for others, or the node is known not to be."""
+        loop = asyncio.get_running_loop()
+        await self._wait_for_processes(job)
+        hooks = job.meta.hooks
+        if hooks is not None and hooks.epilog:
+            try:
+                await loop.run_in_executor(
+                    None,
+                    lambda: run_hook(EPILOG, hooks.epilog, env=_epilog_env(job), timeout_s=hooks.timeout_s),
+                )
+            except HookError as error:
+                job.drain = job.drain or str(error)
+        if job.meta.tmp_dir:
+            removing = loop.run_in_executor(None, remove_tree, job.meta.tmp_dir)
+            await asyncio.wait([removing], timeout=TMP_S)
+        if job.meta.gpus:
+            await self._leftovers.wait(job.meta.gpus, job_id=job.meta.job_id)
+
+    async def _wait_for_processes(self, job: Job) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = time.monotonic() + UNKILLABLE_S
+        while await loop.run_in_executor(self._pool, self._still_there, job):
+            if time.monotonic() > deadline:
+                job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, _names, job)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    def _still_there(self, job: Job) -> bool:
+        known = {} if job.grouped else processes.marked()
+        return processes.sweep(job.mark, job.meta.hold.groups, known) > 0 or not self._release(job)
+
+    def _release(self, job: Job) -> bool:
+        return self._containment.release(hold_name(*job.key), job.meta.hold.groups)
+
+
+def _take_usage(job: Job) -> None:
+    """What the kernel counted; a launch of which it killed something for memory ended for that."""
+    used = groups.usage(job.meta.hold.groups)
+    job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
+    job.cpu_seconds = max(job.cpu_seconds, used.cpu_seconds)
+    if used.oom_kills and not job.cause:
+        job.cause = "oom"
+        limit = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if used.limit_bytes else "the node's memory"
+        job.message = f"out of memory: it used up {limit} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+
+
+def _epilog_env(job: Job) -> dict[str, str]:
+    assert job.meta.hooks is not None
+    code, number = job.folder.exit_status() or (1, 0)
+    return {
+        **job.meta.hooks.env,
+        "SLURM_JOB_EXIT_CODE": str(code << 8 | number),
+        "SLURM_JOB_EXIT_CODE2": f"{code}:{number}",
+    }
+
+
+def _names(job: Job) -> str:
+    """Who will not die, for the admin: "python (pid 12, alice)"."""
+    left = job.members()[:4]
+    named = [f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {processes.owner_of(pid)})" for pid in left]
+    return f"job {job.meta.job_id}: " + (", ".join(named) or "its group does not become empty")

@@ -1,0 +1,35 @@
+"""What was made for a launch to hold it: kept with the launch, so that any later agent can end and measure it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Tuple
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Its cgroups by path, its CPUs (empty: not pinned), and what the kernel does not see to.
+
+    `processes`: a limit that its processes are given themselves, 0 for none. `watch_mem_bytes`: a limit on its memory that
+    the agent watches, 0 for none.
+    """
+
+    groups: Tuple[str, ...] = ()
+    cpus: Tuple[int, ...] = ()
+    processes: int = 0
+    watch_mem_bytes: int = 0
+
+
+def hold_name(job_id: int, restarts: int) -> str:
+    """What a launch's groups and folders are called: no two launches of an agent share it."""
+    return f"job-{job_id}.{restarts}"
+
+
+def hold_from(values: Dict[str, Any]) -> Hold:
+    """As it was written down."""
+    return Hold(
+        groups=tuple(values.get("groups", ())),
+        cpus=tuple(values.get("cpus", ())),
+        processes=int(values.get("processes", 0)),
+        watch_mem_bytes=int(values.get("watch_mem_bytes", 0)),
+    )

@@ -1,0 +1,97 @@
+"""The room that a launch gets on its node before its first process runs: an empty GPU, the site's prolog, TMPDIR, its hold.
+
+What is made here is in the launch's meta, and `clearing` gives it back at the end; of a launch that fails before it begins
+nothing is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from dataclasses import dataclass
+from typing import Callable, Container
+
+from .containment import Containment, Limits
+from .gpus import GpuWatch
+from .hold import Hold, hold_name
+from .hooks import PROLOG, HookError, run_hook
+from .leftovers import Leftovers
+from .refusal import LaunchError
+from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
+from .wire.messages import Launch
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a launch was given."""
+
+    hold: Hold
+    tmp_dir: str
+
+
+class Rooms:
+    """Makes room. `sharers` tells which jobs may hold memory on a GPU, by its uuid."""
+
+    def __init__(
+        self,
+        containment: Containment,
+        tempdirs: TempDirs,
+        gpus: GpuWatch,
+        leftovers: Leftovers,
+        *,
+        sharers: Callable[[str], Container[int]],
+    ) -> None:
+        self._containment = containment
+        self._tempdirs = tempdirs
+        self._gpus = gpus
+        self._leftovers = leftovers
+        self._sharers = sharers
+
+    async def make(self, launch: Launch, *, uid: int, gid: int) -> Room:
+        """Raises LaunchError; then the launch has nothing here."""
+        if launch.empty_gpus:
+            await self._check_gpus(launch)
+        if launch.hooks is not None and launch.hooks.prolog:
+            await self._run_prolog(launch)
+        limits = await self._limits(launch)
+        name = hold_name(launch.job_id, launch.restarts)
+        try:
+            tmp_dir = self._tempdirs.make(name, below=launch.tmp_dir, uid=uid, gid=gid)
+        except OSError as error:
+            where = launch.tmp_dir or DEFAULT_PLACE
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LaunchError(f"the disk of {where} is full on this node") from error
+            reason = os.strerror(error.errno or 0)
+            raise LaunchError(f"no folder for temporary files can be made in {where}: {reason}") from error
+        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir)
+
+    async def undo(self, launch: Launch, room: Room) -> None:
+        """Of a launch that did not begin."""
+        self._containment.release(hold_name(launch.job_id, launch.restarts), room.hold.groups)
+        await asyncio.get_running_loop().run_in_executor(None, remove_tree, room.tmp_dir)
+
+    async def _check_gpus(self, launch: Launch) -> None:
+        for uuid in launch.gpus:
+            found = await self._leftovers.strangers([uuid], allowed=self._sharers(uuid))
+            if found:
+                raise LaunchError(found, again=True)
+
+    async def _run_prolog(self, launch: Launch) -> None:
+        hooks = launch.hooks
+        assert hooks is not None
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(
+                None, lambda: run_hook(PROLOG, hooks.prolog, env=hooks.env, timeout_s=hooks.timeout_s)
+            )
+        except HookError as error:
+            raise LaunchError(str(error), again=True, drain=str(error)) from error
+
+    async def _limits(self, launch: Launch) -> Limits:
+        return Limits(
+            mem_bytes=launch.mem_bytes if "memory" in launch.confine else 0,
+            cpus=launch.cpus if "cpus" in launch.confine else 0,
+            processes=launch.max_processes,
+            gpus=await self._gpus.minors(launch.gpus) if "devices" in launch.confine else None,
+        )

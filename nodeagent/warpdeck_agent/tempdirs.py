@@ -1,0 +1,99 @@
+"""A folder for temporary files of each launch: its TMPDIR. Private to the job's user, and removed with everything in it.
+
+    <tmp>/warpdeck-<agent>-job-<id>.<restarts>-<random>/
+
+The places that were ever used are noted in the agent's folder, so that an agent that starts finds what one that was killed
+has left. Removing is left to rm(1): a job may have nested folders deeper than any recursion of ours should go.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from typing import Container, List
+
+from .spool import Spool
+from .supervisor import SYSTEM_PATH
+
+DEFAULT_PLACE = "/tmp"
+NOTE = "tmp"
+"""The file with the places that were used, a line each."""
+MAX_PLACES = 64
+"""A site changes its setting for temporary files a few times in its life."""
+
+
+class TempDirs:
+    """Makes and removes them. All methods block as long as the disk does."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._prefix = f"warpdeck-{spool.identity}-"
+        self._places: List[str] = spool.read(NOTE).splitlines()
+
+    def make(self, name: str, *, below: str, uid: int, gid: int) -> str:
+        """An empty folder that is the user's. Raises OSError."""
+        place = below or DEFAULT_PLACE
+        self._note(place)
+        path = tempfile.mkdtemp(prefix=f"{self._prefix}{name}-", dir=place)
+        if os.geteuid() == 0:
+            os.chown(path, uid, gid)
+        return path
+
+    def clear(self, keep: Container[str]) -> None:
+        """Removes those of launches that are no more; `keep` are paths."""
+        for place in self._places:
+            for path in self._in(place):
+                if path not in keep:
+                    remove_tree(path)
+
+    def _in(self, place: str) -> List[str]:
+        try:
+            names = os.listdir(place)
+        except OSError:
+            return []
+        return [os.path.join(place, name) for name in names if name.startswith(self._prefix)]
+
+    def _note(self, place: str) -> None:
+        if place not in self._places:
+            self._places = [*self._places, place][-MAX_PLACES:]
+            self._spool.write(NOTE, "\n".join(self._places))
+
+
+def remove_empty(path: str) -> bool:
+    """Whether it is gone: it held nothing, or was not there."""
+    if not path:
+        return True
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def remove_tree(path: str) -> bool:
+    """Removes a folder with everything in it; False if something stays."""
+    argv = [shutil.which("rm", path=SYSTEM_PATH) or "rm", "-rf", "--", path]
+    if _quietly(argv) and not os.path.lexists(path):
+        return True
+    _open_up(path)
+    return _quietly(argv) and not os.path.lexists(path)
+
+
+def _open_up(path: str) -> None:
+    """A job may have taken the right to write from its own folders; root needs no right."""
+    if os.geteuid() != 0:
+        _quietly([shutil.which("chmod", path=SYSTEM_PATH) or "chmod", "-R", "u+rwX", "--", path])
+
+
+def _quietly(argv: List[str]) -> bool:
+    null = subprocess.DEVNULL
+    try:
+        return (
+            subprocess.run(argv, stdin=null, stdout=null, stderr=null, check=False, cwd="/").returncode == 0
+        )
+    except OSError:
+        return False
