@@ -17,8 +17,9 @@ from tests.waiting import WAIT_S, comes
 from warpdeck.api.client import Client
 from warpdeck.api.server import ApiServer
 from warpdeck.config import Config
-from warpdeck.controller.app import Controller
+from warpdeck.controller.app import GROUPS_S, Controller
 from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
+from warpdeck.controller.rules import GroupsOf, unix_groups
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.model import Node, NodeName
 from warpdeck.paths import Paths
@@ -92,7 +93,13 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(
-    home: Path, *, store: MemoryStore | None = None, config: Config | None = None, **settings: Any
+    home: Path,
+    *,
+    store: MemoryStore | None = None,
+    config: Config | None = None,
+    groups_of: GroupsOf = unix_groups,
+    groups_every_s: float = GROUPS_S,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serves until the block ends, under this configuration or the defaults with these settings."""
     home.mkdir()
@@ -109,6 +116,8 @@ async def served(
         clock=time.time,
         config=config or Config(**settings),
         submit_host="test",
+        groups_of=groups_of,
+        groups_every_s=groups_every_s,
     )
     await controller.load()
     server = ApiServer(controller, trees, paths, stop=asyncio.Event())

@@ -6,10 +6,11 @@ import grp
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.home import Home
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 SITES = Path(__file__).parents[1] / "unit/config/sites"
 
@@ -104,6 +105,45 @@ def test_a_hangup_reloads_and_what_is_wrong_goes_to_the_log(home: Home) -> None:
     assert home.state(job) == "RUNNING"
     waiting = home.json("submit", "--no-snapshot", "--wrap", "true")["job_id"]
     eventually(lambda: why(home, waiting) == "PartitionDown", what="it waits for its partition")
+
+
+def test_a_hangup_while_the_controller_starts_does_not_end_it(home: Home) -> None:
+    write(home, "[partitions.all]\n")
+    home.path.chmod(0o700)
+    up = subprocess.Popen(
+        [sys.executable, "-m", "warpdeck.cli.main", "up"], env=home.environ, stdout=subprocess.DEVNULL
+    )
+    mark = [b"warpdeck.controller.main", b"--home", os.fsencode(home.path)]
+    os.kill(eventually(lambda: pid_of(mark), what="the controller's process is there"), signal.SIGHUP)
+    assert up.wait(timeout=WAIT_S) == 0
+    eventually(lambda: "configuration: nothing has changed" in home.log(), what="it reloads when it can")
+
+
+def pid_of(mark: list[bytes]) -> int:
+    """The process with these words in its command line, 0 if there is none."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if all(word in words for word in mark):
+            return int(name)
+    return 0
+
+
+def test_show_tells_what_is_in_force_and_what_the_file_says_now(home: Home) -> None:
+    write(home, "keep_finished_s = 5\n\n[partitions.gpu]\nmin_nodes = 2\n")
+    home.ok("up")
+    write(home, "\nkeep_finished_s = 7\n")
+    found = {tuple(row["key"]): row for row in home.json("config", "show")["settings"]}
+    assert (found["keep_finished_s",]["value"], found["keep_finished_s",]["source"]) == ("5", "config.toml:1")
+    assert found["partitions", "gpu", "min_nodes"]["source"] == "config.toml:4"
+    assert "has changed since it was read" in home.run("config", "show").stderr
+    rows = home.json("config", "show", "--file")["settings"]
+    assert {"key": ["keep_finished_s"], "value": "7", "source": "config.toml:2"} in rows
+    home.ok("config", "reload")
+    done = home.run("config", "show")
+    assert "keep_finished_s = 7" in done.stdout and not done.stderr
 
 
 def test_jobs_of_a_partition_that_is_gone_wait_and_say_so(home: Home) -> None:

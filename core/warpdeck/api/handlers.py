@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from warpdeck import __version__
+from warpdeck.config import write
 from warpdeck.controller import present
 from warpdeck.controller.events import (
     Cancelled,
@@ -161,6 +162,8 @@ class Handlers:
                 return {}
             case ask.Reload():
                 return await self._reload()
+            case ask.ConfigInForce():
+                return self._config()
             case ask.Shutdown():
                 self._server.stop.set()
                 return {}
@@ -172,6 +175,11 @@ class Handlers:
         path = self._server.paths.config
         told, decoded = await self._controller.reload(path)
         return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
+
+    def _config(self) -> dict[str, Any]:
+        controller = self._controller
+        lines = [[list(path), line] for path, line in controller.config_lines.items()]
+        return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
         from . import streams

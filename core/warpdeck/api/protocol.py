@@ -269,6 +269,11 @@ class Reload(Message, frozen=True, kw_only=True, tag="reload"):
     problems in details["problems"], a line each. Only for the controller's own user and root."""
 
 
+class ConfigInForce(Message, frozen=True, kw_only=True, tag="config"):
+    """-> {"file": str, "text": str, "lines": [[[str], int]]}: what holds now as TOML, and where each key of it stood in the
+    file. Only for the controller's own user and root."""
+
+
 class Shutdown(Message, frozen=True, kw_only=True, tag="shutdown"):
     """-> {}; the controller ends, agents and jobs go on. Only for the controller's own user and root."""
 
@@ -321,5 +326,6 @@ ClientMessage = (
     | End
     | Subscribe
     | Reload
+    | ConfigInForce
     | Shutdown
 )

@@ -34,8 +34,14 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     check = verbs.add_parser("check", help="name every error of a file, with its line")
     check.set_defaults(run=_check)
-    show = verbs.add_parser("show", help="all settings, and where each comes from")
+    show = verbs.add_parser("show", help="all settings in force, and where each comes from")
     show.set_defaults(run=_show)
+    show.add_argument(
+        "--file",
+        dest="of_file",
+        action="store_true",
+        help="what config.toml says, not what the running controller holds",
+    )
     for each in (check, show):
         each.add_argument(
             "file", nargs="?", default="", metavar="FILE", help="default: config.toml in the home"
@@ -115,7 +121,7 @@ def summary(config: Config) -> str:
 def _show(args: argparse.Namespace) -> int:
     from warpdeck.config import entries, write
 
-    path, decoded = _read(args.file)
+    path, decoded = _read(args.file) if args.file or args.of_file else _in_force()
     name = os.path.basename(path)
     found = entries(decoded.config)
 
@@ -134,6 +140,28 @@ def _show(args: argparse.Namespace) -> int:
     remarks = {each.path: source(each.path) for each in found}
     print(write(decoded.config, remarks=remarks, defaults=True), end="")
     return 0
+
+
+def _in_force() -> tuple[str, Decoded]:
+    """What the running controller holds; without one, what the next would take up."""
+    from warpdeck.api.sync import SyncClient
+    from warpdeck.config import Decoded, changes, decode, load
+    from warpdeck.controller.daemon import is_running
+
+    paths = default_paths()
+    if not is_running(paths):
+        note("no controller runs: this is what config.toml says")
+        return _read("")
+    with SyncClient.connect(paths, start=False) as client:
+        told: dict[str, Any] = client.call("config")
+    lines = {tuple(key): line for key, line in told["lines"]}
+    held = Decoded(config=decode(told["text"], told["file"]).config, lines=lines)
+    try:
+        if changes(held.config, load(told["file"]).config):
+            note("config.toml has changed since it was read: `warpdeck config reload` takes it up")
+    except UserError as error:
+        note(f"config.toml cannot be taken up as it is now: {error.message}")
+    return str(told["file"]), held
 
 
 def _reload(args: argparse.Namespace) -> int:

@@ -114,7 +114,7 @@ class Partition(Table, frozen=True, kw_only=True):
     priority_tier: Count = 1
     priority_job_factor: Count = 1
     allow_groups: Names | None = None
-    """Unix groups; looked up when a job is submitted."""
+    """Unix groups; looked up when a job is submitted, and every few minutes for whoever has one waiting."""
     allow_users: Names | None = None
     """Users beside those groups."""
     allow_accounts: Names | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
@@ -21,6 +21,7 @@ from .effects import EffectRunner
 from .events import Event, LaunchRefused, NodeLost, NodeUp, Noted, Outcome, Planned, Reported
 from .forecast import Forecaster
 from .hub import Hub
+from .moments import next_moment
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .readings import to_reading
 from .reduce import reduce
@@ -36,11 +37,15 @@ MAX_BATCH = 512
 """Events in one transaction: bounds what one commit can delay."""
 REPLAN_S = 30.0
 """Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
+GROUPS_S = 300.0
+"""Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
 REST_S = 0.02
 """Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
 SMALL_PASS = 500
 """A pass over no more nodes and jobs than this (about 3 ms) is made within the transaction that calls for it: a job that
 ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be replayed."""
+PRIORITY_STEP = 0.05
+"""A waiting job's row is sent again when its priority has changed by more than this part."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 
@@ -60,12 +65,16 @@ class Controller:
         clock: Callable[[], float],
         config: Config,
         submit_host: str,
+        config_lines: Mapping[tuple[str, ...], int] = {},
         groups_of: GroupsOf = unix_groups,
+        groups_every_s: float = GROUPS_S,
     ) -> None:
         self.store = store
         self.fleet = fleet
         self.trees = trees
         self._rules = Rules(config, groups_of)
+        self.config_lines = config_lines
+        """Where each key of the configuration in force stood in its file."""
         self.clock = clock
         self.forecaster = Forecaster(clock)
         self.hub = Hub()
@@ -75,6 +84,9 @@ class Controller:
         self._room = asyncio.Semaphore(MAX_ASKED)
         self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
+        self._groups_every_s = groups_every_s
+        self._alarm: asyncio.TimerHandle | None = None
+        self._told_priorities: dict[JobId, int] = {}
         self.outputs = outputs
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
 
@@ -103,8 +115,11 @@ class Controller:
                 group.create_task(self._serve(), name="events")
                 group.create_task(self._plan_for_ever(), name="planner")
                 group.create_task(self._housekeeping(), name="housekeeping")
+                group.create_task(self._refresh_groups(), name="groups")
                 group.create_task(self._effects.run(), name="effects")
         finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
             await self.fleet.close()
 
     async def apply(self, event: Event) -> Outcome:
@@ -127,6 +142,7 @@ class Controller:
         """
         decoded = await asyncio.to_thread(load, path)
         told = self._rules.adopt(decoded.config)
+        self.config_lines = decoded.lines
         await self.learn_groups(self._waiting_users())
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
@@ -296,6 +312,17 @@ class Controller:
                 state.promise(reserve.job_id, reserve.at_unix)
         if made.more:
             self._plan_wanted.set()
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """A pass is made at the next moment at which the clock alone changes what may start or must end."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        now = self.clock()
+        moment = next_moment(self.state, now)
+        if moment is not None and moment < now + REPLAN_S:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(moment - now, self._plan_wanted.set)
 
     def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
         state = self.state
@@ -312,7 +339,29 @@ class Controller:
         while True:
             await asyncio.sleep(REPLAN_S)
             self._evict_finished()
+            self._tell_priorities()
             self.count_use()
+
+    async def _refresh_groups(self) -> None:
+        while True:
+            await asyncio.sleep(self._groups_every_s)
+            before = self._rules.site
+            await self.learn_groups(self._waiting_users())
+            if self._rules.site is not before:
+                self._plan_wanted.set()
+
+    def _tell_priorities(self) -> None:
+        """Rows of jobs whose priority has moved far since it was told last. With age all move a little all the time."""
+        before, now = self._told_priorities, self.state.priorities
+        moved = [
+            job_id
+            for job_id, priority in now.items()
+            if abs(priority - before.get(job_id, priority))
+            > PRIORITY_STEP * abs(before.get(job_id, priority))
+        ]
+        self._told_priorities = before = {job_id: before.get(job_id, now[job_id]) for job_id in now}
+        before.update({job_id: now[job_id] for job_id in moved})
+        self.hub.touch(jobs=moved)
 
     def _evict_finished(self) -> None:
         before = self.clock() - self.config.keep_finished_s

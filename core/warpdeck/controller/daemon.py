@@ -67,6 +67,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     argv = [sys.executable, "-m", "warpdeck.controller.main", "--home", paths.home]
     if not local_node:
         argv.append("--no-local-node")
+    # A SIGHUP asks for a reload. One that comes before the new process can mind it must wait, not end it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         child = subprocess.Popen(
             argv,
@@ -77,6 +79,7 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
             cwd="/",
         )
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(log)
     wait_for_start(paths, child)
     child.returncode = 0  # it goes on without us; no warning about a child left behind

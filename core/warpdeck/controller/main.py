@@ -39,10 +39,12 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 
 
 async def serve(paths: Paths, *, local_node: bool) -> None:
-    """Runs until SIGTERM."""
-    stop = asyncio.Event()
+    """Runs until SIGTERM. A SIGHUP before it is ready waits."""
+    stop, hung_up = asyncio.Event(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     decoded = load(paths.config)
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
@@ -58,15 +60,14 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             clock=time.time,
             config=decoded.config,
             submit_host=socket.gethostname(),
+            config_lines=decoded.lines,
         )
         with _no_collection():
             await controller.load()
         server = ApiServer(controller, trees, paths, stop=stop)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
-            asyncio.get_running_loop().add_signal_handler(
-                signal.SIGHUP, lambda: group.create_task(_reload(controller, paths))
-            )
+            reloads = group.create_task(_reload_on(hung_up, controller, paths))
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
@@ -74,6 +75,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
+            reloads.cancel()
             loop_task.cancel()
     finally:
         await store.close()
@@ -90,15 +92,18 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-async def _reload(controller: Controller, paths: Paths) -> None:
-    """On SIGHUP: nobody waits for an answer, so what is wrong goes to the log."""
-    try:
-        await controller.reload(paths.config)
-    except ConfigError as error:
-        for problem in error.problems:
-            log.error("configuration not taken up: %s", problem.sentence(error.file))
-    except UserError as error:
-        log.error("configuration not taken up: %s", error)
+async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:
+    """After each SIGHUP: nobody waits for an answer, so what is wrong goes to the log."""
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        try:
+            await controller.reload(paths.config)
+        except ConfigError as error:
+            for problem in error.problems:
+                log.error("configuration not taken up: %s", problem.sentence(error.file))
+        except UserError as error:
+            log.error("configuration not taken up: %s", error)
 
 
 async def _add_this_machine(controller: Controller) -> None:
@@ -132,6 +137,7 @@ def main() -> int:
     parser.add_argument("--no-local-node", action="store_true")
     args = parser.parse_args()
     paths = Paths(args.home)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # until somebody minds it
     os.umask(0o077)
     status = 0
     try:

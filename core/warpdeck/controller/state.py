@@ -34,6 +34,7 @@ from warpdeck.policy.predict import Predictor
 
 from .accounting import Accounting, charge, key_of
 from .admission import Admission
+from .moments import minds_the_clock
 from .picture import Picture
 from .ports import Changes, JournalEntry, Loaded, UsageRow, Waits
 
@@ -68,6 +69,8 @@ class State:
         self.promised: dict[JobId, float] = {}
         """The starts that the last passes reserved for waiting jobs."""
         self.pending: dict[JobId, None] = {}
+        self.timed: dict[JobId, None] = {}
+        """Those of them for which the clock alone changes something; see moments.py."""
         self.active: dict[JobId, None] = {}
         self._members: dict[JobId, dict[JobId, None]] = {}
         self._on_node: dict[NodeName, dict[JobId, None]] = {}
@@ -128,6 +131,7 @@ class State:
         _count(self.submitted, job, times=1)
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
+        _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
         _keep(self.active, job.id, wanted=job.holds_resources)
         for name in _held_nodes(job):
             self._on_node.setdefault(name, {})[job.id] = None
@@ -141,6 +145,7 @@ class State:
         self._take_out(job_id)
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
+        self.timed.pop(job_id, None)
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)
         self.promised.pop(job_id, None)

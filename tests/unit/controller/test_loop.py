@@ -10,6 +10,7 @@ from tests.core import ANN, GIB, ask
 from tests.served import served
 from tests.waiting import WAIT_S
 
+from warpdeck.config import decode
 from warpdeck.controller.events import Submitted
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError, UserError
@@ -129,3 +130,26 @@ def sample(processes: list[wire.GpuProcess]) -> wire.Sample:
     """A reading of four GPUs with these processes on each."""
     gpus = [wire.GpuSample(index=index, processes=processes) for index in range(4)]
     return wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+
+
+async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(short_tmp: Path) -> None:
+    groups = {ANN.user: frozenset({"lab"})}
+    rules = decode('[partitions.lab]\nallow_groups = ["lab"]\n', "f").config
+    async with served(
+        short_tmp / "h", config=rules, groups_of=groups.__getitem__, groups_every_s=0.01
+    ) as site:
+        control = site.controller
+        await site.add_node("a")
+        await control.learn_groups([ANN.user])
+        for _ in range(2):
+            await control.apply(Submitted(who=ANN, request=ask(gpus=4)))
+
+        def waits_for(code: str) -> bool:
+            why = control.state.whys.get(JobId(2))
+            return why is not None and why.code == code
+
+        await site.until(lambda: waits_for("Resources"))
+        groups[ANN.user] = frozenset()
+        await site.until(lambda: waits_for("PartitionConfig"))
+        groups[ANN.user] = frozenset({"lab"})
+        await site.until(lambda: waits_for("Resources"))
