@@ -53,9 +53,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         submit_at_unix=txn.now,
         eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
         held=request.hold,
-        predicted_s=state.predictor.predict(
-            event.who.user, limit_s=request.time_limit_s or state.site.settings.default_time_s
-        ),
+        predicted_s=state.predict(event.who.user, request),
     )
     job = _fold(base, request.array.ranges) if request.array else base
     state.admission.check(state, job, now=txn.now)

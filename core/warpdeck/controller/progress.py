@@ -7,6 +7,7 @@ allocation), or, for an srun-like job, when all shares have. The end is final wh
 from __future__ import annotations
 
 from warpdeck.model import (
+    BY_ITSELF,
     ExitStatus,
     Job,
     JobId,
@@ -169,6 +170,8 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
         ended_at = max(ended_at, job.start_at_unix)
     txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
     ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at))
+    if state in BY_ITSELF:
+        _expect_of_the_rest(txn, ended)
     again = job.requeue_on_exit or (
         state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
     )
@@ -176,6 +179,16 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
         put_back(txn, ended)
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
     return effects
+
+
+def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
+    """Tasks of an array take alike: what waits of it is expected to run as long as those that have ended."""
+    rest = txn.state.jobs.get(ended.array_job_id)
+    if rest is None or rest.state is not JobState.PENDING:
+        return
+    likely_s = txn.state.predict(rest.user, rest.request)
+    if likely_s != rest.predicted_s:
+        txn.put_job(amend(rest, predicted_s=likely_s))
 
 
 def final_status(job: Job) -> ExitStatus:

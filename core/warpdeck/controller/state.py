@@ -104,6 +104,11 @@ class State:
         if ran_s is not None and job.state in BY_ITSELF:
             self.predictor.remember(job.user, ran_s)
 
+    def predict(self, user: str, request: Request) -> float | None:
+        """How long a job of this user is likely to run; None where nothing is known of them."""
+        limit_s = request.time_limit_s or self.site.settings.default_time_s
+        return self.predictor.predict(user, limit_s=limit_s)
+
     def array_members(self, array_job_id: JobId) -> list[Job]:
         """The jobs of one submission that are in memory, by id."""
         return [self.jobs[job_id] for job_id in sorted(self._members.get(array_job_id, ()))]

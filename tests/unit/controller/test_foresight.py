@@ -12,7 +12,7 @@ from warpdeck.config import tables
 from warpdeck.controller.events import Cancelled, Held, Released, Submitted
 from warpdeck.controller.ports import WAITS_PERIOD_S, Waits
 from warpdeck.controller.view import build_view
-from warpdeck.model import Dependencies, Dependency, JobId
+from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId
 
 DAY_S = 86_400.0
 
@@ -73,6 +73,22 @@ def test_a_running_job_is_expected_to_end_as_predicted_and_shows_how_wrong_that_
     core.end(job_id, ended_at=core.now)
     job = core.job(job_id)
     assert (job.predicted_s, job.ran_s()) == (300.0, 500.0)
+
+
+def test_what_waits_of_an_array_is_expected_to_run_as_long_as_the_tasks_that_ended() -> None:
+    core = Core("a")
+    run_for(core, 3000.0)
+    array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
+    assert core.job(array).predicted_s == 3000.0
+    for task, known in ((0, 1505.0), (1, 10.0)):
+        running = next(job for job in core.state.array_members(array) if job.array_task_id == task)
+        core.now += 10
+        core.end(running.id, ended_at=core.now)
+        assert core.job(array).predicted_s == known
+        core.launch(core.plan().effects)
+    third = next(job for job in core.state.array_members(array) if job.array_task_id == 2)
+    assert third.predicted_s == 10.0
+    assert core.reload().jobs[array].predicted_s == 10.0, "a killed controller knows it too"
 
 
 def test_the_longest_wait_counts_from_when_a_job_could_have_started() -> None:
