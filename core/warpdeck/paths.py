@@ -69,10 +69,19 @@ class Paths:
 
     @property
     def snapshots(self) -> str:
-        """This user's snapshot store, a bare git repository. In a home of somebody else's it lies in the XDG data folder."""
+        """This user's snapshot store, a bare git repository."""
+        return self._of_user("snapshots.git")
+
+    @property
+    def ssh(self) -> str:
+        """This user's key for SSH into jobs, and the jobs' host keys."""
+        return self._of_user("ssh")
+
+    def _of_user(self, name: str) -> str:
+        """What is the user's own. In a home of somebody else's it lies in the XDG data folder."""
         if self.is_of_another:
-            return os.path.join(_xdg("XDG_DATA_HOME", ".local/share"), "warpdeck", "snapshots.git")
-        return os.path.join(self.home, "snapshots.git")
+            return os.path.join(_xdg("XDG_DATA_HOME", ".local/share"), "warpdeck", name)
+        return os.path.join(self.home, name)
 
 
 def default_paths() -> Paths:

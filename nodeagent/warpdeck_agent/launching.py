@@ -160,13 +160,7 @@ class Launcher:
 
     def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
         env = dict(launch.env)
-        try:
-            known = pwd.getpwuid(job.meta.uid)
-            account_env = {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name}
-            account_env["SHELL"] = known.pw_shell or "/bin/sh"
-        except KeyError:
-            account_env = {}
-        for name, value in account_env.items():
+        for name, value in account_environment(job.meta.uid).items():
             if not launch.cwd_visible or name not in env:
                 env[name] = value
         env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -185,6 +179,16 @@ def account(launch: Launch) -> Tuple[int, int]:
     except KeyError as error:
         raise LaunchError(f"there is no user {launch.user} on this node") from error
     return found.pw_uid, found.pw_gid
+
+
+def account_environment(uid: int) -> Dict[str, str]:
+    """What this node says of the user; nothing where the account is not listed (containers)."""
+    try:
+        known = pwd.getpwuid(uid)
+    except KeyError:
+        return {}
+    shell = known.pw_shell or "/bin/sh"
+    return {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name, "SHELL": shell}
 
 
 def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:

@@ -13,6 +13,7 @@ import signal
 from typing import Any, Dict, Optional, Set
 
 from .gpus import GpuReader, GpuWatch
+from .inside import Reaper
 from .inventory import take_inventory
 from .job import Key
 from .jobs import Jobs
@@ -23,6 +24,7 @@ from .spool import Spool
 from .streams import OutStream
 from .terminal import Terminal, attach, pump
 from .trees import TreeError, TreeStore, Upload
+from .tunnel import MAX_TUNNELS, Tunnel, TunnelError
 from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.frames import parse_json
@@ -32,6 +34,8 @@ CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
 FAREWELL_S = 1.0
 """How long connections may take to close when the agent ends."""
+STREAM_BUFFER_BYTES = 4 * 1024 * 1024
+"""Streams wait while the controller has so much unread; messages do not."""
 MAX_WRITE_BUFFER = 64 * 1024 * 1024
 """A controller that is this far behind is disconnected; it will ask for everything anew."""
 
@@ -48,6 +52,7 @@ class Agent:
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
+        self.reaper = Reaper()
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
@@ -165,6 +170,9 @@ class Session:
         self._out: Dict[int, OutStream] = {}
         self._stream_tasks: Dict[int, asyncio.Task[None]] = {}
         self._terminals: Dict[int, Terminal] = {}
+        self._tunnels: Dict[int, Tunnel] = {}
+        self._draining = asyncio.Lock()
+        writer.transport.set_write_buffer_limits(high=STREAM_BUFFER_BYTES)
         self._uploads: Dict[int, Upload] = {}
         self._upload_names: Dict[int, str] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
@@ -234,9 +242,13 @@ class Session:
             if message.stream in self._out:
                 self._out[message.stream].acknowledge(message.size)
         elif isinstance(message, wire.OpenLog):
+            self._out_stream(message.stream)
             self._open_stream(message.stream, self._send_log(message))
         elif isinstance(message, wire.OpenPty):
+            self._out_stream(message.stream)
             self._open_stream(message.stream, self._send_terminal(message))
+        elif isinstance(message, wire.OpenTunnel):
+            self._open_tunnel(message)
         elif isinstance(message, wire.ResizePty):
             if message.stream in self._terminals:
                 self._terminals[message.stream].resize(message.rows, message.cols)
@@ -257,19 +269,38 @@ class Session:
     async def _tell_health(self, asked: wire.AskHealth) -> None:
         self.tell(await self._agent.monitor.health.asked(asked))
 
+    def _open_tunnel(self, asked: wire.OpenTunnel) -> None:
+        if len(self._tunnels) >= MAX_TUNNELS:
+            self.tell(
+                wire.StreamEnd(stream=asked.stream, error=f"{MAX_TUNNELS} tunnels to the node are open")
+            )
+            return
+        out = self._out_stream(asked.stream)
+        tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, reaper=self._agent.reaper)
+        job = self._agent.jobs.find(asked.job_id, asked.restarts)
+        self._open_stream(asked.stream, tunnel.serve(asked, job))
+
+    def _out_stream(self, stream: int) -> OutStream:
+        out = self._out[stream] = OutStream(stream, self._write, self.tell, drain=self._drain)
+        return out
+
+    async def _drain(self) -> None:
+        async with self._draining:  # before Python 3.11 only one task may wait for a writer
+            await self._writer.drain()
+
     def _open_stream(self, stream: int, work: Any) -> None:
-        self._out[stream] = OutStream(stream, self._write, self.tell)
         self._stream_tasks[stream] = asyncio.get_running_loop().create_task(self._run_stream(stream, work))
 
     async def _run_stream(self, stream: int, work: Any) -> None:
         error = ""
         try:
             await work
-        except (LogError, OSError) as problem:
+        except (LogError, TunnelError, OSError) as problem:
             error = str(problem)
         finally:
             out = self._out.pop(stream, None)
             self._stream_tasks.pop(stream, None)
+            self._tunnels.pop(stream, None)
             terminal = self._terminals.pop(stream, None)
             if terminal is not None:
                 terminal.close()
@@ -310,6 +341,9 @@ class Session:
         terminal = self._terminals.get(stream)
         if terminal is not None:
             terminal.type(data)
+            return
+        if stream in self._tunnels:
+            self._tunnels[stream].feed(data)
             return
         upload = self._uploads.get(stream)
         if upload is None:

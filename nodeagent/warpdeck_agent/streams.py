@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Callable
+from typing import Any, Awaitable, Callable
 
 from .wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES, data_frame
 from .wire.messages import StreamEnd
@@ -12,10 +12,18 @@ from .wire.messages import StreamEnd
 class OutStream:
     """Bytes towards the controller on one stream id."""
 
-    def __init__(self, stream: int, write: Callable[[bytes], None], tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        stream: int,
+        write: Callable[[bytes], None],
+        tell: Callable[[Any], None],
+        *,
+        drain: Callable[[], Awaitable[None]],
+    ) -> None:
         self.stream = stream
         self._write = write
         self._tell = tell
+        self._drain = drain
         self._window = STREAM_WINDOW_BYTES
         self._room = asyncio.Event()
         self._room.set()
@@ -32,6 +40,11 @@ class OutStream:
             self._window -= len(part)
             self._write(data_frame(self.stream, part))
             view = view[len(part) :]
+            await self._drain()
+
+    def finish(self) -> None:
+        """Says that no more bytes follow, while the other direction goes on."""
+        self._write(data_frame(self.stream, b""))
 
     def acknowledge(self, size: int) -> None:
         """The receiver took so many bytes."""

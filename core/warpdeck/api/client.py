@@ -29,14 +29,13 @@ from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
 
 from . import protocol as ask
-from .rows import JobDetail, JobRow, NodeRow
+from .rows import ForwardRow, JobDetail, JobRow, NodeRow
 from .siterows import ForecastRow
+from .sync import GONE as GONE
 from .sync import join_rows, user_error
 
 ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
-GONE = "gone"
-"""The code of the UserError that tells of a lost connection."""
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
@@ -106,6 +105,10 @@ class _Jobs(msgspec.Struct, frozen=True):
 
 class _Nodes(msgspec.Struct, frozen=True):
     nodes: list[NodeRow]
+
+
+class _Forwards(msgspec.Struct, frozen=True):
+    forwards: list[ForwardRow]
 
 
 class _Inbox:
@@ -289,6 +292,10 @@ class Client:
 
     async def node_remove(self, name: str, *, force: bool = False) -> None:
         await self._ask(ask.NodeRemove(name=name, force=force), dict[str, Any])
+
+    async def forwards(self) -> list[ForwardRow]:
+        """The ports that this user's clients forward now; an admin sees everybody's."""
+        return (await self._ask(ask.Forwards(), _Forwards)).forwards
 
     async def shutdown(self) -> None:
         """Ends the controller; agents and jobs go on."""

@@ -30,7 +30,14 @@ MAX_STREAMS = 64
 """Streams of one client: they may last for ever, so that one more is refused and does not wait."""
 OUTBOX_BYTES = 8 * 1024 * 1024
 """Answers a client may leave unread; beyond this its requests wait, each before it is looked at."""
-_STREAMS = (protocol.PutTree, protocol.Log, protocol.Attach, protocol.Subscribe)
+_STREAMS = (
+    protocol.PutTree,
+    protocol.Log,
+    protocol.Attach,
+    protocol.Tunnel,
+    protocol.Forward,
+    protocol.Subscribe,
+)
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
 _ENCODER = msgspec.json.Encoder()

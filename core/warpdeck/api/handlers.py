@@ -119,8 +119,13 @@ class Handlers:
                 return await self._priorities(message)
             case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList():
                 return await questions.answer(self._controller, message, ())
-            case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe():
+            case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
+            case ask.Forwards():
+                return {"forwards": self._server.forwards.rows(who)}
+            case ask.ForwardEnd():
+                self._server.forwards.end(who, message.number)
+                return {}
             case _:
                 return await self._administer(message)
 
@@ -182,7 +187,7 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
-        from . import streams
+        from . import streams, tunnels
 
         match message:
             case ask.PutTree():
@@ -191,6 +196,10 @@ class Handlers:
                 await streams.send_log(self._connection, message, await self._visible_job(message.job))
             case ask.Attach():
                 await streams.attach(self._connection, message, await self._visible_job(message.job))
+            case ask.Tunnel():
+                await tunnels.open_tunnel(self._connection, message, await self._visible_job(message.job))
+            case ask.Forward():
+                await tunnels.keep_forward(self._connection, message, await self._visible_job(message.job))
             case ask.Subscribe():
                 await streams.subscribe(self._connection, message)
 

@@ -7,13 +7,15 @@ and some requests send {"t": "progress", "id": id, "line": ...} before it. A lon
 ones as {"t": "rows", "id": id, "part": {...}}, the last as the result. Requests may overlap, each with an id of its own;
 answers may come in any order. A frame that does not decode is answered with an error (id 0) and the connection is closed.
 
-Streams (log, attach, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
+Streams (log, attach, tunnel, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
 sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. An upload begins when the controller's
 first Ack has granted its window. A stream ends with
 {"t": "end", "stream": id, "error": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
 
 A subscription answers `ok` and then pushes Delta (below) whenever something changed, at most a few times a second. What a
 slow reader has not taken yet is merged, so its deltas get larger, never more, and nobody else waits.
+
+In a tunnel both directions keep to the window, and an empty data frame ends its direction while the other goes on.
 
 Jobs are named as users write them: "12" or "12_3" ("12" of an array means the whole array).
 """
@@ -39,6 +41,10 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Offset = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 Reference = Annotated[str, msgspec.Meta(max_length=1024)]
 References = Annotated[tuple[Reference, ...], msgspec.Meta(max_length=MAX_REFERENCES)]
+MAX_WORDS = 64
+"""Words of a command that is started inside a job."""
+Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
 Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
 
@@ -229,6 +235,43 @@ class Attach(Message, frozen=True, kw_only=True, tag="attach"):
     offset: Size = 0
 
 
+class Tunnel(Message, frozen=True, kw_only=True, tag="tunnel"):
+    """Bytes both ways to a port of the loopback of the job's node, or, without a port, to `argv` started inside the job as its
+    user; waits for the job's start, telling progress. -> {"node": str}, then bytes both ways. Ends with the job."""
+
+    job: Reference
+    node: Name = ""
+    """Of a job on several nodes: which; "" is the first."""
+    port: Port | None = None
+    argv: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_WORDS)] = ()
+    forward: Size = 0
+    """The number of the caller's own Forward that this connection counts for."""
+
+
+class Forward(Message, frozen=True, kw_only=True, tag="forward"):
+    """Says that the client forwards its own loopback's `local_port` to the job's `port`, so that others of the user can see it.
+    -> {"number": int, "node": str}; the stream ends with the job, or when somebody asked ForwardEnd."""
+
+    job: Reference
+    node: Name = ""
+    port: Port
+    local_port: Port
+    host: Name = ""
+    """The machine of the client."""
+    purpose: Name = ""
+    """What listens there: "jupyter", "" is not known."""
+
+
+class Forwards(Message, frozen=True, kw_only=True, tag="forwards"):
+    """-> {"forwards": [rows.ForwardRow]}: the caller's own, for an admin everybody's."""
+
+
+class ForwardEnd(Message, frozen=True, kw_only=True, tag="forward_end"):
+    """Ends a forward, whichever client of the user's keeps it. -> {}"""
+
+    number: Size
+
+
 class Resize(Message, frozen=True, kw_only=True, tag="resize"):
     """No answer."""
 
@@ -320,6 +363,10 @@ ClientMessage = (
     | ReservationRemove
     | Log
     | Attach
+    | Tunnel
+    | Forward
+    | Forwards
+    | ForwardEnd
     | Resize
     | Ack
     | Close

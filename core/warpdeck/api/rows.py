@@ -103,6 +103,21 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     events: list[JobEvent] = []
 
 
+class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of a job's node that a client forwards to its own loopback. `connections`: open now."""
+
+    number: int
+    job: str
+    user: str
+    node: str
+    port: int
+    local_port: int
+    host: str = ""
+    purpose: str = ""
+    since: float = 0.0
+    connections: int = 0
+
+
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """A process on a GPU; job "" is a stranger."""
 

@@ -20,6 +20,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 
 from .connection import Connection
+from .forwards import ForwardTable
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class ApiServer:
         self.trees = trees
         self.paths = paths
         self.stop = stop
+        self.forwards = ForwardTable()
         self.started_at = controller.clock()
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()

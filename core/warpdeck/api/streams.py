@@ -179,7 +179,8 @@ async def _settle_output(connection: Connection, job: Job, node: NodeName) -> No
         return
 
 
-def _begun(job: Job) -> bool:
+def has_begun(job: Job) -> bool:
+    """Whether something of it runs or ran."""
     return job.is_finished or any(share.phase != "launching" for share in job.shares)
 
 
@@ -190,13 +191,13 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
             f"job {job.label()} is an array", f"name a task: {job.array_job_id}_{job.pending_tasks[0][0]}"
         )
     if message.follow:
-        job = await wait_for(connection, job, _begun, tell=message.id)
+        job = await wait_for(connection, job, has_begun, tell=message.id)
     if not job.shares:
         raise UserError(
             f"job {job.label()} has not started ({job.state}): it has no log yet",
             f"warpdeck logs -f {job.label()} waits for it",
         )
-    share = _share(job, message.node)
+    share = share_on(job, message.node)
     await settle_link(connection, share.node)
     stream = NodeBytes(connection, message.id, job, follow=message.follow)
     path = share.stdout_path if message.channel == "out" else share.stderr_path or share.stdout_path
@@ -219,7 +220,8 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
         await _send_local(stream, job, message, error)
 
 
-def _share(job: Job, node: str) -> ShareStatus:
+def share_on(job: Job, node: str) -> ShareStatus:
+    """The job's share on that node, or its first. Raises UserError."""
     for share in job.shares:
         if not node or share.node == node:
             return share
@@ -253,7 +255,7 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
     """Joins the client to the terminal of an interactive job."""
     if job.request.pty is None:
         raise UserError(f"job {job.label()} has no terminal", f"see its log: warpdeck logs -f {job.label()}")
-    job = await wait_for(connection, job, _begun, tell=message.id)
+    job = await wait_for(connection, job, has_begun, tell=message.id)
     if job.is_finished:
         raise UserError(
             f"job {job.label()} has ended ({job.state})", f"see what it left: warpdeck logs {job.label()}"

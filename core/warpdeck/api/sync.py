@@ -31,6 +31,8 @@ ANSWER_S = 120.0
 
 Event = tuple[str, Any]
 """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
+GONE = "gone"
+"""The code of the UserError that tells of a lost connection."""
 _SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
 _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 
@@ -44,6 +46,7 @@ class SyncClient:
         self._frames: deque[tuple[int, bytes]] = deque()
         self._aside: deque[tuple[int, str, Any]] = deque()
         self._ids = itertools.count(1)
+        self._passed_on: set[int] = set()
         self.welcome: dict[str, Any] = {}
 
     @classmethod
@@ -150,9 +153,17 @@ class SyncClient:
         number, word, value = event
         if word == "error":
             raise user_error(value)
-        if word == "data":
-            self._send(json_frame({"t": "ack", "stream": number, "size": len(value)}))
+        if word == "data" and number not in self._passed_on:
+            self.acknowledge(number, len(value))
         return event
+
+    def pass_on(self, number: int) -> None:
+        """The reader of this stream acknowledges by itself what it has passed on."""
+        self._passed_on.add(number)
+
+    def acknowledge(self, number: int, size: int) -> None:
+        """So many bytes of the stream were taken."""
+        self._send(json_frame({"t": "ack", "stream": number, "size": size}))
 
     def send_data(self, number: int, data: bytes) -> None:
         """Bytes on a stream: keyboard input."""
@@ -197,9 +208,7 @@ class SyncClient:
             for kind, payload in frames:
                 if kind == JSON and _parse(payload)["t"] == "error":
                     raise user_error(_parse(payload)) from error
-            raise UserError(
-                "the controller went away", "try again; `warpdeck status` tells how it is"
-            ) from error
+            raise _gone() from error
 
     def _drain(self) -> list[tuple[int, bytes]]:
         found = list(self._frames)
@@ -221,7 +230,7 @@ class SyncClient:
             except OSError:
                 data = b""
             if not data:
-                raise UserError("the controller went away", "try again; `warpdeck status` tells how it is")
+                raise _gone()
             try:
                 self._frames.extend(self._decoder.feed(data))
             except WireError as error:
@@ -261,6 +270,10 @@ def _parse(payload: bytes) -> dict[str, Any]:
         return parse_json(payload)
     except WireError as error:
         raise _strange(error) from error
+
+
+def _gone() -> UserError:
+    return UserError("the controller went away", "try again; `warpdeck status` tells how it is", code=GONE)
 
 
 def _no_answer() -> UserError:

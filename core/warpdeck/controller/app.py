@@ -88,6 +88,7 @@ class Controller:
         self._alarm: asyncio.TimerHandle | None = None
         self._told_priorities: dict[JobId, int] = {}
         self.outputs = outputs
+        self.submit_host = submit_host
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
 
     @property

@@ -131,8 +131,13 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
+NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
+"""What opens a stream from a node."""
+
+
 class StreamSink(Protocol):
-    """Where a node stream's bytes go. `data` may wait (flow control); `ended` comes once."""
+    """Where a node stream's bytes go. `data` may wait (flow control); of a tunnel an empty chunk says that no more follow.
+    `ended` comes once."""
 
     async def opened(self, offset: int, size_bytes: int, path: str) -> None: ...
     async def data(self, chunk: bytes) -> None: ...
@@ -140,7 +145,7 @@ class StreamSink(Protocol):
 
 
 class NodeStream(Protocol):
-    """A running stream from a node."""
+    """A running stream from a node. An empty chunk written into a tunnel says that no more follow."""
 
     async def write(self, data: bytes) -> None: ...
     async def resize(self, rows: int, cols: int) -> None: ...
@@ -169,9 +174,7 @@ class Fleet(Protocol):
     def is_up(self, name: NodeName) -> bool: ...
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
     async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None: ...
-    async def open_stream(
-        self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
-    ) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import asyncssh
 
-from warpdeck.controller.ports import PackedTree, StreamSink
+from warpdeck.controller.ports import NodeAsk, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
@@ -116,9 +116,11 @@ class Channel:
             del self._credit[stream]
         self.send(wire.StreamEnd(stream=stream))
 
-    def open_stream(self, message: wire.OpenLog | wire.OpenPty, sink: StreamSink) -> ChannelStream:
-        """Opens a log or terminal; the sink gets opened, data and ended."""
+    def open_stream(self, message: NodeAsk, sink: StreamSink) -> ChannelStream:
+        """Opens a log, terminal or tunnel; the sink gets opened, data and ended."""
         stream = next(self._ids)
+        if isinstance(message, wire.OpenTunnel):
+            self._credit[stream] = _Credit()
         queue: asyncio.Queue[Any] = asyncio.Queue()
         self._incoming[stream] = queue
         self.send(dataclasses.replace(message, stream=stream))
@@ -127,9 +129,15 @@ class Channel:
         task.add_done_callback(self._tasks.discard)
         return ChannelStream(self, stream)
 
-    def write_stream(self, stream: int, data: bytes) -> None:
+    async def write_stream(self, stream: int, data: bytes) -> None:
+        """Bytes towards the node; into a tunnel with the window's patience. Raises ConnectionError when it has ended."""
+        if not data:
+            self._writer.write(data_frame(stream, b""))
         for start in range(0, len(data), DATA_CHUNK_BYTES):
-            self._writer.write(data_frame(stream, data[start : start + DATA_CHUNK_BYTES]))
+            chunk = data[start : start + DATA_CHUNK_BYTES]
+            if stream in self._credit:
+                await self._credit[stream].spend(len(chunk))
+            self._writer.write(data_frame(stream, chunk))
 
     def close_stream(self, stream: int) -> None:
         """Our side wants no more."""
@@ -152,6 +160,9 @@ class Channel:
                     return
         finally:
             self._incoming.pop(stream, None)
+            credit = self._credit.pop(stream, None)
+            if credit is not None:
+                credit.break_off()
 
     async def _take(self, message: Any) -> None:
         match message:
@@ -182,7 +193,7 @@ class ChannelStream:
         self._stream = stream
 
     async def write(self, data: bytes) -> None:
-        self._channel.write_stream(self._stream, data)
+        await self._channel.write_stream(self._stream, data)
 
     async def resize(self, rows: int, cols: int) -> None:
         self._channel.send(wire.ResizePty(stream=self._stream, rows=rows, cols=cols))
@@ -192,7 +203,7 @@ class ChannelStream:
 
 
 class _Credit:
-    """How much of an upload may still be sent."""
+    """How much of an upload, or into a tunnel, may still be sent."""
 
     def __init__(self) -> None:
         self._left = STREAM_WINDOW_BYTES

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import asyncssh
 
-from warpdeck.controller.ports import FleetEvent, NodeStream, PackedTree, StreamSink
+from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, PackedTree, StreamSink
 from warpdeck.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.model import Node, NodeName
 from warpdeck.paths import Paths
@@ -127,9 +127,7 @@ class AgentFleet:
         if link is not None and link.channel is not None:
             link.channel.send(message)
 
-    async def open_stream(
-        self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
-    ) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:
             raise RemoteError(name, "no link to the node now")

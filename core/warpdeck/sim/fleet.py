@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from warpdeck.controller.ports import FleetEvent, NodeStream, PackedTree, StreamSink
+from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck.model import Node, NodeName
 from warpdeck_agent.wire import messages as wire
@@ -123,9 +123,9 @@ class SimFleet:
             if node.reports.get(key) is None or node.reports[key].phase == "running":
                 self._report(node, key, phase="exited", signal=15, cause=message.cause)
 
-    async def open_stream(
-        self, name: NodeName, message: wire.OpenLog | wire.OpenPty, sink: StreamSink
-    ) -> NodeStream:
+    async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
+        if isinstance(message, wire.OpenTunnel):
+            raise RemoteError(name, "a simulated node has no ports and no processes")
         node = self._nodes[name]
         key = (message.job_id, message.restarts)
         if isinstance(message, wire.OpenLog):

@@ -8,8 +8,9 @@ Conversation: the controller sends Hello; the agent answers Welcome with its inv
 A Launch is idempotent by (job_id, restarts): asked again, the agent reports what it knows. Every Exited is repeated
 in each Welcome until the controller says Forget.
 
-Streams (see frames): OpenLog, OpenPty and PutTree choose an id; bytes follow as data frames; each side closes with
-StreamEnd. The receiver of data sends StreamAck for what it has taken, and the sender stops at STREAM_WINDOW_BYTES.
+Streams (see frames): OpenLog, OpenPty, OpenTunnel and PutTree choose an id; bytes follow as data frames; each side closes
+with StreamEnd. The receiver of data sends StreamAck for what it has taken, and the sender stops at STREAM_WINDOW_BYTES (but
+for keys typed into a terminal). In a tunnel an empty data frame ends its direction, and the other goes on.
 """
 
 from __future__ import annotations
@@ -256,6 +257,24 @@ class OpenPty:
 
 
 @dataclass(frozen=True)
+class OpenTunnel:
+    """Bytes both ways to a port of this node's loopback, or, without a port, to a process started inside the job.
+
+    The process runs as the job's user, in its containment and its working folder; the stream is its standard input and
+    output. The stream ends with the job.
+    """
+
+    stream: int
+    job_id: int
+    restarts: int
+    port: int = 0
+    argv: List[str] = field(default_factory=list)
+    env: Dict[str, str] = field(default_factory=dict)
+    """The environment of the job's processes on this node, as in Launch."""
+    t: Literal["open_tunnel"] = "open_tunnel"
+
+
+@dataclass(frozen=True)
 class ResizePty:
     stream: int
     rows: int
@@ -469,6 +488,7 @@ ControllerMessage = Union[
     Forget,
     OpenLog,
     OpenPty,
+    OpenTunnel,
     ResizePty,
     ProbePath,
     AskHealth,

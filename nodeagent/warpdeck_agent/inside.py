@@ -1,0 +1,133 @@
+"""Starting a process inside a running job: as its user, in its group, with its mark, joined to us by a socket.
+
+Standard input and output are one socket, so that whoever relays them needs one form for processes and for ports. Standard
+error is a second one: before anything runs it is the gate behind which the process waits until it is in the job's group.
+Nothing keeps such a process: it ends with the job, and sees the end of its input when the relay goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import signal
+import socket
+import subprocess
+from typing import Dict, List, Set
+
+from .containment import contain
+from .job import Job
+from .launching import account_environment, as_user
+
+GATE = 'read -r go <&2 && [ "$go" = go ] || exit 1; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
+ERROR_TAIL_BYTES = 4096
+"""How much of what the process says on its standard error is kept, to tell why it failed."""
+REAP_FIRST_S, REAP_LAST_S = 0.02, 2.0
+"""How often a process whose output has ended is looked at until it has ended too."""
+
+
+class Inside:
+    """A process inside a job. `link` is its standard input and output."""
+
+    def __init__(self, process: subprocess.Popen[bytes], link: socket.socket, errors: socket.socket) -> None:
+        self._process = process
+        self.link = link
+        self._errors = errors
+        self._said = bytearray()
+
+    async def listen(self) -> None:
+        """Keeps the end of what it says on standard error, until it closes it."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                data = await loop.sock_recv(self._errors, ERROR_TAIL_BYTES)
+                if not data:
+                    return
+                self._said += data
+                del self._said[:-ERROR_TAIL_BYTES]
+        except OSError:
+            return
+
+    async def reap(self) -> int:
+        """Its exit code once it has ended, negative for a signal."""
+        pause_s = REAP_FIRST_S
+        while self._process.poll() is None:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, REAP_LAST_S)
+        return int(self._process.returncode)
+
+    def last_words(self) -> str:
+        """The last line it said on standard error."""
+        lines = self._said.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+    def hang_up(self) -> None:
+        """Nobody listens any more: its process group is told, by TERM too, because whoever began us may have HUP ignored."""
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            if self._process.poll() is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, number)
+
+    def close(self) -> None:
+        self.link.close()
+        self._errors.close()
+
+
+class Reaper:
+    """Waits for processes that outlive their stream, so that none stays a zombie."""
+
+    def __init__(self) -> None:
+        self._tasks: Set[asyncio.Task[int]] = set()
+
+    def take(self, process: Inside) -> None:
+        task = asyncio.get_running_loop().create_task(process.reap())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
+    """Starts it. Runs in a thread: Popen blocks. Raises OSError, or ValueError for what cannot be passed on."""
+    meta = job.meta
+    ours, theirs = socket.socketpair()
+    errors, gate = socket.socketpair()
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *argv],
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
+            stderr=gate.fileno(),
+            start_new_session=True,
+            env=environment(job, env),
+            cwd="/",
+            **as_user(meta.user, uid=meta.uid, gid=_group(meta.uid)),
+        )
+    except BaseException:
+        ours.close()
+        errors.close()
+        raise
+    finally:
+        theirs.close()
+        gate.close()
+    contain(process.pid, meta.hold)
+    errors.sendall(b"go\n")
+    for link in (ours, errors):
+        link.setblocking(False)
+    return Inside(process, ours, errors)
+
+
+def environment(job: Job, env: Dict[str, str]) -> Dict[str, str]:
+    """The job's environment, with what this node knows of the account."""
+    made = {**env, **account_environment(job.meta.uid)}
+    made.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    made["TMPDIR"] = job.meta.tmp_dir
+    made["PWD"] = job.meta.work_dir
+    made["WARPDECK_JOB"] = job.mark
+    return made
+
+
+def _group(uid: int) -> int:
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return uid
