@@ -78,7 +78,7 @@ class Forwarding:
                     self._say(value)
 
     def run(
-        self, client: SyncClient, *, keys: int | None = None, on_key: Callable[[], None] | None = None
+        self, client: SyncClient, *, keys: int | None = None, on_key: Callable[[], object] | None = None
     ) -> str:
         """Serves until the job ends or the forward is ended: in words why, "" for the job's end. Raises UserError.
 
@@ -94,7 +94,7 @@ class Forwarding:
                 client.close()
                 client = self._come_back()
 
-    def _serve(self, client: SyncClient, keys: int | None, on_key: Callable[[], None] | None) -> str:
+    def _serve(self, client: SyncClient, keys: int | None, on_key: Callable[[], object] | None) -> str:
         sources = [self._listener.fileno(), client.fileno(), *([keys] if keys is not None else [])]
         while True:
             for word, value in client.events(self._stream, timeout_s=0):

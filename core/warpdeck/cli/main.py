@@ -15,6 +15,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
     "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
     "attach": ("run", "join the terminal of an interactive job"),
+    "jupyter": ("webserver", "a notebook on a GPU: a URL on this machine"),
+    "code": ("webserver", "an editor on a GPU: a URL on this machine, or Remote-SSH"),
     "forward": ("forward", "a port of a job's node on this machine"),
     "proxy": ("proxy", "ssh, scp and editors into a job: for ssh's ProxyCommand"),
     "queue": ("queue", "the waiting and running jobs"),
