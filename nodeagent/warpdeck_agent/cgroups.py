@@ -79,6 +79,8 @@ def _below(mount: str, root: str, group: str) -> str:
 def _prepare(candidate: Tuple[int, str, FrozenSet[str]], name: str) -> Optional[Hierarchy]:
     version, own, controllers = candidate
     base = os.path.join(own, name)
+    if not os.path.exists(os.path.join(own, "cgroup.procs")):  # hidden behind another mount
+        return None
     try:
         os.makedirs(base, exist_ok=True)
         if version == 2:

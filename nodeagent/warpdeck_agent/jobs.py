@@ -21,6 +21,7 @@ from .job import Job, Key
 from .launching import Launcher
 from .leftovers import Leftovers, Report
 from .limit import TimeLimit
+from .memorywatch import MemoryWatch
 from .notices import Notices
 from .refusal import LaunchError
 from .room import Rooms
@@ -65,6 +66,7 @@ class Jobs:
         clearing = Clearing(pool, self.containment, leftovers)
         self._ending = Ending(pool, self._signals, clearing, tell)
         self._watch = Watch(self._ending.supervisor_ended)
+        self._memory = MemoryWatch(pool, self._out_of_memory)
         install_wrapper(spool.file("wrapper.sh"))
 
     def reports(self) -> List[JobReport]:
@@ -149,6 +151,14 @@ class Jobs:
             over=lambda: self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s),
         )
         job.limit.run()
+        self._memory.add(job)
+
+    def _out_of_memory(self, job: Job, mem_bytes: int) -> None:
+        limit = job.meta.hold.watch_mem_bytes
+        job.message = (
+            f"out of memory: it used {mem_bytes / GIB:.2f} GiB, and its limit is {limit / GIB:.2f} GiB"
+        )
+        self._ending.kill(job, cause="oom", grace_s=0.0)
 
     def keep_to_parts(self, gpus: List[GpuSample], sizes: Dict[int, int]) -> None:
         """Ends jobs that use more of a shared GPU's memory than their part. `sizes`: bytes of each GPU, by index."""

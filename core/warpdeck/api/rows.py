@@ -147,6 +147,14 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node holds jobs to (end, memory, cpus, processes, devices), how strongly (enforced, watched, advised), and by what."""
+
+    name: str
+    strength: str
+    how: str = ""
+
+
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A node. `state` in sinfo's words: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
 
@@ -165,6 +173,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     kernel: str = ""
     containment: str = ""
+    facilities: list[FacilityRow] = []
     features: list[str] = []
     """What --constraint may ask for, as the site's configuration says."""
     gpu_error: str = ""

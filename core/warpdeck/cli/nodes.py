@@ -146,6 +146,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("kernel", row["kernel"]),
         ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
         ("containment", row["containment"]),
+        *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
         ("jobs", ", ".join(row["jobs"])),
     ):
         if value:

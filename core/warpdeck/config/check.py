@@ -30,6 +30,7 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _default_accounts,
         _reservations,
         _nodes,
+        _paths,
     )
     errors = [problem for check in checks for problem in check(config)]
     return errors, [] if errors else list(_warnings(config))
@@ -52,6 +53,16 @@ def _names(config: Config) -> Found:
         for user in entry.users:
             if not _NAME.fullmatch(user):
                 yield Problem(path=("accounts", account, "users", user), text="is no user name")
+
+
+def _paths(config: Config) -> Found:
+    """Paths are looked up on the nodes, where no folder is the current one."""
+    hooks = config.hooks
+    written = {("hooks", "prolog"): hooks.prolog, ("hooks", "epilog"): hooks.epilog}
+    written["containment", "tmp_dir"] = config.containment.tmp_dir
+    for path, value in written.items():
+        if value and not value.startswith("/"):
+            yield Problem(path=path, text="is no absolute path: write where it is on the nodes")
 
 
 def _scheduler(config: Config) -> Found:

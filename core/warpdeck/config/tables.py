@@ -87,6 +87,32 @@ class Gpus(Table, frozen=True, kw_only=True):
     """--gres=shard:N asks for N of so many parts of a GPU; 0: there are no shards."""
 
 
+class Containment(Table, frozen=True, kw_only=True):
+    """[containment]: what jobs are held to on their nodes, as far as a node can (cgroup.conf)."""
+
+    memory: bool = True
+    """To the memory that was asked for (ConstrainRAMSpace, ConstrainSwapSpace)."""
+    cpus: bool = True
+    """To as many CPUs as were asked for (ConstrainCores)."""
+    devices: bool = True
+    """To the GPUs that were given to them (ConstrainDevices)."""
+    max_processes: Count = 16_384
+    """Processes and threads that a job may have at once on a node; 0 is no limit. A fork bomb ends here."""
+    tmp_dir: str = ""
+    """Where the TMPDIR of each job is made (TmpFS); "" is /tmp."""
+
+
+class Hooks(Table, frozen=True, kw_only=True):
+    """[hooks]: the site's programs on the nodes, as root where the agent is root."""
+
+    prolog: str = ""
+    """Before a job's first process on a node. If it fails the node is drained, and the job waits again, held."""
+    epilog: str = ""
+    """After a job's last process on a node. If it fails the node is drained."""
+    timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
+    """One that takes longer is ended, and has failed (PrologEpilogTimeout)."""
+
+
 class Fairshare(Table, frozen=True, kw_only=True):
     """[fairshare]"""
 
@@ -208,6 +234,8 @@ class Config(Table, frozen=True, kw_only=True):
     scheduler: Scheduler = Scheduler()
     fairshare: Fairshare = Fairshare()
     gpus: Gpus = Gpus()
+    containment: Containment = Containment()
+    hooks: Hooks = Hooks()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

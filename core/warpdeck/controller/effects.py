@@ -98,9 +98,8 @@ class EffectRunner:
         if job is None or job.allocation is None:
             return
         rank = job.allocation.node_names().index(effect.node)
-        launch = build_launch(
-            job, rank, submit_host=self._submit_host, grace_s=self._controller.config.grace_s
-        )
+        config = self._controller.config
+        launch = build_launch(job, rank, submit_host=self._submit_host, config=config)
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
         await self._fleet.launch(effect.node, launch, tree)

@@ -14,15 +14,19 @@ CLUSTER_NAME = "warpdeck"
 
 def job_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
     """The complete environment of the job's processes on the node of that rank, user's part included."""
+    return {**job.request.env, **made_environment(job, rank, submit_host=submit_host)}
+
+
+def made_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
+    """The part of it that is not the user's."""
     assert job.allocation is not None
     share = job.allocation.shares[rank]
-    made = {
+    return {
         **_identity(job, submit_host),
         **_layout(job, rank, share),
         **_gpus(job, share),
         **_array(job),
     }
-    return {**job.request.env, **made}
 
 
 def _identity(job: Job, submit_host: str) -> dict[str, str]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from warpdeck.config import Config
 from warpdeck.model import Job
 from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
 
 from .environment import job_environment
+from .hooks import build_hooks
 
 
-def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wire.Launch:
+def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wire.Launch:
     """The launch of the job's share on the node of that rank."""
     assert job.allocation is not None
     request, share = job.request, job.allocation.shares[rank]
     stdout, stderr = output_paths(job)
     batch = bool(request.script)
     role = "tasks" if not batch else "batch" if rank == 0 else "hold"
-    warn = request.warn
+    warn, held = request.warn, config.containment
     return wire.Launch(
         job_id=job.id,
         restarts=job.restarts,
@@ -38,8 +40,13 @@ def build_launch(job: Job, rank: int, *, submit_host: str, grace_s: float) -> wi
         gpu_share_pct=share.gpu_share_pct,
         cpus=share.cpus,
         mem_bytes=share.mem_bytes,
+        max_processes=held.max_processes,
+        tmp_dir=held.tmp_dir,
+        hooks=build_hooks(job, rank, config=config, submit_host=submit_host),
+        empty_gpus=bool(share.gpus) and config.gpus.avoid_foreign_processes,
+        confine=[name for name in ("memory", "cpus", "devices") if getattr(held, name)],
         time_limit_s=job.time_limit_s,
-        grace_s=grace_s,
+        grace_s=config.grace_s,
         warn_signal=warn.number if warn else 0,
         warn_before_s=float(warn.before_s) if warn else 0.0,
         warn_batch_only=warn.batch_only if warn else False,

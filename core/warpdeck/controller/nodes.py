@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from warpdeck.errors import UserError
-from warpdeck.model import Gpu, GpuUuid, Job, Link, Node, NodeName
+from warpdeck.model import Facility, Gpu, GpuUuid, Job, Link, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
 from .events import (
@@ -166,6 +166,9 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         driver=found.driver,
         kernel=found.kernel,
         containment=found.containment,
+        facilities=tuple(
+            Facility(name=each.name, strength=each.strength, how=each.how) for each in found.facilities
+        ),
         gpu_error=found.gpu_error,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.api.rows import (
+    FacilityRow,
     GpuRow,
     GpuUse,
     JobDetail,
@@ -168,6 +169,9 @@ def node_row(state: State, node: Node) -> NodeRow:
         driver=node.driver,
         kernel=node.kernel,
         containment=node.containment,
+        facilities=[
+            FacilityRow(name=each.name, strength=each.strength, how=each.how) for each in node.facilities
+        ],
         features=sorted(facts.features) if facts else [],
         gpu_error=node.gpu_error,
         jobs=[job.label() for job in jobs],

@@ -17,6 +17,7 @@ from warpdeck.model import (
 )
 from warpdeck_agent.wire import messages as wire
 
+from .blame import blame
 from .events import (
     CollectOutput,
     Effect,
@@ -55,18 +56,31 @@ def _starts_are_awaited(txn: Transaction) -> bool:
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
-    """A node could not start its share; nothing of it runs there."""
+    """A node could not start its share; nothing of it runs there. If that is the node's fault, the job waits again."""
     failed = event.failed
+    blame(txn, event.name, failed.drain)
+    again = failed.again and _may_try_again(txn, event.name, failed)
     gone = wire.JobReport(
         job_id=failed.job_id,
         restarts=failed.restarts,
         phase="exited",
         exit_code=1,
-        cause="launch_failed",
+        cause="requeued" if again else "launch_failed",
         message=failed.message,
         ended_at=txn.now,
     )
     return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
+
+
+def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
+    """Sends the job back to the queue. As in Slurm a job whose prolog failed waits held: it might drain one node after the other."""
+    job = txn.state.jobs.get(JobId(failed.job_id))
+    starting = job is not None and job.state is JobState.CONFIGURING and job.restarts == failed.restarts
+    if job is None or not starting or job.request.pty is not None:
+        return False
+    txn.log(job.id, f"not started on {name}: {failed.message}")
+    txn.put_job(amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain)))
+    return True
 
 
 def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list[Effect]:
@@ -127,6 +141,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
 
 
 def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobReport) -> list[Effect]:
+    blame(txn, share.node, said.drain)
     cause = said.cause or ("unknown" if said.phase == "lost" else "")
     status = ExitStatus(code=said.exit_code, signal=said.signal, cause=cause, message=said.message)
     paths = {}

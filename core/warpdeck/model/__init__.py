@@ -2,7 +2,7 @@
 
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
-from .node import Gpu, GpuProcess, GpuReading, Link, Node, Reading
+from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
 from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, ranges_of, split_ranges
 from .request import (
     ArraySpec,
@@ -39,6 +39,7 @@ __all__ = [
     "Dependencies",
     "Dependency",
     "ExitStatus",
+    "Facility",
     "Gpu",
     "GpuAsk",
     "GpuProcess",

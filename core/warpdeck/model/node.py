@@ -59,6 +59,17 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuReading, ...] = ()
 
 
+class Facility(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in which a node holds jobs: end, memory, cpus, processes, devices.
+
+    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it).
+    """
+
+    name: str
+    strength: str
+    how: str = ""
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """A node: where it is reached, what it has, and whether it takes jobs. `target` "" is this machine, without SSH."""
 
@@ -74,6 +85,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     kernel: str = ""
     containment: str = ""
+    facilities: tuple[Facility, ...] = ()
     gpu_error: str = ""
     drained: bool = False
     reason: str = ""

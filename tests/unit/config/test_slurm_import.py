@@ -138,7 +138,7 @@ def test_qos_come_from_their_table(lab: Imported) -> None:
     ("about", "why"),
     [
         ("JobSubmitPlugins", "there are no submit plugins"),
-        ("Epilog", "there is no epilog"),
+        ("prolog", "is not one absolute path"),
         ("MAX_TRES", "there is one way to count priority"),
         ("DefMemPerGPU of debug", "there is no default of memory for each GPU"),
         ("DefaultTime of debug", "is longer than MaxTime"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.core import BOB, GIB, Core, ask
 
+from warpdeck.config import Config
 from warpdeck.controller.environment import job_environment
 from warpdeck.controller.launching import build_launch
 from warpdeck.controller.present import gpus_asked
@@ -36,7 +37,7 @@ def test_a_job_is_told_the_size_of_its_part() -> None:
     job = core.job(core.run(part(25)))
     env = job_environment(job, 0, submit_host="h")
     assert (env["WARPDECK_GPU_SHARE_PCT"], env["SLURM_GPUS_ON_NODE"]) == ("25", "1")
-    assert build_launch(job, 0, submit_host="h", grace_s=1.0).gpu_share_pct == 25
+    assert build_launch(job, 0, submit_host="h", config=Config()).gpu_share_pct == 25
     assert gpus_asked(job.request) == 1
 
 
@@ -47,7 +48,7 @@ def test_a_job_that_is_alone_on_its_node_is_told_all_that_it_has() -> None:
     env = job_environment(job, 0, submit_host="h")
     assert (env["SLURM_GPUS_ON_NODE"], env["SLURM_JOB_GPUS"]) == ("4", "0,1,2,3")
     assert (env["SLURM_CPUS_ON_NODE"], env["SLURM_MEM_PER_NODE"]) == ("16", str(64 * 1024))
-    launch = build_launch(job, 0, submit_host="h", grace_s=1.0)
+    launch = build_launch(job, 0, submit_host="h", config=Config())
     assert (launch.cpus, launch.mem_bytes, len(launch.gpus)) == (16, 64 * GIB, 4)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
+from warpdeck.config import Config
 from warpdeck.controller.events import (
     Cancelled,
     Held,
@@ -209,7 +210,7 @@ def test_a_job_that_takes_less_time_starts_before_a_reservation_and_is_warned_in
     core.launch(core.plan().effects)
     job = core.job(short)
     assert job.state is JobState.RUNNING and job.time_limit_s is not None and 300 <= job.time_limit_s <= 600
-    launch = build_launch(job, 0, submit_host="h", grace_s=30.0)
+    launch = build_launch(job, 0, submit_host="h", config=Config())
     assert (launch.time_limit_s, launch.warn_signal, launch.warn_before_s) == (job.time_limit_s, 10, 60.0)
 
 

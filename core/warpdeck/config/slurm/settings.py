@@ -20,8 +20,6 @@ LOST = {
     "priorityusageresetperiod": "use decays by fairshare.half_life and is never reset",
     "prioritysitefactorplugin": "there are no plugins",
     "jobsubmitplugins": "there are no submit plugins; partitions, QoS and accounts say what is allowed",
-    "prolog": "there is no prolog",
-    "epilog": "there is no epilog",
     "taskprolog": "there is no task prolog",
     "taskepilog": "there is no task epilog",
     "srunprolog": "there is no prolog",
@@ -77,7 +75,7 @@ DAEMONS = values.words(
     " keepalivetime killonbadexit launchparameters launchtype maildomain maxdbdmsgs maxjobid maxnodecount maxstepcount"
     " maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout mpidefault mpiparams msgaggregationparams"
     " namespacetype nodefeaturesplugins plugindir plugstackconfig powerplugin prepparameters prepplugins"
-    " prioritycalcperiod proctracktype prologepilogtimeout prologflags prologtimeout propagateprioprocess"
+    " prioritycalcperiod proctracktype prologflags prologtimeout propagateprioprocess"
     " propagateresourcelimits propagateresourcelimitsexcept reconfigflags resumefailprogram resumerate resumetimeout"
     " resvepilog resvoverrun resvprolog returntoservice routeplugin sallocdefaultcommand sbcastparameters"
     " schedulerauth schedulerport schedulerrootfilter scronparameters selecttype slurmctldaddr slurmctlddebug"
@@ -86,7 +84,7 @@ DAEMONS = values.words(
     " slurmdparameters slurmdpidfile slurmdplugstack slurmdport slurmdspooldir slurmdsyslogdebug slurmdtimeout"
     " slurmduser slurmschedlogfile slurmschedloglevel slurmuser srunportrange statesavelocation suspendexcnodes"
     " suspendexcparts suspendexcstates suspendrate suspendtime suspendtimeout switchparameters switchtype taskplugin"
-    " taskpluginparam tcptimeout tlsparameters tlstype tmpfs topologyparam topologyplugin trackwckey treewidth"
+    " taskpluginparam tcptimeout tlsparameters tlstype topologyparam topologyplugin trackwckey treewidth"
     " unkillablestepprogram unkillablesteptimeout vsizefactor waittime x11parameters"
 )
 """Settings of Slurm's own daemons: ports, logs, folders, plugins, timers. slurm.conf(5), 14.11 to 25.05."""
@@ -140,7 +138,23 @@ class Settings:
             scheduler=made,
             fairshare=tables.Fairshare(half_life=self._half_life()),
             licenses=self._licenses(),
+            hooks=self._hooks(),
+            containment=tables.Containment(tmp_dir=self._path("tmpfs")),
         )
+
+    def _hooks(self) -> tables.Hooks:
+        timeout_s = self._read("prologepilogtimeout", values.whole, 60)
+        return tables.Hooks(
+            prolog=self._path("prolog"), epilog=self._path("epilog"), timeout_s=float(max(1, timeout_s))
+        )
+
+    def _path(self, key: str) -> str:
+        """One program or folder; of patterns that stand for several none is taken."""
+        text = self._get(key)
+        if text and (not text.startswith("/") or any(mark in text for mark in "*?[,%")):
+            self._notes.add(key, f"{text} is not one absolute path: write one program that runs the others")
+            return ""
+        return text
 
     def _get(self, key: str) -> str:
         return self._values.get(key, "")
@@ -235,6 +249,6 @@ USED = values.words(
     "prioritytype priorityweightage priorityweightfairshare priorityweightjobsize priorityweightpartition"
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
-    " accountingstorageenforce licenses killwait minjobage defmempercpu"
+    " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs"
 )
 """Keys that the tables are made of."""

@@ -1,0 +1,20 @@
+"""When a job's end or refusal is its node's fault: the node takes no more jobs, and the job may try elsewhere."""
+
+from __future__ import annotations
+
+import logging
+
+from warpdeck.model import NodeName
+
+from .state import Transaction, amend
+
+log = logging.getLogger("warpdeck.nodes")
+
+
+def blame(txn: Transaction, name: NodeName, reason: str) -> None:
+    """Drains the node until an admin resumes it. One that is drained keeps its first reason."""
+    node = txn.state.nodes.get(name)
+    if not reason or node is None or node.drained:
+        return
+    log.warning("%s is drained: %s", name, reason)
+    txn.put_node(amend(node, drained=True, reason=reason, reason_at_unix=txn.now))

@@ -1,0 +1,26 @@
+"""What the site's prolog and epilog are told of a job, and nothing else. Pure.
+
+Only what the controller itself knows of the job is in their environment: they may run as root, and a user's own variables
+could change what they do. Names are those of Slurm's Prolog and Epilog Guide.
+"""
+
+from __future__ import annotations
+
+from warpdeck.config import Config
+from warpdeck.model import Job
+from warpdeck_agent.wire import messages as wire
+
+from .environment import made_environment
+
+_JOBS_OWN = ("SLURM_STEP_", "SLURM_PROCID", "SLURM_LOCALID", "CUDA_DEVICE_ORDER")
+"""Variables of tasks, which hooks have none of."""
+
+
+def build_hooks(job: Job, rank: int, *, config: Config, submit_host: str) -> wire.Hooks | None:
+    """The hooks of the job's launch on the node of that rank, None where the site has none."""
+    table = config.hooks
+    if not table.prolog and not table.epilog:
+        return None
+    made = made_environment(job, rank, submit_host=submit_host)
+    env = {name: value for name, value in made.items() if not name.startswith(_JOBS_OWN)}
+    return wire.Hooks(prolog=table.prolog, epilog=table.epilog, timeout_s=table.timeout_s, env=env)

@@ -1,0 +1,142 @@
+"""What jobs are held to, in each form that this machine offers: cgroup v2, v1, both, or none at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from tests.agent import FROM_SOURCE, AgentProcess
+from tests.waiting import eventually
+
+from warpdeck_agent.wire import messages as wire
+
+pytestmark = pytest.mark.lab
+MIB = 1 << 20
+WITHOUT = """
+for kind in $0; do
+    awk -v kind="$kind" '{ for (i = 7; $i != "-"; i++); if ($(i + 1) == kind) print $5 }' /proc/self/mountinfo |
+        sort -r | while read -r mount; do umount "$mount" || exit 1; done
+done
+exec "$@"
+"""
+"""Runs the rest where file systems of these kinds are not mounted: cgroups that are not seen are not there."""
+FORMS = {"all": "", "v1": "cgroup2", "v2": "cgroup", "none": "cgroup cgroup2"}
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def agent(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """An agent that finds only these cgroup hierarchies; tests take new job ids and leave it as it was."""
+    folder = tmp_path_factory.mktemp("wd")
+    program = ["unshare", "--mount", "sh", "-c", WITHOUT, FORMS[request.param], *FROM_SOURCE]
+    made = AgentProcess(folder / "agent", program=program)
+    made.facilities = {each.name: each for each in made.start().inventory.facilities}  # type: ignore[attr-defined]
+    yield made
+    made.close()
+
+
+def strength(agent: AgentProcess, name: str) -> str:
+    """How the node says that it holds jobs to this."""
+    found: wire.Facility = agent.facilities[name]  # type: ignore[attr-defined]
+    return found.strength
+
+
+def test_the_node_says_what_it_enforces_and_what_not(agent: AgentProcess) -> None:
+    names = [each.name for each in agent.connect().inventory.facilities]
+    assert names == ["end", "memory", "cpus", "processes", "devices"]
+    held = json.loads(started(agent, mem_bytes=64 * MIB)[1])["hold"]
+    if strength(agent, "end") != "enforced":
+        assert held["groups"] == []
+    assert (held["watch_mem_bytes"] == 0) is (strength(agent, "memory") == "enforced")
+
+
+def test_a_job_over_its_memory_is_out_of_memory_and_its_peak_is_told(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    hog = "import time; held = bytearray(300 << 20); time.sleep(1000)"
+    said = agent.run(job, f"python3 -c '{hog}'", mem_bytes=100 * MIB, env={"PATH": "/usr/bin:/bin"})
+    assert said.cause == "oom" and said.message.startswith("out of memory: it used")
+    assert said.peak_mem_bytes >= 90 * MIB
+
+
+def test_a_job_within_its_memory_ends_as_it_likes(agent: AgentProcess) -> None:
+    said = agent.run(agent.new_id(), "exit 3", mem_bytes=100 * MIB)
+    assert (said.exit_code, said.cause, said.message) == (3, "", "")
+
+
+def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
+    """Daemons and sessions of their own, and with a group also who has scrubbed the mark."""
+    job = agent.new_id()
+    scrubbed = "env -i setsid sleep 1003 &\n" if strength(agent, "end") == "enforced" else ""
+    agent.launch(job, f"setsid sleep 1001 &\n{scrubbed}(sleep 1002 & ) &\necho $$\nexit 4")
+    assert agent.link.report(job, "exited").exit_code == 4
+    assert agent.processes(job) == []
+    group = meta(agent, job)["hold"]["groups"]
+    assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
+
+
+def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
+    """Root is exempt from the limit that processes have of their own: there only the setting is looked at."""
+    job = agent.new_id()
+    if strength(agent, "processes") != "enforced":
+        agent.run(job, "awk '/Max processes/ { print $3 }' /proc/self/limits", max_processes=30)
+        assert int(agent.text(job)) >= 30
+        return
+    bomb = "i=0; while [ $i -lt 200 ]; do sleep 1004 & i=$((i + 1)); done; echo over"
+    agent.launch(job, bomb, max_processes=30)
+    assert agent.link.report(job, "exited").exit_code == 2
+    assert "Cannot fork" in agent.text(job) and "over" not in agent.text(job)
+    assert agent.processes(job) == []
+    assert agent.run(agent.new_id(), "exit 0").exit_code == 0
+
+
+def test_a_job_sees_the_cpus_it_asked_for(agent: AgentProcess) -> None:
+    if (os.cpu_count() or 1) < 2:
+        return
+    job = agent.new_id()
+    agent.run(job, "nproc; taskset -pc 0-1 $$ >/dev/null 2>&1; nproc", cpus=1)
+    first, after = agent.text(job).split()
+    assert first == "1"
+    assert after == "1" or strength(agent, "cpus") != "enforced"
+    both = agent.new_id()
+    agent.run(both, "nproc", cpus=1, confine=[])
+    assert int(agent.text(both)) == len(os.sched_getaffinity(0))
+
+
+def test_jobs_beside_each_other_get_different_cpus(agent: AgentProcess) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        return
+    first, second = started(agent, cpus=1)[0], started(agent, cpus=1)[0]
+    taken = [set(meta(agent, job)["hold"]["cpus"]) for job in (first, second)]
+    assert len(taken[0]) == len(taken[1]) == 1 and not taken[0] & taken[1]
+    third = started(agent, cpus=1)[0]
+    assert meta(agent, third)["hold"]["cpus"] == [], "none is free: it may use all"
+    end(agent, first)
+    assert set(meta(agent, started(agent, cpus=1)[0])["hold"]["cpus"]) == taken[0]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(agent: AgentProcess) -> Iterator[None]:
+    """Ends the jobs that a test leaves running."""
+    yield
+    for folder in (agent.folder / "jobs").iterdir():
+        job = int(folder.name.partition(".")[0])
+        end(agent, job)
+
+
+def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
+    """A job that runs, and its meta."""
+    job = agent.new_id()
+    agent.launch(job, "sleep 1000", **fields)
+    agent.link.report(job, "running")
+    return job, agent.text(job, "meta.json")
+
+
+def end(agent: AgentProcess, job: int) -> None:
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0), wire.Forget(job_id=job, restarts=0))
+    eventually(lambda: not agent.processes(job), what=f"job {job} is gone")
+
+
+def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
+    found: dict[str, dict[str, list[object]]] = json.loads(agent.text(job, "meta.json"))
+    return found

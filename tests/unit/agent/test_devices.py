@@ -1,0 +1,58 @@
+"""A job opens its own GPUs and no others: by a device program on cgroup v2, by the devices controller on v1.
+
+There is no GPU here, so device nodes with NVIDIA's numbers are made: opening one fails either way, but not in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent import FROM_SOURCE, AgentProcess
+from tests.unit.agent.conftest import Gpus
+from tests.unit.agent.test_containment import WITHOUT
+
+pytestmark = pytest.mark.lab
+NODES = """
+mount -t tmpfs tmpfs "$0" && for minor in 0 1 2; do mknod "$0/nvidia$minor" c 195 $minor || exit 1; done
+mknod "$0/nvidiactl" c 195 255 && mknod "$0/null" c 1 3 && chmod 666 "$0"/* && mount --bind "$0" /dev || exit 1
+"""
+TRY = "for name in nvidia0 nvidia1 nvidia2 nvidiactl null; do (exec 3<>/dev/$name) 2>&1; echo $name; done"
+
+
+@pytest.fixture(params=["", "cgroup2", "cgroup cgroup2"], ids=["v2", "v1", "none"])
+def agent(request: pytest.FixtureRequest, short_tmp: Path, gpus: Gpus) -> Iterator[AgentProcess]:
+    """On a node with three GPUs."""
+    (short_tmp / "dev").mkdir()
+    gpus.show(*(f"gpu {index} uuid=GPU-{index} minor={index}" for index in range(3)))
+    hide = ["sh", "-c", WITHOUT, request.param]
+    program = ["unshare", "--mount", *hide, "sh", "-c", NODES + 'exec "$@"', str(short_tmp / "dev")]
+    made = AgentProcess(short_tmp / "agent", program=[*program, *FROM_SOURCE], **gpus.environ)
+    made.start()
+    yield made
+    made.close()
+
+
+def reached(agent: AgentProcess, job: int, **fields: object) -> set[str]:
+    """The device nodes that a job was let through to; there is nothing behind most of them."""
+    agent.run(job, TRY, **fields)
+    found, refused = set(), False
+    for line in agent.text(job).splitlines():
+        if " " in line:
+            refused = "Operation not permitted" in line
+        else:
+            found |= set() if refused else {line}
+            refused = False
+    return found
+
+
+def test_a_job_reaches_its_own_gpus_only(agent: AgentProcess) -> None:
+    shared, cards = {"nvidiactl", "null"}, {"nvidia0", "nvidia1", "nvidia2"}
+    devices = agent.connect().inventory.facilities[-1]
+    others = set() if devices.strength == "enforced" else cards
+    assert reached(agent, 1, gpus=["GPU-1"]) == shared | {"nvidia1"} | others
+    assert reached(agent, 2, gpus=["GPU-0", "GPU-2"]) == shared | {"nvidia0", "nvidia2"} | others
+    assert reached(agent, 3) == shared | others, "who asked for no GPU gets none"
+    assert reached(agent, 4, confine=["memory"]) == shared | cards
+    assert devices.how.startswith(("cgroup v", "CUDA_VISIBLE_DEVICES"))
