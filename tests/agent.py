@@ -72,6 +72,11 @@ class Link:
         """Whether such a message came and was not asked for yet."""
         return any(isinstance(message, kind) for message in self._kept)
 
+    def has_report(self, job_id: int, phase: str) -> bool:
+        """Whether that report came and was not asked for yet."""
+        kept = (message for message in self._kept if isinstance(message, wire.JobReport))
+        return any((each.job_id, each.phase) == (job_id, phase) for each in kept)
+
     def report(self, job_id: int, phase: str, *, restarts: int = 0) -> wire.JobReport:
         """The next report of that launch in that phase."""
         return self.expect(
