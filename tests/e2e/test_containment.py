@@ -1,0 +1,97 @@
+"""The whole road of containment on a real host: what it enforces, memory, leftovers on GPUs, and the site's prolog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.home import Home
+from tests.lab.hosts import Lab
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
+    """gpu1, with the stand-in's GPUs."""
+    words = ["--name", "gpu1", "--accept-host-key", lab.fingerprint(1)]
+    shared_home.ok("node", "add", f"root@{lab.address(1)}", *words)
+    yield shared_home
+
+
+def submit(home: Home, folder: Path, command: str, *options: str) -> int:
+    words = ["submit", "--no-snapshot", *options, "--wrap", command]
+    return int(home.json(*words, cwd=folder)["job_id"])
+
+
+def ended(home: Home, job: int) -> dict[str, Any]:
+    eventually(lambda: home.job(job)["end"], what=f"job {job} has ended: {home.job(job)}")
+    shown = home.json("show", str(job))
+    return {**shown["row"], **shown}
+
+
+def test_node_show_says_what_is_enforced(home: Home) -> None:
+    facilities = home.json("node", "show", "gpu1")["facilities"]
+    assert [each["name"] for each in facilities] == ["end", "memory", "cpus", "processes", "devices"]
+    shown = home.ok("node", "show", "gpu1")
+    for each in facilities:
+        assert each["strength"] in ("enforced", "watched", "advised")
+        assert f"{each['name']}: {each['strength']} ({each['how']})" in shown
+
+
+def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_tmp: Path) -> None:
+    hog = "python3 -c 'import time; held = bytearray(200 << 20); time.sleep(1000)'"
+    row = ended(home, submit(home, short_tmp, hog, "--mem=100M"))
+    assert (row["state"], row["exit_cause"]) == ("OUT_OF_MEMORY", "oom")
+    assert row["message"].startswith("out of memory: it used")
+    assert row["peak_mem_bytes"] >= 90 << 20
+
+
+def test_who_stays_on_a_gpu_is_named_to_the_next_in_line(home: Home, lab: Lab, short_tmp: Path) -> None:
+    stays, seen = short_tmp / "stays", short_tmp / "seen"
+    command = f"cp /proc/self/stat {seen}; while [ ! -e {stays} ]; do sleep 0.1; done"
+    first = submit(home, short_tmp, command, "--gpus-per-node=4")
+    eventually(seen.exists, what="it runs")
+    try:
+        lab.show_gpus(1, processes=[(index, 1, 30 << 30) for index in range(4)])
+        stays.touch()
+        assert ended(home, first)["state"] == "COMPLETED"
+        second = submit(home, short_tmp, "true", "--gpus=1")
+        sentence = eventually(lambda: words_of(home, second, "outside the queue"), what="it is named")
+        assert "(pid 1, 30.0 GiB)" in sentence and home.state(second) == "PENDING"
+    finally:
+        lab.show_gpus(1)
+    assert ended(home, second)["state"] == "COMPLETED"
+
+
+def words_of(home: Home, job: int, words: str) -> str:
+    """Why the job waits, once the reason has these words."""
+    sentence = str(home.json("why", str(job))["sentence"])
+    return sentence if words in sentence else ""
+
+
+def test_a_prolog_that_fails_drains_the_node_and_the_job_waits_held(
+    home: Home, lab: Lab, short_tmp: Path
+) -> None:
+    prolog, ran = short_tmp / "prolog", short_tmp / "ran"
+    prolog.write_text("#!/bin/sh\necho no scratch disk >&2\nexit 1\n")
+    prolog.chmod(0o755)
+    config = home.path / "config.toml"
+    config.write_text(f'[hooks]\nprolog = "{prolog}"\n')
+    home.ok("config", "reload")
+    job = submit(home, short_tmp, f"touch {ran}")
+    eventually(lambda: home.json("node", "show", "gpu1")["state"] == "drained", what="the node is drained")
+    reason = home.json("node", "show", "gpu1")["reason"]
+    assert reason == f"the prolog {prolog} failed (exit 1): no scratch disk"
+    row = home.job(job)
+    assert (row["state"], row["held"], row["restarts"]) == ("PENDING", True, 1) and not ran.exists()
+    prolog.write_text(f"#!/bin/sh\necho $SLURM_JOB_ID >{short_tmp}/told\n")
+    home.ok("node", "resume", "gpu1")
+    home.ok("release", str(job))
+    assert ended(home, job)["state"] == "COMPLETED"
+    assert (short_tmp / "told").read_text() == f"{job}\n" and ran.exists()
+    config.unlink()
+    home.ok("config", "reload")

@@ -1,0 +1,110 @@
+"""When a node is to blame: its jobs wait again, it takes no more, and what it holds jobs to is known."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core import Core, ask
+
+from warpdeck.config import Config
+from warpdeck.config.tables import Containment, Gpus, Hooks
+from warpdeck.controller.events import LaunchRefused, Reported
+from warpdeck.controller.launching import build_launch
+from warpdeck.model import JobState, NodeName, PtySize
+from warpdeck_agent.wire import messages as wire
+
+A, B = NodeName("a"), NodeName("b")
+
+
+def refused(core: Core, job_id: int, node: NodeName = A, **fields: object) -> None:
+    failed = wire.LaunchFailed(job_id=job_id, restarts=0, message="GPU 0 is held by bob", **fields)  # type: ignore[arg-type]
+    core.apply(LaunchRefused(name=node, failed=failed))
+
+
+def test_a_launch_that_the_node_could_not_begin_waits_again() -> None:
+    core = Core("a")
+    job_id = core.submit(ask(gpus=1, requeue=False))
+    core.plan()
+    refused(core, job_id, again=True)
+    job = core.job(job_id)
+    assert (job.state, job.restarts, job.held) == (JobState.PENDING, 1, False)
+    assert not core.state.nodes[A].drained
+    assert core.reload().jobs[job_id] == job
+
+
+def test_a_prolog_that_failed_drains_the_node_and_holds_the_job() -> None:
+    core = Core("a", "b")
+    job_id = core.submit()
+    core.plan()
+    refused(core, job_id, again=True, drain="the prolog /p failed (exit 1)")
+    assert (core.job(job_id).state, core.job(job_id).held) == (JobState.PENDING, True)
+    node = core.state.nodes[A]
+    assert (node.drained, node.reason) == (True, "the prolog /p failed (exit 1)")
+    assert not core.state.nodes[B].drained
+
+
+def test_a_gang_of_which_one_node_refuses_waits_again_as_a_whole() -> None:
+    core = Core("a", "b")
+    job_id = core.submit(ask(nodes=2))
+    core.plan()
+    core.apply(Reported(name=A, report=core.agents[A].begin((job_id, 0))))
+    refused(core, job_id, B, again=True)
+    assert core.job(job_id).state is JobState.COMPLETING
+    core.apply(Reported(name=A, report=core.agents[A].end((job_id, 0), cause="requeued", signal=9)))
+    assert (core.job(job_id).state, core.job(job_id).restarts) == (JobState.PENDING, 1)
+
+
+@pytest.mark.parametrize("case", ["its own fault", "interactive"])
+def test_a_launch_that_will_never_do_or_has_somebody_waiting_fails(case: str) -> None:
+    core = Core("a")
+    job_id = core.submit(ask(pty=PtySize() if case == "interactive" else None))
+    core.plan()
+    refused(core, job_id, again=case == "interactive")
+    job = core.job(job_id)
+    assert job.exit is not None
+    assert (job.state, job.exit.cause) == (JobState.FAILED, "launch_failed")
+
+
+def test_an_epilog_that_failed_drains_the_node_once_and_leaves_the_jobs_end_alone() -> None:
+    core = Core("a")
+    first, second = core.run(), core.run()
+    for job_id in (first, second):
+        said = core.agents[A].end((job_id, 0), drain=f"the epilog failed after {job_id}")
+        core.apply(Reported(name=A, report=said))
+        assert core.job(job_id).state is JobState.COMPLETED
+    assert core.state.nodes[A].reason == f"the epilog failed after {first}"
+
+
+def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
+    core = Core("a")
+    job = core.job(core.run(ask(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
+    config = Config(
+        containment=Containment(cpus=False, max_processes=50, tmp_dir="/scratch"),
+        hooks=Hooks(epilog="/e", timeout_s=7.0),
+    )
+    made = build_launch(job, 0, submit_host="h", config=config)
+    assert (made.confine, made.max_processes, made.tmp_dir) == (["memory", "devices"], 50, "/scratch")
+    assert made.empty_gpus and made.hooks is not None
+    assert (made.hooks.prolog, made.hooks.epilog, made.hooks.timeout_s) == ("", "/e", 7.0)
+    env = made.hooks.env
+    assert env["SLURM_JOB_ID"] == str(job.id) and env["SLURM_JOB_USER"] == "ann" and "LD_PRELOAD" not in env
+    assert not any(name.startswith("SLURM_STEP_") for name in env)
+
+
+def test_a_site_without_hooks_sends_none_and_one_that_shares_gpus_with_others_does_not_ask() -> None:
+    core = Core("a")
+    job = core.job(core.run(ask(gpus=1)))
+    made = build_launch(job, 0, submit_host="h", config=Config(gpus=Gpus(avoid_foreign_processes=False)))
+    assert made.hooks is None and not made.empty_gpus
+    assert made.confine == ["memory", "cpus", "devices"]
+
+
+def test_what_a_node_enforces_is_kept_with_it() -> None:
+    core = Core("a")
+    agent = core.agents[A]
+    welcome = agent.welcome()
+    welcome.inventory.facilities.append(wire.Facility(name="memory", strength="watched", how="by the agent"))
+    agent.welcome = lambda: welcome  # type: ignore[method-assign]
+    core.up("a")
+    assert [(each.name, each.strength) for each in core.reload().nodes[A].facilities] == [
+        ("memory", "watched")
+    ]
