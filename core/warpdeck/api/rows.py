@@ -14,6 +14,8 @@ class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     sentence: str = ""
     expected_start: float | None = None
+    rough: bool = False
+    """Estimated from the pace at which the work ahead of it is done; else worked out job by job."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,10 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     """Where it starts now."""
     expected_start: float | None = None
     """None: it cannot be told."""
+    rough: bool = False
+    """Estimated from the pace at which the work ahead of it is done; else worked out job by job."""
+    untold: str = ""
+    """Why it cannot be told."""
     code: str = ""
     sentence: str = ""
     """Why not now."""

@@ -10,7 +10,14 @@ DAY_S = 86_400
 
 
 def starts_in_words(
-    verdict: str, *, node_list: str, expected_start: float | None, sentence: str, now: float
+    verdict: str,
+    *,
+    node_list: str,
+    expected_start: float | None,
+    sentence: str,
+    now: float,
+    rough: bool = False,
+    untold: str = "",
 ) -> str:
     """ "starts now on n03", "starts about 14:20 (in 2 h 10 min)", "starts at a time that cannot be told", "never: ..."."""
     if verdict == "now":
@@ -18,8 +25,9 @@ def starts_in_words(
     if verdict == "never":
         return f"never: {sentence}"
     if expected_start is None:
-        return "starts at a time that cannot be told"
-    return f"starts {about(expected_start, now)}"
+        return "starts at a time that cannot be told" + (f": {untold}" if untold else "")
+    guessed = ", by the pace of the work ahead of it" if rough else ""
+    return f"starts {about(expected_start, now)}{guessed}"
 
 
 def about(at_unix: float, now: float) -> str:

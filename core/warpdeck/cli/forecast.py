@@ -18,6 +18,8 @@ def print_forecast(found: dict[str, Any], *, now: float) -> None:
             expected_start=found["expected_start"],
             sentence=found["sentence"],
             now=now,
+            rough=found["rough"],
+            untold=found["untold"],
         )
     ]
     if found["code"]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import Plan, plan
+from warpdeck.policy import TOLD, Plan, plan
 from warpdeck_agent.wire import messages as wire
 
 from .effects import EffectRunner
@@ -44,6 +44,13 @@ REST_S = 0.02
 SMALL_PASS = 500
 """A pass over no more nodes and jobs than this (about 3 ms) is made within the transaction that calls for it: a job that
 ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be replayed."""
+ESTIMATE_S = 15.0
+"""Between estimates of the starts of jobs far back in the queue."""
+FIRST_ESTIMATE_S = 1.0
+ESTIMATE_REST = 100.0
+"""Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
+MAX_MOVED = 2000
+"""Rows of such jobs that are sent again after one estimate, the soonest first."""
 PRIORITY_STEP = 0.05
 """A waiting job's row is sent again when its priority has changed by more than this part."""
 RETRY_S = 1.0
@@ -117,6 +124,7 @@ class Controller:
                 group.create_task(self._plan_for_ever(), name="planner")
                 group.create_task(self._housekeeping(), name="housekeeping")
                 group.create_task(self._refresh_groups(), name="groups")
+                group.create_task(self._estimate_starts(), name="estimates")
                 group.create_task(self._effects.run(), name="effects")
         finally:
             if self._alarm is not None:
@@ -342,6 +350,18 @@ class Controller:
             self._evict_finished()
             self._tell_priorities()
             self.count_use()
+
+    async def _estimate_starts(self) -> None:
+        """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
+        loop, rest_s = asyncio.get_running_loop(), 0.0
+        while True:
+            await asyncio.sleep(max(FIRST_ESTIMATE_S, rest_s))
+            state, rest_s = self.state, 0.0
+            if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
+                begun = loop.time()
+                before, state.backlog = state.backlog, await self.forecaster.estimate(state)
+                rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
+                self.hub.touch(jobs=state.backlog.moved_since(before, self.clock())[:MAX_MOVED])
 
     async def _refresh_groups(self) -> None:
         while True:

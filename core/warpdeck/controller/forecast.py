@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from warpdeck.api.siterows import AheadRow, ForecastRow, PriorityRow
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.hostlist import collapse
-from warpdeck.policy import Advice, Settings, View, advise
+from warpdeck.policy import TOLD, Advice, Backlog, Ranking, Settings, View, advise, likely_starts
 
 from .admission import NEVER_STARTS
 from .events import Submitted
@@ -30,6 +32,8 @@ from .state import State, Transaction, amend
 from .view import build_view
 
 T = TypeVar("T")
+FEW_JOBS = 2000
+"""Waiting jobs, and nodes, whose likely starts are estimated within some ten milliseconds."""
 
 
 class Forecaster:
@@ -75,11 +79,51 @@ class Forecaster:
     async def _ask(
         self, view: View, now: float, settings: Settings, job_id: JobId, *, label: str
     ) -> ForecastRow:
-        advice = await self._aside(partial(advise, view, now, settings, job_id))
-        return _row(view, advice, label)
+        return await self._aside(partial(forecast_row, view, now, settings, job_id, label=label))
+
+    async def estimate(self, state: State) -> Backlog:
+        """The likely starts of all that wait for room. Few jobs are looked at in the loop itself, which takes milliseconds."""
+        now, settings = self._clock(), state.site.settings
+        view = build_view(state, now=now)
+        besides = frozenset(job_id for job_id, why in state.whys.items() if why.code not in TOLD)
+        work = partial(likely_starts, view, now, settings, priorities=state.priorities, besides=besides)
+        if len(view.pending) <= FEW_JOBS and len(view.nodes) <= FEW_JOBS:
+            return work()
+        async with self._turn:
+            return await self._aside(work)
 
     async def _aside(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
+    """What is to be expected of a job of the view's queue. Takes as long as a planning pass and more."""
+    advice = advise(view, now, settings, job_id)
+    row = _row(view, advice, label)
+    if advice.why is None or row.verdict != "later" or row.expected_start is not None:
+        return row
+    if advice.why.code not in TOLD:
+        return msgspec.structs.replace(row, untold=_untold(advice.why.code))
+    priorities = Ranking(view, now, settings).of_all(view.pending)
+    at_unix = likely_starts(view, now, settings, priorities=priorities).start_of(job_id)
+    if at_unix is None:
+        return msgspec.structs.replace(row, untold="jobs without a time limit are in its way")
+    return msgspec.structs.replace(row, expected_start=at_unix, rough=True)
+
+
+def _untold(code: str) -> str:
+    """Why nobody can say when a job starts that waits for this reason."""
+    if code.startswith("JobHeld"):
+        return "it is held"
+    if code.startswith("Dependency"):
+        return "it waits for other jobs to end"
+    if code == "JobArrayTaskLimit":
+        return "it waits for tasks of its own array to end"
+    if code.startswith(("QOS", "Assoc", "Max", "Licenses")):
+        return "it waits for others under the same limit"
+    if code.startswith(("Partition", "Reservation")):
+        return "an admin must change something first"
+    return "nobody knows when nodes that it may use take jobs again"
 
 
 def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId]:

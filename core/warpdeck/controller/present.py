@@ -30,12 +30,14 @@ from warpdeck.model import (
 )
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
+from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 
 from .launching import output_paths
 from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
+UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
 """Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
 
@@ -61,7 +63,7 @@ def job_row(state: State, job: Job) -> JobRow:
         qos=request.qos or "normal",
         state=job.state.value,
         state_short=COMPACT[job.state],
-        why=why_row(job, why),
+        why=why_row(job, why, state.backlog),
         priority=state.priorities.get(job.id) if job.state is JobState.PENDING else None,
         nodes=len(shares) or asked.nodes_min,
         node_list=collapse(allocation.node_names()) if allocation else "",
@@ -85,8 +87,8 @@ def job_row(state: State, job: Job) -> JobRow:
     )
 
 
-def why_row(job: Job, why: Why | None) -> WhyRow | None:
-    """Why it waits, or why it ended without a start; None for any other job."""
+def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
+    """Why it waits, or why it ended without a start; None for any other job. `likely`: the starts far back in the queue."""
     if job.state is not JobState.PENDING:
         code = NEVER_STARTED.get(job.ending_cause)
         return (
@@ -100,6 +102,10 @@ def why_row(job: Job, why: Why | None) -> WhyRow | None:
         return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
     if why is None:
         return WhyRow(code="None", sentence="not looked at yet")
+    if why.expected_start_unix is None and why.code in TOLD and len(likely):
+        at_unix = likely.start_of(job.id)
+        sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"
+        return WhyRow(code=why.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)
     return WhyRow(code=why.code, sentence=why.sentence, expected_start=why.expected_start_unix)
 
 

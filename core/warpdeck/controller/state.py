@@ -30,6 +30,7 @@ from warpdeck.model import (
     count_tasks,
     may_become,
 )
+from warpdeck.policy import NO_BACKLOG
 from warpdeck.policy.predict import Predictor
 
 from .accounting import Accounting, charge, key_of
@@ -66,6 +67,8 @@ class State:
         self.waits = Waits()
         self.predictor = Predictor()
         """How long users' jobs run; learnt again from the store at a start."""
+        self.backlog = NO_BACKLOG
+        """When those are likely to start for whom the passes work no start out."""
         self.promised: dict[JobId, float] = {}
         """The starts that the last passes reserved for waiting jobs."""
         self.pending: dict[JobId, None] = {}

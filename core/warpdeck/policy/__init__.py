@@ -3,6 +3,7 @@
 from .admit import Refusal, admit, never_fits
 from .advise import Advice, advise
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
+from .backlog import NO_BACKLOG, TOLD, Backlog, likely_starts
 from .fairshare import Standing, decayed, decayed_seconds, fair_tree
 from .features import parse_constraint
 from .plan import plan
@@ -13,9 +14,12 @@ from .tres import WALL, held_tres
 from .view import GpuView, NodeView, PendingJob, RunningJob, View
 
 __all__ = [
+    "NO_BACKLOG",
+    "TOLD",
     "WALL",
     "AccountView",
     "Advice",
+    "Backlog",
     "End",
     "Factors",
     "GpuView",
@@ -45,6 +49,7 @@ __all__ = [
     "decayed_seconds",
     "fair_tree",
     "held_tres",
+    "likely_starts",
     "never_fits",
     "parse_constraint",
     "plan",

@@ -101,6 +101,8 @@ def forecast_words(found: ForecastRow, *, now: float) -> str:
         expected_start=found.expected_start,
         sentence=found.sentence,
         now=now,
+        rough=found.rough,
+        untold=found.untold,
     )
     if found.verdict != "later":
         return when
