@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from warpdeck.config import decode
+from warpdeck.config import ConfigError, decode
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import ReservationMade, ReservationRemoved, Submitted, Who
 from warpdeck.errors import UserError
@@ -310,3 +310,74 @@ def test_a_reservation_that_cannot_be_is_refused(asked: dict[str, Any], sentence
         assert set(site.controller.state.reserved) == ({"old"} if sentence else {"old", "new"})
 
     on_site("", act, nodes=2)
+
+
+def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_each_day() -> None:
+    day_s = 24 * HOUR_S
+
+    async def act(site: Site) -> None:
+        start = site.controller.clock() + HOUR_S
+        made = Reservation(
+            name="class",
+            nodes=(NodeName("n0"),),
+            start_unix=start,
+            end_unix=start + HOUR_S,
+            users=("ann",),
+            repeat="daily",
+        )
+        await site.controller.apply(ReservationMade(reservation=made))
+        long = await site.submit(BOB, gpus=1, seconds=30 * HOUR_S, time_limit_s=30 * HOUR_S)
+        short = await site.submit(BOB, gpus=1, seconds=20 * HOUR_S, time_limit_s=20 * HOUR_S)
+        own = [await site.submit(gpus=8, seconds=3000, reservation="class") for _ in range(3)]
+        await site.later(4 * day_s)
+        assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but the reservation class")
+        begun = [site.now(job).start_at_unix or 0.0 for job in (short, *own)]
+        assert [round((at - start) / HOUR_S) for at in begun] == [1, 0, 24, 48]
+        await site.controller.apply(ReservationRemoved(name="class"))
+        await site.later()
+        assert site.nodes(long) == ("n0",)
+
+    on_site("", act)
+
+
+def test_a_reservation_in_the_file_may_come_again_and_what_it_lacks_is_said() -> None:
+    tomorrow = datetime.fromtimestamp(EPOCH_UNIX + HOUR_S, UTC).isoformat()
+    rules = (
+        f'[reservations.class]\nstart = {tomorrow}\nduration = "1:00:00"\nusers = ["ann"]\nrepeat = "daily"\n'
+    )
+
+    async def act(site: Site) -> None:
+        await site.later(3 * 24 * HOUR_S)
+        assert site.nodes(await site.submit(BOB, gpus=1, seconds=600)) == ("n0",)
+        job = await site.submit(gpus=8, seconds=600, reservation="class")
+        await site.later(2 * HOUR_S)
+        assert site.nodes(job) == ("n0",)
+
+    on_site(rules, act)
+    with pytest.raises(ConfigError, match="comes again before it is over"):
+        decode(rules.replace("1:00:00", "25:00:00"), "f")
+    with pytest.raises(ConfigError, match="repeat: needs a start and a duration"):
+        decode(rules.replace('duration = "1:00:00"\n', ""), "f")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"end_unix": None}, "needs a duration"),
+        ({"end_unix": EPOCH_UNIX + 25 * HOUR_S}, "come again before it is over"),
+        ({"end_unix": EPOCH_UNIX + 2 * HOUR_S}, "reservation old has n0"),
+    ],
+)
+def test_what_cannot_come_again_is_refused(asked: dict[str, Any], words: str) -> None:
+    async def act(site: Site) -> None:
+        later = EPOCH_UNIX + 49 * HOUR_S
+        old = Reservation(
+            name="old", nodes=(NodeName("n0"),), start_unix=later, end_unix=later + HOUR_S, maintenance=True
+        )
+        await site.controller.apply(ReservationMade(reservation=old))
+        fields = {"name": "new", "nodes": (NodeName("n0"),), "start_unix": EPOCH_UNIX, "users": ("ann",)}
+        wanted = Reservation(**{**fields, "repeat": "daily", **asked})
+        with pytest.raises(UserError, match=words):
+            await site.controller.apply(ReservationMade(reservation=wanted))
+
+    on_site("", act)

@@ -32,7 +32,8 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             table = sitetables.partition_rows(state, config)
             return {"partitions": table, "configured": bool(config.partitions)}
         case ask.Reservations():
-            return {"reservations": sitetables.reservation_rows(reservations(state), controller.clock())}
+            now = controller.clock()
+            return {"reservations": sitetables.reservation_rows(reservations(state, now), now)}
         case ask.QosList():
             return {"qos": sitetables.qos_rows(config)}
 

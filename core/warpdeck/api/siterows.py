@@ -128,6 +128,8 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     users: list[str] = []
     accounts: list[str] = []
     maintenance: bool = False
+    repeat: str = ""
+    """How it comes again; start and end are of the present or next time."""
 
 
 class QosRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -212,7 +212,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
                 row["state"],
                 format_time(row["start"]) or "always",
                 format_time(row["end"]) or "never",
-                format_duration(row["end"] - row["start"] if both else None),
+                f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
                 row["node_list"],
                 "nobody: maintenance" if row["maintenance"] else ", ".join(who) or "nobody",
             ]

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from warpdeck.errors import UserError
+from warpdeck.model.reservation import PERIOD_S
 from warpdeck.notation.hostlist import expand
 
 from .problems import Path, Problem
-from .tables import Config
+from .tables import Config, Reservation
 
 Found = Iterator[Problem]
 
@@ -69,6 +70,10 @@ def _scheduler(config: Config) -> Found:
     name = config.scheduler.default_partition
     path = ("scheduler", "default_partition")
     yield from _unknown(path, [name] if name else [], config.partitions, "partition")
+    table = config.scheduler
+    if table.reservation_holds == "start" and (table.backfill == "conservative" or table.reservations > 1):
+        text = "times that hold on any nodes can be kept for one job only: write reservations = 1 with easy, or nodes"
+        yield Problem(path=("scheduler", "reservation_holds"), text=text)
     yield from _licenses_known(config)
 
 
@@ -168,10 +173,23 @@ def _reservations(config: Config) -> Found:
             yield Problem(path=(*path, "duration"), text="needs a start")
         if entry.start and entry.end and entry.end.timestamp() <= entry.start.timestamp():
             yield Problem(path=(*path, "end"), text="is not after start")
+        if entry.repeat:
+            yield from _repeats(entry, path)
         if not entry.maintenance and not entry.users and not entry.accounts:
             yield Problem(
                 path=path, text="is for nobody; name users or accounts, or write maintenance = true"
             )
+
+
+def _repeats(entry: Reservation, path: Path) -> Found:
+    """What comes again must be over before it does."""
+    length_s = entry.duration
+    if entry.start is not None and entry.end is not None:
+        length_s = int(entry.end.timestamp() - entry.start.timestamp())
+    if entry.start is None or length_s is None:
+        yield Problem(path=(*path, "repeat"), text="needs a start and a duration")
+    elif length_s >= PERIOD_S[entry.repeat]:
+        yield Problem(path=(*path, "repeat"), text="comes again before it is over")
 
 
 def _nodes(config: Config) -> Found:

@@ -347,6 +347,7 @@ def _reservation(name: str, table: tables.Reservation) -> ReservationView:
         users=frozenset(table.users),
         accounts=frozenset(table.accounts),
         maintenance=table.maintenance,
+        repeat=table.repeat,
     )
 
 

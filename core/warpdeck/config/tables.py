@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from warpdeck.model.reservation import Repeat
+
 from .forms import Limit, Memory, Nodes, Time, TresCounts, TresPrices, TresWeights
 
 MAX_COUNT = 2**53
@@ -222,6 +224,8 @@ class Reservation(Table, frozen=True, kw_only=True):
     users: Names = ()
     accounts: Names = ()
     maintenance: bool = False
+    repeat: Repeat = ""
+    """It comes again at the same local time: hourly, daily, weekday (Monday to Friday), weekend, weekly."""
 
 
 class Config(Table, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ def _check_reservation(txn: Transaction, request: Request, who: Who) -> None:
     name = request.reservation
     if not name:
         return
-    found = next((each for each in reservations(txn.state) if each.name == name), None)
+    found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
     if found is None or found.end_unix <= txn.now:
         raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`")
     if found.maintenance or not (who.user in found.users or request.account in found.accounts):

@@ -31,15 +31,15 @@ def minds_the_clock(request: Request) -> bool:
 
 def next_moment(state: State, now: float) -> float | None:
     """The first of all moments after now; None if there is none."""
-    return min((at for at in _moments(state) if at > now), default=None)
+    return min((at for at in _moments(state, now) if at > now), default=None)
 
 
-def _moments(state: State) -> Iterator[float]:
+def _moments(state: State, now: float) -> Iterator[float]:
     for job_id in state.timed:
         yield from _of_waiting(state, state.jobs[job_id])
     if not state.has_to_plan:
         return
-    for each in reservations(state):
+    for each in reservations(state, now):
         yield from (each.start_unix, each.end_unix)
     yield from _exempt_until(state)
 

@@ -25,7 +25,7 @@ from warpdeck.model import (
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
-from .reservations import reservations
+from .reservations import windows
 
 if TYPE_CHECKING:
     from .state import State
@@ -45,7 +45,7 @@ def build_view(state: State, *, now: float) -> View:
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
-        reservations=reservations(state),
+        reservations=windows(state, now),
         licenses=site.licenses,
         counted_unix=state.accounting.counted_unix,
         longest_wait_s=state.waits.longest_s(now),

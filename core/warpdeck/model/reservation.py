@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -11,6 +11,17 @@ from .request import MAX_NODES, Word
 
 MAX_NAMES = 10_000
 """Users or accounts of one reservation."""
+
+
+Repeat = Literal["", "hourly", "daily", "weekday", "weekend", "weekly"]
+PERIOD_S: dict[Repeat, int] = {
+    "hourly": 3600,
+    "daily": 86_400,
+    "weekday": 86_400,
+    "weekend": 86_400,
+    "weekly": 7 * 86_400,
+}
+"""The least time from one occurrence to the next."""
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,3 +34,5 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     maintenance: bool = False
+    repeat: Repeat = ""
+    """It comes again, with the same length, until it is removed: Slurm's HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY."""

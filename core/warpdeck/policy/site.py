@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import NodeName
+from warpdeck.model.reservation import Repeat
 
 Tres = dict[str, int]
 """TRES name -> count. A TRES that is absent is not limited, or not used."""
@@ -130,3 +131,5 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
     maintenance: bool = False
+    repeat: Repeat = ""
+    """How it comes again; a View has its next occurrences as reservations of their own."""

@@ -211,4 +211,13 @@ def test_reservations_are_made_and_removed_at_run_time(run: Run) -> None:
     assert code == 1 and "stands in config.toml" in err
     code, _, err = run("reservation", "rm", "class")
     assert code == 1 and "there is no reservation class" in err
+    weekly = ("create", "w", *asked[2:], "--users", "root", "--flags", "weekly,IGNORE_JOBS")
+    assert run("reservation", *weekly)[0] == 0
+    assert table(run("reservations", "--noheader")[1])[1][4:6] == ["3:00:00", "weekly"]
+    refused = (
+        ("FLEX", "reservations have no flag FLEX here"),
+        ("DAILY,WEEKLY", "comes again in one way only"),
+    )
+    for flags, words in refused:
+        assert words in run("reservation", *weekly[:-1], flags)[2]
     assert "there is no node n9" in run("reservation", "create", "x", "--nodes", "n9", "--maintenance")[2]

@@ -70,6 +70,10 @@ def errors(text: str) -> list[str]:
             "f:4: nodes.n2.switch: nodes.'n[1-3]' says 's1' of n2",
         ),
         ('[nodes."n[1-"]\n', "f:1: nodes.\"n[1-\": 'n[1-' is no hostlist"),
+        (
+            '[scheduler]\nreservation_holds = "start"\nreservations = 3\n',
+            "f:2: scheduler.reservation_holds: times that hold on any nodes can be kept for one job only",
+        ),
         ("[reservations.r]\n", "f:1: reservations.r: is for nobody; name users or accounts"),
         (
             '[reservations.r]\nusers = ["u"]\nduration = "60"\n',

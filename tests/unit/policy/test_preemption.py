@@ -7,8 +7,18 @@ from typing import Any
 import msgspec
 from tests.builders import node, pending, running, view
 
-from warpdeck.model import JobId
-from warpdeck.policy import AccountView, PartitionView, Plan, QosView, RunningJob, Settings, View, plan
+from warpdeck.model import JobId, NodeName
+from warpdeck.policy import (
+    AccountView,
+    PartitionView,
+    Plan,
+    QosView,
+    ReservationView,
+    RunningJob,
+    Settings,
+    View,
+    plan,
+)
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))
@@ -136,3 +146,25 @@ def test_suspension_frees_cpus_and_only_if_the_site_says_so_gpus() -> None:
     assert not planned(picture).preempts
     made = planned(picture, suspend_keeps_gpus=False)
     assert [(each.mode, each.grace_s, each.keeps_gpus) for each in made.preempts] == [("suspend", 0, False)]
+
+
+def test_a_suspended_job_of_a_reservation_goes_on_within_it_if_it_can_end_in_its_time() -> None:
+    kept = running(1, "a", tuple(range(8)), ends=NOW + 500, cpus=8)
+    share = msgspec.structs.replace(kept.allocation.shares[0], cpus=0)
+    stopped = msgspec.structs.replace(
+        kept,
+        allocation=msgspec.structs.replace(kept.allocation, shares=(share,)),
+        suspended=True,
+        resumes_to=kept.allocation,
+        reservation="class",
+    )
+    for ends, goes_on in ((NOW + 600, True), (NOW + 400, False), (NOW, True)):
+        mine = ReservationView(
+            name="class",
+            nodes=frozenset({NodeName("a")}),
+            start_unix=0.0,
+            end_unix=ends,
+            users=frozenset({"ann"}),
+        )
+        made = planned(site(view([node("a")], [], [stopped]), reservations=(mine,)))
+        assert bool(made.resumes) == goes_on, f"the reservation ends at {ends}"
