@@ -34,6 +34,8 @@ class QuietFleet:
 
     def __init__(self) -> None:
         self.launches: list[wire.Launch] = []
+        self.checks: list[wire.Check] = []
+        """What every node says of its health."""
 
     def start(self, on_event: Callable[[Any], None]) -> None:
         return None
@@ -55,6 +57,9 @@ class QuietFleet:
 
     async def send(self, name: NodeName, message: Any) -> None:
         return None
+
+    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+        return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         raise AssertionError("no test opens streams here")

@@ -44,6 +44,10 @@ class Monitor:
         """The GPUs, and what is wrong with the others or with the driver."""
         return await self._gpus.discover()
 
+    async def found(self) -> List[GpuInfo]:
+        """The GPUs, however long the driver takes."""
+        return await self._gpus.found()
+
     def sample_every(self, interval_s: float) -> None:
         """A controller wants samples this often, beginning with the next reading but one."""
         self._sample_s = max(LEAST_S, interval_s)

@@ -12,7 +12,7 @@ import pwd
 import signal
 from typing import Any, Dict, Optional, Set
 
-from .gpus import GpuReader, GpuWatch
+from .gpus import SILENT, GpuReader, GpuWatch
 from .inside import Reaper
 from .inventory import take_inventory
 from .job import Key
@@ -56,6 +56,7 @@ class Agent:
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
+        self._welcomed_without_gpus = False
         self._waiting_for_tree: Dict[str, Dict[Key, wire.Launch]] = {}
 
     async def run(self) -> None:
@@ -73,7 +74,10 @@ class Agent:
             server = await asyncio.start_unix_server(self._serve, address)
         finally:
             os.umask(old)
-        background = [loop.create_task(work) for work in (self._clean_for_ever(), self.monitor.run())]
+        background = [
+            loop.create_task(work)
+            for work in (self._clean_for_ever(), self.monitor.run(), self._tell_late_gpus())
+        ]
         await self._stop.wait()
         await self.jobs.finish_kills()
         server.close()
@@ -91,6 +95,7 @@ class Agent:
     async def welcome(self) -> wire.Welcome:
         """What the controller gets first."""
         gpus, gpu_error = await self.monitor.discover()
+        self._welcomed_without_gpus = gpu_error == SILENT
         containment = f"{self.jobs.containment.words}; the agent has {keeper()}"
         inventory = take_inventory(
             gpus,
@@ -153,6 +158,12 @@ class Agent:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # this controller asks for its launches itself
+
+    async def _tell_late_gpus(self) -> None:
+        """A controller that was welcomed while the driver was only starting learns what it has found since."""
+        await self.monitor.found()
+        if self._welcomed_without_gpus:
+            self._tell(await self.welcome())
 
     async def _clean_for_ever(self) -> None:
         while True:

@@ -18,7 +18,9 @@ AGENTS = "/var/lib/warpdeck"
 
 @pytest.fixture(scope="module")
 def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
-    """gpu1, and gpu3 with little room for its agent."""
+    """gpu1, and gpu3 with little room for its agent. Launches are what is looked at: a full disk drains no node here."""
+    (shared_home.path / "config.toml").write_text('[health]\nignore = ["disk"]\n')
+    shared_home.ok("config", "reload")
     with lab.small_disk(3, AGENTS, size="4m"):
         for host in (1, 3):
             target = f"root@{lab.address(host)}"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .nvml import build_fake_nvml, write_state
+from .nvml import build_fake_nvml, show, write_state
 
 SCRIPT = Path(__file__).with_name("hosts.sh")
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
@@ -133,6 +133,10 @@ class Lab:
         write_state(
             self.base / str(host) / "nvml.state", gpus=self.gpus, util=util, processes=processes or []
         )
+
+    def show_driver(self, host: int, text: str) -> None:
+        """NVML says exactly this on that host."""
+        show(self.base / str(host) / "nvml.state", text)
 
     def address(self, host: int) -> str:
         return f"{NETWORK}.{10 + host}"

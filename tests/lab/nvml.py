@@ -31,6 +31,11 @@ def write_state(
         )
         lines.append(f'gpu {index} name="NVIDIA H100 80GB HBM3" {facts} fan=-1')
     lines += [f"proc {gpu} pid={pid} mem={size} type=C sm={util} memutil=5" for gpu, pid, size in processes]
+    show(path, "\n".join(lines) + "\n")
+
+
+def show(path: Path, text: str) -> None:
+    """What the library reads is whole at any moment."""
     temporary = path.with_suffix(".new")
-    temporary.write_text("\n".join(lines) + "\n")
+    temporary.write_text(text)
     os.replace(temporary, path)

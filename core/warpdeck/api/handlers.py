@@ -47,8 +47,8 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
+from . import checkup, questions
 from . import protocol as ask
-from . import questions
 from .rows import JobRow
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ class Handlers:
             case ask.Nodes():
                 nodes = self._nodes(message.name)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
+            case ask.NodeCheck():
+                return await checkup.answer(self._controller, message, anew=who.admin)
             case ask.Priorities():
                 return await self._priorities(message)
             case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList():
@@ -153,9 +155,11 @@ class Handlers:
             case ask.NodeAdd():
                 return await self._add_node(message)
             case ask.NodeDrain():
-                await self._controller.apply(NodeDrained(name=NodeName(message.name), reason=message.reason))
+                drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
+                await self._controller.apply(drained)
             case ask.NodeResume():
-                await self._controller.apply(NodeResumed(name=NodeName(message.name)))
+                resumed = NodeResumed(name=NodeName(message.name), gpus=message.gpus)
+                await self._controller.apply(resumed)
             case ask.NodeRemove():
                 await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
                 return {}

@@ -46,6 +46,7 @@ MAX_WORDS = 64
 Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+GpuIndices = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=1023)], ...], msgspec.Meta(max_length=1024)]
 Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
 
 
@@ -186,12 +187,25 @@ class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
 
 
 class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
+    """With `gpus` only these of its GPUs."""
+
     name: Name
     reason: Reference
+    gpus: GpuIndices = ()
 
 
 class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
+    """With `gpus` only these of its GPUs; else the node with all of them."""
+
     name: Name
+    gpus: GpuIndices = ()
+
+
+class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
+    """-> {"nodes": [NodeHealthRow]}: the health of one node or (name "") of all. For admins everything is looked at anew, for
+    others it is what was last found."""
+
+    name: Name = ""
 
 
 class ReservationMake(Message, frozen=True, kw_only=True, tag="reservation_make"):
@@ -358,6 +372,7 @@ ClientMessage = (
     | NodeAdd
     | NodeDrain
     | NodeResume
+    | NodeCheck
     | NodeRemove
     | ReservationMake
     | ReservationRemove

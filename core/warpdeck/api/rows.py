@@ -96,6 +96,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: dict[str, object] | None = None
     """model.Snapshot as JSON."""
     message: str = ""
+    notice: str = ""
+    """The last trouble with its node or GPUs that it was told of."""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
     predicted_s: float | None = None
@@ -157,6 +159,26 @@ class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
+class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A health check's last word. `verdict`: ok, warn, fail. `gpu` None: about the node, or about all GPUs."""
+
+    check: str
+    verdict: str
+    message: str = ""
+    gpu: int | None = None
+
+
+class NodeHealthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's checks, and what follows from them: `state` and `reason` as in NodeRow. `error`: why it could not be asked."""
+
+    name: str
+    state: str
+    reason: str = ""
+    checks: list[CheckRow] = []
+    error: str = ""
+    at: float | None = None
+
+
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A node. `state` in sinfo's words: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
 
@@ -179,6 +201,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     features: list[str] = []
     """What --constraint may ask for, as the site's configuration says."""
     gpu_error: str = ""
+    health: list[CheckRow] = []
+    """What is not well, and GPUs that are drained."""
     jobs: list[str] = []
     at: float | None = None
     """When it was last read."""

@@ -69,6 +69,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("priority", format_count(row["priority"])),
         ("account", f"{row['account'] or 'none'}, partition {row['partition']}, QoS {row['qos']}"),
         ("exit", f"{row['exit_code']} {row['exit_cause']} {detail['message']}".strip()),
+        ("trouble", detail["notice"]),
         ("asked", _asked(row)),
         ("likely", _likely(detail)),
         ("submitted", format_time(row["submit"])),

@@ -1,4 +1,4 @@
-"""warpdeck node add|ls|show|drain|resume|rm."""
+"""warpdeck node add|ls|show|check|drain|resume|rm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def _parser() -> Arguments:
         examples=(
             "warpdeck node add alice@gpu01:2222 --name gpu01",
             "warpdeck node ls",
+            "warpdeck node check               every health check on every node, now",
             "warpdeck node drain gpu01 'bad fan'",
+            "warpdeck node drain gpu01 --gpu 3 'bad cable'",
         ),
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
@@ -41,6 +43,11 @@ def _parser() -> Arguments:
     ls.set_defaults(run=_ls)
     show = verbs.add_parser("show", help="a node with its GPUs and their processes")
     show.set_defaults(run=_show)
+    check = verbs.add_parser(
+        "check", help="look at the health of a node, or of all: exit status 1 if something fails"
+    )
+    check.set_defaults(run=_check)
+    check.add_argument("name", metavar="NODE", nargs="?", default="", help="all, if none is named")
     drain = verbs.add_parser("drain", help="no new jobs; running ones go on")
     drain.set_defaults(run=_drain)
     resume = verbs.add_parser("resume", help="take jobs again")
@@ -55,7 +62,9 @@ def _parser() -> Arguments:
     for each in (show, drain, resume, remove):
         each.add_argument("name", metavar="NODE")
     drain.add_argument("reason", nargs="?", default="", help="why, for everybody to read")
-    for each in (add, ls, show, drain, resume, remove):
+    for each in (drain, resume):
+        each.add_argument("--gpu", type=_indices, default=[], metavar="N,...", help="only these of its GPUs")
+    for each in (add, ls, show, check, drain, resume, remove):
         each.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -147,6 +156,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("driver", "; ".join(filter(None, (row["driver"], row["gpu_error"]))) or "no NVIDIA driver"),
         ("containment", row["containment"]),
         *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
+        ("health", "; ".join(_ill(check) for check in row["health"])),
         ("jobs", ", ".join(row["jobs"])),
     ):
         if value:
@@ -170,12 +180,41 @@ def _gpu_line(gpu: dict[str, Any]) -> str:
     return words + owner + (f"  blocked: {gpu['blocked']}" if gpu["blocked"] else "")
 
 
+def _ill(check: dict[str, Any]) -> str:
+    where = "" if check["gpu"] is None else f"GPU {check['gpu']} "
+    return f"{where}{check['check']}: {check['message']}"
+
+
+def _check(client: SyncClient, args: argparse.Namespace) -> int:
+    rows = client.call("node_check", name=args.name)["nodes"]
+    bad = any(row["error"] or any(check["verdict"] == "fail" for check in row["checks"]) for row in rows)
+    if args.json:
+        print_json(rows)
+        return int(bad)
+    lines = []
+    for row in rows:
+        if row["error"]:
+            lines.append([row["name"], "link", "fail", row["error"]])
+        for check in row["checks"]:
+            name = check["check"] if check["gpu"] is None else f"{check['check']} GPU {check['gpu']}"
+            lines.append([row["name"], name, check["verdict"], check["message"]])
+    print_table(["NODE", "CHECK", "RESULT", "WHAT"], lines)
+    return int(bad)
+
+
+def _indices(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() and len(word) < 5 for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPUs such as 0,3")
+    return [int(word) for word in words]
+
+
 def _drain(client: SyncClient, args: argparse.Namespace) -> int:
-    return _done(client.call("node_drain", name=args.name, reason=args.reason), args)
+    return _done(client.call("node_drain", name=args.name, reason=args.reason, gpus=args.gpu), args)
 
 
 def _resume(client: SyncClient, args: argparse.Namespace) -> int:
-    return _done(client.call("node_resume", name=args.name), args)
+    return _done(client.call("node_resume", name=args.name, gpus=args.gpu), args)
 
 
 def _remove(client: SyncClient, args: argparse.Namespace) -> int:

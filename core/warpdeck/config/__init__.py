@@ -8,13 +8,14 @@ from .decode import Decoded, decode
 from .entries import changes, entries, write
 from .load import load, read
 from .problems import ConfigError, Problem
-from .site import NodeFacts, Site, Usage, build_site, with_usage
+from .site import HealthRules, NodeFacts, Site, Usage, build_site, with_usage
 from .tables import Config
 
 __all__ = [
     "Config",
     "ConfigError",
     "Decoded",
+    "HealthRules",
     "NodeFacts",
     "Problem",
     "Site",

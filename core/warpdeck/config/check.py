@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from warpdeck.errors import UserError
+from warpdeck.model import CHECKS
 from warpdeck.model.reservation import PERIOD_S
 from warpdeck.notation.hostlist import expand
 
@@ -32,6 +33,7 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _reservations,
         _nodes,
         _paths,
+        _health,
     )
     errors = [problem for check in checks for problem in check(config)]
     return errors, [] if errors else list(_warnings(config))
@@ -208,6 +210,14 @@ def _nodes(config: Config) -> Found:
                     text = f"nodes.{other!r} says {before!r} of {name}"
                     yield Problem(path=("nodes", hosts, field), text=text)
                     break
+
+
+def _health(config: Config) -> Found:
+    table = config.health
+    for key in ("ignore", "requeue_on"):
+        yield from _unknown(("health", key), getattr(table, key), CHECKS, "check")
+    if table.program and not table.program.startswith("/"):
+        yield Problem(path=("health", "program"), text="is no absolute path: write where it is on the nodes")
 
 
 def _warnings(config: Config) -> Found:

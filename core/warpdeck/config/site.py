@@ -49,6 +49,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     weight: int = 1
 
 
+class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from checks and faults."""
+
+    ignore: frozenset[str] = frozenset()
+    ignore_xids: frozenset[int] = frozenset()
+    requeue_on: frozenset[str] = frozenset()
+    max_clock_skew_s: float = 10.0
+
+
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """The site's part of a View (sorted by name), the settings of a pass, and what fills in a job's request."""
 
@@ -72,6 +81,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     default_qos: dict[str, str] = {}
     """Account -> the QoS of jobs that name none."""
     avoid_foreign_processes: bool = True
+    health: HealthRules = HealthRules()
 
     def complete(self, request: Request, user: str) -> Request:
         """The request with the site's defaults where it names no partition, account or QoS, and with what a shard is here.
@@ -148,6 +158,12 @@ def build_site(
         on_all_nodes=frozenset(name for name, each in config.reservations.items() if each.nodes is None),
         licenses=tuple(sorted(config.licenses.items())),
         nodes=node_facts(config),
+        health=HealthRules(
+            ignore=frozenset(config.health.ignore),
+            ignore_xids=frozenset(config.health.ignore_xids),
+            requeue_on=frozenset(config.health.requeue_on),
+            max_clock_skew_s=config.health.max_clock_skew_s,
+        ),
         avoid_foreign_processes=config.gpus.avoid_foreign_processes,
         default_accounts=_default_accounts(config),
         default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},

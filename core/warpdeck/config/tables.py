@@ -22,6 +22,7 @@ MAX_SECONDS = 10**9
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
+CheckSeconds = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
 WholeSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 Names = tuple[str, ...]
 PreemptMode = Literal["", "off", "requeue", "suspend", "cancel"]
@@ -113,6 +114,26 @@ class Hooks(Table, frozen=True, kw_only=True):
     """After a job's last process on a node. If it fails the node is drained."""
     timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
     """One that takes longer is ended, and has failed (PrologEpilogTimeout)."""
+
+
+class Health(Table, frozen=True, kw_only=True):
+    """[health]: how nodes are watched, and what follows. Each check: warpdeck.model.CHECKS."""
+
+    program: str = ""
+    """The site's own check on every node (HealthCheckProgram): exit status not 0 drains, its first line is the reason."""
+    interval_s: CheckSeconds = 60.0
+    """Between two looks at disks, mounts and the program."""
+    timeout_s: CheckSeconds = 30.0
+    """A program that takes longer is ended, and has failed."""
+    min_free: Memory = 256 * 2**20
+    """A disk with less room is full; or with less than a hundredth of its size, if that is smaller."""
+    max_clock_skew_s: Seconds = 10.0
+    ignore: Names = ()
+    """Checks that are told, and drain nothing."""
+    ignore_xids: tuple[Count, ...] = (13, 31, 43, 45, 63, 68, 109)
+    """Xids that a faulty program causes: told to the job, else any user could drain any GPU."""
+    requeue_on: Names = ()
+    """Checks that send the jobs on what they drain back into the queue, where the jobs allow it."""
 
 
 class Fairshare(Table, frozen=True, kw_only=True):
@@ -240,6 +261,7 @@ class Config(Table, frozen=True, kw_only=True):
     gpus: Gpus = Gpus()
     containment: Containment = Containment()
     hooks: Hooks = Hooks()
+    health: Health = Health()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

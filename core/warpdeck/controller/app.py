@@ -18,7 +18,18 @@ from warpdeck.policy import TOLD, Plan, plan
 from warpdeck_agent.wire import messages as wire
 
 from .effects import EffectRunner
-from .events import Event, LaunchRefused, NodeLost, NodeUp, Noted, Outcome, Planned, Reported
+from .events import (
+    AskHealth,
+    Event,
+    HealthTold,
+    LaunchRefused,
+    NodeLost,
+    NodeUp,
+    Noted,
+    Outcome,
+    Planned,
+    Reported,
+)
 from .forecast import Forecaster
 from .hub import Hub
 from .moments import next_moment
@@ -169,6 +180,9 @@ class Controller:
                 self._put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
             case wire.Welcome():
                 self._put(NodeUp(name=name, welcome=message))
+                self._effects.add([AskHealth(node=name)])
+            case wire.Health():
+                self._put(HealthTold(name=name, health=message, received_unix=self.clock()))
             case wire.JobReport():
                 self._put(Reported(name=name, report=message))
             case wire.LaunchFailed():
@@ -349,6 +363,7 @@ class Controller:
             await asyncio.sleep(REPLAN_S)
             self._evict_finished()
             self._tell_priorities()
+            self._effects.add([AskHealth(node=name) for name in self.state.nodes if self.fleet.is_up(name)])
             self.count_use()
 
     async def _estimate_starts(self) -> None:

@@ -100,10 +100,19 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
 
 
 def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
-    """Whether all of it is free, on nodes that take jobs."""
-    nodes = [txn.state.nodes.get(name) for name in allocation.node_names()]
-    takes = all(node is not None and not why_unavailable(txn.state, node) for node in nodes)
-    return takes and all_is_free(txn.state, allocation, besides=None)
+    """Whether all of it is free, on nodes and GPUs that take jobs."""
+    state = txn.state
+    nodes = [state.nodes.get(name) for name in allocation.node_names()]
+    takes = all(node is not None and not why_unavailable(state, node) for node in nodes)
+    return (
+        takes
+        and not any(
+            index in state.picture.blocked(state, share.node)
+            for share in allocation.shares
+            for index in share.gpus
+        )
+        and all_is_free(state, allocation, besides=None)
+    )
 
 
 def _limit_s(job: Job, start: Start, now: float) -> int | None:

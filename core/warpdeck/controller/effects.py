@@ -11,7 +11,17 @@ from warpdeck.errors import RemoteError
 from warpdeck.model import Job, NodeName
 from warpdeck_agent.wire import messages as wire
 
-from .events import CollectOutput, DropNode, Effect, ForgetShare, KillShare, LaunchShare
+from .events import (
+    AskHealth,
+    CollectOutput,
+    DropNode,
+    Effect,
+    ForgetShare,
+    KillShare,
+    LaunchShare,
+    TellJob,
+)
+from .health import question
 from .launching import build_launch, output_paths
 from .ports import Fleet, OutputCollector, TreeCache
 
@@ -88,6 +98,12 @@ class EffectRunner:
                 self._forget(effect)
             case CollectOutput():
                 self._collect(effect)
+            case AskHealth():
+                asked = question(self._controller.config, now=self._controller.clock())
+                await self._fleet.send(effect.node, asked)
+            case TellJob():
+                notice = wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
+                await self._fleet.send(effect.node, notice)
             case DropNode():
                 await self._fleet.remove(effect.node)
             case _:

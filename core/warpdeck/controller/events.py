@@ -76,12 +76,26 @@ class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeDrained(msgspec.Struct, frozen=True, kw_only=True):
+    """The node takes no new jobs, or only these of its GPUs do not."""
+
     name: NodeName
     reason: str
+    gpus: tuple[int, ...] = ()
 
 
 class NodeResumed(msgspec.Struct, frozen=True, kw_only=True):
+    """The node takes jobs again, and all of its GPUs; or only these GPUs do."""
+
     name: NodeName
+    gpus: tuple[int, ...] = ()
+
+
+class HealthTold(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's word on its node's health. Came at `received_unix` by our clock."""
+
+    name: NodeName
+    health: wire.Health
+    received_unix: float
 
 
 class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +154,7 @@ Event = (
     | NodeAdded
     | NodeDrained
     | NodeResumed
+    | HealthTold
     | NodeRemoved
     | ReservationMade
     | ReservationRemoved
@@ -190,13 +205,28 @@ class CollectOutput(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
 
 
+class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the node how it is, and tell it how it is to be watched."""
+
+    node: NodeName
+
+
+class TellJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Show a line to the people who look at this launch on the node."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+    text: str
+
+
 class DropNode(msgspec.Struct, frozen=True, kw_only=True):
     """The node was removed: after what was owed to it, its agent ends and the link with it."""
 
     node: NodeName
 
 
-Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | DropNode
+Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | AskHealth | TellJob | DropNode
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from warpdeck.errors import UserError
-from warpdeck.model import Facility, Gpu, GpuUuid, Job, Link, Node, NodeName
+from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, Link, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
 from .events import (
@@ -39,17 +39,39 @@ def add(txn: Transaction, event: NodeAdded) -> Outcome:
 
 
 def drain(txn: Transaction, event: NodeDrained) -> Outcome:
-    """No new jobs; running ones go on."""
+    """No new jobs; running ones go on. An admin's word stays until an admin takes it back."""
     node = known(txn, event.name)
-    txn.put_node(amend(node, drained=True, reason=event.reason, reason_at_unix=txn.now))
+    if event.gpus:
+        drains = {each.uuid: each for each in node.gpu_drains}
+        for uuid in _gpus_named(node, event.gpus):
+            drains[uuid] = GpuDrain(uuid=uuid, reason=event.reason, at_unix=txn.now)
+        txn.put_node(amend(node, gpu_drains=tuple(drains.values())))
+    else:
+        txn.put_node(amend(node, drained=True, drain_checks=(), reason=event.reason, reason_at_unix=txn.now))
     return Outcome()
 
 
 def resume(txn: Transaction, event: NodeResumed) -> Outcome:
-    """Takes jobs again."""
+    """Takes jobs again. The GPUs that it has now are all that it is expected to have."""
     node = known(txn, event.name)
-    txn.put_node(amend(node, drained=False, reason="", reason_at_unix=txn.now))
+    if event.gpus:
+        again = _gpus_named(node, event.gpus)
+        left = tuple(each for each in node.gpu_drains if each.uuid not in again)
+        txn.put_node(amend(node, gpu_drains=left))
+    else:
+        known_gpus = tuple(gpu.uuid for gpu in node.gpus)
+        resumed = amend(node, drained=False, drain_checks=(), gpu_drains=(), known_gpus=known_gpus)
+        txn.put_node(amend(resumed, reason="", reason_at_unix=txn.now))
     return Outcome()
+
+
+def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
+    """Raises UserError for one that the node has not."""
+    uuids = {gpu.index: gpu.uuid for gpu in node.gpus}
+    for index in indices:
+        if index not in uuids:
+            raise UserError(f"{node.name} has no GPU {index}", f"see `warpdeck node show {node.name}`")
+    return [uuids[index] for index in indices]
 
 
 def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
@@ -145,9 +167,11 @@ def known(txn: Transaction, name: NodeName) -> Node:
 
 
 def describe(node: Node, found: wire.Inventory) -> Node:
-    """The node with what its agent discovered."""
+    """The node with what its agent discovered. GPUs that it had before are remembered, should some be missing now."""
+    uuids = tuple(GpuUuid(gpu.uuid) for gpu in found.gpus)
     return amend(
         node,
+        known_gpus=uuids if len(uuids) >= len(node.known_gpus) else node.known_gpus,
         hostname=found.hostname,
         boot_id=found.boot_id,
         cpus=found.cpus,

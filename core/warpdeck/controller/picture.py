@@ -53,7 +53,7 @@ class Picture:
         self._pending: dict[JobId, PendingJob] = {}
         self._running: dict[JobId, RunningJob] = {}
         self._nodes: dict[NodeName, tuple[_NodeMadeFrom, NodeView]] = {}
-        self._blocked: dict[NodeName, tuple[Reading | None, dict[int, str]]] = {}
+        self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
         self._shapes: dict[Resources, Resources] = {}
         self._last_nodes: tuple[NodeView, ...] = ()
         self._last_running: tuple[RunningJob, ...] = ()
@@ -121,15 +121,15 @@ class Picture:
 
     def blocked(self, state: State, name: NodeName) -> dict[int, str]:
         """GPU index -> why no job may have it. The same object for as long as it says the same."""
-        reading, kept = state.readings.get(name), self._blocked.get(name)
-        if kept is not None and kept[0] is reading:
-            return kept[1]
+        node, reading, kept = state.nodes[name], state.readings.get(name), self._blocked.get(name)
+        if kept is not None and kept[0] is node and kept[1] is reading:
+            return kept[2]
         strangers = state.site.avoid_foreign_processes
-        found = blocked_gpus(reading, gpu_users(state, name), strangers=strangers)
+        found = blocked_gpus(node, reading, gpu_users(state, name), strangers=strangers)
         before = self._nodes.get(name)
         if before is not None and before[0].blocked == found:
             found = before[0].blocked
-        self._blocked[name] = (reading, found)
+        self._blocked[name] = (node, reading, found)
         return found
 
     def shape(self, asked: Resources) -> Resources:

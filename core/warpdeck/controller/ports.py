@@ -152,8 +152,12 @@ class NodeStream(Protocol):
     async def close(self) -> None: ...
 
 
-FleetEvent = tuple[NodeName, wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Sample | str]
+FleetEvent = tuple[
+    NodeName, wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Sample | wire.Health | str
+]
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
+Order = wire.Kill | wire.Forget | wire.AskHealth | wire.Notice
+"""What a node is told in passing: nobody waits for an answer."""
 
 
 class Fleet(Protocol):
@@ -173,7 +177,11 @@ class Fleet(Protocol):
     async def remove(self, name: NodeName) -> None: ...
     def is_up(self, name: NodeName) -> bool: ...
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
-    async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None: ...
+    async def send(self, name: NodeName, message: Order) -> None: ...
+    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+        """Has the node look at everything anew. Raises RemoteError where there is no link, or no answer in time."""
+        ...
+
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
         ...

@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.api.rows import (
+    CheckRow,
     FacilityRow,
     GpuRow,
     GpuUse,
     JobDetail,
     JobEvent,
     JobRow,
+    NodeHealthRow,
     NodeRow,
     ProcessRow,
     WhyRow,
@@ -25,6 +27,7 @@ from warpdeck.model import (
     Node,
     NodeName,
     Request,
+    Verdict,
     Why,
     count_tasks,
 )
@@ -141,6 +144,7 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
         ),
         snapshot=msgspec.to_builtins(request.snapshot) if request.snapshot else None,
         message=job.exit.message if job.exit else "",
+        notice=job.notice,
         peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
         cpu_seconds=sum(share.cpu_seconds for share in job.shares),
         predicted_s=job.predicted_s,
@@ -155,7 +159,7 @@ def node_row(state: State, node: Node) -> NodeRow:
     reading = state.readings.get(node.name)
     holders = gpu_holders(state, node.name)
     shares = [share for _, share in shares_on(state, node.name)]
-    blocked = blocked_gpus(reading, gpu_users(state, node.name))
+    blocked = blocked_gpus(node, reading, gpu_users(state, node.name))
     gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
     cpus_used = sum(share.cpus for share in shares)
     facts = state.site.nodes.get(node.name)
@@ -180,9 +184,45 @@ def node_row(state: State, node: Node) -> NodeRow:
         ],
         features=sorted(facts.features) if facts else [],
         gpu_error=node.gpu_error,
+        health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
         jobs=[job.label() for job in jobs],
         at=reading.at_unix if reading else None,
     )
+
+
+def node_health_row(state: State, node: Node, *, error: str = "") -> NodeHealthRow:
+    """A node's checks."""
+    known = state.health.get(node.name)
+    cpus_used = sum(share.cpus for _, share in shares_on(state, node.name))
+    return NodeHealthRow(
+        name=node.name,
+        state=node_state(state, node, cpus_used),
+        reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
+        checks=check_rows(state, node),
+        error=error,
+        at=known.at_unix if known else None,
+    )
+
+
+def check_rows(state: State, node: Node) -> list[CheckRow]:
+    """The checks' last words, then what they or an admin took out of service and no check tells any more."""
+    known = state.health.get(node.name)
+    rows = [
+        CheckRow(
+            check=check.name,
+            verdict=check.verdict.value,
+            message=check.message,
+            gpu=None if check.gpu < 0 else check.gpu,
+        )
+        for check in (known.checks if known else ())
+    ]
+    told = {(row.check, row.gpu) for row in rows if row.verdict == Verdict.FAIL}
+    indices = {gpu.uuid: gpu.index for gpu in node.gpus}
+    for drain in node.gpu_drains:
+        name, index = drain.check or "admin", indices.get(drain.uuid)
+        if (name, index) not in told:
+            rows.append(CheckRow(check=name, verdict=Verdict.FAIL, message=drain.reason, gpu=index))
+    return rows
 
 
 def node_state(state: State, node: Node, cpus_used: int) -> str:

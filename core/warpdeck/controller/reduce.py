@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import decisions, jobs, nodes, progress, reservations, suspension
+from . import decisions, health, jobs, nodes, progress, reservations, suspension
 from .events import (
     Cancelled,
     Event,
+    HealthTold,
     Held,
     LaunchRefused,
     NodeAdded,
@@ -70,6 +71,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return nodes.drain(txn, event)
         case NodeResumed():
             return nodes.resume(txn, event)
+        case HealthTold():
+            return health.take(txn, event)
         case NodeRemoved():
             return nodes.remove(txn, event)
         case ReservationMade():

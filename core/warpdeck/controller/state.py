@@ -22,6 +22,7 @@ from warpdeck.model import (
     JobState,
     Link,
     Node,
+    NodeHealth,
     NodeName,
     Reading,
     Request,
@@ -52,6 +53,7 @@ class State:
         self.links: dict[NodeName, Link] = {}
         self.link_reasons: dict[NodeName, str] = {}
         self.readings: dict[NodeName, Reading] = {}
+        self.health: dict[NodeName, NodeHealth] = {}
         self.whys: dict[JobId, Why] = {}
         self.priorities: dict[JobId, int] = {}
         self.site = Site()
@@ -168,6 +170,7 @@ class State:
         self.links.pop(name, None)
         self.link_reasons.pop(name, None)
         self.readings.pop(name, None)
+        self.health.pop(name, None)
 
     def _take_out(self, job_id: JobId) -> None:
         """Takes out of counts and indices what the job was."""

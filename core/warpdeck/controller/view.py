@@ -133,12 +133,15 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 
 
 def blocked_gpus(
-    reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
+    node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
 ) -> dict[int, str]:
-    """GPU index -> why no job may have it: it is ill, or a process that is not of a job that may use it
+    """GPU index -> why no job may have it: it is drained or ill, or a process that is not of a job that may use it
     keeps memory there (if `strangers` count)."""
-    blocked: dict[int, str] = {}
+    drained = {each.uuid: each.reason for each in node.gpu_drains}
+    blocked = {gpu.index: f"drained: {drained[gpu.uuid]}" for gpu in node.gpus if gpu.uuid in drained}
     for gpu in reading.gpus if reading else ():
+        if gpu.index in blocked:
+            continue
         if gpu.error:
             blocked[gpu.index] = gpu.error
         for process in gpu.processes if strangers else ():

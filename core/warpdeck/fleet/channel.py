@@ -22,6 +22,8 @@ from .inbound import decode
 HELLO_S = 20.0
 """How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
 PROBE_S = 10.0
+CHECK_S = 30.0
+"""How long all checks of a node may take, beside the site's own program."""
 OPEN_S = 30.0
 
 
@@ -52,6 +54,7 @@ class Channel:
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
         self._credit: dict[int, _Credit] = {}
         self._probes: dict[int, asyncio.Future[bool]] = {}
+        self._checks: dict[int, asyncio.Future[wire.Health]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def greet(self, controller_id: str) -> wire.Welcome:
@@ -100,6 +103,20 @@ class Channel:
                 return bool(await answer)
         finally:
             del self._probes[number]
+
+    async def check_health(self, asked: wire.AskHealth) -> wire.Health:
+        """The node's word after a new look at everything. Raises RemoteError."""
+        number = next(self._ids)
+        answer: asyncio.Future[wire.Health] = asyncio.get_running_loop().create_future()
+        self._checks[number] = answer
+        self.send(dataclasses.replace(asked, ask=number))
+        try:
+            async with asyncio.timeout(CHECK_S + asked.program_timeout_s):
+                return await answer
+        except TimeoutError as error:
+            raise RemoteError(self._name, "its checks take too long") from error
+        finally:
+            del self._checks[number]
 
     async def upload(self, tree: PackedTree) -> None:
         """Sends a packed tree, with the window's patience."""
@@ -175,6 +192,9 @@ class Channel:
             case wire.PathProbed(probe=number, found=found):
                 if number in self._probes and not self._probes[number].done():
                     self._probes[number].set_result(found)
+            case wire.Health(ask=number) if number:
+                if number in self._checks and not self._checks[number].done():
+                    self._checks[number].set_result(message)
             case _:
                 self._on_message(message)
 
@@ -183,6 +203,9 @@ class Channel:
             queue.put_nowait(wire.StreamEnd(stream=stream, error=f"the link to {self._name} broke"))
         for credit in self._credit.values():
             credit.break_off()
+        for answer in self._checks.values():
+            if not answer.done():
+                answer.set_exception(RemoteError(self._name, "the link broke"))
 
 
 class ChannelStream:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import asyncssh
 
-from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, PackedTree, StreamSink
+from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StreamSink
 from warpdeck.errors import RemoteError, UserError, WarpdeckError
 from warpdeck.model import Node, NodeName
 from warpdeck.paths import Paths
@@ -122,10 +122,16 @@ class AgentFleet:
             values = {**launch.__dict__, "cwd_visible": visible}
             link.channel.send(wire.Launch(**values))
 
-    async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None:
+    async def send(self, name: NodeName, message: Order) -> None:
         link = self._links.get(name)
         if link is not None and link.channel is not None:
             link.channel.send(message)
+
+    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return await link.channel.check_health(asked)
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
@@ -249,7 +255,9 @@ class AgentFleet:
             task = asyncio.get_running_loop().create_task(self._upload(link.channel, tree))
             self._uploads.add(task)
             task.add_done_callback(self._uploads.discard)
-        elif isinstance(message, wire.JobReport | wire.LaunchFailed | wire.Sample):
+        elif isinstance(
+            message, wire.JobReport | wire.LaunchFailed | wire.Sample | wire.Health | wire.Welcome
+        ):
             self._on_event((link.node.name, message))
 
     async def _upload(self, channel: Channel, tree: PackedTree) -> None:

@@ -1,5 +1,6 @@
 """The nouns of warpdeck. Pure data: no clock, no I/O."""
 
+from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
 from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
@@ -30,18 +31,22 @@ from .states import (
 
 __all__ = [
     "BY_ITSELF",
+    "CHECKS",
+    "CLEARING",
     "COMPACT",
     "FINISHED",
     "HOLDS_RESOURCES",
     "TRANSITIONS",
     "Allocation",
     "ArraySpec",
+    "Check",
     "Dependencies",
     "Dependency",
     "ExitStatus",
     "Facility",
     "Gpu",
     "GpuAsk",
+    "GpuDrain",
     "GpuProcess",
     "GpuReading",
     "GpuUuid",
@@ -50,6 +55,7 @@ __all__ = [
     "JobState",
     "Link",
     "Node",
+    "NodeHealth",
     "NodeName",
     "PtySide",
     "PtySize",
@@ -61,6 +67,7 @@ __all__ = [
     "Share",
     "ShareStatus",
     "Snapshot",
+    "Verdict",
     "WarnSignal",
     "Why",
     "count_tasks",

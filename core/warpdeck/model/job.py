@@ -119,6 +119,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
+    notice: str = ""
+    """The last trouble with its node or GPUs that it was told of."""
     ending_cause: str = ""
     """The cause with which a kill was ordered (cancelled, timeout ...), until the nodes confirm."""
 

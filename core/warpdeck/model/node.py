@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from .health import GpuDrain
 from .ids import GpuUuid, JobId, NodeName
 
 
@@ -91,4 +92,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Why it is drained or down, in words."""
     reason_at_unix: float = 0.0
+    drain_checks: tuple[str, ...] = ()
+    """The health checks that drained it; () where an admin did."""
+    gpu_drains: tuple[GpuDrain, ...] = ()
+    """GPUs that take no job while the others do."""
+    known_gpus: tuple[GpuUuid, ...] = ()
+    """The most GPUs that it was ever found to have, since an admin last resumed it."""
+    faults_until: int = 0
+    """The number of the last fault of its GPUs that was dealt with."""
     added_at_unix: float = 0.0

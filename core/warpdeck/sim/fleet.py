@@ -11,7 +11,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, PackedTree, StreamSink
+from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck.model import Node, NodeName
 from warpdeck_agent.wire import messages as wire
@@ -108,7 +108,9 @@ class SimFleet:
         node.launches[key] = launch
         node.tasks[key] = asyncio.get_running_loop().create_task(self._run(node, launch, key))
 
-    async def send(self, name: NodeName, message: wire.Kill | wire.Forget) -> None:
+    async def send(self, name: NodeName, message: Order) -> None:
+        if isinstance(message, wire.AskHealth | wire.Notice):
+            return  # nothing here can be ill, and nobody looks
         node = self._nodes[name]
         key = (message.job_id, message.restarts)
         if isinstance(message, wire.Forget):
@@ -122,6 +124,12 @@ class SimFleet:
                 node.tasks.pop(key).cancel()
             if node.reports.get(key) is None or node.reports[key].phase == "running":
                 self._report(node, key, phase="exited", signal=15, cause=message.cause)
+
+    async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
+        if not self._nodes[name].up:
+            raise RemoteError(name, "cut")
+        checks = [wire.Check("disk", "ok", "simulated: nothing here can be full")]
+        return wire.Health(at_unix=asked.at_unix, checks=checks, asked_at_unix=asked.at_unix)
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):

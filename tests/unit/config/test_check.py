@@ -17,6 +17,14 @@ def errors(text: str) -> list[str]:
     ("text", "sentence"),
     [
         (
+            '[health]\nignore = ["xid"]\nrequeue_on = ["heat"]\n',
+            "f:3: health.requeue_on: there is no check 'heat'; there are: xid, ecc, row_remap, gpu_lost, thermal, gpus, disk, mount",
+        ),
+        (
+            '[health]\nprogram = "check.sh"\n',
+            "f:2: health.program: is no absolute path: write where it is on the nodes",
+        ),
+        (
             '[scheduler]\ndefault_partition = "cpu"\n[partitions.gpu]\n',
             "f:2: scheduler.default_partition: there is no partition 'cpu'; there are: gpu",
         ),

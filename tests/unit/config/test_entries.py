@@ -41,6 +41,8 @@ def values_of(name: str, kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(keys, values_of("", inner), max_size=2)
     if get_origin(kind) is Literal:
         return st.sampled_from(get_args(kind))
+    if "tuple" in str(kind) and "int" in str(kind):
+        return st.lists(st.integers(0, 200), max_size=3).map(tuple)
     if "tuple" in str(kind):
         return st.lists(NAMES, max_size=3).map(tuple)
     plain = {bool: st.booleans(), str: NAMES, datetime: st.just(datetime(2027, 1, 2, 3, 4, 5))}

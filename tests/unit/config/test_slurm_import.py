@@ -52,6 +52,16 @@ def test_a_small_site_comes_over_whole() -> None:
     assert "about Slurm's own daemons" in remark(made, "ClusterName")
 
 
+def test_the_health_check_comes_over_where_slurm_runs_it(tmp_path: Path) -> None:
+    lines = "NodeName=n1 CPUs=1\nPartitionName=p Nodes=n1\nHealthCheckProgram=/usr/sbin/nhc\n"
+    for interval_s, program in ((300, "/usr/sbin/nhc"), (0, "")):
+        (tmp_path / "slurm.conf").write_text(f"{lines}HealthCheckInterval={interval_s}\n")
+        made = import_site(str(tmp_path / "slurm.conf"))
+        assert made.config.health.program == program
+        assert made.config.health.interval_s == (interval_s or 60)
+        assert bool(program) is not any("is not run" in line for line in made.remarks)
+
+
 def test_partitions_take_their_defaults_and_node_sets(lab: Imported) -> None:
     partitions = lab.config.partitions
     assert list(partitions) == ["batch", "gpu", "debug", "admin"]

@@ -26,7 +26,6 @@ LOST = {
     "srunepilog": "there is no epilog",
     "prologslurmctld": "there is no prolog",
     "epilogslurmctld": "there is no epilog",
-    "healthcheckprogram": "the agent watches its node itself",
     "defmempernode": "there is no default of memory for each node; scheduler.default_mem_per_cpu is the nearest",
     "defmempergpu": "there is no default of memory for each GPU",
     "defcpupergpu": "there is no default of CPUs for each GPU",
@@ -68,7 +67,7 @@ DAEMONS = values.words(
     " cpufreqgovernors credtype cryptotype dataparserparameters debugflags defaultstoragehost defaultstorageloc"
     " defaultstoragepass defaultstorageport defaultstoragetype defaultstorageuser eiotimeout epilogmsgtime"
     " epilogtimeout extsensorsfreq extsensorstype fairsharedampeningfactor fastschedule firstjobid getenvtimeout"
-    " gpufreqdef grestypes groupupdateforce groupupdatetime hashplugin healthcheckinterval healthchecknodestate"
+    " gpufreqdef grestypes groupupdateforce groupupdatetime hashplugin healthchecknodestate"
     " inactivelimit interactivestepoptions jobacctgatherfrequency jobacctgatherparams jobacctgathertype"
     " jobcheckpointdir jobcompcode jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript jobcompport"
     " jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend"
@@ -140,6 +139,7 @@ class Settings:
             licenses=self._licenses(),
             hooks=self._hooks(),
             containment=tables.Containment(tmp_dir=self._path("tmpfs")),
+            health=self._health(),
         )
 
     def _hooks(self) -> tables.Hooks:
@@ -155,6 +155,18 @@ class Settings:
             self._notes.add(key, f"{text} is not one absolute path: write one program that runs the others")
             return ""
         return text
+
+    def _health(self) -> tables.Health:
+        """Slurm runs its program only where an interval is set."""
+        interval_s, program = (
+            self._read("healthcheckinterval", values.whole, 0),
+            self._get("healthcheckprogram"),
+        )
+        if program and not interval_s:
+            self._notes.add("HealthCheckProgram", "is not run, because HealthCheckInterval is 0")
+        if not program or not interval_s:
+            return tables.Health()
+        return tables.Health(program=program, interval_s=float(interval_s))
 
     def _get(self, key: str) -> str:
         return self._values.get(key, "")
@@ -250,5 +262,6 @@ USED = values.words(
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
     " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs"
+    " healthcheckprogram healthcheckinterval"
 )
 """Keys that the tables are made of."""
