@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -255,14 +256,9 @@ def test_a_full_disk_is_said_and_nothing_answered_is_lost(short_tmp: Path) -> No
     home = Home(disk / "home")
     try:
         first = submit(home, "true")
-        (disk / "filler").write_bytes(b"")
-        with (disk / "filler").open("ab") as filler:
-            try:
-                while True:
-                    filler.write(b"x" * 65536)
-                    filler.flush()
-            except OSError:
-                pass
+        with (disk / "filler").open("ab", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(b"x" * 65536)
         refused = home.run("submit", "--no-snapshot", "--wrap", "true # " + "x" * 100_000, cwd=short_tmp)
         assert refused.returncode == 1 and "full" in refused.stderr, refused.stderr
         (disk / "filler").unlink()
