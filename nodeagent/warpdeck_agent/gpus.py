@@ -20,6 +20,8 @@ from .wire.messages import GpuInfo, GpuProcess, GpuSample
 
 PROCESS_EVERY = 3
 """Readings between two looks at the process lists."""
+UTILISATION_S = 5.0
+"""How far back the use by single processes is asked for: as far as the time between two looks, and a little."""
 DEADLINE_S = 2.0
 """A reading that takes longer is reported as unknown."""
 SILENT = "the driver does not answer"
@@ -133,12 +135,23 @@ class GpuReader:
         for call in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"):
             for process in self._ask(call, handle) or ():
                 found[process.pid] = max(found.get(process.pid, 0), process.usedGpuMemory or 0)
-        return [self._describe(pid, mem) for pid, mem in sorted(found.items())]
+        utils = self._utilisation(handle) if len(found) > 1 else {}
+        return [self._describe(pid, mem, utils.get(pid)) for pid, mem in sorted(found.items())]
 
-    def _describe(self, pid: int, mem_bytes: int) -> GpuProcess:
-        job_id = job_of(pid, agent=self._agent)
+    def _utilisation(self, handle: Any) -> Dict[int, int]:
+        """Percent of the GPU by process, over the last seconds: where several are on it, the GPU's own says little."""
+        since_us = int((time.time() - UTILISATION_S) * 1e6)
+        told = self._ask("nvmlDeviceGetProcessUtilization", handle, since_us) or ()
+        return {each.pid: int(each.smUtil) for each in told if each.smUtil <= 100}
+
+    def _describe(self, pid: int, mem_bytes: int, util_pct: Optional[int]) -> GpuProcess:
         return GpuProcess(
-            pid=pid, mem_bytes=mem_bytes, job_id=job_id, user=owner_of(pid), command=text(f"/proc/{pid}/comm")
+            pid=pid,
+            mem_bytes=mem_bytes,
+            job_id=job_of(pid, agent=self._agent),
+            user=owner_of(pid),
+            command=text(f"/proc/{pid}/comm"),
+            util_pct=util_pct,
         )
 
     def _ask(self, call: str, *args: Any) -> Any:

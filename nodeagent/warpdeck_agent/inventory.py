@@ -44,6 +44,7 @@ class CpuMeter:
 
     def __init__(self) -> None:
         self._busy, self._total = self._ticks()
+        self.count = os.cpu_count() or 1
 
     def percent(self) -> float:
         """Since the last call."""

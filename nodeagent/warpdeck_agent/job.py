@@ -8,6 +8,7 @@ from typing import Optional, Tuple
 
 from . import groups, processes
 from .limit import TimeLimit
+from .metering import Meter
 from .spool import JobFolder, Meta
 from .wire.messages import JobReport
 
@@ -34,6 +35,7 @@ class Job:
         self.peak_mem_bytes = 0
         self.cpu_seconds = 0.0
         self.limit: Optional[TimeLimit] = None
+        self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()
 
     @property
@@ -57,7 +59,13 @@ class Job:
         supervisor = self.folder.pid()
         return next((pid for pid in members if processes.parent_of(pid) == supervisor), 0)
 
-    def report(self) -> JobReport:
+    def reap(self) -> None:
+        """Takes the end of its supervisor, and first the CPU time of all that this has waited for."""
+        if self.process is not None:
+            self.cpu_seconds = max(self.cpu_seconds, processes.cpu_seconds(self.process.pid))
+            self.process.wait()
+
+    def report(self, *, curve: bool = True) -> JobReport:
         """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""
         kept = "" if self.meta.role == "hold" else "spool:" + self.folder.file("out")
         stdout = self.meta.stdout or kept
@@ -78,5 +86,7 @@ class Job:
             peak_mem_bytes=self.peak_mem_bytes,
             cpu_seconds=self.cpu_seconds,
             drain=self.drain,
+            gpu=self.meter.usage() if self.phase in ("exited", "lost") else None,
+            curve=self.meter.curve() if curve and self.phase in ("exited", "lost") else None,
             suspended=self.limit is not None and self.limit.suspended,
         )

@@ -34,6 +34,8 @@ from .watching import Watch
 from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed, Notice
 
 GIB = 2**30
+MAX_CURVES = 300
+"""Ended launches whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
@@ -71,7 +73,8 @@ class Jobs:
 
     def reports(self) -> List[JobReport]:
         """Every launch held, for Welcome."""
-        return [job.report() for job in self._jobs.values()]
+        jobs = list(self._jobs.values())
+        return [job.report(curve=place < MAX_CURVES) for place, job in enumerate(jobs)]
 
     def find(self, job_id: int, restarts: int) -> Optional[Job]:
         return self._jobs.get((job_id, restarts))
@@ -98,6 +101,7 @@ class Jobs:
             return
         self._jobs[job.key] = job
         self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
+        job.meter.restore(job.folder)
         job.cause = job.folder.read("cause")
         if job.meta.role == "hold" and job.cause:
             self._ending.end_hold(job)
@@ -159,6 +163,10 @@ class Jobs:
             f"out of memory: it used {mem_bytes / GIB:.2f} GiB, and its limit is {limit / GIB:.2f} GiB"
         )
         self._ending.kill(job, cause="oom", grace_s=0.0)
+
+    def running(self) -> List[Job]:
+        """Those that run now."""
+        return [job for job in self._jobs.values() if job.phase == "running"]
 
     def keep_to_parts(self, gpus: List[GpuSample], sizes: Dict[int, int]) -> None:
         """Ends jobs that use more of a shared GPU's memory than their part. `sizes`: bytes of each GPU, by index."""

@@ -12,9 +12,9 @@ from typing import Any, Callable, List, Tuple
 
 from .gpus import GpuWatch
 from .health import Health
-from .inventory import CpuMeter, memory
 from .jobs import Jobs
 from .spool import Spool
+from .usage import Usage
 from .wire.messages import GpuInfo, GpuSample, Sample
 
 READ_S = 1.0
@@ -33,7 +33,8 @@ class Monitor:
         self._tell = tell
         self._sample_s = READ_S
         self._next_sample = 0.0
-        self._cpu = CpuMeter()
+        self._next_reading = 0.0
+        self.usage = Usage(jobs)
         self.health = Health(spool, self._gpus, tell)
 
     @property
@@ -58,12 +59,14 @@ class Monitor:
         watch = asyncio.get_running_loop().create_task(self.health.run())
         try:
             found = await self._gpus.found()
+            self.usage.found(found)
             sizes = {gpu.index: gpu.mem_bytes for gpu in found}
             rounds = 0
             while True:
                 await asyncio.sleep(min(READ_S, self._sample_s))
                 gpus = await self._gpus.read() if found else []
                 self._jobs.keep_to_parts(gpus, sizes)
+                self._measure(gpus)
                 self._send(gpus)
                 self.health.take_xids()
                 if found and rounds % LOOK_EVERY == 0:
@@ -71,6 +74,12 @@ class Monitor:
                 rounds += 1
         finally:
             watch.cancel()
+
+    def _measure(self, gpus: List[GpuSample]) -> None:
+        """Once a second, however often samples are wanted."""
+        if time.monotonic() >= self._next_reading:
+            self._next_reading = time.monotonic() + READ_S * 0.9
+            self.usage.take(gpus)
 
     def _send(self, gpus: List[GpuSample]) -> None:
         now = time.monotonic()
@@ -82,5 +91,7 @@ class Monitor:
 
     def show(self, gpus: List[GpuSample]) -> None:
         """Sends a sample with this reading."""
-        used = memory()[1]
-        self._tell(Sample(at_unix=time.time(), cpu_pct=self._cpu.percent(), mem_used_bytes=used, gpus=gpus))
+        used = self.usage
+        self._tell(
+            Sample(at_unix=time.time(), cpu_pct=used.cpu_pct, mem_used_bytes=used.mem_used_bytes, gpus=gpus)
+        )

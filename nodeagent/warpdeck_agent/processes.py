@@ -19,6 +19,7 @@ from .procfs import table, text
 MARK = b"WARPDECK_JOB="
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
 """How much of a process's environment is searched."""
+_TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 MAX_PARENTS = 64
 """How far up attribution looks."""
 
@@ -72,6 +73,18 @@ def parent_of(pid: int) -> int:
 def stat_fields(pid: int) -> List[str]:
     """The fields of /proc/pid/stat from the state on; none if the process is gone."""
     return text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of the process and of all its descendants that it has waited for, also of one that nobody has waited for yet."""
+    fields = stat_fields(pid)
+    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS if len(fields) > 14 else 0.0
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that the process has to itself or shares, 0 if it is gone."""
+    fields = stat_fields(pid)
+    return int(fields[21]) * _PAGE_BYTES if len(fields) > 21 else 0
 
 
 def catches(pid: int, number: int) -> bool:

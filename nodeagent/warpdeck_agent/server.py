@@ -272,6 +272,8 @@ class Session:
             self.tell(wire.PathProbed(probe=message.probe, found=found))
         elif isinstance(message, wire.AskHealth):
             self._spawn(self._tell_health(message))
+        elif isinstance(message, wire.AskCurves):
+            self.tell(self._agent.monitor.usage.answer(message))
         elif isinstance(message, wire.Notice):
             jobs.notify(message)
         elif isinstance(message, wire.Quit):

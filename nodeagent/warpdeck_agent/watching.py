@@ -43,6 +43,5 @@ class Watch:
         self._tell(job)
 
     def _tell(self, job: Job) -> None:
-        if job.process is not None:
-            job.process.wait()
+        job.reap()
         self._on_end(job)

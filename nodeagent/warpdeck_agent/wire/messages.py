@@ -73,6 +73,38 @@ class Inventory:
 
 
 @dataclass(frozen=True)
+class GpuUsage:
+    """What a launch, or a step of one, has used of its GPUs on a node. All are sums, so that nodes can be added up."""
+
+    seconds: float = 0.0
+    """GPU-seconds in which utilisation was known: the mean is busy_s of this."""
+    busy_s: float = 0.0
+    idle_s: float = 0.0
+    """GPU-seconds with less than 5 % utilisation."""
+    mem_peak_bytes: int = 0
+    """The most at one time on all its GPUs here together."""
+    energy_j: float = 0.0
+
+
+COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "cpu_pct", "mem_bytes")
+"""What curves show. `cpu_pct`: 100 is one CPU."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Means over equal steps from `begin_unix` on; an empty column was not measured, None is unknown. `uuid`: of one GPU."""
+
+    begin_unix: float
+    step_s: float
+    gpu_util_pct: List[Optional[float]] = field(default_factory=list)
+    gpu_mem_bytes: List[Optional[float]] = field(default_factory=list)
+    gpu_power_w: List[Optional[float]] = field(default_factory=list)
+    cpu_pct: List[Optional[float]] = field(default_factory=list)
+    mem_bytes: List[Optional[float]] = field(default_factory=list)
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
 class JobReport:
     """What an agent knows of one launch. `phase`: running, exited, or lost (started, but its supervisor is gone)."""
 
@@ -92,6 +124,9 @@ class JobReport:
     work_dir: str = ""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    gpu: Optional[GpuUsage] = None
+    curve: Optional[Curve] = None
+    """Of a launch that has ended: its whole life, thinned."""
     suspended: bool = False
     """It runs, but is stopped, and the time of its limit with it."""
     drain: str = ""
@@ -312,6 +347,18 @@ class AskHealth:
 
 
 @dataclass(frozen=True)
+class AskCurves:
+    """What was measured over time: of one launch, or (job_id 0) of the node and each of its GPUs. Answered with Curves."""
+
+    ask: int
+    job_id: int = 0
+    restarts: int = 0
+    step_s: float = 1.0
+    """Of the node: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
+    t: Literal["ask_curves"] = "ask_curves"
+
+
+@dataclass(frozen=True)
 class Notice:
     """A line for the people who look at this job: it is added to the job's standard error, or shown on its terminal."""
 
@@ -411,6 +458,7 @@ class GpuProcess:
     job_id: int = 0
     user: str = ""
     command: str = ""
+    util_pct: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -480,6 +528,18 @@ class Health:
     t: Literal["health"] = "health"
 
 
+@dataclass(frozen=True)
+class Curves:
+    """The answer to AskCurves. For a launch also what it has used so far."""
+
+    ask: int
+    curves: List[Curve] = field(default_factory=list)
+    gpu: Optional[GpuUsage] = None
+    cpu_seconds: float = 0.0
+    peak_mem_bytes: int = 0
+    t: Literal["curves"] = "curves"
+
+
 ControllerMessage = Union[
     Hello,
     Launch,
@@ -492,13 +552,24 @@ ControllerMessage = Union[
     ResizePty,
     ProbePath,
     AskHealth,
+    AskCurves,
     Notice,
     Quit,
     StreamAck,
     StreamEnd,
 ]
 AgentMessage = Union[
-    Welcome, JobReport, NeedTree, LaunchFailed, StreamOpened, PathProbed, Sample, Health, StreamAck, StreamEnd
+    Welcome,
+    JobReport,
+    NeedTree,
+    LaunchFailed,
+    StreamOpened,
+    PathProbed,
+    Sample,
+    Health,
+    Curves,
+    StreamAck,
+    StreamEnd,
 ]
 
 _BY_TAG: Dict[str, Any] = {

@@ -1,0 +1,116 @@
+"""Measures all that run here and the node itself: meters of launches, rings of the node and of each GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Dict, List, Optional, Tuple
+
+from . import processes
+from .inventory import CpuMeter, memory
+from .job import Job, Key
+from .jobs import Jobs
+from .record import Rings, Values
+from .wire.messages import AskCurves, Curves, GpuInfo, GpuSample
+
+PROCESSES_S = 10.0
+"""Between two looks at the processes of launches. One walk over /proc for all, 10 us a process of the machine."""
+NODE = ""
+"""The key of the node's own rings, beside the uuids of its GPUs."""
+
+Spent = Tuple[float, int]
+"""(CPU seconds so far, bytes of memory now) of a launch's processes."""
+
+
+class Usage:
+    """Fed with every reading."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._cpu = CpuMeter()
+        self._rings: Dict[str, Rings] = {NODE: Rings()}
+        self._uuids: Dict[int, str] = {}
+        self._next_look = 0.0
+        self._looking: Optional[asyncio.Future[Dict[Key, Spent]]] = None
+        self._spent: Dict[Key, Tuple[float, float]] = {}
+        self.cpu_pct = 0.0
+        self.mem_used_bytes = 0
+
+    def found(self, gpus: List[GpuInfo]) -> None:
+        """The node's GPUs."""
+        self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
+        self._rings.update({gpu.uuid: Rings() for gpu in gpus})
+
+    def take(self, gpus: List[GpuSample]) -> None:
+        """One reading, just now."""
+        now = time.time()
+        cpus = self._cpu.count
+        self.cpu_pct, self.mem_used_bytes = self._cpu.percent(), memory()[1]
+        self._rings[NODE].add({"cpu_pct": self.cpu_pct * cpus, "mem_bytes": float(self.mem_used_bytes)}, now)
+        by_uuid = {self._uuids[gpu.index]: gpu for gpu in gpus if gpu.index in self._uuids}
+        for uuid, gpu in by_uuid.items():
+            values: Values = {
+                "gpu_util_pct": gpu.util_pct,
+                "gpu_mem_bytes": gpu.mem_used_bytes,
+                "gpu_power_w": gpu.power_w,
+            }
+            self._rings[uuid].add(values, now)
+        running = self._jobs.running()
+        spent = self._look_at_processes(running)
+        for job in running:
+            own = [by_uuid[uuid] for uuid in job.meta.gpus if uuid in by_uuid]
+            more = self._more(job, spent.get(job.key), now)
+            if own or more:
+                job.meter.take(own, job_id=job.meta.job_id, more=more, now=now)
+                job.meter.keep(job.folder)
+
+    def answer(self, asked: AskCurves) -> Curves:
+        """What was measured of a launch, or of the node. Empty for what is not known here."""
+        if not asked.job_id:
+            curves = [rings.curve(asked.step_s, uuid) for uuid, rings in self._rings.items()]
+            return Curves(ask=asked.ask, curves=curves)
+        job = self._jobs.find(asked.job_id, asked.restarts)
+        if job is None:
+            return Curves(ask=asked.ask)
+        curve = job.meter.curve()
+        return Curves(
+            ask=asked.ask,
+            curves=[curve] if curve else [],
+            gpu=job.meter.usage(),
+            cpu_seconds=job.cpu_seconds,
+            peak_mem_bytes=job.peak_mem_bytes,
+        )
+
+    def _look_at_processes(self, running: List[Job]) -> Dict[Key, Spent]:
+        """What the last look found, once; begins another when it is time."""
+        found: Dict[Key, Spent] = {}
+        if self._looking is not None and self._looking.done():
+            found, self._looking = self._looking.result(), None
+        if self._looking is None and running and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + PROCESSES_S
+            marks = {job.mark: job.key for job in running}
+            self._looking = asyncio.get_running_loop().run_in_executor(None, _look, marks)
+        self._spent = {job.key: self._spent[job.key] for job in running if job.key in self._spent}
+        return found
+
+    def _more(self, job: Job, spent: Optional[Spent], now: float) -> Values:
+        if spent is None:
+            return {}
+        cpu_s, mem_bytes = spent
+        job.cpu_seconds = max(job.cpu_seconds, cpu_s)
+        job.peak_mem_bytes = max(job.peak_mem_bytes, mem_bytes)
+        before_s, at = self._spent.get(job.key, (0.0, job.meta.started_at))
+        self._spent[job.key] = (cpu_s, now)
+        cpu_pct = 100.0 * max(0.0, cpu_s - before_s) / (now - at) if now > at else None
+        return {"cpu_pct": cpu_pct, "mem_bytes": float(mem_bytes)}
+
+
+def _look(marks: Dict[str, Key]) -> Dict[Key, Spent]:
+    """Runs in a thread."""
+    found: Dict[Key, Spent] = {}
+    for mark, pids in processes.marked().items():
+        key = marks.get(mark)
+        if key is not None:
+            cpu_s = sum(processes.cpu_seconds(pid) for pid in pids)
+            found[key] = (cpu_s, sum(processes.resident_bytes(pid) for pid in pids))
+    return found

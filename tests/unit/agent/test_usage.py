@@ -1,0 +1,211 @@
+"""What launches use, and what a node did: sums, curves in bounded memory, and the same from a real agent."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.agent import AgentProcess
+from tests.unit.agent.conftest import Gpus, MakeAgent
+from tests.waiting import eventually
+
+from warpdeck_agent.metering import FILE, LONGEST_S, Meter
+from warpdeck_agent.record import MOST, RINGS, Record, Rings
+from warpdeck_agent.spool import Folder
+from warpdeck_agent.wire import messages as wire
+
+GIB = 1 << 30
+BEGIN = 1_000_000.0
+
+
+# ---- records and rings
+
+
+def test_a_short_life_is_kept_by_the_second() -> None:
+    record = Record(BEGIN)
+    for second in range(4):
+        record.add({"gpu_util_pct": 10.0 * second, "gpu_power_w": None}, BEGIN + second + 0.5)
+    record.add({}, BEGIN + 4)
+    curve = record.curve()
+    assert (curve.begin_unix, curve.step_s) == (BEGIN, 1.0)
+    assert curve.gpu_util_pct == [0.0, 10.0, 20.0, 30.0] and curve.gpu_power_w == []
+
+
+@given(st.lists(st.floats(0.0, 50.0), min_size=1, max_size=800), st.integers(0, 2**31))
+def test_a_record_is_bounded_and_keeps_its_mean(pauses: list[float], seed: int) -> None:
+    rng, now = random.Random(seed), BEGIN
+    record, lowest, highest = Record(BEGIN), 100.0, 0.0
+    for pause in pauses:
+        value = rng.uniform(0, 100)
+        lowest, highest = min(lowest, value), max(highest, value)
+        record.add({"gpu_util_pct": value}, now)
+        now += pause
+    record.add({}, now)
+    curve = record.curve()
+    assert len(curve.gpu_util_pct) <= MOST
+    covered = record.size * curve.step_s
+    assert covered <= now - BEGIN < covered + curve.step_s or record.size <= 1
+    told = [each for each in curve.gpu_util_pct if each is not None]
+    assert all(lowest - 0.1 <= each <= highest + 0.1 for each in told)
+
+
+def test_a_life_of_a_week_takes_as_long_as_its_points() -> None:
+    record = Record(BEGIN)
+    record.add({"mem_bytes": 1.0}, BEGIN)
+    record.add({"mem_bytes": 3.0}, BEGIN + 7 * 86_400)
+    record.add({"mem_bytes": 3.0}, BEGIN + 14 * 86_400)
+    curve = record.curve()
+    assert MOST // 2 <= record.size <= MOST
+    assert curve.mem_bytes[0] == 1 and None in curve.mem_bytes
+
+
+def test_what_is_measured_later_has_nothing_before() -> None:
+    record = Record(BEGIN)
+    record.add({"cpu_pct": 50.0}, BEGIN)
+    record.add({"cpu_pct": 50.0, "mem_bytes": 7.0}, BEGIN + 1)
+    record.add({}, BEGIN + 2)
+    assert record.curve().mem_bytes == [None, 7]
+
+
+def test_a_clock_that_goes_back_breaks_nothing() -> None:
+    record, rings = Record(BEGIN), Rings()
+    for now in (BEGIN + 5, BEGIN - 3600, BEGIN + 6):
+        record.add({"cpu_pct": 1.0}, now)
+        rings.add({"cpu_pct": 1.0}, now)
+    assert len(record.curve().cpu_pct) == 6
+    assert all(rings.curve(step).cpu_pct for step, _ in RINGS[:1])
+
+
+def test_rings_keep_the_last_of_each_length() -> None:
+    rings = Rings()
+    for second in range(30_000):
+        rings.add({"cpu_pct": float(second)}, BEGIN + second)
+    for step_s, size in RINGS:
+        curve = rings.curve(step_s)
+        assert curve.step_s == step_s and len(curve.cpu_pct) == min(size, int(30_000 // step_s))
+        end = curve.begin_unix + len(curve.cpu_pct) * step_s
+        assert end <= BEGIN + 30_000 < end + 2 * step_s
+        last = curve.cpu_pct[-1]
+        assert last is not None and abs(last - (end - BEGIN - step_s / 2)) <= step_s
+    assert rings.curve(7.0).step_s == 10.0 and rings.curve(3600.0).step_s == 60.0
+
+
+def test_a_ring_knows_of_gaps_and_of_what_came_later() -> None:
+    rings = Rings()
+    rings.add({"cpu_pct": 1.0}, 100.0)
+    rings.add({"cpu_pct": 4.0, "mem_bytes": 9.0}, 103.0)
+    rings.add({}, 104.0)
+    curve = rings.curve(1.0)
+    assert (curve.begin_unix, curve.cpu_pct) == (100.0, [1.0, None, None, 4.0])
+    assert curve.mem_bytes == [None, None, None, 9]
+
+
+# ---- meters
+
+
+def sample(util: int | None = 50, *, power: float | None = 200.0, **fields: object) -> wire.GpuSample:
+    return wire.GpuSample(index=0, util_pct=util, power_w=power, **fields)  # type: ignore[arg-type]
+
+
+def test_sums_count_each_gpu_for_as_long_as_its_reading_held() -> None:
+    meter = Meter(begin_unix=BEGIN)
+    two = [sample(80, mem_used_bytes=10 * GIB), sample(4, mem_used_bytes=5 * GIB, power=100.0)]
+    for second in range(1, 11):
+        meter.take(two, job_id=1, more={}, now=BEGIN + second)
+    used = meter.usage()
+    assert used is not None
+    assert used.seconds == pytest.approx(20.0) and used.busy_s == pytest.approx(8.4)
+    assert used.idle_s == pytest.approx(10.0), "one of both was below 5 %"
+    assert used.energy_j == pytest.approx(3000.0) and used.mem_peak_bytes == 15 * GIB
+
+
+def test_what_is_not_known_is_not_counted_as_nothing() -> None:
+    meter = Meter(begin_unix=BEGIN)
+    meter.take([sample(90)], job_id=1, more={}, now=BEGIN + 1)
+    meter.take([sample(None, power=None)], job_id=1, more={}, now=BEGIN + 2)
+    meter.take([sample(90)], job_id=1, more={}, now=BEGIN + 3600)
+    used = meter.usage()
+    assert used is not None and used.seconds == pytest.approx(1 + LONGEST_S)
+    assert used.busy_s / used.seconds == pytest.approx(0.9)
+
+
+def test_of_a_shared_gpu_only_the_launchs_own_part_counts() -> None:
+    mine = wire.GpuProcess(pid=1, mem_bytes=3 * GIB, job_id=7, util_pct=20)
+    other = wire.GpuProcess(pid=2, mem_bytes=30 * GIB, job_id=8, util_pct=70)
+    meter = Meter(begin_unix=BEGIN, share_pct=25)
+    meter.take([sample(90, processes=[mine, other])], job_id=7, more={}, now=BEGIN + 1)
+    used = meter.usage()
+    assert used is not None
+    assert (used.busy_s, used.mem_peak_bytes, used.energy_j) == (pytest.approx(0.2), 3 * GIB, 50.0)
+
+
+def test_a_meter_goes_on_where_an_earlier_agents_ended(short_tmp: Path) -> None:
+    meter, folder = Meter(begin_unix=BEGIN), Folder(str(short_tmp))
+    for second in range(1, 100):
+        meter.take([sample(60)], job_id=1, more={"cpu_pct": 10.0}, now=BEGIN + second)
+    meter._written = time.monotonic() - 3600  # long ago
+    meter.keep(folder)
+    again = Meter(begin_unix=BEGIN)
+    again.restore(folder)
+    assert again.usage() == meter.usage()
+    assert again.curve() == meter.curve()
+    for torn in ("", "{", "[]", '{"gpu": {}}', '{"record": 3}'):
+        (short_tmp / FILE).write_text(torn)
+        strange = Meter(begin_unix=BEGIN)
+        strange.restore(folder)
+        assert strange.usage() is None
+
+
+# ---- a real agent
+
+
+def curves(agent: AgentProcess, **asked: object) -> wire.Curves:
+    agent.link.send(wire.AskCurves(ask=3, **asked))  # type: ignore[arg-type]
+    return agent.link.expect(wire.Curves)
+
+
+@pytest.mark.lab
+def test_a_launch_is_measured_while_it_runs_and_at_its_end(
+    make_agent: MakeAgent, gpus: Gpus, short_tmp: Path
+) -> None:
+    card = f"gpu 0 uuid=GPU-0 util=40 power=100000 used={2 * GIB} mem={80 * GIB}"
+    gpus.show(card)
+    agent = make_agent(**gpus.environ)
+    agent.start()
+    agent.launch(1, f"while [ ! -e {short_tmp}/gate ]; do sleep 0.1; done", gpus=["GPU-0"])
+    agent.link.report(1, "running")
+    eventually(lambda: curves(agent, job_id=1).curves, what="the launch has a curve")
+    told = curves(agent, job_id=1)
+    assert told.gpu is not None and told.gpu.mem_peak_bytes == 2 * GIB
+    assert set(told.curves[0].gpu_util_pct) == {40.0}
+    (short_tmp / "gate").touch()
+    said = agent.link.report(1, "exited")
+    assert said.gpu is not None and said.curve is not None
+    assert said.gpu.busy_s / said.gpu.seconds == pytest.approx(0.4) and said.gpu.idle_s == 0.0
+    assert said.gpu.energy_j == pytest.approx(100.0 * said.gpu.seconds)
+    assert len(said.curve.gpu_power_w) >= 3
+    node = {curve.uuid: curve for curve in curves(agent).curves}
+    assert set(node) == {"", "GPU-0"} and 40.0 in node["GPU-0"].gpu_util_pct
+    assert node[""].mem_bytes and not node[""].gpu_util_pct
+    assert curves(agent, job_id=99).curves == []
+
+
+def test_cpu_time_of_what_has_ended_is_known_without_a_cgroup(agent: AgentProcess) -> None:
+    said = agent.run(1, "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
+    assert 0.05 < said.cpu_seconds < 60.0
+
+
+def test_memory_of_what_runs_is_seen(agent: AgentProcess, short_tmp: Path) -> None:
+    code = "x = bytearray(150 << 20); import time; time.sleep(1000)"
+    agent.launch(1, f"exec {sys.executable} -c '{code}'")
+    agent.link.report(1, "running")
+    eventually(
+        lambda: curves(agent, job_id=1).peak_mem_bytes > 150 << 20,
+        timeout_s=90.0,
+        what="its memory was looked at",
+    )
