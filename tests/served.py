@@ -34,6 +34,8 @@ class QuietFleet:
 
     def __init__(self) -> None:
         self.launches: list[wire.Launch] = []
+        self.measured: wire.Curves | None = None
+        """What every node says it measured."""
         self.checks: list[wire.Check] = []
         """What every node says of its health."""
 
@@ -60,6 +62,9 @@ class QuietFleet:
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
         return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
+
+    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+        return self.measured or wire.Curves(ask=asked.ask)
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         raise AssertionError("no test opens streams here")

@@ -124,3 +124,26 @@ def test_a_node_that_cannot_be_asked_fails_the_check(home: Home, lab: Lab) -> No
     finally:
         lab.on(2, "kill", "-CONT", str(pid))
     eventually(lambda: node(home)["state"] == "idle", what="the node is back")
+
+
+def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, short_tmp: Path) -> None:
+    lab.show_driver(2, "".join(f"{line} util=60 used=3221225472\n" for line in WELL.splitlines()[1:]))
+    gate = short_tmp / "gate"
+    words = ("submit", "--no-snapshot", "--gpus=2", "--wrap", f"while [ ! -e {gate} ]; do sleep 0.1; done")
+    job = str(home.json(*words, cwd=short_tmp)["job_id"])
+    found = eventually(lambda: (told := home.json("metrics", job))["curves"] and told, what="it has a curve")
+    assert found["curves"][0]["node"] == "gpu2" and 60 in found["curves"][0]["columns"]["gpu_util_pct"]
+    gate.touch()
+    eventually(lambda: home.job(job)["end"], what="it has ended")
+    used = home.job(job)["used"]
+    assert (round(used["gpu_util_pct"]), used["gpu_idle_pct"], used["gpu_mem_peak_bytes"]) == (60, 0, 6 << 30)
+    assert used["energy_j"] > 0
+    kept = home.json("metrics", job)
+    assert kept["used"] == used and 60 in kept["curves"][0]["columns"]["gpu_util_pct"]
+    assert "GPUs at 60 %" in home.ok("show", job)
+    printed = home.ok("metrics", job)
+    assert "GPU use" in printed and "6G of GPU memory at most" in printed
+    lines = home.ok("metrics", "--node", "gpu2").splitlines()
+    assert any(line.startswith("gpu2 GPU 3") and "GPU memory" in line for line in lines)
+    assert home.run("metrics").returncode == 2
+    lab.show_driver(2, WELL)

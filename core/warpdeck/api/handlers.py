@@ -47,7 +47,7 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
-from . import checkup, questions
+from . import checkup, curves, questions
 from . import protocol as ask
 from .rows import JobRow
 
@@ -117,6 +117,8 @@ class Handlers:
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)
+            case ask.Curves():
+                return await self._curves(message)
             case ask.Priorities():
                 return await self._priorities(message)
             case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList():
@@ -276,6 +278,13 @@ class Handlers:
         if job.id != job.array_job_id:
             journal = [*await self._controller.store.journal(job.array_job_id), *journal][-200:]
         return present.job_detail(self._controller.state, job, journal)
+
+    async def _curves(self, message: ask.Curves) -> dict[str, Any]:
+        if bool(message.job) == bool(message.node):
+            raise UserError("curves are of one job or of one node", "name one of them")
+        if message.node:
+            return await curves.of_node(self._controller, message.node, step_s=message.step_s)
+        return await curves.of_job(self._controller, await self.find_job(message.job))
 
     async def find_job(self, reference: str) -> Job:
         """The job of any age that "12" or "12_3" names. Raises UserError."""

@@ -186,6 +186,17 @@ class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
     accept_host_key: Name = ""
 
 
+class Curves(Message, frozen=True, kw_only=True, tag="curves"):
+    """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "errors": [str]}: what was measured over time.
+
+    Of a job (`job`): one curve for each of its nodes, whole, and what it has used. Of a node (`node`): one for the node and
+    one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a day)."""
+
+    job: Reference = ""
+    node: Name = ""
+    step_s: Annotated[float, msgspec.Meta(ge=1, le=60)] = 1.0
+
+
 class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
     """With `gpus` only these of its GPUs."""
 
@@ -373,6 +384,7 @@ ClientMessage = (
     | NodeDrain
     | NodeResume
     | NodeCheck
+    | Curves
     | NodeRemove
     | ReservationMake
     | ReservationRemove

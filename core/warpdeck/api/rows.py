@@ -18,6 +18,20 @@ class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
     """Estimated from the pace at which the work ahead of it is done; else worked out job by job."""
 
 
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job or a step has used; None was not measured. Energy is the GPUs'."""
+
+    cpu_seconds: float = 0.0
+    peak_mem_bytes: int = 0
+    """The largest of any node."""
+    gpu_util_pct: float | None = None
+    """Mean over its GPUs and its time."""
+    gpu_idle_pct: float | None = None
+    """The share of the time in which a GPU was below 5 %."""
+    gpu_mem_peak_bytes: int | None = None
+    energy_j: float | None = None
+
+
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the queue. A folded array is one row with `tasks_pending` > 1; its running tasks are rows of their own."""
 
@@ -50,6 +64,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: str = ""
     """"code:signal" once it ended."""
     exit_cause: str = ""
+    used: UsageRow | None = None
+    """Of a job that has ended."""
     restarts: int = 0
     held: bool = False
     interactive: bool = False
@@ -59,6 +75,17 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     tree: str = ""
     """The snapshot's tree id."""
     comment: str = ""
+
+
+class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Means over equal steps from `begin` on. `columns`: model.CURVE_COLUMNS -> points; None is unknown."""
+
+    node: str
+    begin: float
+    step_s: float
+    columns: dict[str, tuple[float | None, ...]] = {}
+    gpu: int | None = None
+    uuid: str = ""
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +125,6 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     notice: str = ""
     """The last trouble with its node or GPUs that it was told of."""
-    peak_mem_bytes: int = 0
-    cpu_seconds: float = 0.0
     predicted_s: float | None = None
     """How long it was likely to run when it was submitted."""
     prediction_error_s: float | None = None

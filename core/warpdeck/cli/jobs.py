@@ -9,8 +9,8 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import write_all
+from warpdeck.api.used import used_in_words
 from warpdeck.errors import UserError
-from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
@@ -83,7 +83,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("stderr", detail["stderr"]),
         ("waits for", detail["dependency"]),
         ("code", _code(detail.get("snapshot"))),
-        ("peak memory", format_memory(detail["peak_mem_bytes"]) if detail["peak_mem_bytes"] else ""),
+        ("used", ", ".join(used_in_words(**row["used"])) if row["used"] else ""),
         ("comment", row["comment"]),
     ]
     for name, value in facts:

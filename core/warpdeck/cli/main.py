@@ -25,6 +25,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "prio": ("policy", "the priority of waiting jobs, and each number in it"),
     "share": ("policy", "the accounts: shares, use, and who is owed how much"),
     "logs": ("jobs", "a job's output; -f follows it"),
+    "metrics": ("metrics", "what a job used over its life, or a node lately"),
     "cancel": ("orders", "end jobs, or send them a signal"),
     "hold": ("orders", "keep waiting jobs from starting"),
     "release": ("orders", "let held jobs start"),

@@ -18,6 +18,8 @@ from .tables import Config, Reservation
 
 Found = Iterator[Problem]
 
+MAX_PORT = 65_535
+
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
@@ -33,7 +35,7 @@ def cross_check(config: Config) -> tuple[list[Problem], list[Problem]]:
         _reservations,
         _nodes,
         _paths,
-        _health,
+        _watching,
     )
     errors = [problem for check in checks for problem in check(config)]
     return errors, [] if errors else list(_warnings(config))
@@ -212,7 +214,9 @@ def _nodes(config: Config) -> Found:
                     break
 
 
-def _health(config: Config) -> Found:
+def _watching(config: Config) -> Found:
+    if config.metrics_port > MAX_PORT:
+        yield Problem(path=("metrics_port",), text=f"is no port: there are those up to {MAX_PORT}")
     table = config.health
     for key in ("ignore", "requeue_on"):
         yield from _unknown(("health", key), getattr(table, key), CHECKS, "check")

@@ -256,6 +256,10 @@ class Config(Table, frozen=True, kw_only=True):
     """Between TERM and KILL when a job is ended (KillWait)."""
     keep_finished_s: Seconds = 3600.0
     """How long ended jobs stay in the queue view; the history keeps them for ever."""
+    metrics_port: Count = 0
+    """Prometheus gets http://metrics_address:metrics_port/metrics; 0: nobody does."""
+    metrics_address: str = "127.0.0.1"
+    """Whoever can connect there may read it: users, jobs, use."""
     scheduler: Scheduler = Scheduler()
     fairshare: Fairshare = Fairshare()
     gpus: Gpus = Gpus()

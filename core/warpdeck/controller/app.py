@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
@@ -32,12 +32,13 @@ from .events import (
 )
 from .forecast import Forecaster
 from .hub import Hub
+from .measurements import to_reading
 from .moments import next_moment
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
-from .readings import to_reading
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .state import State, Transaction
+from .tally import Tally
 from .view import build_view
 
 log = logging.getLogger("warpdeck.controller")
@@ -96,6 +97,9 @@ class Controller:
         self.clock = clock
         self.forecaster = Forecaster(clock)
         self.hub = Hub()
+        self.tally = Tally()
+        self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
+        """Is told of a configuration once it is in force."""
         self.state = State()
         self.controller_id = ""
         self._queue: asyncio.Queue[_Asked] = asyncio.Queue()
@@ -167,6 +171,7 @@ class Controller:
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
         self._plan_wanted.set()
+        await self.on_reload(decoded.config)
         return told, decoded
 
     def _waiting_users(self) -> list[str]:
@@ -210,6 +215,7 @@ class Controller:
 
     async def _handle(self, batch: list[_Asked]) -> None:
         txn = Transaction(self.state, self.clock())
+        self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
         along = self._plan_along(txn) if replan and self._is_small_pass() else None
@@ -218,6 +224,7 @@ class Controller:
         except StoreError as error:
             self._give_up(txn, batch, error)
             return
+        self.tally.commits += 1
         for answer, outcome in outcomes:
             if outcome is None:
                 continue
@@ -237,6 +244,7 @@ class Controller:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
         jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
         txn.undo()
+        self.tally.failed_commits += 1
         log.error("%s", error)
         for _, answer in batch:
             _fail(answer, UserError(str(error), "free some space, then try again"))
@@ -284,10 +292,8 @@ class Controller:
 
     async def _plan_once(self) -> float:
         """One pass; how long the planning itself took, in seconds."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
         made = self._plan()
-        took_s = loop.time() - begun
+        took_s = self.tally.last_pass_s
         decided = _decisions(made)
         if decided != Planned():
             try:
@@ -312,9 +318,12 @@ class Controller:
 
     def _plan(self) -> Plan:
         """One pass over the state as it is."""
-        now = self.clock()
+        now, loop = self.clock(), asyncio.get_running_loop()
+        begun = loop.time()
         self.count_use()
-        return plan(build_view(self.state, now=now), now, self.state.site.settings)
+        made = plan(build_view(self.state, now=now), now, self.state.site.settings)
+        self.tally.count_pass(loop.time() - begun)
+        return made
 
     def count_use(self) -> None:
         """Puts what everybody has used up to now beside the rules in force."""
@@ -425,6 +434,10 @@ class Controller:
             for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
                     self.state.place_job(job)
+
+
+async def _nothing(config: Config) -> None:
+    """Nobody has to know."""
 
 
 def _decisions(made: Plan) -> Planned:

@@ -12,9 +12,9 @@ log = logging.getLogger("warpdeck.nodes")
 
 
 def blame(txn: Transaction, name: NodeName, reason: str) -> None:
-    """Drains the node until an admin resumes it. One that is drained keeps its first reason."""
+    """Drains the node until an admin resumes it. One that is drained for good keeps its first reason."""
     node = txn.state.nodes.get(name)
-    if not reason or node is None or node.drained:
+    if not reason or node is None or (node.drained and not node.drain_checks):
         return
     log.warning("%s is drained: %s", name, reason)
-    txn.put_node(amend(node, drained=True, reason=reason, reason_at_unix=txn.now))
+    txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))

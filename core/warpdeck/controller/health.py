@@ -63,7 +63,11 @@ def take(txn: Transaction, event: HealthTold) -> Outcome:
         *_clock(event, before, rules.max_clock_skew_s),
         *_gpus(node),
     )
-    state.health[node.name] = NodeHealth(at_unix=event.received_unix, checks=checks)
+    state.health[node.name] = NodeHealth(
+        at_unix=event.received_unix,
+        checks=checks,
+        last_xids={fault.uuid: fault.xid for fault in event.health.faults if fault.xid},
+    )
     judged, troubles = judge(node, checks, event.health.faults, rules=rules, now=txn.now)
     if judged == node:
         return Outcome(replan=False)

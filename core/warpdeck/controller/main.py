@@ -30,6 +30,7 @@ from warpdeck.store import SqliteStore
 from .app import Controller
 from .daemon import take_lock
 from .events import NodeAdded
+from .exporter import Exporter
 from .trees import TreeFiles
 
 log = logging.getLogger("warpdeck")
@@ -71,11 +72,15 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             if local_node and not controller.state.nodes:
                 await _add_this_machine(controller)
             await server.start()
+            exporter = Exporter(controller)
+            controller.on_reload = exporter.follow
+            await exporter.follow(controller.config)
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             reloads.cancel()
+            await exporter.close()
             loop_task.cancel()
     finally:
         await store.close()

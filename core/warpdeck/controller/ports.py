@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Request, Reservation
 from warpdeck_agent.wire import messages as wire
 
 WAITS_PERIOD_S = 28 * 86_400.0
@@ -82,6 +82,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
+    curves: tuple[JobCurve, ...] = ()
     next_job_id: int | None = None
     usage: tuple[UsageRow, ...] = ()
     waits: Waits | None = None
@@ -119,6 +120,10 @@ class Store(Protocol):
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...
     async def journal(self, job_id: JobId) -> list[JournalEntry]: ...
+    async def curves(self, job_id: JobId) -> list[JobCurve]:
+        """How a job's life went, by node."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -180,6 +185,10 @@ class Fleet(Protocol):
     async def send(self, name: NodeName, message: Order) -> None: ...
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
         """Has the node look at everything anew. Raises RemoteError where there is no link, or no answer in time."""
+        ...
+
+    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+        """What the node has measured over time. Raises RemoteError."""
         ...
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:

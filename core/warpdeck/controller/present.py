@@ -15,11 +15,13 @@ from warpdeck.api.rows import (
     NodeHealthRow,
     NodeRow,
     ProcessRow,
+    UsageRow,
     WhyRow,
 )
 from warpdeck.model import (
     COMPACT,
     GpuReading,
+    GpuUsage,
     Job,
     JobId,
     JobState,
@@ -36,6 +38,7 @@ from warpdeck.notation.hostlist import collapse
 from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 
 from .launching import output_paths
+from .measurements import gpu_usage
 from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
@@ -80,6 +83,7 @@ def job_row(state: State, job: Job) -> JobRow:
         end=job.end_at_unix,
         exit_code=str(ended) if ended else "",
         exit_cause=ended.cause if ended else "",
+        used=usage_row(job) if job.is_finished and job.shares else None,
         restarts=job.restarts,
         held=job.held,
         interactive=request.pty is not None,
@@ -87,6 +91,27 @@ def job_row(state: State, job: Job) -> JobRow:
         gpu_mem_bytes=mem,
         tree=request.snapshot.tree if request.snapshot else "",
         comment=request.comment,
+    )
+
+
+def usage_row(job: Job) -> UsageRow:
+    """What its shares have used, as far as they have ended."""
+    return shown_usage(
+        gpu_usage(job),
+        cpu_seconds=sum(share.cpu_seconds for share in job.shares),
+        peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
+    )
+
+
+def shown_usage(gpu: GpuUsage | None, *, cpu_seconds: float, peak_mem_bytes: int) -> UsageRow:
+    """For clients."""
+    return UsageRow(
+        cpu_seconds=cpu_seconds,
+        peak_mem_bytes=peak_mem_bytes,
+        gpu_util_pct=gpu.util_pct if gpu else None,
+        gpu_idle_pct=gpu.idle_pct if gpu else None,
+        gpu_mem_peak_bytes=gpu.mem_peak_bytes if gpu else None,
+        energy_j=gpu.energy_j if gpu else None,
     )
 
 
@@ -145,8 +170,6 @@ def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail
         snapshot=msgspec.to_builtins(request.snapshot) if request.snapshot else None,
         message=job.exit.message if job.exit else "",
         notice=job.notice,
-        peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
-        cpu_seconds=sum(share.cpu_seconds for share in job.shares),
         predicted_s=job.predicted_s,
         prediction_error_s=None if job.predicted_s is None or ran_s is None else job.predicted_s - ran_s,
         events=[JobEvent(at=entry.at_unix, text=entry.text) for entry in journal],

@@ -10,6 +10,7 @@ from warpdeck.model import (
     BY_ITSELF,
     ExitStatus,
     Job,
+    JobCurve,
     JobId,
     JobState,
     NodeName,
@@ -28,6 +29,7 @@ from .events import (
     Reported,
 )
 from .jobs import end_job, put_back
+from .measurements import to_curve, to_usage
 from .state import Transaction, amend
 from .suspension import set_right
 
@@ -155,8 +157,11 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
         work_dir=said.work_dir or share.work_dir,
         peak_mem_bytes=said.peak_mem_bytes,
         cpu_seconds=said.cpu_seconds,
+        gpu=to_usage(said.gpu),
         **paths,
     )
+    if said.curve is not None:
+        txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
     job = _put_share(txn, job, ended)
     if job.start_at_unix is None and said.started_at:
         job = txn.put_job(amend(job, start_at_unix=said.started_at))

@@ -18,6 +18,7 @@ from warpdeck.errors import InvalidTransition
 from warpdeck.model import (
     BY_ITSELF,
     Job,
+    JobCurve,
     JobId,
     JobState,
     Link,
@@ -218,6 +219,7 @@ class Transaction:
         self._jobs: dict[JobId, None] = {}
         self._nodes: dict[NodeName, None] = {}
         self._journal: list[JournalEntry] = []
+        self._curves: list[JobCurve] = []
         self._usage: dict[tuple[str, str, str], None] = {}
         self._reservations: dict[str, None] = {}
         self._ids_taken = False
@@ -303,6 +305,11 @@ class Transaction:
         self._reservations[name] = None
         self._undo.append(lambda: self.state.reserved.update({name: before}))
 
+    def put_curve(self, curve: JobCurve) -> None:
+        """Keeps how a share's life went. The store alone has it: nobody here asks for it again."""
+        self._curves.append(curve)
+        self._undo.append(self._curves.pop)
+
     def log(self, job_id: JobId, text: str) -> None:
         """Appends a line to the job's history."""
         self._journal.append(JournalEntry(at_unix=self.now, job_id=job_id, text=text))
@@ -326,6 +333,7 @@ class Transaction:
             nodes=tuple(nodes[name] for name in self._nodes if name in nodes),
             gone_nodes=tuple(name for name in self._nodes if name not in nodes),
             journal=tuple(self._journal),
+            curves=tuple(self._curves),
             next_job_id=self.state.next_job_id if self._ids_taken else None,
             reservations=tuple(
                 self.state.reserved[name] for name in self._reservations if name in self.state.reserved

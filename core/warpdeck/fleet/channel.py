@@ -24,6 +24,7 @@ HELLO_S = 20.0
 PROBE_S = 10.0
 CHECK_S = 30.0
 """How long all checks of a node may take, beside the site's own program."""
+CURVES_S = 20.0
 OPEN_S = 30.0
 
 
@@ -54,7 +55,7 @@ class Channel:
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
         self._credit: dict[int, _Credit] = {}
         self._probes: dict[int, asyncio.Future[bool]] = {}
-        self._checks: dict[int, asyncio.Future[wire.Health]] = {}
+        self._asked: dict[int, asyncio.Future[wire.Health | wire.Curves]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def greet(self, controller_id: str) -> wire.Welcome:
@@ -106,17 +107,30 @@ class Channel:
 
     async def check_health(self, asked: wire.AskHealth) -> wire.Health:
         """The node's word after a new look at everything. Raises RemoteError."""
+        said = await self._ask(asked, CHECK_S + asked.program_timeout_s)
+        assert isinstance(said, wire.Health)
+        return said
+
+    async def curves(self, asked: wire.AskCurves) -> wire.Curves:
+        """What the node has measured over time. Raises RemoteError."""
+        said = await self._ask(asked, CURVES_S)
+        assert isinstance(said, wire.Curves)
+        return said
+
+    async def _ask(
+        self, question: wire.AskHealth | wire.AskCurves, timeout_s: float
+    ) -> wire.Health | wire.Curves:
         number = next(self._ids)
-        answer: asyncio.Future[wire.Health] = asyncio.get_running_loop().create_future()
-        self._checks[number] = answer
-        self.send(dataclasses.replace(asked, ask=number))
+        answer: asyncio.Future[wire.Health | wire.Curves] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self.send(dataclasses.replace(question, ask=number))
         try:
-            async with asyncio.timeout(CHECK_S + asked.program_timeout_s):
+            async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError as error:
-            raise RemoteError(self._name, "its checks take too long") from error
+            raise RemoteError(self._name, f"it gave no answer for {timeout_s:.0f} s") from error
         finally:
-            del self._checks[number]
+            del self._asked[number]
 
     async def upload(self, tree: PackedTree) -> None:
         """Sends a packed tree, with the window's patience."""
@@ -192,9 +206,9 @@ class Channel:
             case wire.PathProbed(probe=number, found=found):
                 if number in self._probes and not self._probes[number].done():
                     self._probes[number].set_result(found)
-            case wire.Health(ask=number) if number:
-                if number in self._checks and not self._checks[number].done():
-                    self._checks[number].set_result(message)
+            case wire.Health(ask=number) | wire.Curves(ask=number) if number:
+                if number in self._asked and not self._asked[number].done():
+                    self._asked[number].set_result(message)
             case _:
                 self._on_message(message)
 
@@ -203,7 +217,7 @@ class Channel:
             queue.put_nowait(wire.StreamEnd(stream=stream, error=f"the link to {self._name} broke"))
         for credit in self._credit.values():
             credit.break_off()
-        for answer in self._checks.values():
+        for answer in self._asked.values():
             if not answer.done():
                 answer.set_exception(RemoteError(self._name, "the link broke"))
 

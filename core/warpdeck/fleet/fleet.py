@@ -133,6 +133,12 @@ class AgentFleet:
             raise RemoteError(name, "no link to the node now")
         return await link.channel.check_health(asked)
 
+    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return await link.channel.curves(asked)
+
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:

@@ -28,18 +28,22 @@ from .states import (
     may_become,
     state_named,
 )
+from .usage import COLUMNS as CURVE_COLUMNS
+from .usage import Curve, GpuUsage, JobCurve
 
 __all__ = [
     "BY_ITSELF",
     "CHECKS",
     "CLEARING",
     "COMPACT",
+    "CURVE_COLUMNS",
     "FINISHED",
     "HOLDS_RESOURCES",
     "TRANSITIONS",
     "Allocation",
     "ArraySpec",
     "Check",
+    "Curve",
     "Dependencies",
     "Dependency",
     "ExitStatus",
@@ -49,8 +53,10 @@ __all__ = [
     "GpuDrain",
     "GpuProcess",
     "GpuReading",
+    "GpuUsage",
     "GpuUuid",
     "Job",
+    "JobCurve",
     "JobId",
     "JobState",
     "Link",

@@ -59,3 +59,5 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     at_unix: float
     checks: tuple[Check, ...] = ()
+    last_xids: dict[str, int] = {}
+    """GPU -> the last Xid that it told."""

@@ -13,6 +13,7 @@ from .ids import GpuUuid, JobId, NodeName
 from .ranges import Ranges, format_ranges
 from .request import Request
 from .states import FINISHED, HOLDS_RESOURCES, JobState
+from .usage import GpuUsage
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,8 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The output files lie where the user sees them; else the controller brings them to the submit host."""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    gpu: GpuUsage | None = None
+    """What it has used of its GPUs, once it has ended; None where none was read."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):

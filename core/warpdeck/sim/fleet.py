@@ -131,6 +131,9 @@ class SimFleet:
         checks = [wire.Check("disk", "ok", "simulated: nothing here can be full")]
         return wire.Health(at_unix=asked.at_unix, checks=checks, asked_at_unix=asked.at_unix)
 
+    async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
+        return wire.Curves(ask=asked.ask)
+
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):
             raise RemoteError(name, "a simulated node has no ports and no processes")

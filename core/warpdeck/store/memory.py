@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
-from warpdeck.model import Job, JobId, Node, NodeName, Reservation
+from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Reservation
 
 
 class MemoryStore:
@@ -15,6 +15,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
+        self._curves: dict[tuple[JobId, NodeName], JobCurve] = {}
         self._waits = Waits()
         self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
@@ -55,6 +56,8 @@ class MemoryStore:
             self._nodes.pop(name, None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
+        for curve in changes.curves:
+            self._curves[curve.job_id, curve.node] = curve
         for reservation in changes.reservations:
             self._reservations[reservation.name] = reservation
         for gone in changes.gone_reservations:
@@ -80,6 +83,9 @@ class MemoryStore:
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
         return list(self._journal.get(job_id, ()))
+
+    async def curves(self, job_id: JobId) -> list[JobCurve]:
+        return [curve for (owner, _), curve in sorted(self._curves.items()) if owner == job_id]
 
     async def close(self) -> None:
         return None

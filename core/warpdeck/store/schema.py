@@ -35,5 +35,13 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
     "CREATE TABLE reservations (name TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;",
+    """
+    CREATE TABLE curves (
+        job_id INTEGER NOT NULL,
+        node TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (job_id, node)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each entry takes the schema one version on."""

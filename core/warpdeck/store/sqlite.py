@@ -18,7 +18,7 @@ import msgspec
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.errors import StoreError
-from warpdeck.model import Job, JobId, Node, Request, Reservation
+from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation
 
 from .schema import MIGRATIONS
 
@@ -32,6 +32,7 @@ _REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
 _USAGE = msgspec.msgpack.Decoder(UsageRow)
+_CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
@@ -164,6 +165,11 @@ class SqliteStore:
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
 
+    async def curves(self, job_id: JobId) -> list[JobCurve]:
+        """How a job's life went, by node."""
+        rows = await self._rows("SELECT data FROM curves WHERE job_id = ? ORDER BY node", (job_id,))
+        return [_CURVE.decode(row[0]) for row in rows]
+
     async def _last_runs(self) -> list[Job]:
         """User by user along their index, so that it takes as long as there are users, however many jobs there were."""
         found = []
@@ -230,6 +236,9 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
+    if changes.curves:
+        rows = [(each.job_id, each.node, _ENCODER.encode(each)) for each in changes.curves]
+        many("INSERT OR REPLACE INTO curves VALUES (?, ?, ?)", rows)
     if changes.reservations:
         rows = [(each.name, _ENCODER.encode(each)) for each in changes.reservations]
         many("INSERT OR REPLACE INTO reservations VALUES (?, ?)", rows)

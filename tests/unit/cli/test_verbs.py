@@ -173,11 +173,11 @@ JOB_KEYS = {
         "mem_bytes",
     ),
     *("time_limit_s", "submit", "start", "end", "exit_code", "exit_cause", "restarts", "held", "interactive"),
-    *("gpu_util_pct", "gpu_mem_bytes", "tree", "comment"),
+    *("gpu_util_pct", "gpu_mem_bytes", "tree", "comment", "used"),
 }
 DETAIL_KEYS = {
     *("row", "script", "argv", "submit_line", "submit_dir", "work_dir", "stdout", "stderr", "gpus"),
-    *("dependency", "snapshot", "message", "peak_mem_bytes", "cpu_seconds", "events"),
+    *("dependency", "snapshot", "message", "notice", "events"),
 }
 NODE_KEYS = {
     *("name", "target", "state", "reason", "hostname", "cpus", "cpus_used", "cpu_pct", "mem_bytes"),

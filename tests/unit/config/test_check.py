@@ -20,6 +20,7 @@ def errors(text: str) -> list[str]:
             '[health]\nignore = ["xid"]\nrequeue_on = ["heat"]\n',
             "f:3: health.requeue_on: there is no check 'heat'; there are: xid, ecc, row_remap, gpu_lost, thermal, gpus, disk, mount",
         ),
+        ("metrics_port = 70000\n", "f:1: metrics_port: is no port: there are those up to 65535"),
         (
             '[health]\nprogram = "check.sh"\n',
             "f:2: health.program: is no absolute path: write where it is on the nodes",

@@ -94,7 +94,7 @@ def test_every_error_is_told_with_its_line_and_key() -> None:
         ("grace_s = nan\n", "config.toml:1: grace_s: nan is no number that one can count with"),
         ("grace_s = 1e99\n", "config.toml:1: grace_s: 1e+99 is not what belongs here"),
         ("[licenses]\nmatlab = true\n", "config.toml:2: licenses.matlab: True is not what belongs here"),
-        ("wat = 1\n", "config.toml:1: wat: no such key; there are grace_s, keep_finished_s, scheduler"),
+        ("wat = 1\n", "config.toml:1: wat: no such key; there are grace_s, keep_finished_s, metrics_port"),
         ("qos = [1]\n", "config.toml:1: qos: [1] is not what belongs here"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core import ANN, GIB, Core, ask
 
 from warpdeck.controller.events import Cancelled, NodeDrained
-from warpdeck.controller.readings import to_reading
+from warpdeck.controller.measurements import to_reading
 from warpdeck.controller.view import build_view
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import View

@@ -13,7 +13,18 @@ import pytest
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Store, UsageRow, Waits
 from warpdeck.errors import StoreError
-from warpdeck.model import ExitStatus, Job, JobId, JobState, Node, NodeName, Request, Reservation
+from warpdeck.model import (
+    Curve,
+    ExitStatus,
+    Job,
+    JobCurve,
+    JobId,
+    JobState,
+    Node,
+    NodeName,
+    Request,
+    Reservation,
+)
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 
@@ -54,6 +65,22 @@ async def test_what_was_committed_is_loaded(store: Store) -> None:
     assert loaded.jobs == (job,)
     assert loaded.nodes == (node,)
     assert loaded.next_job_id == 2
+
+
+async def test_curves_are_kept_by_job_and_node_and_replaced_by_the_next_start(store: Store) -> None:
+    def curve(job: int, node: str, point: float | None) -> JobCurve:
+        columns = {"gpu_util_pct": (point, None)}
+        return JobCurve(
+            job_id=JobId(job),
+            node=NodeName(node),
+            curve=Curve(begin_unix=5.0, step_s=2.0, columns=columns),
+        )
+
+    await store.commit(Changes(curves=(curve(1, "b", 1.0), curve(1, "a", 2.0), curve(2, "a", 3.0))))
+    assert await store.curves(JobId(1)) == [curve(1, "a", 2.0), curve(1, "b", 1.0)]
+    await store.commit(Changes(curves=(curve(1, "a", None),)))
+    assert await store.curves(JobId(1)) == [curve(1, "a", None), curve(1, "b", 1.0)]
+    assert await store.curves(JobId(3)) == []
 
 
 async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
+from warpdeck.api.used import used_in_words
 from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable
@@ -178,12 +181,8 @@ def _asked(row: JobRow) -> str:
 
 
 def _used(detail: JobDetail) -> str:
-    parts = []
-    if detail.cpu_seconds:
-        parts.append(f"{format_duration(detail.cpu_seconds)} of CPU")
-    if detail.peak_mem_bytes:
-        parts.append(f"{format_memory(detail.peak_mem_bytes)} of memory at most")
-    return ", ".join(parts)
+    used = detail.row.used
+    return "" if used is None else ", ".join(used_in_words(**msgspec.structs.asdict(used)))
 
 
 def gpu_lines(detail: JobDetail) -> list[Line]:

@@ -1,0 +1,78 @@
+"""What was measured over time: of running jobs and of nodes their agents know it, of ended jobs the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.controller import present
+from warpdeck.controller.measurements import to_curve, to_usage
+from warpdeck.errors import RemoteError, UserError
+from warpdeck.model import Curve, GpuUsage, Job, NodeName
+from warpdeck_agent.wire import messages as wire
+
+from .rows import CurveRow, UsageRow
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+
+
+async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[str, Any]:
+    """The node's own curve and one for each GPU. Raises UserError."""
+    node = controller.state.nodes.get(NodeName(name))
+    if node is None:
+        raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
+    try:
+        told = await controller.fleet.curves(node.name, wire.AskCurves(ask=0, step_s=step_s))
+    except RemoteError as error:
+        raise UserError(f"{name} does not answer: {error.cause}", "try again when it is back") from error
+    indices = {str(gpu.uuid): gpu.index for gpu in node.gpus}
+    rows = [_row(name, to_curve(each), uuid=each.uuid, gpu=indices.get(each.uuid)) for each in told.curves]
+    return {"curves": rows, "used": None, "errors": []}
+
+
+async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
+    """The job's curves by node, and what it has used up to now. Nodes that do not answer are named."""
+    if not job.holds_resources:
+        kept = await controller.store.curves(job.id)
+        rows = [_row(each.node, each.curve) for each in kept]
+        return {"curves": rows, "used": present.usage_row(job) if job.shares else None, "errors": []}
+    answers = await asyncio.gather(*(_ask(controller, job, share.node) for share in job.shares))
+    curves = [
+        _row(share.node, to_curve(each))
+        for share, answer in zip(job.shares, answers, strict=True)
+        if isinstance(answer, wire.Curves)
+        for each in answer.curves
+    ]
+    errors = [answer for answer in answers if isinstance(answer, str)]
+    told = [answer for answer in answers if isinstance(answer, wire.Curves)]
+    return {"curves": curves, "used": _used(told), "errors": errors}
+
+
+async def _ask(controller: Controller, job: Job, node: NodeName) -> wire.Curves | str:
+    try:
+        return await controller.fleet.curves(
+            node, wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts)
+        )
+    except RemoteError as error:
+        return f"{node} does not answer: {error.cause}"
+
+
+def _used(told: Sequence[wire.Curves]) -> UsageRow:
+    total: GpuUsage | None = None
+    for answer in told:
+        gpu = to_usage(answer.gpu)
+        if gpu is not None:
+            total = gpu if total is None else total.plus(gpu)
+    return present.shown_usage(
+        total,
+        cpu_seconds=sum(answer.cpu_seconds for answer in told),
+        peak_mem_bytes=max((answer.peak_mem_bytes for answer in told), default=0),
+    )
+
+
+def _row(node: str, curve: Curve, *, uuid: str = "", gpu: int | None = None) -> CurveRow:
+    return CurveRow(
+        node=node, begin=curve.begin_unix, step_s=curve.step_s, columns=curve.columns, gpu=gpu, uuid=uuid
+    )

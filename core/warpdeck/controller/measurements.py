@@ -1,0 +1,78 @@
+"""What agents measure, in the model's types: samples as readings, use, curves."""
+
+from __future__ import annotations
+
+from warpdeck.model import (
+    CURVE_COLUMNS,
+    Curve,
+    GpuProcess,
+    GpuReading,
+    GpuUsage,
+    Job,
+    JobId,
+    Reading,
+)
+from warpdeck_agent.wire import messages as wire
+
+
+def to_reading(sample: wire.Sample) -> Reading:
+    """The same facts in the controller's own types."""
+    return Reading(
+        at_unix=sample.at_unix,
+        cpu_pct=sample.cpu_pct,
+        mem_used_bytes=sample.mem_used_bytes,
+        gpus=tuple(_gpu(gpu) for gpu in sample.gpus),
+    )
+
+
+def _gpu(gpu: wire.GpuSample) -> GpuReading:
+    return GpuReading(
+        index=gpu.index,
+        util_pct=gpu.util_pct,
+        mem_used_bytes=gpu.mem_used_bytes,
+        power_w=gpu.power_w,
+        temp_c=gpu.temp_c,
+        error=gpu.error,
+        processes=tuple(
+            GpuProcess(
+                pid=process.pid,
+                mem_bytes=process.mem_bytes,
+                job_id=JobId(process.job_id),
+                user=process.user,
+                command=process.command,
+            )
+            for process in gpu.processes
+        ),
+    )
+
+
+def to_usage(used: wire.GpuUsage | None) -> GpuUsage | None:
+    """What a share has used of its GPUs."""
+    if used is None:
+        return None
+    return GpuUsage(
+        seconds=used.seconds,
+        busy_s=used.busy_s,
+        idle_s=used.idle_s,
+        mem_peak_bytes=used.mem_peak_bytes,
+        energy_j=used.energy_j,
+    )
+
+
+def to_curve(told: wire.Curve) -> Curve:
+    """Columns that were not measured are left out."""
+    measured = {name: tuple(getattr(told, name)) for name in CURVE_COLUMNS}
+    return Curve(
+        begin_unix=told.begin_unix,
+        step_s=told.step_s,
+        columns={name: points for name, points in measured.items() if points},
+    )
+
+
+def gpu_usage(job: Job) -> GpuUsage | None:
+    """Of all its shares that have ended; None where nothing was measured."""
+    total: GpuUsage | None = None
+    for share in job.shares:
+        if share.gpu is not None:
+            total = share.gpu if total is None else total.plus(share.gpu)
+    return total
