@@ -1,0 +1,159 @@
+"""Messages about the node itself: its health, and what is measured on it over time. Part of wire.messages, where all are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import List, Literal, Optional
+
+COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "cpu_pct", "mem_bytes")
+"""What curves show. `cpu_pct`: 100 is one CPU."""
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """`job_id` 0: no job of ours. `user` and `command` of the process as the node sees them."""
+
+    pid: int
+    mem_bytes: int
+    job_id: int = 0
+    user: str = ""
+    command: str = ""
+    util_pct: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """One reading. None: the driver did not say (not supported, or the deadline was overrun)."""
+
+    index: int
+    util_pct: Optional[int] = None
+    mem_used_bytes: Optional[int] = None
+    power_w: Optional[float] = None
+    temp_c: Optional[int] = None
+    processes: List[GpuProcess] = field(default_factory=list)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The node's state at `at_unix`: load per CPU in percent, memory in bytes, each GPU."""
+
+    at_unix: float
+    cpu_pct: float
+    mem_used_bytes: int
+    gpus: List[GpuSample] = field(default_factory=list)
+    t: Literal["sample"] = "sample"
+
+
+@dataclass(frozen=True)
+class GpuUsage:
+    """What a launch, or a step of one, has used of its GPUs on a node. All are sums, so that nodes can be added up."""
+
+    seconds: float = 0.0
+    """GPU-seconds in which utilisation was known: the mean is busy_s of this."""
+    busy_s: float = 0.0
+    idle_s: float = 0.0
+    """GPU-seconds with less than 5 % utilisation."""
+    mem_peak_bytes: int = 0
+    """The most at one time on all its GPUs here together."""
+    energy_j: float = 0.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Means over equal steps from `begin_unix` on; an empty column was not measured, None is unknown. `uuid`: of one GPU."""
+
+    begin_unix: float
+    step_s: float
+    gpu_util_pct: List[Optional[float]] = field(default_factory=list)
+    gpu_mem_bytes: List[Optional[float]] = field(default_factory=list)
+    gpu_power_w: List[Optional[float]] = field(default_factory=list)
+    cpu_pct: List[Optional[float]] = field(default_factory=list)
+    mem_bytes: List[Optional[float]] = field(default_factory=list)
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class AskCurves:
+    """What was measured over time: of one launch, or (job_id 0) of the node and each of its GPUs. Answered with Curves."""
+
+    ask: int
+    job_id: int = 0
+    restarts: int = 0
+    step_s: float = 1.0
+    """Of the node: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
+    t: Literal["ask_curves"] = "ask_curves"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The answer to AskCurves. For a launch also what it has used so far."""
+
+    ask: int
+    curves: List[Curve] = field(default_factory=list)
+    gpu: Optional[GpuUsage] = None
+    cpu_seconds: float = 0.0
+    peak_mem_bytes: int = 0
+    t: Literal["curves"] = "curves"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look at the node's health. `state`: ok; warn (for people to know); fail (what it is about must take no job)."""
+
+    name: str
+    """disk, mount, program, ecc, row_remap, gpu_lost, thermal."""
+    state: str
+    message: str = ""
+    gpu: int = -1
+    """NVML's index; -1: the node as a whole."""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happened to a GPU and does not go away by itself. Numbers ascend, whatever becomes of the agent."""
+
+    number: int
+    at_unix: float
+    check: str
+    """xid or ecc."""
+    gpu: int
+    uuid: str
+    message: str
+    xid: int = 0
+
+
+@dataclass(frozen=True)
+class AskHealth:
+    """How the node's health is to be watched from now on; answered with a Health. The first ask of a link is due at once.
+
+    `ask` above 0: look at everything anew, and answer under this number. `at_unix` is the controller's clock, given back in
+    the answer, so that its clock and the node's can be compared however slow the link is.
+    """
+
+    at_unix: float
+    ask: int = 0
+    interval_s: float = 60.0
+    program: str = ""
+    """Absolute path of the site's own check, run as the agent's user without arguments; "" is none."""
+    program_timeout_s: float = 30.0
+    min_free_bytes: int = 256 * 1024 * 1024
+    """A disk with less room is full, or one with less than a hundredth of its size if that is smaller."""
+    t: Literal["ask_health"] = "ask_health"
+
+
+@dataclass(frozen=True)
+class Health:
+    """What is known of the node's health: every check's last word, and the last faults of its GPUs, oldest first.
+
+    Sent as the answer to AskHealth, and unasked when something has changed.
+    """
+
+    at_unix: float
+    checks: List[Check] = field(default_factory=list)
+    faults: List[Fault] = field(default_factory=list)
+    ask: int = 0
+    asked_at_unix: float = 0.0
+    """AskHealth's `at_unix`; 0: nobody asked."""
+    t: Literal["health"] = "health"
