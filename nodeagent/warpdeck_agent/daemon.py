@@ -36,6 +36,7 @@ def serve(folder: str) -> int:
     sys.path.insert(0, os.path.join(folder, LIBRARY))
     from .server import Agent
 
+    os.umask(0o022)  # what jobs are to read says so itself
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(folder, "agent.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _lock(lock):

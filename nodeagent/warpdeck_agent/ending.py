@@ -19,6 +19,7 @@ from . import processes
 from .clearing import Clearing
 from .job import Job
 from .signals import Signals
+from .stepending import end_steps
 
 STRAGGLERS_S = 1.0
 """How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
@@ -57,8 +58,9 @@ class Ending:
             with contextlib.suppress(OSError):
                 job.folder.write("cause", cause)
         if job.meta.role == "hold":
-            self.end_hold(job)
+            self._spawn(self._end_steps(job, grace_s))
             return
+        job.grace_until = time.monotonic() + grace_s
         task = self._spawn(self._end(job, grace_s))
         if grace_s <= 0:
             self._at_once.add(task)
@@ -70,8 +72,11 @@ class Ending:
             await asyncio.wait(self._at_once, timeout=KILL_S)
 
     def supervisor_ended(self, job: Job) -> None:
-        """Takes up a job whose supervisor is gone."""
-        if job.phase == "running":
+        """Takes up a job whose supervisor is gone; what its steps still run ends first."""
+        if job.phase == "running" and job.has_running_steps():
+            left_s = job.grace_until - time.monotonic() if job.cause else job.meta.grace_s
+            self._spawn(self._end_steps(job, max(0.0, left_s)))
+        elif job.phase == "running":
             job.phase = "ending"
             job.ended_at = time.time()
             self._ended.append(job)
@@ -83,6 +88,16 @@ class Ending:
         """A share without processes of its own ends when it is told to."""
         job.phase, job.ended_at = "exited", time.time()
         self._spawn(self._sweep_hold(job))
+
+    async def _end_steps(self, job: Job, grace_s: float) -> None:
+        if job.has_running_steps():
+            await end_steps(job, self._signals, grace_s=grace_s)
+        for step in job.steps.values():
+            step.done.set()
+        if job.meta.role == "hold" and job.phase == "running":
+            self.end_hold(job)
+        elif job.meta.role != "hold":
+            self.supervisor_ended(job)
 
     async def _end(self, job: Job, grace_s: float) -> None:
         """A stopped process takes a signal only when it goes on: CONT follows."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from typing import Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
 from .limit import TimeLimit
 from .metering import Meter
 from .spool import JobFolder, Meta
 from .wire.messages import JobReport
+
+if TYPE_CHECKING:
+    from .steps import Step
 
 Key = Tuple[int, int]
 """(job id, restarts): one launch."""
@@ -37,6 +40,11 @@ class Job:
         self.limit: Optional[TimeLimit] = None
         self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()
+        self.grace_until = 0.0
+        """Of one that is being ended: when its grace time is over, on the monotonic clock."""
+        self.steps: Dict[int, Step] = {}
+        self.callers: Set[int] = set()
+        """Its processes that talk to the controller: signals are for what they started, and reach that by itself."""
 
     @property
     def key(self) -> Key:
@@ -47,11 +55,20 @@ class Job:
         kept = self.meta.stdout if channel == "out" else self.meta.stderr or self.meta.stdout
         return kept or self.folder.file("out" if channel == "out" else "err")
 
+    def has_running_steps(self) -> bool:
+        """Whether tasks of a step still run."""
+        return any(not step.done.is_set() for step in self.steps.values())
+
+    def step_supervisors(self) -> Set[int]:
+        """The supervisors of its steps' tasks."""
+        return {task.folder.pid() for step in self.steps.values() for task in step.tasks.values()}
+
     def members(self) -> Tuple[int, ...]:
-        """Its processes, less its supervisor, which has to tell the end. One walk over /proc."""
+        """Its processes, less its supervisors, which have to tell the end, and its callers. One walk over /proc."""
         found = set(processes.marked().get(self.mark, ()))
         found.update(groups.pids(self.meta.hold.groups))
         found.discard(self.folder.pid())
+        found -= self.step_supervisors() | self.callers
         return tuple(sorted(found))
 
     def batch_shell(self, members: Tuple[int, ...]) -> int:

@@ -23,10 +23,12 @@ from .leftovers import Leftovers, Report
 from .limit import TimeLimit
 from .memorywatch import MemoryWatch
 from .notices import Notices
+from .ports import Ports
 from .refusal import LaunchError
 from .room import Rooms
 from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
+from .steps import Steps
 from .supervisor import install_wrapper
 from .tempdirs import TempDirs
 from .trees import TreeStore
@@ -62,7 +64,9 @@ class Jobs:
         self._tempdirs = TempDirs(spool)
         leftovers = Leftovers(gpus, show_gpus)
         rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, sharers=self._sharers)
-        self._launcher = Launcher(spool, trees, rooms, pool)
+        self.ports = Ports()
+        self._launcher = Launcher(spool, trees, rooms, pool, ports=self.ports)
+        self.steps = Steps(spool, self.find, tell, pool=pool, ports=self.ports)
         self._signals = Signals(pool)
         self._notices = Notices(pool)
         clearing = Clearing(pool, self.containment, leftovers)
@@ -102,6 +106,7 @@ class Jobs:
         self._jobs[job.key] = job
         self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
         job.meter.restore(job.folder)
+        self.steps.adopt(job)
         job.cause = job.folder.read("cause")
         if job.meta.role == "hold" and job.cause:
             self._ending.end_hold(job)
@@ -228,6 +233,8 @@ class Jobs:
         if job is None or job.phase not in ("exited", "lost"):
             return
         del self._jobs[job.key]
+        self.steps.drop_of(job)
+        self.ports.release(job.key)
         if job.meta.stdout:
             job.folder.remove()
             return

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import pwd
+import secrets
 import subprocess
 import time
 from concurrent.futures import Executor
@@ -18,21 +19,27 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .containment import contain
 from .job import Job
+from .ports import Ports
 from .program import own_command
+from .programs import PROGRAMS
 from .refusal import LaunchError
 from .room import Room, Rooms
 from .spool import JobFolder, Meta, Spool, write_all
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
 
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+TOKEN_BYTES = 24
+
 
 class Launcher:
     """Starts launches; what must outlive the agent is in the spool when `start` returns."""
 
-    def __init__(self, spool: Spool, trees: TreeStore, rooms: Rooms, pool: Executor) -> None:
+    def __init__(self, spool: Spool, trees: TreeStore, rooms: Rooms, pool: Executor, *, ports: Ports) -> None:
         self._spool = spool
         self._trees = trees
         self._rooms = rooms
+        self._ports = ports
         self._pool = pool
         self._extracting: Dict[str, asyncio.Lock] = {}
 
@@ -85,6 +92,7 @@ class Launcher:
             warn_batch_only=launch.warn_batch_only,
             gpu_share_pct=launch.gpu_share_pct,
             mem_bytes=launch.mem_bytes,
+            token=secrets.token_hex(TOKEN_BYTES),
         )
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
@@ -163,11 +171,11 @@ class Launcher:
         for name, value in account_environment(job.meta.uid).items():
             if not launch.cwd_visible or name not in env:
                 env[name] = value
-        env.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-        env["TMPDIR"] = job.meta.tmp_dir
         env["PWD"] = job.meta.work_dir
-        env["WARPDECK_JOB"] = job.mark
-        return env
+        if launch.role == "batch" and "MASTER_ADDR" in env:
+            env["MASTER_PORT"] = str(self._ports.reserve(job.key))
+        env.update(job_variables(job, self._spool))
+        return with_programs(env, self._spool)
 
 
 def account(launch: Launch) -> Tuple[int, int]:
@@ -189,6 +197,28 @@ def account_environment(uid: int) -> Dict[str, str]:
         return {}
     shell = known.pw_shell or "/bin/sh"
     return {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name, "SHELL": shell}
+
+
+def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
+    """What every process of a job carries: its mark, its own TMPDIR, and how it proves to us whose it is."""
+    return {
+        "WARPDECK_JOB": job.mark,
+        "WARPDECK_ACCESS": spool.file("access.sock"),
+        "WARPDECK_TOKEN": job.meta.token,
+        "TMPDIR": job.meta.tmp_dir,
+    }
+
+
+def with_programs(env: Dict[str, str], spool: Spool) -> Dict[str, str]:
+    """The environment with our own srun before any other on its PATH."""
+    own = spool.file(PROGRAMS)
+    words = [word for word in env.get("PATH", "").split(":") if word and word != own]
+    return {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}
+
+
+def group_of(meta: Meta) -> int:
+    """The gid of the job's processes."""
+    return pwd.getpwnam(meta.user).pw_gid if os.geteuid() == 0 else os.getegid()
 
 
 def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:

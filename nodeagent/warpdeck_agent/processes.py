@@ -16,7 +16,6 @@ from typing import Dict, Iterable, List, Optional, Sequence
 from . import groups
 from .procfs import table, text
 
-MARK = b"WARPDECK_JOB="
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
 """How much of a process's environment is searched."""
 _TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -31,12 +30,17 @@ def mark(job_id: int, restarts: int, *, agent: str) -> str:
 
 def mark_of(pid: int) -> str:
     """The launch that the process belongs to, of whatever agent; "" if none, or if it may not be read."""
+    return variable(pid, "WARPDECK_JOB")
+
+
+def variable(pid: int, name: str) -> str:
+    """A variable that the process was started with; "" if there is none, or if it may not be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = file.read(MAX_ENVIRON_BYTES)
     except OSError:
         return ""
-    found = re.search(rb"(?:^|\0)" + MARK + rb"([^\0]*)", environ)
+    found = re.search(rb"(?:^|\0)" + name.encode() + rb"=([^\0]*)", environ)
     return found.group(1).decode("ascii", "replace") if found else ""
 
 

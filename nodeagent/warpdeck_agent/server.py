@@ -12,6 +12,7 @@ import pwd
 import signal
 from typing import Any, Dict, Optional, Set
 
+from .access import Access
 from .gpus import SILENT, GpuReader, GpuWatch
 from .inside import Reaper
 from .inventory import take_inventory
@@ -20,7 +21,9 @@ from .jobs import Jobs
 from .keeping import keeper
 from .logs import LogError, follow
 from .monitor import Monitor
+from .programs import install
 from .spool import Spool
+from .stepsession import StepSession
 from .streams import OutStream
 from .terminal import Terminal, attach, pump
 from .trees import TreeError, TreeStore, Upload
@@ -29,6 +32,7 @@ from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.frames import parse_json
 from .wire.messages import PROTOCOL_VERSION, decode, encode
+from .wire.steps import OpenStep
 
 CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
@@ -53,6 +57,7 @@ class Agent:
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
         self.reaper = Reaper()
+        self._access = Access(self._spool, self.jobs.find, self._call_link)
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()
@@ -65,6 +70,7 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         self.jobs.adopt()
+        install(self._spool.path)
         folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         address = f"/proc/self/fd/{folder}/agent.sock"
         with contextlib.suppress(FileNotFoundError):
@@ -74,6 +80,7 @@ class Agent:
             server = await asyncio.start_unix_server(self._serve, address)
         finally:
             os.umask(old)
+        await self._access.start()
         background = [
             loop.create_task(work)
             for work in (self._clean_for_ever(), self.monitor.run(), self._tell_late_gpus())
@@ -81,6 +88,7 @@ class Agent:
         await self._stop.wait()
         await self.jobs.finish_kills()
         server.close()
+        self._access.close()
         for task in background:
             task.cancel()
         self.jobs.containment.close()
@@ -108,6 +116,7 @@ class Agent:
             build=self._build,
             inventory=inventory,
             jobs=self.jobs.reports(),
+            steps=self.jobs.steps.reports(),
             pid=os.getpid(),
             user=_own_name(),
         )
@@ -135,6 +144,9 @@ class Agent:
 
     def upload(self, put: wire.PutTree) -> Upload:
         return Upload(self._trees, put.sha256, put.size_bytes)
+
+    def _call_link(self) -> Optional[StepSession]:
+        return None if self._session is None else self._session.steps
 
     def _tell(self, message: Any) -> None:
         if self._session is not None:
@@ -187,6 +199,12 @@ class Session:
         self._uploads: Dict[int, Upload] = {}
         self._upload_names: Dict[int, str] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
+        self.steps = StepSession(
+            agent.jobs,
+            self.tell,
+            make_out=self._out_stream,
+            drop_out=self._drop_out,
+        )
 
     async def run(self, take_over: Any) -> None:
         """Hello, Welcome, then messages until the connection ends."""
@@ -229,6 +247,7 @@ class Session:
         for upload in self._uploads.values():
             upload.abandon()
         self._uploads.clear()
+        self.steps.close()
         for task in [*self._tasks, *self._stream_tasks.values()]:
             task.cancel()
         self._writer.close()
@@ -243,6 +262,8 @@ class Session:
 
     def _dispatch(self, message: Any) -> None:
         jobs = self._agent.jobs
+        if self.steps.takes(message):
+            return
         if isinstance(message, wire.Launch):
             self._agent.launch(message)
         elif isinstance(message, wire.Kill):
@@ -260,6 +281,9 @@ class Session:
             self._open_stream(message.stream, self._send_terminal(message))
         elif isinstance(message, wire.OpenTunnel):
             self._open_tunnel(message)
+        elif isinstance(message, OpenStep):
+            out = self._out_stream(message.stream)
+            self._open_stream(message.stream, self.steps.join_step(message, out))
         elif isinstance(message, wire.ResizePty):
             if message.stream in self._terminals:
                 self._terminals[message.stream].resize(message.rows, message.cols)
@@ -296,6 +320,9 @@ class Session:
     def _out_stream(self, stream: int) -> OutStream:
         out = self._out[stream] = OutStream(stream, self._write, self.tell, drain=self._drain)
         return out
+
+    def _drop_out(self, stream: int) -> None:
+        self._out.pop(stream, None)
 
     async def _drain(self) -> None:
         async with self._draining:  # before Python 3.11 only one task may wait for a writer
@@ -358,6 +385,8 @@ class Session:
         if stream in self._tunnels:
             self._tunnels[stream].feed(data)
             return
+        if self.steps.takes_data(stream, data):
+            return
         upload = self._uploads.get(stream)
         if upload is None:
             return
@@ -382,6 +411,8 @@ class Session:
         self._agent.tree_arrived(self._upload_names.pop(stream), f"the code did not arrive: {error}")
 
     def _end_stream(self, message: wire.StreamEnd) -> None:
+        if self.steps.ends_call(message.stream):
+            return
         task = self._stream_tasks.get(message.stream)
         if task is not None:
             task.cancel()

@@ -1,8 +1,9 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
-    D/agent.sock agent.lock agent.log identity wrapper.sh
+    D/agent.sock access.sock agent.lock agent.log identity wrapper.sh task.sh
+    D/bin/ D/programs/         srun for jobs (see programs.py)
     D/jobs/<job>.<restarts>/   the agent's: meta.json lock cause stopped warned forgotten; the user's: pid rc message script out err
-                               terminal/
+                               terminal/ steps/ (see steps.py)
     D/lib/                     pynvml's module, unpacked and compiled
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
@@ -60,6 +61,8 @@ class Meta:
     mem_bytes: int = 0
     tmp_dir: str = ""
     hooks: Optional[Hooks] = None
+    token: str = ""
+    """With it the job's processes prove to this agent whose they are."""
 
 
 PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512

@@ -46,6 +46,20 @@ class OutStream:
         """Says that no more bytes follow, while the other direction goes on."""
         self._write(data_frame(self.stream, b""))
 
+    async def send_piece(self, piece: bytes) -> None:
+        """Sends it in one frame; the window may be overdrawn by as much."""
+        while self._window <= 0:
+            self._room.clear()
+            await self._room.wait()
+        self._window -= len(piece)
+        self._write(data_frame(self.stream, piece))
+        await self._drain()
+
+    @property
+    def unacknowledged(self) -> int:
+        """Bytes that were sent and not taken yet."""
+        return STREAM_WINDOW_BYTES - self._window
+
     def acknowledge(self, size: int) -> None:
         """The receiver took so many bytes."""
         self._window += size

@@ -12,6 +12,7 @@ import msgspec
 from warpdeck import __version__
 from warpdeck.controller.events import Who
 from warpdeck.errors import RemoteError, StoreError, UserError
+from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
 
@@ -37,20 +38,37 @@ _STREAMS = (
     protocol.Tunnel,
     protocol.Forward,
     protocol.Subscribe,
+    protocol.Srun,
+    protocol.SrunAttach,
 )
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
 _ENCODER = msgspec.json.Encoder()
 
 
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a job, on one of our nodes; `lost` is set when the link to the node, not the process, ended the connection."""
+
+    job_id: JobId
+    node: NodeName
+    lost: asyncio.Event
+
+
 class Connection:
-    """A client. `who` is what the kernel said."""
+    """A client. `who` is what the kernel said; `caller` is there for processes of jobs."""
 
     def __init__(
-        self, server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, who: Who
+        self,
+        server: ApiServer,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        who: Who,
+        *,
+        caller: Caller | None = None,
     ) -> None:
         self.server = server
         self.who = who
+        self.caller = caller
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
@@ -165,6 +183,9 @@ class Connection:
             case protocol.Resize(stream=stream, rows=rows, cols=cols):
                 if stream in self.streams:
                     await self.streams[stream].resize(rows, cols)
+            case protocol.StepOrder(stream=stream):
+                if stream in self.streams:
+                    await self.streams[stream].order(message)
             case protocol.Close(stream=stream) | protocol.End(stream=stream):
                 self._end_stream(stream, finished=isinstance(message, protocol.End))
             case protocol.Hello():
@@ -258,6 +279,9 @@ class ClientStream:
 
     async def resize(self, rows: int, cols: int) -> None:
         """The client's terminal has a new size."""
+
+    async def order(self, order: protocol.StepOrder) -> None:
+        """What srun asks of its running step."""
 
     def end(self, *, finished: bool = False) -> None:
         """The client wants no more; `finished` ends an upload well."""

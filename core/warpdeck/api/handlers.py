@@ -125,6 +125,8 @@ class Handlers:
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
+            case ask.Srun() | ask.SrunAttach():
+                return await self._stream(message)
             case ask.Forwards():
                 return {"forwards": self._server.forwards.rows(who)}
             case ask.ForwardEnd():
@@ -193,9 +195,13 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
-        from . import streams, tunnels
+        from . import steps, streams, tunnels
 
         match message:
+            case ask.Srun():
+                await steps.run(self._connection, message)
+            case ask.SrunAttach():
+                await steps.attach(self._connection, message)
             case ask.PutTree():
                 await streams.receive_tree(self._connection, message)
             case ask.Log():

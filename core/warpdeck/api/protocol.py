@@ -324,6 +324,37 @@ class End(Message, frozen=True, kw_only=True, tag="end"):
     stream: Number
 
 
+class Srun(Message, frozen=True, kw_only=True, tag="srun"):
+    """A step: srun's own words, variables and folder. -> {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads",
+    "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
+    header of wire.steps; {"t": "note", "stream", "line"}; the client's StepOrder; and the end, which carries the step's exit.
+
+    An error with details["file"] asks for the text of that file: send again with it in `files`. A client that leaves ends the
+    step, unless it is the link to its node that broke: then it comes back with SrunAttach.
+    """
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    env: dict[str, str] = {}
+    cwd: Reference = "/"
+    has_input: bool = False
+    files: dict[str, str] = {}
+
+
+class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
+    """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
+
+    step: Reference
+    have: dict[str, str] = {}
+
+
+class StepOrder(Message, frozen=True, kw_only=True, tag="step_order"):
+    """For a running step. No answer; `status` is answered with notes. `what`: signal, end, status."""
+
+    stream: Number
+    what: Annotated[str, msgspec.Meta(pattern=r"\A(signal|end|status)\Z")]
+    signal: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+
+
 class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):
     """-> {} and then Delta messages. `topics`: jobs, nodes. `finished`: also jobs that ended in the last so many seconds."""
 
@@ -398,6 +429,9 @@ ClientMessage = (
     | Ack
     | Close
     | End
+    | Srun
+    | SrunAttach
+    | StepOrder
     | Subscribe
     | Reload
     | ConfigInForce

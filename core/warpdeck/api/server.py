@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.events import Who
 from warpdeck.errors import UserError
+from warpdeck.model import JobId, NodeName
 from warpdeck.paths import Paths
 
-from .connection import Connection
+from .connection import Caller, Connection
 from .forwards import ForwardTable
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
+from .stepkeeper import StepKeeper
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -44,6 +46,7 @@ class ApiServer:
         self.started_at = controller.clock()
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self.steps = StepKeeper(controller)
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -61,9 +64,11 @@ class ApiServer:
         listener.setblocking(False)
         os.close(folder)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+        self.steps.start()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Ends all connections; what they had begun goes on."""
+        self.steps.stop()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -82,13 +87,38 @@ class ApiServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             who = identify(writer)
-            connection = Connection(self, reader, writer, who)
-            full = self._full(who)
-            if full:
-                connection.refuse(UserError(full, "close some"))
-                return
         except UserError as error:
             Connection(self, reader, writer, Who(user="", uid=-1)).refuse(error)
+            return
+        await self._serve_client(Connection(self, reader, writer, who))
+
+    async def serve_call(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        job_id: JobId,
+        restarts: int,
+        node: NodeName,
+        lost: asyncio.Event,
+    ) -> None:
+        """A process of a job, which its node's agent passes on. It acts as the job's user, and never as an admin.
+
+        An agent can speak for the jobs that run on its node alone.
+        """
+        job = self.controller.state.jobs.get(job_id)
+        if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
+            stranger = Connection(self, reader, writer, Who(user="", uid=-1))
+            stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
+            return
+        caller = Caller(job_id=job_id, node=node, lost=lost)
+        await self._serve_client(
+            Connection(self, reader, writer, Who(user=job.user, uid=job.uid), caller=caller)
+        )
+
+    async def _serve_client(self, connection: Connection) -> None:
+        full = self._full(connection.who)
+        if full:
+            connection.refuse(UserError(full, "close some"))
             return
         self._connections.add(connection)
         try:

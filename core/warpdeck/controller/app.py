@@ -16,6 +16,7 @@ from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckEr
 from warpdeck.model import JobId, NodeName
 from warpdeck.policy import TOLD, Plan, plan
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
 from .effects import EffectRunner
 from .events import (
@@ -29,6 +30,7 @@ from .events import (
     Outcome,
     Planned,
     Reported,
+    StepReported,
 )
 from .forecast import Forecaster
 from .hub import Hub
@@ -192,6 +194,8 @@ class Controller:
                 self._put(Reported(name=name, report=message))
             case wire.LaunchFailed():
                 self._put(LaunchRefused(name=name, failed=message))
+            case stepwire.StepReport():
+                self._put(StepReported(name=name, report=message))
             case wire.Sample():
                 self._take_sample(name, message)
 

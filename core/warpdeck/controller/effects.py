@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from warpdeck.errors import RemoteError
 from warpdeck.model import Job, NodeName
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
 from .events import (
     AskHealth,
@@ -17,13 +18,18 @@ from .events import (
     DropNode,
     Effect,
     ForgetShare,
+    ForgetStep,
     KillShare,
+    KillStep,
     LaunchShare,
+    LaunchStep,
     TellJob,
 )
 from .health import question
 from .launching import build_launch, output_paths
 from .ports import Fleet, OutputCollector, TreeCache
+from .steplaunch import build_step_launch
+from .steps import find_step
 
 if TYPE_CHECKING:
     from .app import Controller
@@ -106,6 +112,15 @@ class EffectRunner:
                 await self._fleet.send(effect.node, notice)
             case DropNode():
                 await self._fleet.remove(effect.node)
+            case LaunchStep():
+                await self._launch_step(effect)
+            case KillStep():
+                await self._fleet.send(effect.node, self._step_kill(effect))
+            case ForgetStep():
+                forget = stepwire.ForgetStep(
+                    job_id=effect.job_id, restarts=effect.restarts, step=effect.number
+                )
+                await self._fleet.send(effect.node, forget)
             case _:
                 assert_never(effect)
 
@@ -119,6 +134,30 @@ class EffectRunner:
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
         await self._fleet.launch(effect.node, launch, tree)
+
+    async def _launch_step(self, effect: LaunchStep) -> None:
+        state = self._controller.state
+        job, step = state.jobs.get(effect.job_id), find_step(state, effect.job_id, effect.number)
+        if job is None or step is None or job.allocation is None or step.is_finished:
+            return
+        launch = build_step_launch(
+            job,
+            step,
+            effect.node,
+            event=effect.asked,
+            nodes=state.nodes,
+            submit_host=self._submit_host,
+        )
+        await self._fleet.send(effect.node, launch)
+
+    def _step_kill(self, effect: KillStep) -> stepwire.StepKill:
+        return stepwire.StepKill(
+            job_id=effect.job_id,
+            restarts=effect.restarts,
+            step=effect.number,
+            signal=effect.signal,
+            grace_s=0.0 if effect.at_once else self._controller.config.grace_s,
+        )
 
     def _collect(self, effect: CollectOutput) -> None:
         job = self._controller.state.jobs.get(effect.job_id)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck_agent.wire import messages as wire
 
+from .stepevents import (
+    ForgetStep,
+    KillStep,
+    LaunchStep,
+    StepAsked,
+    StepEffect,
+    StepEndAsked,
+    StepEvent,
+    StepReported,
+)
+from .who import Who
 
-class Who(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, as the kernel says. `admin`: root, or the controller's own user."""
-
-    user: str
-    uid: int
-    admin: bool = False
+__all__ = ["ForgetStep", "KillStep", "LaunchStep", "StepAsked", "StepEndAsked", "StepReported", "Who"]
 
 
 # ---- events
@@ -163,6 +170,7 @@ Event = (
     | Reported
     | LaunchRefused
     | Noted
+    | StepEvent
 )
 
 
@@ -226,7 +234,7 @@ class DropNode(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
 
 
-Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | AskHealth | TellJob | DropNode
+Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | AskHealth | TellJob | DropNode | StepEffect
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +242,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     effects: tuple[Effect, ...] = ()
     job: Job | None = None
+    step: Step | None = None
     labels: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     replan: bool = True

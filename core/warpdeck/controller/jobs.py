@@ -237,6 +237,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             job,
             state=JobState.PENDING,
             restarts=job.restarts + 1,
+            steps_made=0,
             allocation=None,
             shares=(),
             exit=None,

@@ -34,7 +34,7 @@ def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wi
         script=request.script if role == "batch" else "",
         script_args=list(request.script_args),
         argv=list(request.argv) if role == "tasks" else [],
-        tasks=share.tasks,
+        tasks=share.tasks if role == "tasks" else 1,
         first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),
         gpus=list(share.gpu_uuids),
         gpu_share_pct=share.gpu_share_pct,

@@ -66,6 +66,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
         with _no_collection():
             await controller.load()
         server = ApiServer(controller, trees, paths, stop=stop)
+        fleet.answer_calls(server.serve_call)
         async with asyncio.TaskGroup() as group:
             loop_task = group.create_task(controller.run())
             reloads = group.create_task(_reload_on(hung_up, controller, paths))

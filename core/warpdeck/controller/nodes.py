@@ -9,6 +9,7 @@ from warpdeck.errors import UserError
 from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, Link, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
+from . import steps
 from .events import (
     DropNode,
     Effect,
@@ -123,6 +124,7 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     for job in txn.state.jobs_on(name):
         if (job.id, job.restarts) not in told:
             effects += _settle_untold(txn, job, name, rebooted=rebooted)
+    effects += steps.settle_node(txn, name, welcome.steps)
     return Outcome(effects=tuple(effects))
 
 
@@ -173,6 +175,7 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         node,
         known_gpus=uuids if len(uuids) >= len(node.known_gpus) else node.known_gpus,
         hostname=found.hostname,
+        address=found.address,
         boot_id=found.boot_id,
         cpus=found.cpus,
         mem_bytes=found.mem_bytes,

@@ -11,7 +11,9 @@ from typing import Protocol
 import msgspec
 
 from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
 WAITS_PERIOD_S = 28 * 86_400.0
 """Long against any usual wait; and after two of them a wait such as that for a repaired machine is forgotten."""
@@ -88,6 +90,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     waits: Waits | None = None
     reservations: tuple[Reservation, ...] = ()
     gone_reservations: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -106,6 +109,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     reservations: tuple[Reservation, ...] = ()
     last_runs: tuple[Job, ...] = ()
     """Of each user the last few jobs that ended, oldest first; without their requests."""
+    steps: tuple[Step, ...] = ()
+    """Those that have not ended."""
 
 
 class Store(Protocol):
@@ -120,6 +125,10 @@ class Store(Protocol):
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...
     async def journal(self, job_id: JobId) -> list[JournalEntry]: ...
+    async def steps(self, job_id: JobId) -> list[Step]:
+        """All steps of a job, in the order of its starts and of their numbers."""
+        ...
+
     async def curves(self, job_id: JobId) -> list[JobCurve]:
         """How a job's life went, by node."""
         ...
@@ -157,11 +166,30 @@ class NodeStream(Protocol):
     async def close(self) -> None: ...
 
 
+class StepPipe(Protocol):
+    """The way to the tasks of a step on one node; `on_taken` tells of each piece that they have taken."""
+
+    def write_piece(self, piece: bytes) -> None:
+        """Input with its header, no larger than a chunk, in one frame."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 FleetEvent = tuple[
-    NodeName, wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Sample | wire.Health | str
+    NodeName,
+    wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Sample | wire.Health | stepwire.StepReport | str,
 ]
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
-Order = wire.Kill | wire.Forget | wire.AskHealth | wire.Notice
+Order = (
+    wire.Kill
+    | wire.Forget
+    | wire.AskHealth
+    | wire.Notice
+    | stepwire.StepLaunch
+    | stepwire.StepKill
+    | stepwire.ForgetStep
+)
 """What a node is told in passing: nobody waits for an answer."""
 
 
@@ -183,6 +211,10 @@ class Fleet(Protocol):
     def is_up(self, name: NodeName) -> bool: ...
     async def launch(self, name: NodeName, launch: wire.Launch, tree: PackedTree | None) -> None: ...
     async def send(self, name: NodeName, message: Order) -> None: ...
+    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+        """A port that is free on the node, kept for the launch. Raises RemoteError."""
+        ...
+
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
         """Has the node look at everything anew. Raises RemoteError where there is no link, or no answer in time."""
         ...
@@ -193,6 +225,17 @@ class Fleet(Protocol):
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
+        ...
+
+    async def open_step(
+        self,
+        name: NodeName,
+        message: stepwire.OpenStep,
+        sink: StreamSink,
+        *,
+        on_taken: Callable[[int], None],
+    ) -> StepPipe:
+        """The streams of a step's tasks on a node, both ways. Raises RemoteError where there is no link."""
         ...
 
     async def close(self) -> None: ...

@@ -18,6 +18,7 @@ from warpdeck.model import (
 )
 from warpdeck_agent.wire import messages as wire
 
+from . import steps
 from .blame import blame
 from .events import (
     CollectOutput,
@@ -192,6 +193,7 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at))
     if state in BY_ITSELF:
         _expect_of_the_rest(txn, ended)
+    steps.end_all(txn, ended, ended_at=ended_at)
     again = job.requeue_on_exit or (
         state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import decisions, health, jobs, nodes, progress, reservations, suspension
+from . import decisions, health, jobs, nodes, progress, reservations, steps, suspension
 from .events import (
     Cancelled,
     Event,
@@ -29,6 +29,9 @@ from .events import (
     ReservationMade,
     ReservationRemoved,
     Resumed,
+    StepAsked,
+    StepEndAsked,
+    StepReported,
     Submitted,
     Suspended,
 )
@@ -79,5 +82,11 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return reservations.make(txn, event)
         case ReservationRemoved():
             return reservations.remove(txn, event)
+        case StepAsked():
+            return steps.ask(txn, event)
+        case StepEndAsked():
+            return steps.end(txn, event)
+        case StepReported():
+            return steps.report(txn, event)
         case _:
             assert_never(event)

@@ -32,6 +32,7 @@ from warpdeck.model import (
     count_tasks,
     may_become,
 )
+from warpdeck.model.step import Step
 from warpdeck.policy import NO_BACKLOG
 from warpdeck.policy.predict import Predictor
 
@@ -42,6 +43,8 @@ from .picture import Picture
 from .ports import Changes, JournalEntry, Loaded, UsageRow, Waits
 
 _T = TypeVar("_T", bound=msgspec.Struct)
+MAX_ENDED_STEPS = 64
+"""Ended steps of a job that stay in memory, for those who wait for their ends; the store has them all."""
 
 
 class State:
@@ -74,6 +77,8 @@ class State:
         """When those are likely to start for whom the passes work no start out."""
         self.promised: dict[JobId, float] = {}
         """The starts that the last passes reserved for waiting jobs."""
+        self.steps: dict[JobId, dict[int, Step]] = {}
+        """Steps that run, and those that ended lately, of jobs in memory; by number."""
         self.pending: dict[JobId, None] = {}
         self.timed: dict[JobId, None] = {}
         """Those of them for which the clock alone changes something; see moments.py."""
@@ -94,6 +99,8 @@ class State:
         state.used = {row.key: row for row in loaded.usage}
         state.waits = loaded.waits
         state.reserved = {each.name: each for each in loaded.reservations}
+        for step in loaded.steps:
+            state.place_step(step)
         for job in loaded.last_runs:
             state.learn(job)
         return state
@@ -151,8 +158,17 @@ class State:
             self.whys.pop(job.id, None)
             self.promised.pop(job.id, None)
 
+    def place_step(self, step: Step) -> None:
+        """Puts a step into the table; of ended ones the latest stay."""
+        steps = self.steps.setdefault(step.job_id, {})
+        steps[step.number] = step
+        ended = [number for number, each in steps.items() if each.is_finished]
+        for number in ended[:-MAX_ENDED_STEPS]:
+            del steps[number]
+
     def drop_job(self, job_id: JobId) -> None:
         """Takes a job out of memory; the store keeps it."""
+        self.steps.pop(job_id, None)
         self._take_out(job_id)
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
@@ -218,6 +234,7 @@ class Transaction:
         self._requests: dict[JobId, Request] = {}
         self._jobs: dict[JobId, None] = {}
         self._nodes: dict[NodeName, None] = {}
+        self._steps: dict[tuple[JobId, int, int], Step] = {}
         self._journal: list[JournalEntry] = []
         self._curves: list[JobCurve] = []
         self._usage: dict[tuple[str, str, str], None] = {}
@@ -253,6 +270,23 @@ class Transaction:
         if job.state is JobState.CONFIGURING and (before is None or before.state is JobState.PENDING):
             self._put_wait(max(0.0, self.now - job.eligible_at_unix))
         return job
+
+    def put_step(self, step: Step) -> None:
+        """Adds or replaces a step."""
+        key = (step.job_id, step.restarts, step.number)
+        before, change = dict(self.state.steps.get(step.job_id, {})), self._steps.get(key)
+        self.state.place_step(step)
+        self._steps[key] = step
+        self._undo.append(lambda: self._restore_steps(key, before, change))
+
+    def _restore_steps(
+        self, key: tuple[JobId, int, int], before: dict[int, Step], change: Step | None
+    ) -> None:
+        self.state.steps[key[0]] = before
+        if change is None:
+            del self._steps[key]
+        else:
+            self._steps[key] = change
 
     def _learn(self, job: Job) -> None:
         """How long the user's jobs run."""
@@ -341,10 +375,11 @@ class Transaction:
             gone_reservations=tuple(name for name in self._reservations if name not in self.state.reserved),
             waits=self.state.waits if self._waits_changed else None,
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
+            steps=tuple(self._steps.values()),
         )
 
     def touched_jobs(self) -> Iterable[JobId]:
-        return self._jobs
+        return self._jobs | {key[0]: None for key in self._steps}
 
     def touched_nodes(self) -> Iterable[NodeName]:
         return self._nodes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import asyncssh
@@ -14,6 +15,7 @@ from warpdeck.controller.ports import NodeAsk, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.messages import encode
 
@@ -26,6 +28,9 @@ CHECK_S = 30.0
 """How long all checks of a node may take, beside the site's own program."""
 CURVES_S = 20.0
 OPEN_S = 30.0
+
+_Question = wire.AskHealth | wire.AskCurves | stepwire.ReservePort
+_Answer = wire.Health | wire.Curves | stepwire.PortReserved
 
 
 class Reader(Protocol):
@@ -51,11 +56,11 @@ class Channel:
         self._writer = writer
         self._on_message = on_message
         self._ids = itertools.count(1)
-        self._sinks: dict[int, StreamSink] = {}
+        self._takers: dict[int, Callable[[int], None]] = {}
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
-        self._credit: dict[int, _Credit] = {}
+        self._credit: dict[int, Credit] = {}
         self._probes: dict[int, asyncio.Future[bool]] = {}
-        self._asked: dict[int, asyncio.Future[wire.Health | wire.Curves]] = {}
+        self._asked: dict[int, asyncio.Future[_Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def greet(self, controller_id: str) -> wire.Welcome:
@@ -105,6 +110,12 @@ class Channel:
         finally:
             del self._probes[number]
 
+    async def reserve_port(self, job_id: int, restarts: int) -> int:
+        """A free port of the node, kept for the launch. Raises RemoteError."""
+        said = await self._ask(stepwire.ReservePort(ask=0, job_id=job_id, restarts=restarts), PROBE_S)
+        assert isinstance(said, stepwire.PortReserved)
+        return said.port
+
     async def check_health(self, asked: wire.AskHealth) -> wire.Health:
         """The node's word after a new look at everything. Raises RemoteError."""
         said = await self._ask(asked, CHECK_S + asked.program_timeout_s)
@@ -117,11 +128,9 @@ class Channel:
         assert isinstance(said, wire.Curves)
         return said
 
-    async def _ask(
-        self, question: wire.AskHealth | wire.AskCurves, timeout_s: float
-    ) -> wire.Health | wire.Curves:
+    async def _ask(self, question: _Question, timeout_s: float) -> _Answer:
         number = next(self._ids)
-        answer: asyncio.Future[wire.Health | wire.Curves] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         self.send(dataclasses.replace(question, ask=number))
         try:
@@ -132,33 +141,55 @@ class Channel:
         finally:
             del self._asked[number]
 
+    @contextlib.contextmanager
+    def credit(self, stream: int) -> Iterator[Credit]:
+        """The window of what we send on a stream."""
+        credit = self._credit[stream] = Credit()
+        try:
+            yield credit
+        finally:
+            self._credit.pop(stream, None)
+
     async def upload(self, tree: PackedTree) -> None:
         """Sends a packed tree, with the window's patience."""
         stream = next(self._ids)
-        credit = self._credit[stream] = _Credit()
         self.send(wire.PutTree(tree=tree.tree, sha256=tree.sha256, size_bytes=tree.size_bytes, stream=stream))
         loop = asyncio.get_running_loop()
-        try:
-            with open(tree.path, "rb") as file:
-                while chunk := await loop.run_in_executor(None, file.read, DATA_CHUNK_BYTES):
-                    await credit.spend(len(chunk))
-                    self._writer.write(data_frame(stream, chunk))
-        finally:
-            del self._credit[stream]
+        with self.credit(stream) as credit, open(tree.path, "rb") as file:
+            while chunk := await loop.run_in_executor(None, file.read, DATA_CHUNK_BYTES):
+                await credit.spend(len(chunk))
+                self._writer.write(data_frame(stream, chunk))
         self.send(wire.StreamEnd(stream=stream))
 
     def open_stream(self, message: NodeAsk, sink: StreamSink) -> ChannelStream:
         """Opens a log, terminal or tunnel; the sink gets opened, data and ended."""
         stream = next(self._ids)
         if isinstance(message, wire.OpenTunnel):
-            self._credit[stream] = _Credit()
+            self._credit[stream] = Credit()
+        self.send(dataclasses.replace(message, stream=stream))
+        return self.accept_stream(stream, sink)
+
+    def open_step(
+        self, message: stepwire.OpenStep, sink: StreamSink, *, on_taken: Callable[[int], None]
+    ) -> ChannelStream:
+        """Opens the streams of a step's tasks."""
+        stream = next(self._ids)
+        self._takers[stream] = on_taken
+        self.send(dataclasses.replace(message, stream=stream))
+        return self.accept_stream(stream, sink)
+
+    def accept_stream(self, stream: int, sink: StreamSink) -> ChannelStream:
+        """A stream that is open: its bytes go to the sink."""
         queue: asyncio.Queue[Any] = asyncio.Queue()
         self._incoming[stream] = queue
-        self.send(dataclasses.replace(message, stream=stream))
         task = asyncio.get_running_loop().create_task(self._feed(stream, queue, sink))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return ChannelStream(self, stream)
+
+    def write_piece(self, stream: int, piece: bytes) -> None:
+        """In one frame."""
+        self._writer.write(data_frame(stream, piece))
 
     async def write_stream(self, stream: int, data: bytes) -> None:
         """Bytes towards the node; into a tunnel with the window's patience. Raises ConnectionError when it has ended."""
@@ -191,6 +222,7 @@ class Channel:
                     return
         finally:
             self._incoming.pop(stream, None)
+            self._takers.pop(stream, None)
             credit = self._credit.pop(stream, None)
             if credit is not None:
                 credit.break_off()
@@ -203,9 +235,13 @@ class Channel:
             case wire.StreamAck(stream=stream, size=size):
                 if stream in self._credit:
                     self._credit[stream].earn(size)
-            case wire.PathProbed(probe=number, found=found):
+                elif stream in self._takers:
+                    self._takers[stream](size)
+            case (
+                wire.PathProbed(probe=number, found=answer) | stepwire.PortReserved(probe=number, port=answer)
+            ):
                 if number in self._probes and not self._probes[number].done():
-                    self._probes[number].set_result(found)
+                    self._probes[number].set_result(int(answer))
             case wire.Health(ask=number) | wire.Curves(ask=number) if number:
                 if number in self._asked and not self._asked[number].done():
                     self._asked[number].set_result(message)
@@ -232,6 +268,9 @@ class ChannelStream:
     async def write(self, data: bytes) -> None:
         await self._channel.write_stream(self._stream, data)
 
+    def write_piece(self, piece: bytes) -> None:
+        self._channel.write_piece(self._stream, piece)
+
     async def resize(self, rows: int, cols: int) -> None:
         self._channel.send(wire.ResizePty(stream=self._stream, rows=rows, cols=cols))
 
@@ -239,7 +278,7 @@ class ChannelStream:
         self._channel.close_stream(self._stream)
 
 
-class _Credit:
+class Credit:
     """How much of an upload, or into a tunnel, may still be sent."""
 
     def __init__(self) -> None:

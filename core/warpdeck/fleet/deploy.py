@@ -43,10 +43,11 @@ done
 [ -n "$version" ] || { python= version=$oldest; }
 if [ "$(id -u)" = 0 ]; then base=/var/lib/warpdeck; else base=$HOME/.warpdeck; fi
 boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+set -- $SSH_CONNECTION
 echo
-echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$boot|"
+echo "WARPDECK-PROBE|$python|$version|$base|$(uname -n)|$boot|$3|"
 """
-PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*)\|")
+PROBED = re.compile(r"WARPDECK-PROBE\|([^|]*)\|([^|]*)\|([^|]+)\|([^|]+)\|([^|]*)\|([^|]*)\|")
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
 LAST_WORDS_CHARS = 200
 """How much of what a failing host said goes into the error."""
@@ -59,6 +60,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     folder: str
     machine: str
+    address: str = ""
+    """The host's own, that the connection came to."""
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +106,7 @@ async def connect_ssh(
         writer=process.stdin,
         build=build,
         close=connection.close,
+        address=site.address,
     )
 
 
@@ -135,7 +139,7 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
             f"the login shell of {target} ends before it runs a command{code}: {done.last_words()}",
             f"see what `ssh {target} true` says",
         )
-    python, version, base, host, boot_id = match.groups()
+    python, version, base, host, boot_id, address = match.groups()
     if not python:
         found = f"only Python {version}" if version else "no Python"
         raise UserError(
@@ -147,6 +151,7 @@ async def _probe(connection: asyncssh.SSHClientConnection, target: str, controll
         version=version,
         folder=f"{base}/{controller_id[:8]}-{_STRANGE.sub('-', host)}",
         machine=machine_name(boot_id, host),
+        address=address.partition("%")[0],
     )
 
 

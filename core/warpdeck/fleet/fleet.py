@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import logging
 import os
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import asyncssh
 
-from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StreamSink
+from warpdeck.controller.ports import (
+    FleetEvent,
+    NodeAsk,
+    NodeStream,
+    Order,
+    PackedTree,
+    StepPipe,
+    StreamSink,
+)
 from warpdeck.errors import RemoteError, UserError, WarpdeckError
-from warpdeck.model import Node, NodeName
+from warpdeck.model import JobId, Node, NodeName
 from warpdeck.paths import Paths
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
+from .calls import CallServer, take_call
 from .channel import Channel
 from .deploy import Progress, connect_ssh
 from .local import connect_local
@@ -65,7 +77,8 @@ class AgentFleet:
         self._links: dict[NodeName, Link] = {}
         self._adding: dict[NodeName, Link] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
-        self._uploads: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._call_server: CallServer | None = None
 
     def start(self, on_event: Callable[[FleetEvent], None]) -> None:
         self._on_event = on_event
@@ -121,6 +134,29 @@ class AgentFleet:
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             link.channel.send(wire.Launch(**values))
+
+    def answer_calls(self, server: CallServer) -> None:
+        """Who talks to jobs' processes that call."""
+        self._call_server = server
+
+    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return await link.channel.reserve_port(job_id, restarts)
+
+    async def open_step(
+        self,
+        name: NodeName,
+        message: stepwire.OpenStep,
+        sink: StreamSink,
+        *,
+        on_taken: Callable[[int], None],
+    ) -> StepPipe:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return link.channel.open_step(message, sink, on_taken=on_taken)
 
     async def send(self, name: NodeName, message: Order) -> None:
         link = self._links.get(name)
@@ -203,7 +239,8 @@ class AgentFleet:
                 raise
             if welcome.build == transport.build:
                 link.channel, link.transport = channel, transport
-                return welcome
+                found = dataclasses.replace(welcome.inventory, address=transport.address)
+                return dataclasses.replace(welcome, inventory=found)
             if welcome.version > wire.PROTOCOL_VERSION:
                 transport.close()
                 raise RemoteError(
@@ -258,13 +295,25 @@ class AgentFleet:
                 )
                 self._on_event((link.node.name, failed))
                 return
-            task = asyncio.get_running_loop().create_task(self._upload(link.channel, tree))
-            self._uploads.add(task)
-            task.add_done_callback(self._uploads.discard)
+            self._spawn(self._upload(link.channel, tree))
+        elif isinstance(message, stepwire.CallOpened):
+            if self._call_server is not None and link.channel is not None:
+                self._spawn(take_call(link.channel, link.node.name, message, self._call_server))
         elif isinstance(
-            message, wire.JobReport | wire.LaunchFailed | wire.Sample | wire.Health | wire.Welcome
+            message,
+            wire.JobReport
+            | wire.LaunchFailed
+            | wire.Sample
+            | wire.Health
+            | wire.Welcome
+            | stepwire.StepReport,
         ):
             self._on_event((link.node.name, message))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _upload(self, channel: Channel, tree: PackedTree) -> None:
         try:

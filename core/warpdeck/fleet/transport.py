@@ -20,6 +20,8 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     build: str
     close: Callable[[], object]
     is_local: bool = False
+    address: str = ""
+    """The node's own, at which we reached it; "" if it does not say."""
 
 
 Claim = Callable[[str], None]

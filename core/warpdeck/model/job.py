@@ -102,6 +102,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     predicted_s: float | None = None
     """How long it was likely to run when it was submitted, from its user's history; None: nothing was known."""
     restarts: int = 0
+    steps_made: int = 0
+    """Steps that this start has had; the number of the next one."""
     held: bool = False
     held_by_admin: bool = False
     partition: str = ""

@@ -83,6 +83,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] = ()
     boot_id: str = ""
     hostname: str = ""
+    address: str = ""
+    """At which it was reached last, as it sees it itself; other nodes reach it there too."""
     driver: str = ""
     kernel: str = ""
     containment: str = ""

@@ -7,7 +7,8 @@ sbatch is refused by name, because passing over it in silence would give the use
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
@@ -95,44 +96,71 @@ REFUSED: dict[str, tuple[str, str]] = {
 }
 
 ALL = {**REFUSED, **HARMLESS, **HONOURED}
-_SHORT = {short: name for name, (short, _) in ALL.items() if short}
 
 
-def parse_words(words: Iterable[str], where: str) -> list[tuple[str, str]]:
+class Table(NamedTuple):
+    """The options of one command."""
+
+    command: str
+    options: Mapping[str, tuple[str, str]]
+    """Long name -> (short letter or "", what it takes)."""
+    shorts: Mapping[str, str]
+
+
+def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
+    """The command's table."""
+    return Table(command, options, {short: name for name, (short, _) in options.items() if short})
+
+
+SBATCH = table("sbatch", ALL)
+
+
+def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list[tuple[str, str]]:
     """(long option, value) in order; words that are no options are an error. Raises UserError."""
+    found, rest = parse_leading(words, where, known)
+    if rest:
+        raise UserError(f"{where}: {rest[0]!r} is no option", "quote values that hold blanks")
+    return found
+
+
+def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
+    """(long option, value) in order up to the first word that is none, and the words from there on. Raises UserError."""
     found: list[tuple[str, str]] = []
     queue = list(words)
     while queue:
         word = queue.pop(0)
+        if word == "--" and known is not SBATCH:
+            break
         if word.startswith("--") and len(word) > 2:
-            found.append(_long(word[2:], queue, where))
+            found.append(_long(word[2:], queue, where, known))
         elif word.startswith("-") and len(word) > 1:
-            found += _short(word[1:], queue, where)
+            found += _short(word[1:], queue, where, known)
         else:
-            raise UserError(f"{where}: {word!r} is no option", "quote values that hold blanks")
-    return found
+            return found, [word, *queue]
+    return found, queue
 
 
-def full_name(name: str, where: str) -> str:
+def full_name(name: str, where: str, known: Table = SBATCH) -> str:
     """The option that a name or unique abbreviation stands for. Raises UserError."""
-    if name in ALL:
+    options = known.options
+    if name in options:
         return name
-    matches = sorted(option for option in ALL if option.startswith(name)) if name else []
+    matches = sorted(option for option in options if option.startswith(name)) if name else []
     if len(matches) == 1:
         return matches[0]
-    near = matches or difflib.get_close_matches(name, list(ALL), n=3)
+    near = matches or difflib.get_close_matches(name, list(options), n=3)
     hint = (
         "did you mean " + ", ".join(f"--{option}" for option in near[:3]) + "?"
         if near
-        else "see sbatch's options"
+        else f"see {known.command}'s options"
     )
     raise UserError(f"{where}: unknown option --{name}", hint)
 
 
-def _long(text: str, queue: list[str], where: str) -> tuple[str, str]:
+def _long(text: str, queue: list[str], where: str, known: Table) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    option = full_name(name, where)
-    takes = ALL[option][1]
+    option = full_name(name, where, known)
+    takes = known.options[option][1]
     if takes == NONE and equals:
         raise UserError(f"{where}: --{option} takes no value", f"write --{option}")
     if takes == REQUIRED and not equals:
@@ -140,14 +168,14 @@ def _long(text: str, queue: list[str], where: str) -> tuple[str, str]:
     return option, value
 
 
-def _short(text: str, queue: list[str], where: str) -> list[tuple[str, str]]:
+def _short(text: str, queue: list[str], where: str, known: Table) -> list[tuple[str, str]]:
     found = []
     while text:
-        option = _SHORT.get(text[0])
+        option = known.shorts.get(text[0])
         if option is None:
-            raise UserError(f"{where}: unknown option -{text[0]}", "see sbatch's options")
+            raise UserError(f"{where}: unknown option -{text[0]}", f"see {known.command}'s options")
         text = text[1:]
-        takes = ALL[option][1]
+        takes = known.options[option][1]
         if takes == NONE:
             found.append((option, ""))
             continue

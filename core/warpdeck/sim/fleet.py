@@ -11,10 +11,19 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from warpdeck.controller.ports import FleetEvent, NodeAsk, NodeStream, Order, PackedTree, StreamSink
+from warpdeck.controller.ports import (
+    FleetEvent,
+    NodeAsk,
+    NodeStream,
+    Order,
+    PackedTree,
+    StepPipe,
+    StreamSink,
+)
 from warpdeck.errors import RemoteError
-from warpdeck.model import Node, NodeName
+from warpdeck.model import JobId, Node, NodeName
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
@@ -108,10 +117,23 @@ class SimFleet:
         node.launches[key] = launch
         node.tasks[key] = asyncio.get_running_loop().create_task(self._run(node, launch, key))
 
+    async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
+        return 20_000
+
+    async def open_step(
+        self,
+        name: NodeName,
+        message: stepwire.OpenStep,
+        sink: StreamSink,
+        *,
+        on_taken: Callable[[int], None],
+    ) -> StepPipe:
+        raise RemoteError(name, "the simulated cluster runs no steps")
+
     async def send(self, name: NodeName, message: Order) -> None:
-        if isinstance(message, wire.AskHealth | wire.Notice):
-            return  # nothing here can be ill, and nobody looks
         node = self._nodes[name]
+        if not isinstance(message, wire.Kill | wire.Forget):
+            return
         key = (message.job_id, message.restarts)
         if isinstance(message, wire.Forget):
             node.reports.pop(key, None)

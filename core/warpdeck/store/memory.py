@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.model.step import Step
 
 
 class MemoryStore:
@@ -19,6 +20,7 @@ class MemoryStore:
         self._waits = Waits()
         self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
+        self._steps: dict[tuple[JobId, int, int], Step] = {}
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         jobs = [
@@ -36,6 +38,7 @@ class MemoryStore:
             reservations=tuple(each for _, each in sorted(self._reservations.items())),
             last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
+            steps=tuple(step for _, step in sorted(self._steps.items()) if not step.is_finished),
         )
 
     def _last_runs(self) -> list[Job]:
@@ -66,6 +69,8 @@ class MemoryStore:
             self._waits = changes.waits
         for row in changes.usage:
             self._usage[row.key] = row
+        for step in changes.steps:
+            self._steps[step.job_id, step.restarts, step.number] = step
         if changes.next_job_id is not None:
             self._next_job_id = changes.next_job_id
 
@@ -83,6 +88,9 @@ class MemoryStore:
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
         return list(self._journal.get(job_id, ()))
+
+    async def steps(self, job_id: JobId) -> list[Step]:
+        return [step for key, step in sorted(self._steps.items()) if key[0] == job_id]
 
     async def curves(self, job_id: JobId) -> list[JobCurve]:
         return [curve for (owner, _), curve in sorted(self._curves.items()) if owner == job_id]

@@ -43,5 +43,16 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (job_id, node)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE steps (
+        job_id INTEGER NOT NULL,
+        restarts INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        finished INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (job_id, restarts, number)
+    ) WITHOUT ROWID;
+    CREATE INDEX steps_open ON steps (job_id) WHERE finished = 0;
+    """,
 )
 """Each entry takes the schema one version on."""

@@ -19,6 +19,7 @@ import msgspec
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.errors import StoreError
 from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation
+from warpdeck.model.step import Step
 
 from .schema import MIGRATIONS
 
@@ -31,6 +32,7 @@ _JOB = msgspec.msgpack.Decoder(Job)
 _REQUEST = msgspec.msgpack.Decoder(Request)
 _NODE = msgspec.msgpack.Decoder(Node)
 _RESERVATION = msgspec.msgpack.Decoder(Reservation)
+_STEP = msgspec.msgpack.Decoder(Step)
 _USAGE = msgspec.msgpack.Decoder(UsageRow)
 _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -115,6 +117,7 @@ class SqliteStore:
             for row in await self._rows("SELECT data FROM reservations ORDER BY name")
         ]
         usage = [_USAGE.decode(row[0]) for row in await self._rows("SELECT data FROM usage")]
+        running = await self._rows("SELECT data FROM steps WHERE finished = 0 ORDER BY job_id, number")
         return Loaded(
             controller_id=controller_id,
             next_job_id=next_id,
@@ -124,6 +127,7 @@ class SqliteStore:
             waits=msgspec.json.decode(await self._meta("waits") or "{}", type=Waits),
             reservations=tuple(reserved),
             last_runs=tuple(await self._last_runs()),
+            steps=tuple(_STEP.decode(row[0]) for row in running),
         )
 
     async def controller_id(self) -> str:
@@ -164,6 +168,11 @@ class SqliteStore:
         """A job's history, oldest first."""
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
+
+    async def steps(self, job_id: JobId) -> list[Step]:
+        """All steps of a job, in the order of its starts and of their numbers."""
+        query = "SELECT data FROM steps WHERE job_id = ? ORDER BY restarts, number"
+        return [_STEP.decode(row[0]) for row in await self._rows(query, (job_id,))]
 
     async def curves(self, job_id: JobId) -> list[JobCurve]:
         """How a job's life went, by node."""
@@ -249,6 +258,12 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.usage:
         rows = [(*row.key, _ENCODER.encode(row)) for row in changes.usage]
         many("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)", rows)
+    if changes.steps:
+        rows = [
+            (step.job_id, step.restarts, step.number, int(step.is_finished), _ENCODER.encode(step))
+            for step in changes.steps
+        ]
+        many("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", rows)
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
 

@@ -19,7 +19,9 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_origin, get_type_hints
 
+from . import steps
 from .frames import WireError
+from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import AskCurves as AskCurves
 from .watch import AskHealth as AskHealth
@@ -72,6 +74,8 @@ class Inventory:
     cpus: int
     mem_bytes: int
     gpus: List[GpuInfo] = field(default_factory=list)
+    address: str = ""
+    """At which the controller reached the node, as the node's own sshd says; filled in by whoever connected."""
     driver: str = ""
     kernel: str = ""
     arch: str = ""
@@ -352,6 +356,7 @@ class Welcome:
     """SHA-256 of the agent's zipapp, in hex."""
     inventory: Inventory
     jobs: List[JobReport] = field(default_factory=list)
+    steps: List[StepReport] = field(default_factory=list)
     version: int = PROTOCOL_VERSION
     pid: int = 0
     user: str = ""
@@ -398,6 +403,7 @@ class PathProbed:
     t: Literal["path_probed"] = "path_probed"
 
 
+_AboutSteps = Union[steps.StepLaunch, steps.StepKill, steps.ForgetStep, steps.OpenStep, steps.ReservePort]
 ControllerMessage = Union[
     Hello,
     Launch,
@@ -415,7 +421,9 @@ ControllerMessage = Union[
     Quit,
     StreamAck,
     StreamEnd,
+    _AboutSteps,
 ]
+_OfSteps = Union[steps.StepReport, steps.PortReserved, steps.CallOpened]
 AgentMessage = Union[
     Welcome,
     JobReport,
@@ -428,6 +436,7 @@ AgentMessage = Union[
     Curves,
     StreamAck,
     StreamEnd,
+    _OfSteps,
 ]
 
 _BY_TAG: Dict[str, Any] = {

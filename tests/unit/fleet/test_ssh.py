@@ -91,9 +91,9 @@ def test_an_agent_that_says_nothing_is_told_by_its_last_words() -> None:
 
 
 def test_the_probes_answer_is_found_behind_a_prompt() -> None:
-    match = PROBED.search("$ WARPDECK-PROBE|/usr/bin/python3|3.11|/home/a b/.warpdeck|gpu01|boot|\n")
+    match = PROBED.search("$ WARPDECK-PROBE|/usr/bin/python3|3.11|/home/a b/.warpdeck|gpu01|boot|10.0.0.7|\n")
     assert match is not None
-    assert match.groups() == ("/usr/bin/python3", "3.11", "/home/a b/.warpdeck", "gpu01", "boot")
+    assert match.groups() == ("/usr/bin/python3", "3.11", "/home/a b/.warpdeck", "gpu01", "boot", "10.0.0.7")
 
 
 def test_pauses_grow_to_a_cap_and_are_spread() -> None:

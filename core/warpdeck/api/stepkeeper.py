@@ -1,0 +1,93 @@
+"""Which steps have an srun, and what becomes of those that have none any more.
+
+An srun that is gone ends its step, as in Slurm. One that was only cut off (its node's link broke, or this controller was
+started anew) comes back by itself: its step is ended only if it does not, within a while after it could.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from warpdeck.controller.events import StepEndAsked, Who
+from warpdeck.errors import StoreError, UserError
+from warpdeck.model import JobId, Link
+from warpdeck.model.step import Step
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+
+log = logging.getLogger("warpdeck.steps")
+
+COME_BACK_S = 60.0
+"""How long an srun may take to come back once it can: it tries every second."""
+LOOK_S = 5.0
+ROOT = Who(user="root", uid=0, admin=True)
+StepKey = tuple[JobId, int]
+
+
+class StepKeeper:
+    """`attached` counts the clients of each step."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._attached: dict[StepKey, int] = {}
+        self._alone_since: dict[StepKey, float] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._look_for_ever())
+
+    def stop(self) -> None:
+        """From now on a client that leaves was sent away."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def joined(self, key: StepKey) -> None:
+        """A client is there."""
+        self._attached[key] = self._attached.get(key, 0) + 1
+        self._alone_since.pop(key, None)
+
+    def left(self, key: StepKey, *, cut_off: bool) -> None:
+        """A client is there no more."""
+        self._attached[key] = self._attached.get(key, 1) - 1
+        if self._attached[key] <= 0:
+            del self._attached[key]
+            if not cut_off and self._task is not None:
+                task = asyncio.get_running_loop().create_task(self._end(key))
+                self._ending.add(task)
+                task.add_done_callback(self._ending.discard)
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = asyncio.get_running_loop().time()
+            for key in self._left_alone(now):
+                await self._end(key)
+
+    def _left_alone(self, now: float) -> list[StepKey]:
+        state = self._controller.state
+        alone = [
+            (step.job_id, step.number)
+            for steps in state.steps.values()
+            for step in steps.values()
+            if self._can_be_alone(step)
+        ]
+        self._alone_since = {key: self._alone_since.get(key, now) for key in alone}
+        return [key for key, since in self._alone_since.items() if now - since > COME_BACK_S]
+
+    def _can_be_alone(self, step: Step) -> bool:
+        """Whether nobody is there although they could be."""
+        if step.is_finished or (step.job_id, step.number) in self._attached:
+            return False
+        return step.caller is None or self._controller.state.links.get(step.caller) is Link.UP
+
+    async def _end(self, key: StepKey) -> None:
+        try:
+            await self._controller.apply(StepEndAsked(who=ROOT, job_id=key[0], number=key[1]))
+            log.info("step %s.%s: its srun is gone; it is ended", *key)
+        except (UserError, StoreError) as error:
+            log.debug("step %s.%s: %s", *key, error)

@@ -1,0 +1,157 @@
+"""srun's side of the socket: a step is asked for until there is room, then its streams are joined to the client's.
+
+The client sends words; they are understood here (notation.srun), so that every srun has the same grammar. While others hold
+what the step needs, the client is told so and it is asked for again whenever something of the job has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from warpdeck.controller.events import StepAsked
+from warpdeck.controller.steps import BUSY, plan_step
+from warpdeck.errors import UserError
+from warpdeck.model import Job, JobId, NodeName
+from warpdeck.model.step import Step, StepAsk
+from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.srun import Srun, parse_srun
+from warpdeck_agent.wire.steps import EVERY_TASK
+
+from . import protocol as ask
+from .connection import Connection
+from .stepplan import stream_plan
+from .stepstream import StepStream
+
+RETRY_S = 10.0
+"""How often a step that waits is asked for again even if nothing was heard of its job."""
+NO_TASK = -1
+
+
+async def run(connection: Connection, message: ask.Srun) -> None:
+    """From the words to a running step, joined to the client."""
+    asked = parse_srun(list(message.words), message.env, files=message.files)
+    if asked.multi_prog and "programs" not in asked.ask:
+        raise UserError(
+            f"the text of {asked.multi_prog} is needed", "", code="file", details={"file": asked.multi_prog}
+        )
+    job = _find_job(connection, asked)
+    wanted = _convert(asked, has_input=message.has_input)
+    event = StepAsked(
+        who=connection.who,
+        job_id=job.id,
+        ask=wanted,
+        cwd=message.cwd,
+        caller=connection.caller.node if connection.caller is not None else None,
+        first=job.shares[0].node if job.shares else NodeName(""),
+        own_master=_has_own_master(message.env),
+    )
+    step = await _place(connection, message.id, event)
+    stream = StepStream(connection, message.id, step, wait_s=wanted.wait_s)
+    connection.send(
+        {"t": "ok", "id": message.id, "result": stream_plan(job, step, asked, wanted, cwd=message.cwd)}
+    )
+    await stream.join({})
+
+
+async def attach(connection: Connection, message: ask.SrunAttach) -> None:
+    """Back to a step that runs, or has ended meanwhile and still has its output."""
+    job_word, _, number = message.step.partition(".")
+    if not job_word.isdecimal() or not number.isdecimal():
+        raise UserError(f"{message.step!r} is no step", "write JOB.STEP")
+    state = connection.server.controller.state
+    job, step = (
+        state.jobs.get(JobId(int(job_word))),
+        state.steps.get(JobId(int(job_word)), {}).get(int(number)),
+    )
+    if job is None or step is None or connection.who.uid not in (job.uid, 0):
+        raise UserError(f"step {message.step} is not known any more", "see `warpdeck show`")
+    stream = StepStream(connection, message.id, step, wait_s=0)
+    connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
+    await stream.join(message.have)
+
+
+def _find_job(connection: Connection, asked: Srun) -> Job:
+    state = connection.server.controller.state
+    if asked.job:
+        number, tasks = parse_job_id(asked.job)
+        found = [job for job in state.named(JobId(number)) if not job.is_finished] or state.named(
+            JobId(number)
+        )
+        if tasks is not None:
+            found = [job for job in found if job.array_task_id == tasks[0][0]]
+        if number in state.jobs and tasks is None:
+            found = [state.jobs[JobId(number)]]
+        if not found:
+            raise UserError(
+                f"Invalid job id specified: {asked.job}", "see `warpdeck queue`", code="not_found"
+            )
+        return found[0]
+    if connection.caller is not None:
+        return state.jobs[connection.caller.job_id]
+    raise UserError("no job is named", "write --jobid=JOB, or run it inside one")
+
+
+def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
+    """The step as the model has it. Raises UserError for what is out of range."""
+    mode = asked.streams.input
+    rank = NO_TASK
+    if mode.isdecimal():
+        rank = int(mode)
+    elif mode != "none" and (has_input or mode not in ("", "all")):
+        rank = EVERY_TASK
+    try:
+        return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the step cannot be so: {error}", "see `srun --help`") from error
+
+
+def _has_own_master(env: dict[str, str]) -> bool:
+    """Whether the user has set where rank 0 listens, over what the job was given."""
+    address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
+    return bool(address and port) and f"{address}:{port}" != env.get("WARPDECK_MASTER", "")
+
+
+async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
+    """The step, committed; waits for room, saying for what. Raises UserError."""
+    controller = connection.server.controller
+    listener = controller.hub.listen()
+    told = ""
+    begun = time.monotonic()
+    try:
+        while True:
+            try:
+                return await _ask_once(connection, event)
+            except UserError as error:
+                if error.code != BUSY or event.ask.immediate:
+                    raise
+                if error.message != told:
+                    told = error.message
+                    await connection.progress(number, told)
+            try:
+                async with asyncio.timeout(RETRY_S):
+                    await listener.changed.wait()
+            except TimeoutError:
+                continue
+            finally:
+                listener.take()
+    finally:
+        controller.hub.leave(listener)
+        if told:
+            waited = time.monotonic() - begun
+            await connection.progress(number, f"Step created for job {event.job_id} after {waited:.0f} s")
+
+
+async def _ask_once(connection: Connection, event: StepAsked) -> Step:
+    controller = connection.server.controller
+    layout = plan_step(controller.state, event)
+    first = layout.shares[0].node
+    port = 0
+    if len(layout.shares) > 1 and not event.own_master:
+        job = controller.state.jobs[event.job_id]
+        port = await controller.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
+    outcome = await controller.apply(msgspec.structs.replace(event, first=first, port=port))
+    assert outcome.step is not None
+    return outcome.step

@@ -1,0 +1,77 @@
+"""Events and effects about steps. Data, as all events and effects are."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.model import JobId, NodeName
+from warpdeck.model.step import StepAsk
+from warpdeck_agent.wire import steps as wire
+
+from .who import Who
+
+
+class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """srun asks for a step. `first` is the node on which `port` was reserved: the layout must begin there."""
+
+    who: Who
+    job_id: JobId
+    ask: StepAsk
+    cwd: str
+    caller: NodeName | None = None
+    """The node on which srun runs; None: none of ours."""
+    first: NodeName
+    port: int = 0
+    """MASTER_PORT; 0: the step's only node chooses it, or the user has."""
+    own_master: bool = False
+    """The user's MASTER_ADDR and MASTER_PORT stay as they are."""
+
+
+class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A step is to end, or with `signal` to be sent one."""
+
+    who: Who
+    job_id: JobId
+    number: int
+    cause: str = "cancelled"
+    signal: int = 0
+
+
+class StepReported(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's word on its share of a step."""
+
+    name: NodeName
+    report: wire.StepReport
+
+
+class LaunchStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Send a step's tasks to this node. Repeating it is harmless."""
+
+    node: NodeName
+    job_id: JobId
+    number: int
+    asked: StepAsked
+
+
+class KillStep(msgspec.Struct, frozen=True, kw_only=True):
+    """End (or, with `signal`, only signal) a step on this node."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+    number: int
+    signal: int = 0
+    at_once: bool = False
+
+
+class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The node may drop a step that does not count any more."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+    number: int
+
+
+StepEvent = StepAsked | StepEndAsked | StepReported
+StepEffect = LaunchStep | KillStep | ForgetStep

@@ -1,0 +1,153 @@
+"""A committed step becomes the StepLaunch of one node: environment of its tasks, folder, command lines. Pure.
+
+Variables are those of srun(1), beside those that launchers of distributed training look for: MASTER_ADDR, MASTER_PORT, RANK,
+WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK. A user who has set MASTER_ADDR or MASTER_PORT keeps both.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+
+from warpdeck.model import Job, Node, NodeName
+from warpdeck.model.step import Step, StepAsk, StepShare
+from warpdeck.notation.hostlist import collapse
+from warpdeck.notation.multiprog import program_of
+from warpdeck_agent.wire import steps as wire
+
+from .environment import made_environment, run_lengths
+from .stepevents import StepAsked
+
+LOOPBACK = "127.0.0.1"
+
+
+def build_step_launch(
+    job: Job,
+    step: Step,
+    node: NodeName,
+    *,
+    event: StepAsked,
+    nodes: Mapping[NodeName, Node],
+    submit_host: str,
+) -> wire.StepLaunch:
+    """The step's share of that node."""
+    assert job.allocation is not None
+    ask = event.ask
+    at = step.node_names().index(node)
+    share = step.shares[at]
+    rank_in_job = job.allocation.node_names().index(node)
+    env = {
+        **(ask.env if event.own_master else _without_master(ask.env)),
+        **made_environment(job, rank_in_job, submit_host=submit_host),
+        **_layout(step, at),
+        **_gpus(share),
+        **_rendezvous(step, at, event, nodes),
+    }
+    if ask.mpi:
+        env["SLURM_MPI_TYPE"] = ask.mpi
+    if ask.tasks_per_node is not None:
+        env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
+    return wire.StepLaunch(
+        job_id=job.id,
+        restarts=job.restarts,
+        step=step.number,
+        env=env,
+        cwd=node_folder(job, node, cwd=ask.chdir or event.cwd, caller=event.caller),
+        argv=list(ask.argv),
+        tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
+        cpu_bind=ask.cpu_bind,
+        mpi=ask.mpi,
+        time_limit_s=float(ask.time_limit_s or 0),
+    )
+
+
+def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTask:
+    env = {
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(local),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local),
+    }
+    if share.task_gpus:
+        own = share.task_gpus[local]
+        uuids = ",".join(share.gpu_uuids[at] for at in own)
+        env |= {"CUDA_VISIBLE_DEVICES": uuids, "NVIDIA_VISIBLE_DEVICES": uuids}
+        env["SLURM_STEP_GPUS"] = ",".join(str(share.gpus[at]) for at in own)
+    programs = [(program.ranks, program.argv) for program in ask.programs]
+    return wire.StepTask(
+        rank=rank, env=env, argv=program_of(rank, programs) if programs else [], reads=reads(ask, rank)
+    )
+
+
+def reads(ask: StepAsk, rank: int) -> bool:
+    """Whether the task gets input."""
+    return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
+
+
+def _layout(step: Step, at: int) -> dict[str, str]:
+    share, nodes = step.shares[at], collapse(step.node_names())
+    tasks = step.task_count()
+    per_node = run_lengths([len(each.ranks) for each in step.shares])
+    return {
+        "SLURM_STEP_ID": str(step.number),
+        "SLURM_STEPID": str(step.number),
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_NUM_NODES": str(len(step.shares)),
+        "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_NODELIST": nodes,
+        "SLURM_NNODES": str(len(step.shares)),
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_CPUS_PER_TASK": str(step.cpus_per_task),
+        "SLURM_CPUS_ON_NODE": str(share.cpus),
+        "SLURM_NODEID": str(at),
+        "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
+        "WORLD_SIZE": str(tasks),
+        "LOCAL_WORLD_SIZE": str(len(share.ranks)),
+        "NODE_RANK": str(at),
+        "GROUP_RANK": str(at),
+    }
+
+
+def _gpus(share: StepShare) -> dict[str, str]:
+    uuids = ",".join(share.gpu_uuids)
+    made = {"CUDA_VISIBLE_DEVICES": uuids, "SLURM_GPUS_ON_NODE": str(len(share.gpus))}
+    if share.gpus:
+        made |= {
+            "NVIDIA_VISIBLE_DEVICES": uuids,
+            "SLURM_STEP_GPUS": ",".join(str(index) for index in share.gpus),
+        }
+    return made
+
+
+def _without_master(env: Mapping[str, str]) -> dict[str, str]:
+    """What the batch script was told is not for its steps: each has a rank 0 of its own."""
+    return {name: value for name, value in env.items() if name not in ("MASTER_ADDR", "MASTER_PORT")}
+
+
+def _rendezvous(step: Step, at: int, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
+    """Where rank 0 listens. The port of a step on one node is that node's own choice."""
+    if event.own_master:
+        return {}
+    first = step.shares[0].node
+    made = {"MASTER_ADDR": LOOPBACK if len(step.shares) == 1 else address_of(first, nodes)}
+    if event.port:
+        made["MASTER_PORT"] = str(event.port)
+    return made
+
+
+def address_of(name: NodeName, nodes: Mapping[NodeName, Node]) -> str:
+    """Under which other nodes reach it: the address it was reached at, else its own name."""
+    node = nodes.get(name)
+    return name if node is None else node.address or node.hostname or name
+
+
+def node_folder(job: Job, node: NodeName, *, cwd: str, caller: NodeName | None) -> str:
+    """The caller's folder as that node has it: below the job's working folder there, where it is below it here."""
+    there = next((share.work_dir for share in job.shares if share.node == node), "")
+    here = next((share.work_dir for share in job.shares if share.node == caller), "")
+    if here and there and (cwd == here or cwd.startswith(here.rstrip("/") + "/")):
+        return os.path.normpath(there + cwd[len(here.rstrip("/")) :])
+    return cwd

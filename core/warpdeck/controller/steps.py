@@ -1,0 +1,238 @@
+"""Steps: asked for, reported on, ended. Handlers of the reducer.
+
+A step is laid out by policy.steps over what the job holds and what its steps hold of that. It ends when all its nodes have
+told the end of all their tasks; what a node cannot tell any more counts as ended with code 1. With the job end its steps.
+"""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+from warpdeck.model import ExitStatus, Job, JobId, JobState, Link, NodeName
+from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
+from warpdeck.policy.steps import Busy, Layout, lay_out
+from warpdeck_agent.wire import steps as wire
+
+from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
+from .jobs import may_touch
+from .state import State, Transaction, amend
+
+BUSY = "busy"
+"""The code of an error that is gone when others have ended: who asks waits and asks again."""
+MAX_STEPS = 100_000
+"""Steps of one start of a job, as many as Slurm lets a job have twice over: each leaves a row for good."""
+_STATE_OF_CAUSE = {
+    "cancelled": JobState.CANCELLED,
+    "timeout": JobState.TIMEOUT,
+    "node_fail": JobState.NODE_FAIL,
+}
+
+
+def plan_step(state: State, event: StepAsked) -> Layout:
+    """Where the step would go now. Raises UserError; with the code BUSY where waiting helps."""
+    job = state.jobs.get(event.job_id)
+    if job is None:
+        raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
+    if not may_touch(event.who, job):
+        raise UserError(f"job {job.label()} belongs to {job.user}", "only its owner may start steps in it")
+    _check_runs(job)
+    assert job.allocation is not None
+    found = lay_out(
+        event.ask,
+        job.allocation,
+        job=job.request.resources,
+        running=list(state.steps.get(job.id, {}).values()),
+    )
+    if isinstance(found, Busy):
+        raise UserError(
+            f"Job {job.id} step creation temporarily disabled, retrying (Requested nodes are busy)",
+            "other steps hold them; --overlap shares with these, --exact asks for less",
+            code=BUSY,
+            details={"steps": ",".join(f"{job.id}.{number}" for number in found.steps)},
+        )
+    away = [share.node for share in found.shares if state.links.get(share.node) is not Link.UP]
+    if away:
+        raise UserError(f"node {away[0]} does not answer now", "it is tried again", code=BUSY)
+    return found
+
+
+def _check_runs(job: Job) -> None:
+    if job.is_finished or job.state is JobState.COMPLETING:
+        raise UserError(f"job {job.label()} has ended ({job.state})", "see `warpdeck queue`")
+    if job.state is JobState.SUSPENDED:
+        raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)
+    if job.state is not JobState.RUNNING:
+        raise UserError(f"job {job.label()} does not run yet ({job.state})", "it is tried again", code=BUSY)
+
+
+def ask(txn: Transaction, event: StepAsked) -> Outcome:
+    """A new step, if there is room for it."""
+    layout = plan_step(txn.state, event)
+    job = txn.state.jobs[event.job_id]
+    if layout.shares[0].node != event.first:
+        raise UserError("its first node was taken meanwhile", "it is tried again", code=BUSY)
+    number = job.steps_made
+    if number >= MAX_STEPS:
+        raise UserError(f"job {job.label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun")
+    txn.put_job(amend(job, steps_made=number + 1))
+    asked = event.ask
+    step = Step(
+        job_id=job.id,
+        restarts=job.restarts,
+        number=number,
+        name=asked.name,
+        cpus_per_task=layout.cpus_per_task,
+        holds=not asked.overlap,
+        whole=not asked.exact,
+        kill_on_bad_exit=asked.kill_on_bad_exit,
+        caller=event.caller,
+        shares=layout.shares,
+        parts=tuple(StepPart(node=share.node) for share in layout.shares),
+        start_at_unix=txn.now,
+    )
+    txn.put_step(step)
+    effects = tuple(
+        LaunchStep(node=share.node, job_id=job.id, number=number, asked=event) for share in layout.shares
+    )
+    return Outcome(effects=effects, step=step, replan=False)
+
+
+def end(txn: Transaction, event: StepEndAsked) -> Outcome:
+    """Ends a step, or sends it a signal."""
+    job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
+    if job is None or step is None or step.is_finished:
+        raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`")
+    if not may_touch(event.who, job):
+        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
+    if event.signal:
+        return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)
+    return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)
+
+
+def report(txn: Transaction, event: StepReported) -> Outcome:
+    """An agent's word on a step."""
+    return Outcome(effects=tuple(apply_report(txn, event.name, event.report)), replan=False)
+
+
+def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> list[Effect]:
+    """Moves the step along. Repeated reports change nothing; words on what does not count any more are put right."""
+    step = find_step(txn.state, JobId(said.job_id), said.step)
+    part = None if step is None else next((each for each in step.parts if each.node == name), None)
+    if step is None or part is None or step.restarts != said.restarts or step.is_finished:
+        return _settle_stray(step, name, said)
+    if part.phase == "exited":
+        return []
+    known = {end.rank: end for end in part.ends}
+    fresh = [
+        TaskEnd(rank=each.rank, code=each.code, signal=each.signal)
+        for each in said.ends
+        if each.rank not in known
+    ]
+    over = said.phase == "exited"
+    share = next(each for each in step.shares if each.node == name)
+    if over:
+        told = known.keys() | {each.rank for each in fresh}
+        fresh += [TaskEnd(rank=rank, code=1) for rank in share.ranks if rank not in told]
+    moved = amend(
+        part,
+        phase=said.phase,
+        ends=(*part.ends, *fresh),
+        cpu_seconds=said.cpu_seconds,
+        peak_mem_bytes=said.peak_mem_bytes,
+        message=said.message or part.message,
+    )
+    if moved == part:
+        return []
+    step = amend(step, parts=tuple(moved if each.node == name else each for each in step.parts))
+    txn.put_step(step)
+    return _follow_up(txn, step, fresh, failed=over and bool(said.message))
+
+
+def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> list[Effect]:
+    """A step of ours that has ended waits for its streams; any other is ended and let go."""
+    job_id, start = JobId(said.job_id), said.restarts
+    if said.phase != "exited":
+        return [KillStep(node=name, job_id=job_id, restarts=start, number=said.step, at_once=True)]
+    if step is not None and step.restarts == start:
+        return []
+    return [ForgetStep(node=name, job_id=job_id, restarts=start, number=said.step)]
+
+
+def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bool) -> list[Effect]:
+    """What follows from these ends: the step's own, or the end of the other tasks."""
+    if all(part.phase == "exited" for part in step.parts):
+        _finish(txn, step, ended_at=txn.now)
+        return []
+    if step.ending_cause:
+        return []
+    if failed:
+        return _end_step(txn, step, "launch_failed")
+    if step.kill_on_bad_exit and any(each.shell_code() for each in fresh):
+        return _end_step(txn, step, "bad_exit")
+    return []
+
+
+def _end_step(txn: Transaction, step: Step, cause: str) -> list[Effect]:
+    txn.put_step(amend(step, ending_cause=step.ending_cause or cause))
+    return _kills(step)
+
+
+def _kills(step: Step, *, signal: int = 0) -> list[Effect]:
+    return [
+        KillStep(
+            node=part.node, job_id=step.job_id, restarts=step.restarts, number=step.number, signal=signal
+        )
+        for part in step.parts
+        if part.phase != "exited"
+    ]
+
+
+def _finish(txn: Transaction, step: Step, *, ended_at: float) -> None:
+    worst = max(step.ends().values(), key=TaskEnd.shell_code, default=TaskEnd(rank=0, code=1))
+    message = next((part.message for part in step.parts if part.message), "")
+    state = _STATE_OF_CAUSE.get(step.ending_cause)
+    if state is None:
+        state = JobState.FAILED if worst.shell_code() or message else JobState.COMPLETED
+    code = worst.code or (1 if message and not worst.shell_code() else 0)
+    status = ExitStatus(code=code, signal=worst.signal, cause=step.ending_cause, message=message)
+    txn.put_step(amend(step, state=state, exit=status, end_at_unix=max(ended_at, step.start_at_unix)))
+
+
+def end_all(txn: Transaction, job: Job, *, ended_at: float) -> None:
+    """The job has ended: so have its steps."""
+    for step in list(txn.state.steps.get(job.id, {}).values()):
+        if not step.is_finished:
+            parts = tuple(_closed(part, share) for part, share in zip(step.parts, step.shares, strict=True))
+            cause = step.ending_cause or "cancelled"
+            _finish(txn, amend(step, parts=parts, ending_cause=cause), ended_at=ended_at)
+
+
+def _closed(part: StepPart, share: StepShare) -> StepPart:
+    told = {end.rank for end in part.ends}
+    missing = tuple(TaskEnd(rank=rank, signal=9) for rank in share.ranks if rank not in told)
+    return amend(part, phase="exited", ends=(*part.ends, *missing))
+
+
+def settle_node(txn: Transaction, name: NodeName, told: list[wire.StepReport]) -> list[Effect]:
+    """What a Welcome says of steps, and what it does not: a step that the node has no record of has ended there."""
+    effects: list[Effect] = []
+    for said in told:
+        effects += apply_report(txn, name, said)
+    known = {(said.job_id, said.restarts, said.step) for said in told}
+    for job in txn.state.jobs_on(name):
+        for step in list(txn.state.steps.get(job.id, {}).values()):
+            on_node = any(part.node == name and part.phase != "exited" for part in step.parts)
+            if on_node and not step.is_finished and (job.id, job.restarts, step.number) not in known:
+                gone = wire.StepReport(
+                    job_id=job.id,
+                    restarts=job.restarts,
+                    step=step.number,
+                    phase="exited",
+                    message=f"node {name} has no record of the step",
+                )
+                effects += apply_report(txn, name, gone)
+    return effects
+
+
+def find_step(state: State, job_id: JobId, number: int) -> Step | None:
+    """A step of a job in memory: one that runs, or one that ended lately."""
+    return state.steps.get(job_id, {}).get(number)

@@ -1,0 +1,81 @@
+"""Calls: connections of jobs' processes, which agents pass on, joined to whoever serves the controller's socket.
+
+The server gets one end of a socket pair, as if the process had connected itself; between its other end and the agent's stream
+bytes go both ways, each with the window of its receiver. Whose job it is, is the controller's own word: the agent says only which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from warpdeck.model import JobId, NodeName
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES
+from warpdeck_agent.wire.steps import CallOpened
+
+from .channel import Channel
+
+CallServer = Callable[
+    [asyncio.StreamReader, asyncio.StreamWriter, JobId, int, NodeName, asyncio.Event], Awaitable[None]
+]
+"""Serves one call of a job (id, start) on a node; the event is set when it is the link that has ended it."""
+
+
+class _Sink:
+    """What comes from the agent goes into our end of the pair, once that is there."""
+
+    def __init__(self) -> None:
+        self.writer: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+        self.lost = asyncio.Event()
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None:
+        return None
+
+    async def data(self, chunk: bytes) -> None:
+        writer = await self.writer
+        writer.write(chunk)
+        await writer.drain()
+
+    async def ended(self, error: str) -> None:
+        """With an error it is the link that broke, not the process that left."""
+        if error:
+            self.lost.set()
+        (await self.writer).close()
+
+
+def take_call(
+    channel: Channel, node: NodeName, opened: CallOpened, server: CallServer
+) -> Coroutine[Any, Any, None]:
+    """Accepts the call at once, so that nothing of it is missed; what is returned serves it."""
+    sink = _Sink()
+    channel.accept_stream(opened.stream, sink)
+    return _serve(channel, node, opened, server, sink)
+
+
+async def _serve(
+    channel: Channel, node: NodeName, opened: CallOpened, server: CallServer, sink: _Sink
+) -> None:
+    """Until the process, the server or the link ends it."""
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    server_reader, server_writer = await asyncio.open_connection(sock=theirs)
+    sink.writer.set_result(writer)
+    pumping = asyncio.get_running_loop().create_task(_pump(channel, opened.stream, reader))
+    try:
+        await server(server_reader, server_writer, JobId(opened.job_id), opened.restarts, node, sink.lost)
+        await pumping  # the server's last words
+    except OSError:
+        return
+    finally:
+        pumping.cancel()
+        writer.close()
+        channel.close_stream(opened.stream)
+
+
+async def _pump(channel: Channel, stream: int, reader: asyncio.StreamReader) -> None:
+    with channel.credit(stream) as credit:
+        while chunk := await reader.read(DATA_CHUNK_BYTES):
+            await credit.spend(len(chunk))
+            channel.write_piece(stream, chunk)

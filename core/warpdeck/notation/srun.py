@@ -1,0 +1,335 @@
+"""srun's command line: options up to the command, and the variables that stand for options. One grammar for every place.
+
+Options become a step (model.StepAsk, in its JSON shape) and what concerns the streams alone (Streams); those that describe an
+allocation go to the request of a new job where there is none, and say nothing inside one, as in Slurm. Later ones win, and
+all outrank the variables. An option that we do not have is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from warpdeck.errors import UserError
+
+from .gres import parse_gpus, parse_gres
+from .hostlist import expand
+from .multiprog import parse_programs
+from .options import ALL, HARMLESS, HONOURED, NONE, OPTIONAL, REQUIRED, parse_leading, table
+from .request import Options, exported
+from .times import parse_limit
+
+WHERE = "srun"
+STEP: dict[str, tuple[str, str]] = {
+    "chdir": ("D", REQUIRED),
+    "cpu-bind": ("", REQUIRED),
+    "cpu_bind": ("", REQUIRED),
+    "cpus-per-task": ("c", REQUIRED),
+    "distribution": ("m", REQUIRED),
+    "error": ("e", REQUIRED),
+    "exact": ("", NONE),
+    "exclude": ("x", REQUIRED),
+    "exclusive": ("", OPTIONAL),
+    "export": ("", REQUIRED),
+    "gpu-bind": ("", REQUIRED),
+    "gpus": ("G", REQUIRED),
+    "gpus-per-node": ("", REQUIRED),
+    "gpus-per-task": ("", REQUIRED),
+    "gres": ("", REQUIRED),
+    "immediate": ("I", OPTIONAL),
+    "input": ("i", REQUIRED),
+    "job-name": ("J", REQUIRED),
+    "jobid": ("", REQUIRED),
+    "kill-on-bad-exit": ("K", OPTIONAL),
+    "label": ("l", NONE),
+    "mpi": ("", REQUIRED),
+    "multi-prog": ("", NONE),
+    "nodelist": ("w", REQUIRED),
+    "nodes": ("N", REQUIRED),
+    "ntasks": ("n", REQUIRED),
+    "ntasks-per-node": ("", REQUIRED),
+    "open-mode": ("", REQUIRED),
+    "output": ("o", REQUIRED),
+    "overcommit": ("O", NONE),
+    "overlap": ("", OPTIONAL),
+    "pty": ("", OPTIONAL),
+    "quiet": ("Q", NONE),
+    "quit-on-interrupt": ("", NONE),
+    "relative": ("r", REQUIRED),
+    "tasks-per-node": ("", REQUIRED),
+    "time": ("t", REQUIRED),
+    "unbuffered": ("u", NONE),
+    "wait": ("W", REQUIRED),
+    "whole": ("", NONE),
+}
+_QUIET: dict[str, tuple[str, str]] = {
+    **HARMLESS,
+    "accel-bind": ("", REQUIRED),
+    "disable-status": ("X", NONE),
+    "mem-bind": ("", REQUIRED),
+    "msg-timeout": ("", REQUIRED),
+    "preserve-env": ("E", NONE),
+    "profile": ("", REQUIRED),
+    "resv-ports": ("", OPTIONAL),
+    "send-libs": ("", OPTIONAL),
+    "threads": ("T", REQUIRED),
+    "verbose": ("v", NONE),
+    "wait-for-children": ("", NONE),
+}
+_REFUSED = """
+bcast bcast-exclude cluster-constraint compress container-id epilog extra gpus-per-socket het-group mcs-label mem-update network
+ntasks-per-tres oom-kill-step pack-group prolog slurmd-debug task-epilog task-prolog tres-bind x11 treewidth
+"""
+SRUN = table(
+    "srun",
+    {
+        **{
+            name: value
+            for name, value in ALL.items()
+            if name not in ("array", "ignore-pbs", "hold", "parsable")
+        },
+        **dict.fromkeys(_REFUSED.split(), ("", REQUIRED)),
+        "bcast": ("", OPTIONAL),
+        "compress": ("", OPTIONAL),
+        "no-allocate": ("Z", NONE),
+        "x11": ("", OPTIONAL),
+        **_QUIET,
+        **STEP,
+    },
+)
+_NO_JOB = frozenset(
+    {"cpu-bind", "cpu_bind", "distribution", "exact", "gpu-bind", "immediate", "jobid", "mpi", "overlap"}
+)
+_COUNT = re.compile(r"\d{1,9}")
+_VARIABLES = {
+    "SLURM_CPU_BIND": "cpu-bind",
+    "SLURM_DISTRIBUTION": "distribution",
+    "SLURM_EXACT": "exact",
+    "SLURM_GPU_BIND": "gpu-bind",
+    "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_LABELIO": "label",
+    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_OPEN_MODE": "open-mode",
+    "SLURM_OVERCOMMIT": "overcommit",
+    "SLURM_OVERLAP": "overlap",
+    "SLURM_STDERRMODE": "error",
+    "SLURM_STDINMODE": "input",
+    "SLURM_STDOUTMODE": "output",
+    "SLURM_UNBUFFEREDIO": "unbuffered",
+    "SLURM_WAIT": "wait",
+    "SLURM_WHOLE": "whole",
+    "SRUN_CPUS_PER_TASK": "cpus-per-task",
+}
+"""Variables that stand for options; the job's own (SLURM_NTASKS ...) say what the controller knows better."""
+
+
+class Streams(msgspec.Struct, kw_only=True):
+    """What becomes of the tasks' streams: patterns of files on srun's side, modes "all", "none" or a rank; "" is srun's own."""
+
+    output: str = ""
+    error: str = ""
+    input: str = ""
+    label: bool = False
+    append: bool = False
+    pty: bool = False
+    quiet: bool = False
+    quits_on_interrupt: bool = False
+
+
+class Srun(msgspec.Struct, kw_only=True):
+    """A command line, understood."""
+
+    ask: dict[str, Any]
+    streams: Streams
+    job: str = ""
+    """--jobid, else the job that the environment names, else ""."""
+    job_options: Options = []
+    """What a job that is made for it is asked for."""
+    export: str = ""
+    """--export; "" is all."""
+    multi_prog: str = ""
+    """The file that --multi-prog reads the commands from."""
+    notes: list[str] = []
+
+
+def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[str, str]) -> Srun:
+    """`files` holds the text of --multi-prog's file, if it was asked for before. Raises UserError."""
+    options, command = parse_leading(words, WHERE, SRUN)
+    asked = Srun(ask={}, streams=Streams(), job=environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", ""))
+    for variable, option in _VARIABLES.items():
+        value = environ.get(variable, "")
+        if value and not (SRUN.options[option][1] == NONE and value == "0"):
+            _apply(asked, option, value, f"{WHERE}: {variable}")
+    multi = False
+    for option, value in options:
+        multi = multi or option == "multi-prog"
+        _apply(asked, option, value, WHERE)
+    asked.export = asked.export or environ.get("SRUN_EXPORT_ENV") or environ.get("SLURM_EXPORT_ENV", "")
+    if not command:
+        raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
+    if multi:
+        asked.multi_prog = command[0]
+        if command[0] in files:
+            asked.ask["programs"] = parse_programs(files[command[0]], command[0])
+    else:
+        asked.ask["argv"] = command
+    asked.ask.setdefault("name", (command[0].rsplit("/", 1)[-1])[:1024])
+    asked.ask["env"] = exported(asked.export or "ALL", environ)
+    return asked
+
+
+def _apply(asked: Srun, option: str, value: str, where: str) -> None:
+    if option in _QUIET or option in STEP or option in HONOURED:
+        try:
+            act = _ACTS.get(option)
+            if act is not None:
+                act(asked, value)
+        except UserError as error:
+            raise UserError(f"{where}: {error.message}", error.hint) from None
+        if option in HONOURED and option not in _NO_JOB:
+            asked.job_options.append((option, value, where))
+        return
+    raise UserError(f"{where}: --{option} is not supported yet", "take it out if the step can run without it")
+
+
+def _count(text: str, option: str, least: int = 1) -> int:
+    if not _COUNT.fullmatch(text) or int(text) < least:
+        raise UserError(f"--{option}={text} is no whole number from {least} on", "write a number")
+    return int(text)
+
+
+def _number(field: str, option: str, least: int = 1) -> Callable[[Srun, str], None]:
+    def act(asked: Srun, value: str) -> None:
+        asked.ask[field] = _count(value, option, least)
+
+    return act
+
+
+def _flag(field: str) -> Callable[[Srun, str], None]:
+    return lambda asked, value: asked.ask.update({field: True})
+
+
+def _stream(field: str) -> Callable[[Srun, str], None]:
+    return lambda asked, value: setattr(asked.streams, field, value)
+
+
+def _stream_flag(field: str) -> Callable[[Srun, str], None]:
+    return lambda asked, value: setattr(asked.streams, field, True)
+
+
+def _nodes(asked: Srun, value: str) -> None:
+    low, dash, high = value.partition("-")
+    least = _count(low, "nodes")
+    most = _count(high, "nodes") if dash else least
+    if most < least:
+        raise UserError(f"--nodes={value} is no range", "write MIN-MAX")
+    asked.ask |= {"nodes_min": least, "nodes_max": most}
+
+
+def _gpus(option: str) -> Callable[[Srun, str], None]:
+    def act(asked: Srun, value: str) -> None:
+        found = parse_gres(value) if option == "gres" else parse_gpus(value, option)
+        if "share_pct" in found or "shards" in found:
+            found = {}  # the part is the job's; its tasks share it
+        asked.ask["gpus"] = found or {"total": 0}
+
+    return act
+
+
+def _gpu_bind(asked: Srun, value: str) -> None:
+    kind = value.removeprefix("verbose,").removeprefix("v,")
+    if not re.fullmatch(r"none|closest|per_task:[1-9]\d*|single(:[1-9]\d*)?|map_gpu:\d+(,\d+)*", kind):
+        raise UserError(
+            f"--gpu-bind={value} is not supported", "write none, per_task:N, single:N or map_gpu:0,1,..."
+        )
+    asked.ask["gpu_bind"] = kind
+
+
+def _cpu_bind(asked: Srun, value: str) -> None:
+    words = [word for word in value.split(",") if word not in ("quiet", "q", "verbose", "v", "")]
+    kind = ",".join(words)
+    plain = ("none", "no", "cores", "threads", "rank", "sockets", "ldoms", "boards")
+    if (
+        kind
+        and kind not in plain
+        and not re.fullmatch(r"(map_cpu:\d+(,\d+)*|mask_cpu:(0x)?[0-9a-fA-F]+(,(0x)?[0-9a-fA-F]+)*)", kind)
+    ):
+        raise UserError(
+            f"--cpu-bind={value} is not understood",
+            "write none, cores, rank, map_cpu:0,1 or mask_cpu:0x3,0xc",
+        )
+    asked.ask["cpu_bind"] = "" if kind in ("none", "no") else kind
+
+
+def _distribution(asked: Srun, value: str) -> None:
+    first = value.split(":", 1)[0].split(",", 1)[0]
+    if first not in ("block", "cyclic", "*", "arbitrary", "plane") or first in ("arbitrary", "plane"):
+        raise UserError(f"--distribution={value} is not supported", "write block or cyclic")
+    asked.ask["cyclic"] = first == "cyclic"
+
+
+def _kill_on_bad_exit(asked: Srun, value: str) -> None:
+    if value not in ("", "0", "1"):
+        raise UserError(f"--kill-on-bad-exit={value} is not understood", "write 0 or 1")
+    asked.ask["kill_on_bad_exit"] = value != "0"
+
+
+def _exclusive(asked: Srun, value: str) -> None:
+    """Of a step: what it asks for is its own, as --exact; of a job it goes to the request as well."""
+    asked.ask["exact"] = True
+
+
+def _mpi(asked: Srun, value: str) -> None:
+    if value not in ("none", "pmi2", "openmpi", "pmix", "list"):
+        raise UserError(f"--mpi={value} is not supported", "write none or pmi2")
+    asked.ask["mpi"] = "" if value == "none" else value
+
+
+def _open_mode(asked: Srun, value: str) -> None:
+    if value not in ("append", "truncate", "a", "t"):
+        raise UserError(f"--open-mode={value} is not understood", "write append or truncate")
+    asked.streams.append = value.startswith("a")
+
+
+_ACTS: dict[str, Callable[[Srun, str], object]] = {
+    "chdir": lambda asked, value: asked.ask.update(chdir=value),
+    "cpu-bind": _cpu_bind,
+    "cpu_bind": _cpu_bind,
+    "cpus-per-task": _number("cpus_per_task", "cpus-per-task"),
+    "distribution": _distribution,
+    "error": _stream("error"),
+    "exact": _flag("exact"),
+    "exclude": lambda asked, value: asked.ask.update(exclude=expand(value)),
+    "exclusive": _exclusive,
+    "export": lambda asked, value: setattr(asked, "export", value),
+    "gpu-bind": _gpu_bind,
+    "gpus": _gpus("gpus"),
+    "gpus-per-node": _gpus("gpus-per-node"),
+    "gpus-per-task": _gpus("gpus-per-task"),
+    "gres": _gpus("gres"),
+    "immediate": _flag("immediate"),
+    "input": _stream("input"),
+    "job-name": lambda asked, value: asked.ask.update(name=value),
+    "jobid": lambda asked, value: setattr(asked, "job", value),
+    "kill-on-bad-exit": _kill_on_bad_exit,
+    "label": _stream_flag("label"),
+    "mpi": _mpi,
+    "nodelist": lambda asked, value: asked.ask.update(nodelist=expand(value)),
+    "nodes": _nodes,
+    "ntasks": _number("tasks", "ntasks"),
+    "ntasks-per-node": _number("tasks_per_node", "ntasks-per-node"),
+    "open-mode": _open_mode,
+    "output": _stream("output"),
+    "overcommit": _flag("overcommit"),
+    "overlap": _flag("overlap"),
+    "pty": _stream_flag("pty"),
+    "quiet": _stream_flag("quiet"),
+    "quit-on-interrupt": _stream_flag("quits_on_interrupt"),
+    "relative": _number("relative", "relative", 0),
+    "tasks-per-node": _number("tasks_per_node", "tasks-per-node"),
+    "time": lambda asked, value: asked.ask.update(time_limit_s=parse_limit(value)),
+    "wait": _number("wait_s", "wait", 0),
+}

@@ -1,0 +1,282 @@
+"""Where the tasks of a step go: one decision over what the job holds and what its running steps hold of that.
+
+The rules are srun's. Without --exact a step takes the nodes it runs on whole, so that a second one waits; with --exact it
+takes what it asks for; with --overlap it takes nothing away from anybody. Nodes: as many as the job has, at most one for each
+task. Tasks: as asked, else the job's own. They are laid out as the job's tasks are where their number is the same, else in
+blocks (a node is filled before the next one, every node has one at least), or round and round (--distribution=cyclic).
+
+What can never be is a UserError, what others hold now is Busy: srun waits for the second only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from warpdeck.errors import UserError
+from warpdeck.model import Allocation, GpuUuid, Resources, Share
+from warpdeck.model.step import Step, StepAsk, StepShare
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """Other steps hold what this one needs; their numbers."""
+
+    steps: tuple[int, ...]
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision: shares in the job's order of nodes."""
+
+    shares: tuple[StepShare, ...]
+    cpus_per_task: int
+
+
+class _Room(msgspec.Struct, kw_only=True):
+    """What a step may have on one node."""
+
+    share: Share
+    cpus: int
+    gpus: tuple[int, ...]
+    """Positions in the share's GPUs."""
+    holders: tuple[int, ...]
+
+
+def lay_out(
+    ask: StepAsk, allocation: Allocation, *, job: Resources, running: Sequence[Step]
+) -> Layout | Busy:
+    """The step's shares, or who is in its way. Raises UserError for what this job can never give."""
+    empty = [_room(share, ()) for share in allocation.shares]
+    best = _place(ask, empty, job, most_nodes=len(empty))
+    if isinstance(best, UserError):
+        raise best
+    if ask.overlap:
+        return best
+    holding = [step for step in running if step.holds and not step.is_finished]
+    rooms = [_room(share, holding) for share in allocation.shares]
+    if not ask.exact:
+        rooms = [room for room in rooms if not room.holders]
+    found = _place(ask, rooms, job, most_nodes=len(empty))
+    if isinstance(found, UserError):
+        return Busy(steps=tuple(sorted({step.number for step in holding})))
+    return found
+
+
+def _room(share: Share, holding: Sequence[Step]) -> _Room:
+    cpus, taken, holders = share.cpus, set[int](), []
+    for step in holding:
+        for part in step.shares:
+            if part.node == share.node:
+                holders.append(step.number)
+                cpus -= share.cpus if step.whole else part.cpus
+                taken.update(share.gpus if step.whole else part.gpus)
+    free = tuple(at for at, index in enumerate(share.gpus) if index not in taken)
+    return _Room(share=share, cpus=max(0, cpus), gpus=free, holders=tuple(holders))
+
+
+def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int) -> Layout | UserError:
+    """The layout over these rooms, or why there is none."""
+    rooms = [room for room in rooms if room.share.node not in ask.exclude]
+    if ask.relative is not None:
+        rooms = rooms[ask.relative :]
+    missing = sorted({*ask.nodelist} - {room.share.node for room in rooms})
+    if missing:
+        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+    wanted = _node_count(ask, most_nodes)
+    tasks = _task_count(ask, job, nodes=wanted)
+    nodes = min(wanted, tasks)
+    if nodes > len(rooms):
+        return _never(
+            f"it asks for {nodes} nodes, and there are {len(rooms)}", "ask the job for more: sbatch -N"
+        )
+    each = _cpus_per_task(ask, job, rooms, tasks)
+    chosen = _choose(ask, rooms, nodes, each)
+    counts = _counts(ask, chosen, tasks, each)
+    if counts is None:
+        return _never(
+            f"{tasks} tasks of {each} CPUs on {nodes} nodes are more than it has: "
+            + " + ".join(str(room.cpus) for room in rooms)
+            + " CPUs",
+            "ask the job for more (-n, -c), or srun for fewer; --overcommit lets tasks share CPUs",
+        )
+    return _shares(ask, chosen, counts, each)
+
+
+def _never(what: str, hint: str) -> UserError:
+    return UserError(f"Unable to create step: {what}", hint)
+
+
+def _node_count(ask: StepAsk, most: int) -> int:
+    """Nodes as asked, else as many as the job has, or as the tasks of each node make it."""
+    if ask.nodes_min is not None:
+        return max(ask.nodes_min, len(ask.nodelist))
+    if ask.nodelist:
+        return len(ask.nodelist)
+    if ask.tasks is not None and ask.tasks_per_node is not None:
+        return -(-ask.tasks // ask.tasks_per_node)
+    return max(1, most - len(ask.exclude) - (ask.relative or 0))
+
+
+def _task_count(ask: StepAsk, job: Resources, *, nodes: int) -> int:
+    if ask.tasks is not None:
+        return ask.tasks
+    if ask.tasks_per_node is not None:
+        return nodes * ask.tasks_per_node
+    if ask.programs:
+        return max((last + 1 for program in ask.programs for _, last in program.ranks), default=nodes)
+    if job.tasks is not None and not ask.nodelist:
+        return max(job.tasks, nodes)
+    return nodes * (job.tasks_per_node or 1)
+
+
+def _cpus_per_task(ask: StepAsk, job: Resources, rooms: list[_Room], tasks: int) -> int:
+    """As asked; else the job's own, as far as it has so many for each task."""
+    if ask.cpus_per_task is not None:
+        return ask.cpus_per_task
+    return max(1, min(job.cpus_per_task, sum(room.cpus for room in rooms) // max(1, tasks)))
+
+
+def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Room]:
+    """The first nodes that can hold a task; those that are named, before all others."""
+    able = [room for room in rooms if ask.overcommit or room.cpus >= each]
+    named = [room for room in able if room.share.node in ask.nodelist]
+    others = [room for room in able if room.share.node not in ask.nodelist]
+    kept = {room.share.node for room in [*named, *others][:nodes]}
+    chosen = [room for room in rooms if room.share.node in kept]
+    return chosen if len(chosen) == nodes else []
+
+
+def _counts(ask: StepAsk, rooms: list[_Room], tasks: int, each: int) -> list[int] | None:
+    """Tasks on each node, None where they do not fit."""
+    if not rooms:
+        return None
+    most = [tasks if ask.overcommit else room.cpus // each for room in rooms]
+    if ask.gpus is not None and ask.gpus.per_task:
+        most = [
+            min(limit, len(room.gpus) // ask.gpus.per_task) for limit, room in zip(most, rooms, strict=True)
+        ]
+    if ask.tasks_per_node is not None:
+        most = [min(limit, ask.tasks_per_node) for limit in most]
+    own = [room.share.tasks for room in rooms]
+    if sum(own) == tasks and all(count <= limit for count, limit in zip(own, most, strict=True)):
+        return own
+    if sum(most) < tasks or min(most) < 1:
+        return None
+    return _round_robin(most, tasks) if ask.cyclic or tasks <= len(rooms) else _blocks(most, tasks)
+
+
+def _blocks(most: list[int], tasks: int) -> list[int]:
+    counts = []
+    for at, limit in enumerate(most):
+        later = len(most) - at - 1
+        here = min(limit, tasks - later)
+        counts.append(here)
+        tasks -= here
+    return counts
+
+
+def _round_robin(most: list[int], tasks: int) -> list[int]:
+    counts = [0] * len(most)
+    while tasks:
+        for at, limit in enumerate(most):
+            if tasks and counts[at] < limit:
+                counts[at] += 1
+                tasks -= 1
+    return counts
+
+
+def _ranks(counts: list[int], *, cyclic: bool) -> list[tuple[int, ...]]:
+    """The ranks on each node: one after the other, or dealt round."""
+    ranks: list[list[int]] = [[] for _ in counts]
+    tasks = sum(counts)
+    if not cyclic:
+        first = 0
+        for at, count in enumerate(counts):
+            ranks[at] = list(range(first, first + count))
+            first += count
+        return [tuple(each) for each in ranks]
+    rank = 0
+    while rank < tasks:
+        for at, count in enumerate(counts):
+            if len(ranks[at]) < count:
+                ranks[at].append(rank)
+                rank += 1
+    return [tuple(each) for each in ranks]
+
+
+def _shares(ask: StepAsk, rooms: list[_Room], counts: list[int], each: int) -> Layout | UserError:
+    gpus = _gpus(ask, rooms, counts)
+    if isinstance(gpus, UserError):
+        return gpus
+    shares = []
+    for room, count, ranks, got in zip(rooms, counts, _ranks(counts, cyclic=ask.cyclic), gpus, strict=True):
+        share = room.share
+        shares.append(
+            StepShare(
+                node=share.node,
+                ranks=ranks,
+                cpus=min(room.cpus, count * each) if ask.exact else room.cpus,
+                gpus=tuple(share.gpus[at] for at in got),
+                gpu_uuids=tuple(GpuUuid(share.gpu_uuids[at]) for at in got),
+                task_gpus=_task_gpus(ask, count, len(got)),
+            )
+        )
+    return Layout(shares=tuple(shares), cpus_per_task=each)
+
+
+def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int, ...]] | UserError:
+    """The GPUs that the step gets on each node, as positions in the share's."""
+    wanted = ask.gpus
+    if wanted is None:
+        short = ask.exact and any(len(room.gpus) < len(room.share.gpus) for room in rooms)
+        return _too_few(rooms) if short else [room.gpus for room in rooms]
+    if wanted.per_task is not None:
+        needs = [count * wanted.per_task for count in counts]
+    elif wanted.per_node is not None:
+        needs = [wanted.per_node] * len(rooms)
+    elif wanted.total is not None:
+        needs = _spread(wanted.total, [len(room.gpus) for room in rooms])
+    else:
+        needs = [len(room.gpus) for room in rooms]
+    if any(need > len(room.gpus) for need, room in zip(needs, rooms, strict=True)):
+        return _too_few(rooms)
+    return [room.gpus[:need] for need, room in zip(needs, rooms, strict=True)]
+
+
+def _too_few(rooms: list[_Room]) -> UserError:
+    have = " + ".join(str(len(room.gpus)) for room in rooms)
+    return _never(
+        f"it asks for more GPUs than there are on its nodes: {have}", "ask the job for more: --gpus"
+    )
+
+
+def _spread(total: int, have: list[int]) -> list[int]:
+    """So many in all, as even as may be."""
+    needs = [0] * len(have)
+    while total:
+        open_nodes = [at for at, count in enumerate(have) if needs[at] < count]
+        if not open_nodes:
+            return [count + 1 for count in have]  # more than there are
+        for at in open_nodes[:total]:
+            needs[at] += 1
+            total -= 1
+    return needs
+
+
+def _task_gpus(ask: StepAsk, tasks: int, gpus: int) -> tuple[tuple[int, ...], ...]:
+    """Each task's GPUs, where it is to see its own alone."""
+    kind, _, value = ask.gpu_bind.partition(":")
+    if not gpus or kind in ("none", "closest"):
+        return ()
+    if kind == "map_gpu":
+        named = [int(word) % gpus for word in value.split(",") if word.isdecimal()]
+        return tuple((named[at % len(named)],) for at in range(tasks)) if named else ()
+    if kind == "single":
+        per = max(1, int(value)) if value.isdecimal() else 1
+        return tuple(((at // per) % gpus,) for at in range(tasks))
+    each = int(value) if kind == "per_task" and value.isdecimal() else ask.gpus.per_task if ask.gpus else None
+    if not each:
+        return ()
+    return tuple(
+        tuple((at * each + offset) % gpus for offset in range(min(each, gpus))) for at in range(tasks)
+    )

@@ -1,0 +1,175 @@
+"""How a job's own processes reach the controller: a socket that all users may open, and a token that dies with the job.
+
+Whoever connects says first which launch it belongs to and that launch's token; the kernel says whose process it is. After
+that the agent only passes bytes on: the conversation is with the controller, in the frames of its own socket, as the job's user.
+A connection ends with the launch, with the link to the controller, or when either side closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import os
+import socket
+from typing import Any, Callable, Optional, Protocol, Tuple
+
+from .job import Job
+from .spool import Spool
+from .streams import OutStream
+from .terminal import UCRED
+from .wire.frames import DATA_CHUNK_BYTES, WireError, json_frame, parse_json, read_frame
+from .wire.messages import StreamAck
+from .wire.steps import FIRST_CALL, MAX_ACCESS_BYTES, CallOpened
+
+PROVE_S = 10.0
+"""How long a process may take to say whose it is."""
+MAX_CALLS = 512
+"""Connections of all jobs of this node at once."""
+
+
+class Call:
+    """A connection of a job's process, joined to a stream of the controller's link."""
+
+    def __init__(self, out: OutStream, writer: asyncio.StreamWriter, tell: Callable[[Any], None]) -> None:
+        self.out = out
+        self._writer = writer
+        self._tell = tell
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()  # bounded by the stream's window
+
+    def take(self, data: bytes) -> None:
+        """Bytes from the controller."""
+        self._waiting.put_nowait(data)
+
+    async def write_for_ever(self) -> None:
+        """Passes on what comes; acknowledges what the process has taken."""
+        while True:
+            data = await self._waiting.get()
+            self._writer.write(data)
+            await self._writer.drain()
+            self._tell(StreamAck(stream=self.out.stream, size=len(data)))
+
+    def close(self) -> None:
+        """The controller wants no more, or is away."""
+        self._writer.close()
+
+
+class CallLink(Protocol):
+    """The link to the controller, as far as calls need it."""
+
+    def open_call(self, stream: int, writer: asyncio.StreamWriter) -> Call: ...
+    def end_call(self, stream: int) -> None: ...
+    def tell(self, message: Any) -> None: ...
+
+
+class Access:
+    """The socket. `link` gives the controller's link, None while there is none."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        find: Callable[[int, int], Optional[Job]],
+        link: Callable[[], Optional[CallLink]],
+    ) -> None:
+        self._spool = spool
+        self._find = find
+        self._link = link
+        self._next = FIRST_CALL
+        self._open = 0
+        self._server: Optional[asyncio.AbstractServer] = None
+
+    async def start(self) -> None:
+        """Listens."""
+        folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        address = f"/proc/self/fd/{folder}/access.sock"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(address)
+        self._server = await asyncio.start_unix_server(self._serve, address)
+        os.chmod(address, 0o666 if os.geteuid() == 0 else 0o600)
+        os.close(folder)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._open >= MAX_CALLS:
+            _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
+            return
+        self._open += 1
+        try:
+            job = await self._identify(reader, writer)
+            link = self._link()
+            if job is None:
+                _refuse(writer, "this is no process of a job that runs on this node", "no_job")
+            elif link is None:
+                _refuse(writer, "the controller has no link to this node now", "away")
+            else:
+                pid, _ = _peer(writer)
+                job.callers.add(pid)
+                try:
+                    await self._join(job, link, reader, writer)
+                finally:
+                    job.callers.discard(pid)
+        except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
+            return
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _identify(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Optional[Job]:
+        """The launch that the process belongs to, if it proves it."""
+        _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), PROVE_S)
+        said = parse_json(payload)
+        launch, _, _ = str(said.get("job", "")).partition("@")
+        number, _, restarts = launch.partition(".")
+        if said["t"] != "access" or not (number.isdecimal() and restarts.isdecimal()):
+            return None
+        job = self._find(int(number), int(restarts))
+        if job is None or job.phase != "running" or not job.meta.token:
+            return None
+        if not hmac.compare_digest(job.meta.token.encode(), str(said.get("token", "")).encode()):
+            return None
+        _, uid = _peer(writer)
+        return job if uid in (job.meta.uid, 0) else None
+
+    async def _join(
+        self, job: Job, link: CallLink, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        stream, self._next = self._next, FIRST_CALL | (self._next + 1) & (FIRST_CALL - 1)
+        call = link.open_call(stream, writer)
+        link.tell(CallOpened(stream=stream, job_id=job.meta.job_id, restarts=job.meta.restarts))
+        writer.write(json_frame({"t": "joined"}))
+        loop = asyncio.get_running_loop()
+        parts = [
+            loop.create_task(_pass_on(reader, call.out)),
+            loop.create_task(call.write_for_ever()),
+            loop.create_task(job.done.wait()),
+        ]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+            link.end_call(stream)
+            call.out.end()
+
+
+async def _pass_on(reader: asyncio.StreamReader, out: OutStream) -> None:
+    while True:
+        data = await reader.read(DATA_CHUNK_BYTES)
+        if not data:
+            return
+        await out.send(data)
+
+
+def _peer(writer: asyncio.StreamWriter) -> Tuple[int, int]:
+    """(pid, uid) of the process at the other end, as the kernel says."""
+    found = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
+    pid, uid, _ = UCRED.unpack(found)
+    return int(pid), int(uid)
+
+
+def _refuse(writer: asyncio.StreamWriter, message: str, code: str) -> None:
+    writer.write(json_frame({"t": "error", "id": 0, "message": message, "code": code}))

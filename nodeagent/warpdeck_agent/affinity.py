@@ -1,0 +1,37 @@
+"""Which CPUs each task of a step may use: srun's --cpu-bind, over the CPUs that the job may use on this node."""
+
+from __future__ import annotations
+
+import os
+from typing import List
+
+
+def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> List[List[int]]:
+    """CPUs of each task, in local order; empty lists bind nothing. `allowed` is ascending.
+
+    cores, threads and rank give each task its own share, one after the other; map_cpu and mask_cpu say it task by task and
+    start anew where there are more tasks. What the job may not use is left out.
+    """
+    name, _, value = kind.partition(":")
+    if not allowed or name in ("", "none", "no", "sockets", "ldoms", "boards"):
+        return [[] for _ in range(tasks)]
+    if name == "map_cpu":
+        named = [[int(word)] for word in value.split(",")]
+    elif name == "mask_cpu":
+        named = [_of_mask(int(word, 16)) for word in value.split(",")]
+    else:
+        each = max(1, min(cpus_per_task, len(allowed)))
+        named = [
+            [allowed[(at * each + offset) % len(allowed)] for offset in range(each)] for at in range(tasks)
+        ]
+    known = set(allowed)
+    return [[cpu for cpu in named[at % len(named)] if cpu in known] for at in range(tasks)]
+
+
+def allowed_cpus() -> List[int]:
+    """The CPUs that this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def _of_mask(mask: int) -> List[int]:
+    return [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1]

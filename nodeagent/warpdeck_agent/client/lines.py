@@ -1,0 +1,43 @@
+"""What tasks write, as srun writes it: as it comes, or line by line with the task's number before each line."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Tuple
+
+
+class Lines:
+    """Writes tasks' bytes to a descriptor. `width` is that of the largest task number; 0 puts no label."""
+
+    def __init__(self, *, label: bool, tasks: int) -> None:
+        self._width = len(str(max(0, tasks - 1))) if label else 0
+        self._open: Dict[Tuple[int, int], bytes] = {}
+
+    def write(self, descriptor: int, rank: int, data: bytes) -> None:
+        """Whole lines go out with their label; the start of a line waits for its end."""
+        if not self._width:
+            write_all(descriptor, data)
+            return
+        key = (descriptor, rank)
+        *whole, rest = (self._open.pop(key, b"") + data).split(b"\n")
+        if rest:
+            self._open[key] = rest
+        if whole:
+            label = self._label(rank)
+            write_all(descriptor, b"".join(label + line + b"\n" for line in whole))
+
+    def finish(self) -> None:
+        """Lines that were not ended."""
+        for (descriptor, rank), rest in sorted(self._open.items()):
+            write_all(descriptor, self._label(rank) + rest + b"\n")
+        self._open.clear()
+
+    def _label(self, rank: int) -> bytes:
+        return f"{rank:>{self._width}}: ".encode()
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """All of it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

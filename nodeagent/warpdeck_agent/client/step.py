@@ -1,0 +1,260 @@
+"""srun: asks the controller for a step, and is its tasks' standard streams until they have ended.
+
+Output is written as it comes and only then acknowledged, so that a slow reader slows the tasks and loses nothing. When the
+connection breaks (agent, controller or network), it is made again and the streams go on where they were. Signals are passed
+on to the tasks, but for Ctrl-C: once it tells how the tasks are, twice within a second it ends them, a third time it leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
+
+from .access import Away, Link, Refused
+from .lines import Lines, write_all
+from .stepfiles import StepFiles
+
+REQUEST = 1
+"""The only request of its connection, and its stream."""
+HEADER_SIZE = 13
+READ_BYTES = 32 * 1024
+TWICE_S = 1.0
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGCONT,
+)
+
+
+class StepClient:
+    """One srun. `connect` gives a greeted link, however long that takes."""
+
+    def __init__(self, connect: Callable[[], Link], *, name: str = "srun") -> None:
+        self._connect = connect
+        self._name = name
+        self._link: Optional[Link] = None
+        self._step: Dict[str, Any] = {}
+        self._have: Dict[str, int] = {}
+        self._files: Optional[StepFiles] = None
+        self._lines = Lines(label=False, tasks=1)
+        self._wake_r, self._wake_w = os.pipe()
+        self._interrupts: List[float] = []
+        self._broken_pipe = False
+
+    def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
+        """The exit code. Raises Refused."""
+        self._catch_signals()
+        asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
+        texts: Dict[str, str] = {}
+        while True:
+            self._open("srun", files=texts, **asked)
+            try:
+                self._wait_for_start()
+                break
+            except Refused as refused:
+                if not refused.file or refused.file in texts:
+                    raise
+                texts[refused.file] = _text(refused.file, cwd)
+            except Away:
+                continue
+        return self._relay_until_end()
+
+    def _open(self, kind: str, **fields: Any) -> None:
+        self._link = self._connect()
+        self._link.socket.settimeout(None)
+        self._link.socket.sendall(json_frame({"t": kind, "id": REQUEST, **fields}))
+
+    def _wait_for_start(self) -> None:
+        """Until the step runs, telling why it does not yet. Raises Refused, Away."""
+        while not self._step:
+            assert self._link is not None
+            sources: List[Any] = [self._link.socket, self._wake_r]
+            ready, _, _ = select.select(sources, [], [])
+            if self._wake_r in ready and self._signals_that_came():
+                self._link.socket.close()
+                raise KeyboardInterrupt
+            if self._link.socket in ready:
+                self._receive()
+
+    def _relay_until_end(self) -> int:
+        while True:
+            try:
+                return self._relay()
+            except Away:
+                self._say("the connection was lost; trying to come back to the step")
+                self._rejoin()
+
+    def _rejoin(self) -> None:
+        assert self._files is not None
+        have = {key: str(size) for key, size in self._have.items()}
+        label = f"{self._step['job_id']}.{self._step['step']}"
+        self._open("srun_attach", step=label, have=have)
+        self._send_raw(self._files.resend())
+
+    def _relay(self) -> int:
+        """Passes on until the end. Raises Away when the link breaks."""
+        assert self._files is not None and self._link is not None
+        while True:
+            files = self._files
+            sources: List[Any] = [self._link.socket, self._wake_r]
+            reading = files.source()
+            if reading >= 0:
+                sources.append(reading)
+            ready, _, _ = select.select(sources, [], [])
+            if self._wake_r in ready:
+                for number in self._signals_that_came():
+                    self._signal(number)
+            if reading >= 0 and reading in ready:
+                self._send_raw(files.read_frames(READ_BYTES))
+            if self._link.socket in ready:
+                ended = self._receive()
+                if ended is not None:
+                    return ended
+
+    def _receive(self) -> Optional[int]:
+        """Takes what the controller sends; the exit code at the end. Raises Away, Refused."""
+        assert self._link is not None
+        try:
+            data = self._link.socket.recv(1 << 18)
+        except OSError as error:
+            raise Away(str(error)) from error
+        if not data:
+            raise Away("the connection was closed")
+        try:
+            for kind, payload in self._link.decoder.feed(data):
+                if kind != JSON:
+                    self._take_piece(split_data(payload)[1])
+                    continue
+                ended = self._take(parse_json(payload))
+                if ended is not None:
+                    return ended
+        except WireError as error:
+            raise Refused(f"the controller said something strange: {error}") from error
+        return None
+
+    def _take(self, message: Dict[str, Any]) -> Optional[int]:
+        word = message["t"]
+        if word == "ok":
+            self._begin(message["result"])
+        elif word in ("progress", "note"):
+            self._say(str(message["line"]))
+        elif word == "ack" and self._files is not None:
+            self._files.acknowledge(int(message["size"]))
+        elif word == "error":
+            raise Refused(
+                str(message["message"]),
+                str(message.get("hint", "")),
+                int(message.get("exit_code", 1)),
+                file=str((message.get("details") or {}).get("file", "")),
+            )
+        elif word == "end":
+            return self._end(message)
+        return None
+
+    def _begin(self, result: Dict[str, Any]) -> None:
+        if self._files is not None:
+            return  # came back to it
+        self._step = result
+        self._lines = Lines(label=bool(result["label"]), tasks=int(result["tasks"]))
+        self._files = StepFiles(result, REQUEST)
+
+    def _take_piece(self, piece: bytes) -> None:
+        """Bytes of one task, behind the header that says whose and from where."""
+        rank, channel = int.from_bytes(piece[:4], "big"), piece[4]
+        offset, data = int.from_bytes(piece[5:HEADER_SIZE], "big"), piece[HEADER_SIZE:]
+        key = f"{rank}.{channel}"
+        fresh = data[max(0, self._have.get(key, 0) - offset) :]
+        assert self._files is not None
+        try:
+            sink = self._files.sink(rank, channel)
+            if fresh and sink >= 0 and not self._broken_pipe:
+                self._lines.write(sink, rank, fresh)
+        except BrokenPipeError:
+            self._broken_pipe = True
+            self._tell("step_order", what="signal", signal=int(signal.SIGKILL))
+        self._have[key] = max(self._have.get(key, 0), offset + len(data))
+        self._tell("ack", size=len(piece))
+
+    def _end(self, message: Dict[str, Any]) -> int:
+        try:
+            self._lines.finish()
+        except BrokenPipeError:
+            self._broken_pipe = True
+        if message.get("error"):
+            self._say(f"error: {message['error']}")
+        ended = message.get("exit") or {}
+        number = int(ended.get("signal", 0))
+        return 128 + number if number else int(ended.get("code", 1))
+
+    def _signal(self, number: int) -> None:
+        if number != signal.SIGINT:
+            self._tell("step_order", what="signal", signal=number)
+            return
+        now = time.monotonic()
+        self._interrupts = [at for at in self._interrupts if now - at < TWICE_S] + [now]
+        if self._step.get("quits") or len(self._interrupts) == 2:
+            self._say(f"sending Ctrl-C to StepId={self._step['job_id']}.{self._step['step']}")
+            self._tell("step_order", what="signal", signal=int(signal.SIGINT))
+            self._tell("step_order", what="end")
+        elif len(self._interrupts) > 2:
+            raise KeyboardInterrupt
+        else:
+            self._say("interrupt (one more within 1 sec to abort)")
+            self._tell("step_order", what="status")
+
+    def _tell(self, kind: str, **fields: Any) -> None:
+        self._send_raw(json_frame({"t": kind, "stream": REQUEST, **fields}))
+
+    def _send_raw(self, frames: bytes) -> None:
+        assert self._link is not None
+        if not frames:
+            return
+        try:
+            self._link.socket.sendall(frames)
+        except OSError as error:
+            raise Away(str(error)) from error
+
+    def _say(self, line: str) -> None:
+        if not self._step.get("quiet"):
+            write_all(2, f"{self._name}: {line}\n".encode("utf-8", "replace"))
+
+    def _catch_signals(self) -> None:
+        os.set_blocking(self._wake_w, False)
+        os.set_blocking(self._wake_r, False)
+        for number in (signal.SIGINT, *FORWARDED):
+            signal.signal(number, lambda number, _: os.write(self._wake_w, bytes([number])) and None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def _signals_that_came(self) -> List[int]:
+        try:
+            return list(os.read(self._wake_r, 64))
+        except BlockingIOError:
+            return []
+
+
+def _reads_nothing() -> bool:
+    """Whether our own standard input is closed or empty for sure."""
+    try:
+        found = os.fstat(0)
+    except OSError:
+        return True
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev
+
+
+def _text(path: str, cwd: str) -> str:
+    """The file that --multi-prog names."""
+    try:
+        with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(1 << 20)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {error.strerror}", "check its path") from error

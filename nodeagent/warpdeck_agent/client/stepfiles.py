@@ -1,0 +1,112 @@
+"""Where srun's streams lead: its own, or the files of --output, --error and --input, which it opens and writes itself.
+
+Files are where srun runs and srun's user's; a task's own file (%t) too, so that no node has to have the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Tuple
+
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
+
+from .access import Refused
+
+OUT, ERR = 1, 2
+EVERY_TASK = 0xFFFFFFFF
+NOTHING = -1
+FOLDER_MODE = 0o777
+
+
+class StepFiles:
+    """Sinks by task and channel, and the source of input. `plan` is the controller's word on the step."""
+
+    def __init__(self, plan: Dict[str, Any], stream: int) -> None:
+        self._stream = stream
+        self._append = bool(plan.get("append"))
+        self._paths: Dict[str, Any] = plan.get("outputs") or {}
+        self._open: Dict[str, int] = {}
+        self._target = int(plan.get("input_rank", EVERY_TASK))
+        self._sources = self._open_sources(plan.get("inputs") or [], bool(plan.get("reads")))
+        self._sent = 0
+        self._acknowledged = 0
+        self._unacknowledged: List[Tuple[int, bytes]] = []
+        self._offsets: Dict[int, int] = {}
+        self._open_sinks()
+
+    def sink(self, rank: int, channel: int) -> int:
+        """The descriptor for a task's bytes; below 0 they are dropped."""
+        found = self._paths.get(str(channel), "")
+        path = found.get(str(rank), "") if isinstance(found, dict) else found
+        if not path:
+            return channel
+        if path == os.devnull:
+            return NOTHING
+        if path not in self._open:
+            self._open[path] = self._make(path)
+        return self._open[path]
+
+    def _make(self, path: str) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND
+        try:
+            if os.path.dirname(path):
+                os.makedirs(os.path.dirname(path), FOLDER_MODE, exist_ok=True)
+            return os.open(path, flags if self._append else flags | os.O_TRUNC, 0o666)
+        except OSError as error:
+            raise Refused(f"cannot write {path}: {error.strerror}", "choose another --output") from error
+
+    def _open_sources(self, named: List[List[Any]], reads: bool) -> List[Tuple[int, int]]:
+        """(rank, descriptor) of what is read, the last one first."""
+        if not named:
+            return [(self._target, 0)] if reads else []
+        sources = []
+        for rank, path in reversed(named):
+            try:
+                sources.append((int(rank), os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+            except OSError as error:
+                raise Refused(f"cannot read {path}: {error.strerror}", "check --input") from error
+        return sources
+
+    def source(self) -> int:
+        """What to read from next; below 0 there is nothing, or no room to send it."""
+        if not self._sources or self._sent - self._acknowledged >= STREAM_WINDOW_BYTES:
+            return NOTHING
+        return self._sources[-1][1]
+
+    def read_frames(self, most: int) -> bytes:
+        """The next piece of input, framed; its end is a piece without bytes."""
+        rank, descriptor = self._sources[-1]
+        try:
+            data = os.read(descriptor, most)
+        except OSError:
+            data = b""
+        if not data:
+            self._sources.pop()
+        offset = self._offsets.get(rank, 0)
+        self._offsets[rank] = offset + len(data)
+        piece = rank.to_bytes(4, "big") + b"\0" + offset.to_bytes(8, "big") + data
+        self._sent += len(piece)
+        self._unacknowledged.append((self._sent, piece))
+        return data_frame(self._stream, piece)
+
+    def _open_sinks(self) -> None:
+        """All files at once, so that what cannot be written is told before anything is lost."""
+        for found in self._paths.values():
+            for path in found.values() if isinstance(found, dict) else [found]:
+                if path and path != os.devnull and path not in self._open:
+                    self._open[path] = self._make(path)
+
+    def acknowledge(self, size: int) -> None:
+        """So many bytes were taken by the tasks."""
+        self._acknowledged += size
+        while self._unacknowledged and self._unacknowledged[0][0] <= self._acknowledged:
+            self._unacknowledged.pop(0)
+
+    def resend(self) -> bytes:
+        """What was under way when the connection broke."""
+        self._acknowledged = (
+            self._unacknowledged[0][0] - len(self._unacknowledged[0][1])
+            if self._unacknowledged
+            else self._sent
+        )
+        return b"".join(data_frame(self._stream, piece) for _, piece in self._unacknowledged)

@@ -1,0 +1,311 @@
+"""The steps on this node: tasks that were started inside launches, idempotent by (job id, restarts, step).
+
+    D/jobs/<job>.<restarts>/steps/<step>/   the agent's: meta.json; a folder for each task by its rank (see tasks.py)
+
+A step's tasks carry their job's mark and are in its group, so that whatever ends the job ends them; their own variable
+WARPDECK_STEP tells them from other steps. A restarted agent finds them again as it finds jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from concurrent.futures import Executor
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+from . import processes
+from .affinity import allowed_cpus, bind
+from .job import Job
+from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .ports import Ports
+from .spool import Folder, JobFolder, Spool
+from .tasks import SCRIPT_NAME, Task, install_script, make_folder, run_task
+from .watching import Watch
+from .wire.steps import ForgetStep, StepKill, StepLaunch, StepReport, TaskEnded
+
+STEP_VARIABLE = "WARPDECK_STEP"
+KILL_AGAIN_S = 0.5
+"""How often KILL is repeated for what a step still forks while it is being ended."""
+StepKey = Tuple[int, int, int]
+
+
+class Step:
+    """A step's share of this node. `listeners` are set whenever a task has ended."""
+
+    def __init__(self, job: Job, number: int, folder: Folder) -> None:
+        self.job = job
+        self.number = number
+        self.folder = folder
+        self.tasks: Dict[int, Task] = {}
+        self.message = ""
+        self.failed = False
+        self.starting = True
+        self.done = asyncio.Event()
+        self.listeners: Set[asyncio.Event] = set()
+        self.timer: Optional[asyncio.TimerHandle] = None
+
+    @property
+    def phase(self) -> str:
+        return "exited" if self.done.is_set() else "running"
+
+    def report(self, ends: Optional[List[TaskEnded]] = None) -> StepReport:
+        """The agent's word on it: these ends, or all."""
+        if ends is None:
+            ends = [
+                TaskEnded(rank, *task.ended)
+                for rank, task in sorted(self.tasks.items())
+                if task.ended is not None
+            ]
+        over = self.done.is_set()
+        return StepReport(
+            job_id=self.job.meta.job_id,
+            restarts=self.job.meta.restarts,
+            step=self.number,
+            phase=self.phase,
+            ends=ends,
+            cpu_seconds=sum(task.cpu_seconds() for task in self.tasks.values()) if over else 0.0,
+            message=self.message,
+        )
+
+    def members(self, rank: int = -1) -> List[int]:
+        """The processes of the step, or of one task, less the supervisors. One walk over /proc."""
+        supervisors = self.job.step_supervisors()
+        found = []
+        for pid in processes.marked().get(self.job.mark, ()):
+            if pid in supervisors or processes.variable(pid, STEP_VARIABLE) != str(self.number):
+                continue
+            if rank < 0 or processes.variable(pid, "SLURM_PROCID") == str(rank):
+                found.append(pid)
+        return found
+
+
+class Steps:
+    """All steps whose end the controller has not recorded."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        find: Callable[[int, int], Optional[Job]],
+        tell: Callable[[Any], None],
+        *,
+        pool: Executor,
+        ports: Ports,
+    ) -> None:
+        self._ports = ports
+        self._spool = spool
+        self._find = find
+        self._tell = tell
+        self._pool = pool
+        self._steps: Dict[StepKey, Step] = {}
+        self._owners: Dict[int, Step] = {}
+        self._tasks: Set[asyncio.Task[None]] = set()
+        self._watch: Watch[Task] = Watch(self._task_ended)
+        install_script(spool.file(SCRIPT_NAME))
+
+    def reports(self) -> List[StepReport]:
+        """Every step held, for Welcome."""
+        return [step.report() for step in self._steps.values()]
+
+    def get(self, job_id: int, restarts: int, number: int) -> Optional[Step]:
+        return self._steps.get((job_id, restarts, number))
+
+    def start(self, launch: StepLaunch) -> None:
+        """Starts a step, or reports what is known of it."""
+        key = (launch.job_id, launch.restarts, launch.step)
+        known = self._steps.get(key)
+        if known is not None:
+            self._tell(known.report())
+            return
+        job = self._find(launch.job_id, launch.restarts)
+        if job is None or job.phase != "running" or job.cause:
+            self._refuse(key, "the job does not run on this node any more")
+            return
+        step = Step(job, launch.step, Folder(step_folder(job, launch.step)))
+        self._steps[key] = step
+        job.steps[launch.step] = step
+        self._spawn(self._start(step, launch))
+
+    def _refuse(self, key: StepKey, message: str) -> None:
+        self._tell(StepReport(job_id=key[0], restarts=key[1], step=key[2], phase="exited", message=message))
+
+    async def _start(self, step: Step, launch: StepLaunch) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._pool, self._prepare, step, launch)
+            cpus = bind(
+                launch.cpu_bind,
+                len(launch.tasks),
+                cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
+                allowed=list(step.job.meta.hold.cpus) or allowed_cpus(),
+            )
+            env = self._environment(step, launch)
+            for at, asked in enumerate(launch.tasks):
+                task = step.tasks[asked.rank]
+                argv = asked.argv or launch.argv
+                await loop.run_in_executor(
+                    self._pool, self._run, step, task, argv, {**env, **asked.env}, launch.cwd, cpus[at]
+                )
+                self._owners[id(task)] = step
+                self._watch.add(task)
+        except (OSError, ValueError) as error:
+            await self._give_up(step, error)
+            return
+        step.starting = False
+        if launch.time_limit_s:
+            step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
+        self._tell(step.report([]))
+        self._settle(step, [])
+
+    def _environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
+        """Of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
+        env = {**account_environment(step.job.meta.uid), **launch.env}
+        if "MASTER_ADDR" in env and "MASTER_PORT" not in env:
+            env["MASTER_PORT"] = str(self._ports.reserve(step.job.key))
+        env.update(job_variables(step.job, self._spool))
+        env[STEP_VARIABLE] = str(step.number)
+        return with_programs(env, self._spool)
+
+    def _prepare(self, step: Step, launch: StepLaunch) -> None:
+        """The files of all tasks. Runs in a thread."""
+        meta = step.job.meta
+        os.makedirs(step.folder.path, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        for path in (os.path.dirname(step.folder.path), step.folder.path):
+            os.chmod(path, 0o711 if os.geteuid() == 0 else 0o700)
+        ranks = {"ranks": [task.rank for task in launch.tasks]}
+        step.folder.write("meta.json", json.dumps(ranks), durable=False)
+        for asked in launch.tasks:
+            path = step.folder.file(str(asked.rank))
+            step.tasks[asked.rank] = make_folder(path, asked, uid=meta.uid, gid=group_of(meta))
+
+    def _run(
+        self, step: Step, task: Task, argv: List[str], env: Dict[str, str], cwd: str, cpus: List[int]
+    ) -> None:
+        meta = step.job.meta
+        run_task(
+            task,
+            argv,
+            script=self._spool.file(SCRIPT_NAME),
+            env=env,
+            cwd=cwd,
+            other=meta.work_dir,
+            hold=meta.hold,
+            cpus=cpus,
+            user=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+        )
+
+    async def _give_up(self, step: Step, error: BaseException) -> None:
+        """It could not be started whole: what runs of it ends."""
+        text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+        step.message = f"the step's tasks cannot be started on this node: {text}"
+        step.starting = False
+        await self._end(step, 0.0)
+        for task in step.tasks.values():
+            if task.process is None and task.ended is None:
+                task.ended = (1, 0)
+                task.close_input()
+        self._settle(step, [])
+
+    def _task_ended(self, task: Task) -> None:
+        step = self._owners.pop(id(task))
+        task.read_end()
+        assert task.ended is not None
+        self._settle(step, [TaskEnded(task.rank, *task.ended)])
+
+    def _settle(self, step: Step, ends: List[TaskEnded]) -> None:
+        """Tells what has ended; the step itself when nothing of it runs."""
+        if not step.starting and all(task.ended is not None for task in step.tasks.values()):
+            if step.timer is not None:
+                step.timer.cancel()
+            step.done.set()
+        for listener in step.listeners:
+            listener.set()
+        if ends or step.done.is_set():
+            self._tell(step.report(ends if not step.done.is_set() else None))
+
+    def _time_is_over(self, step: Step) -> None:
+        step.message = "its time limit is over"
+        self._spawn(self._end(step, step.job.meta.grace_s))
+
+    def kill(self, asked: StepKill) -> None:
+        """Ends a step, or sends a signal to it."""
+        step = self.get(asked.job_id, asked.restarts, asked.step)
+        if step is None or step.done.is_set():
+            return
+        if asked.signal:
+            self._spawn(self._signal(step, asked.rank, asked.signal))
+        else:
+            self._spawn(self._end(step, asked.grace_s))
+
+    async def _signal(self, step: Step, rank: int, *numbers: int) -> None:
+        loop = asyncio.get_running_loop()
+        members = await loop.run_in_executor(self._pool, step.members, rank)
+        for number in numbers:
+            processes.send(members, number)
+
+    async def _end(self, step: Step, grace_s: float) -> None:
+        """TERM, the grace time, KILL until nothing of it is left."""
+        done = asyncio.get_running_loop().create_task(step.done.wait())
+        if grace_s > 0:
+            await self._signal(step, -1, signal.SIGTERM, signal.SIGCONT)
+            await asyncio.wait([done], timeout=grace_s)
+        while step.job.phase == "running" and any(
+            task.process is not None and task.ended is None for task in step.tasks.values()
+        ):
+            await self._signal(step, -1, signal.SIGKILL)
+            await asyncio.wait([done], timeout=KILL_AGAIN_S)
+        done.cancel()
+
+    def forget(self, asked: ForgetStep) -> None:
+        """The controller has its end, and its output was taken."""
+        key = (asked.job_id, asked.restarts, asked.step)
+        step = self._steps.get(key)
+        if step is not None and step.done.is_set():
+            self._drop(key, step)
+
+    def _drop(self, key: StepKey, step: Step) -> None:
+        del self._steps[key]
+        step.job.steps.pop(step.number, None)
+        self._pool.submit(JobFolder(step.folder.path).remove)
+
+    def drop_of(self, job: Job) -> None:
+        """The job was let go: so are its steps."""
+        for number, step in list(job.steps.items()):
+            self._drop((job.meta.job_id, job.meta.restarts, number), step)
+
+    def adopt(self, job: Job) -> None:
+        """Takes up the steps that an earlier agent left inside a launch."""
+        base = os.path.dirname(step_folder(job, 0))
+        for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
+            folder = Folder(os.path.join(base, name))
+            words = folder.read("meta.json")
+            if not name.isdecimal() or not words:
+                JobFolder(folder.path).remove()
+                continue
+            step = Step(job, int(name), folder)
+            step.starting = False
+            self._steps[job.meta.job_id, job.meta.restarts, step.number] = step
+            job.steps[step.number] = step
+            for rank in json.loads(words)["ranks"]:
+                self._adopt_task(step, int(rank))
+            self._settle(step, [])
+
+    def _adopt_task(self, step: Step, rank: int) -> None:
+        task = Task(JobFolder(step.folder.file(str(rank))), rank, reads=False)
+        step.tasks[rank] = task
+        if task.folder.supervisor_lives():
+            self._owners[id(task)] = step
+            self._watch.add(task)
+        else:
+            task.read_end()
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def step_folder(job: Job, number: int) -> str:
+    """Where a step's files are."""
+    return os.path.join(job.folder.path, "steps", str(number))

@@ -1,0 +1,168 @@
+"""One task of a step: a process under a small shell supervisor of its own, which outlives the agent and writes how it ended.
+
+As a job's supervisor (see supervisor.py) it runs as the user from its first instruction, waits at the gate, holds its folder's
+lock and writes its pid. What the task writes goes to two files in its folder, from where it is streamed; what it reads comes
+through a pipe of the agent's (with an agent that dies its input ends), or is nothing. CPU time is what the shell counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+from typing import Dict, List, Optional, Tuple
+
+from .containment import contain
+from .hold import Hold
+from .spool import JobFolder, write_all
+from .supervisor import SYSTEM_PATH
+from .wire.steps import ERR, OUT, StepTask
+
+SCRIPT_NAME = "task.sh"
+OUTPUTS = {OUT: "out", ERR: "err"}
+USAGE_BYTES = 128
+TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there; then the command. Its input comes as our standard output.
+dir=$1 cwd=$2 other=$3
+shift 3
+exec 3<&1
+trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+read -r go <&2 && [ "$go" = go ] || exit 1
+exec 2>/dev/null
+echo "$$" 1<>"$dir/pid" || exit 1
+exec >>"$dir/out" 2>>"$dir/err"
+if ! cd "$cwd" 2>/dev/null; then
+    echo "srun: error: couldn't chdir to \`$cwd': going to $other instead" >&2
+    cd "$other" || cd /
+    cwd=$PWD
+fi
+export PWD="$cwd"
+@SETSID@ "$@" <&3 3<&- &
+pid=$!
+exec 3<&-
+while :; do
+    wait "$pid"
+    code=$?
+    kill -0 "$pid" 2>/dev/null || break
+done
+times 1<>"$dir/times"
+echo "$code 0 end" 1<>"$dir/rc"
+"""
+
+
+class Task:
+    """A task that was started. `ended` is (code, signal)."""
+
+    def __init__(self, folder: JobFolder, rank: int, *, reads: bool) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.reads = reads
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.input_fd = -1
+        self.taken_bytes = 0
+        """Of its input, so that what is sent again is not read twice."""
+        self.ended: Optional[Tuple[int, int]] = None
+        self.over = asyncio.Event()
+
+    def reap(self) -> None:
+        """Takes the end of its supervisor."""
+        if self.process is not None:
+            self.process.wait()
+
+    def read_end(self) -> None:
+        """Takes up how it ended; killed with its supervisor, nobody saw."""
+        self.ended = self.folder.exit_status() or (0, 9)
+        self.close_input()
+        self.over.set()
+
+    def open_input(self) -> int:
+        """The end that the task reads; ours is kept."""
+        if not self.reads:
+            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        source, self.input_fd = os.pipe()
+        os.set_blocking(self.input_fd, False)
+        return source
+
+    def close_input(self) -> None:
+        """Its input has ended."""
+        if self.input_fd >= 0:
+            os.close(self.input_fd)
+            self.input_fd = -1
+
+    def cpu_seconds(self) -> float:
+        """What it and its children have used, once it has ended."""
+        return cpu_seconds(self.folder.read("times"))
+
+
+def cpu_seconds(times: str) -> float:
+    """The children's user and system time in the output of a shell's `times`: the second of two lines "0m1.20s 0m0.02s"."""
+    lines = times.splitlines()
+    if len(lines) < 2:
+        return 0.0
+    total = 0.0
+    for word in lines[1].split():
+        minutes, _, seconds = word.strip("s").partition("m")
+        try:
+            total += 60.0 * float(minutes) + float(seconds.replace(",", "."))
+        except ValueError:
+            return 0.0
+    return total
+
+
+def make_folder(path: str, asked: StepTask, *, uid: int, gid: int) -> Task:
+    """The files of a task; nothing runs yet."""
+    folder = JobFolder(path)
+    folder.create(uid=uid, gid=gid, terminal=False)
+    for name in OUTPUTS.values():
+        folder.give(name, uid=uid, gid=gid)
+    folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
+    return Task(folder, asked.rank, reads=asked.reads)
+
+
+def run_task(
+    task: Task,
+    argv: List[str],
+    *,
+    script: str,
+    env: Dict[str, str],
+    cwd: str,
+    other: str,
+    hold: Hold,
+    cpus: List[int],
+    user: Dict[str, object],
+) -> None:
+    """Starts the supervisor and lets it through the gate. Raises OSError, ValueError. Runs in a thread."""
+    folder = task.folder
+    lock = folder.open_lock()
+    gate, opener = os.pipe()
+    source = task.open_input()
+    try:
+        task.process = subprocess.Popen(
+            ["/bin/sh", script, folder.path, cwd, other, *argv],
+            stdin=lock,
+            stdout=source,
+            stderr=gate,
+            start_new_session=True,
+            env=env,
+            cwd="/",
+            **user,  # type: ignore[call-overload]
+        )
+        contain(task.process.pid, hold)
+        if cpus:
+            os.sched_setaffinity(task.process.pid, cpus)
+        write_all(opener, b"go\n")
+    finally:
+        for descriptor in (lock, gate, opener, source):
+            os.close(descriptor)
+
+
+def install_script(path: str) -> None:
+    """Writes the supervisor's script, readable by every user."""
+    setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        write_all(descriptor, TASK_SCRIPT.replace("@SETSID@", setsid).encode())
+    finally:
+        os.close(descriptor)
+    os.chmod(path + ".new", 0o644)
+    os.replace(path + ".new", path)

@@ -1,0 +1,142 @@
+"""Messages about steps: tasks started inside a launch, and calls, which are connections of a job's processes to the controller.
+
+A StepLaunch is idempotent by (job_id, restarts, step), as a Launch is. Each StepReport says which tasks have ended since the
+last one; the Welcome says everything again until ForgetStep. OpenStep joins the controller to the tasks' streams: data frames
+carry TASK_HEADER (rank, channel, offset) before the bytes, channel OUT or ERR from the agent; towards it IN, where the offset
+is nothing and no bytes are the end of input, for one rank or EVERY_TASK. A CallOpened stream is begun by the agent, with an id
+from FIRST_CALL on; its bytes are the frames of the controller's own socket.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Dict, List, Literal
+
+TASK_HEADER = struct.Struct(">IBQ")
+"""rank, channel, offset of the first byte."""
+OUT, ERR, IN = 1, 2, 0
+EVERY_TASK = 0xFFFFFFFF
+FIRST_CALL = 1 << 31
+"""Ids of streams that an agent begins."""
+MAX_ACCESS_BYTES = 64 * 1024
+"""The largest message that a process may say before it is known who it is."""
+
+
+@dataclass(frozen=True)
+class StepTask:
+    """One task. `env` is added to the step's; `argv` empty: the step's own; `cpus` empty: those of the job."""
+
+    rank: int
+    env: Dict[str, str] = field(default_factory=dict)
+    argv: List[str] = field(default_factory=list)
+    cpus: List[int] = field(default_factory=list)
+    reads: bool = False
+    """It gets input; else its standard input is empty."""
+
+
+@dataclass(frozen=True)
+class StepLaunch:
+    """Start these tasks inside the launch that runs on this node. `cwd` is a folder of this node."""
+
+    job_id: int
+    restarts: int
+    step: int
+    env: Dict[str, str]
+    cwd: str
+    argv: List[str] = field(default_factory=list)
+    tasks: List[StepTask] = field(default_factory=list)
+    cpu_bind: str = ""
+    mpi: str = ""
+    time_limit_s: float = 0.0
+    """0: the job's alone."""
+    t: Literal["step_launch"] = "step_launch"
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    """How one task ended."""
+
+    rank: int
+    code: int = 0
+    signal: int = 0
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What an agent knows of its share of a step. `phase`: running, or exited when all its tasks have ended."""
+
+    job_id: int
+    restarts: int
+    step: int
+    phase: str
+    ends: List[TaskEnded] = field(default_factory=list)
+    cpu_seconds: float = 0.0
+    peak_mem_bytes: int = 0
+    message: str = ""
+    """Why it could not be started, or what became of it, where its tasks do not tell."""
+    t: Literal["step_report"] = "step_report"
+
+
+@dataclass(frozen=True)
+class StepKill:
+    """End a step: TERM to its tasks, KILL after `grace_s`. With `signal` only that is sent, once; to `rank` alone unless it is -1."""
+
+    job_id: int
+    restarts: int
+    step: int
+    signal: int = 0
+    rank: int = -1
+    grace_s: float = 30.0
+    t: Literal["step_kill"] = "step_kill"
+
+
+@dataclass(frozen=True)
+class ForgetStep:
+    """The end of this step is durably recorded, and its output was taken: its files may go."""
+
+    job_id: int
+    restarts: int
+    step: int
+    t: Literal["forget_step"] = "forget_step"
+
+
+@dataclass(frozen=True)
+class OpenStep:
+    """Join the streams of the step's tasks on this node. `have`: "RANK.CHANNEL" -> bytes that were taken before."""
+
+    stream: int
+    job_id: int
+    restarts: int
+    step: int
+    have: Dict[str, str] = field(default_factory=dict)
+    t: Literal["open_step"] = "open_step"
+
+
+@dataclass(frozen=True)
+class ReservePort:
+    """Choose a TCP port that is free on this node, and keep it for this launch."""
+
+    ask: int
+    job_id: int
+    restarts: int
+    t: Literal["reserve_port"] = "reserve_port"
+
+
+@dataclass(frozen=True)
+class PortReserved:
+    """0: none is free."""
+
+    ask: int
+    port: int
+    t: Literal["port_reserved"] = "port_reserved"
+
+
+@dataclass(frozen=True)
+class CallOpened:
+    """A process of this launch, which has proved it, calls the controller."""
+
+    stream: int
+    job_id: int
+    restarts: int
+    t: Literal["call_opened"] = "call_opened"

@@ -1,0 +1,100 @@
+"""srun inside jobs on real hosts over SSH: tasks on all nodes, their streams, signals and exit codes, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.lab.hosts import Lab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+    """Two hosts."""
+    for host in (1, 2):
+        words = ["--name", f"step{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    return shared_home
+
+
+def run(home: Home, folder: Path, script: str, *options: str, code: int | None = 0) -> str:
+    """The output of a batch job that has ended with this code."""
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    path = folder / "job.sh"
+    path.write_text("#!/bin/bash\n" + script)
+    done = home.run(
+        "submit", "--no-snapshot", "--wait", "-o", str(folder / "out"), *options, str(path), cwd=folder
+    )
+    text = ""
+    if (folder / "out").exists():
+        text = (folder / "out").read_text()
+    assert code is None or done.returncode == code, f"{done.stdout}{done.stderr}\n{text}\n{home.log()}"
+    return text
+
+
+def test_a_step_runs_its_tasks_on_all_nodes_of_the_job(cluster: Home, short_tmp: Path) -> None:
+    out = run(cluster, short_tmp / "w", "srun -l sh -c 'echo on $SLURMD_NODENAME'\n", "-N2", "-n4")
+    found = sorted(line.split(": on ") for line in out.splitlines())
+    assert [rank for rank, _ in found] == ["0", "1", "2", "3"]
+    assert sorted({node for _, node in found}) == ["step1", "step2"]
+
+
+def test_every_task_is_told_where_it_stands(cluster: Home, short_tmp: Path) -> None:
+    names = (
+        "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_STEP_ID SLURM_STEP_NUM_TASKS "
+        "SLURM_STEP_NODELIST SLURM_STEP_TASKS_PER_NODE RANK WORLD_SIZE LOCAL_RANK NODE_RANK"
+    )
+    out = run(
+        cluster,
+        short_tmp / "w",
+        f"srun -l sh -c 'for n in {names}; do eval echo $n=\\$$n; done'\n",
+        "-N2",
+        "--ntasks-per-node=2",
+    )
+    told: dict[str, dict[str, str]] = {}
+    for line in out.splitlines():
+        rank, _, pair = line.partition(": ")
+        name, _, value = pair.partition("=")
+        told.setdefault(rank, {})[name] = value
+    assert told["3"] == {
+        "SLURM_PROCID": "3",
+        "SLURM_LOCALID": "1",
+        "SLURM_NODEID": "1",
+        "SLURM_NTASKS": "4",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_STEP_NODELIST": "step[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "NODE_RANK": "1",
+    }
+
+
+def test_all_tasks_find_rank_0_at_one_address_that_others_reach(
+    lab: Lab, cluster: Home, short_tmp: Path
+) -> None:
+    out = run(cluster, short_tmp / "w", "srun sh -c 'echo $MASTER_ADDR $MASTER_PORT'\n", "-N2", "-n2")
+    first, second = out.split("\n")[:2]
+    assert first == second
+    assert first.split()[0] == lab.address(1)
+    assert 20_000 <= int(first.split()[1]) < 30_000
+
+
+def test_the_highest_exit_code_is_sruns(cluster: Home, short_tmp: Path) -> None:
+    out = run(
+        cluster,
+        short_tmp / "w",
+        "srun sh -c 'exit $((SLURM_PROCID * 3))'\necho code $?\n",
+        "-N2",
+        "-n3",
+    )
+    assert "code 6" in out
+    assert "srun: error: " in out
+    assert "Exited with exit code 6" in out
