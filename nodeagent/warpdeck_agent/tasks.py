@@ -39,7 +39,7 @@ fi
 export PWD="$cwd"
 @SETSID@ "$@" <&3 3<&- &
 pid=$!
-exec 3<&-
+exec 3<&- 2>/dev/null
 while :; do
     wait "$pid"
     code=$?

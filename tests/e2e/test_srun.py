@@ -1,0 +1,186 @@
+"""srun's options, inside batch jobs on this machine's own node: real controller, real agent, real tasks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """One for all tests of the module."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Batch:
+    """Runs batch scripts in a folder of their own."""
+
+    def __init__(self, home: Home, folder: Path) -> None:
+        self.home = home
+        self.folder = folder
+
+    def run(self, script: str, *options: str) -> list[str]:
+        """The lines that the script's job has written when it has ended."""
+        path = self.folder / "job.sh"
+        path.write_text("#!/bin/bash\n" + script)
+        words = ["--no-snapshot", "--wait", "-o", "out.txt", *(options or ("-n2",)), str(path)]
+        done = self.home.run("submit", *words, cwd=self.folder)
+        out = self.folder / "out.txt"
+        assert out.exists(), done.stdout + done.stderr + self.home.log()
+        return out.read_text().splitlines()
+
+
+@pytest.fixture
+def batch(home: Home, short_tmp: Path) -> Batch:
+    return Batch(home, short_tmp)
+
+
+def test_labels_tell_whose_line_it_is(batch: Batch) -> None:
+    lines = batch.run("srun -l sh -c 'echo a; printf b'\n")
+    assert sorted(lines) == ["0: a", "0: b", "1: a", "1: b"]
+
+
+def test_each_task_gets_its_own_output_file(batch: Batch) -> None:
+    batch.run("srun -o logs/task-%t.txt -e err-%2t.txt sh -c 'echo $SLURM_PROCID; echo bad >&2'\n")
+    assert (batch.folder / "logs/task-1.txt").read_text() == "1\n"
+    assert (batch.folder / "err-00.txt").read_text() == "bad\n"
+
+
+def test_programs_of_a_file_run_by_task_number(batch: Batch) -> None:
+    (batch.folder / "programs").write_text("0 echo zero %t\n1-2 echo rest %t %o  # of these\n* echo star\n")
+    lines = batch.run("srun -O -l -n4 --multi-prog programs\n")
+    assert sorted(lines) == ["0: zero 0", "1: rest 1 0", "2: rest 2 1", "3: star"]
+
+
+def test_a_bad_exit_ends_the_others_where_that_is_asked(batch: Batch) -> None:
+    lines = batch.run("srun -K sh -c '[ $SLURM_PROCID = 0 ] && exit 3; sleep 600'\necho $?\n")
+    assert "srun: error: " in lines[0]
+    assert lines[0].endswith("task 0: Exited with exit code 3")
+    assert lines[-1] == "143"  # the highest: the other one was ended by TERM
+
+
+def test_the_others_may_be_given_so_long_after_the_first_end(batch: Batch) -> None:
+    lines = batch.run("srun -W 1 sh -c '[ $SLURM_PROCID = 0 ] || sleep 600'\necho $?\n")
+    assert "srun: First task exited 1s ago" in lines
+    assert lines[-1] == "143"
+
+
+def test_input_goes_to_all_tasks_to_one_or_to_none(batch: Batch) -> None:
+    (batch.folder / "in.txt").write_text("a\n")
+    assert sorted(batch.run("srun -l --input=in.txt cat\n")) == ["0: a", "1: a"]
+    assert sorted(batch.run("srun -l cat < in.txt\n")) == ["0: a", "1: a"]
+    assert batch.run("srun -l --input=1 cat < in.txt\n") == ["1: a"]
+    assert batch.run("srun -l --input=none cat < in.txt\n") == []
+
+
+def test_much_input_and_output_pass_whole(batch: Batch) -> None:
+    script = "head -c 20000000 /dev/zero | srun -n1 cat | cksum\nhead -c 20000000 /dev/zero | cksum\n"
+    first, second = batch.run(script)
+    assert first == second
+
+
+def test_a_second_step_waits_for_the_first_and_says_so(batch: Batch) -> None:
+    lines = batch.run(
+        "srun sh -c 'touch here; while [ ! -e go ]; do sleep 0.05; done' &\n"
+        "while [ ! -e here ]; do sleep 0.05; done\n"
+        "srun true 2> said & while ! grep -q busy said; do sleep 0.05; done; touch go\n"
+        "wait\ncat said\n"
+    )
+    assert "step creation temporarily disabled, retrying (Requested nodes are busy)" in lines[0]
+    assert "Step created for job" in lines[1]
+
+
+def test_steps_that_overlap_or_ask_for_less_run_at_once(batch: Batch) -> None:
+    wait = "touch $0.{0}; while [ ! -e $0.{1} ]; do sleep 0.05; done"
+    first, second = wait.format("a", "b"), wait.format("b", "a")
+    for option in ("--exact -n1", "--overlap -n2"):
+        lines = batch.run(
+            f"srun {option} sh -c '{first}' & srun {option} sh -c '{second}' & wait\necho over\n"
+        )
+        assert lines[-1] == "over"
+
+
+def test_an_immediate_step_does_not_wait(batch: Batch) -> None:
+    lines = batch.run(
+        "srun sh -c 'touch here; while [ ! -e go ]; do sleep 0.05; done' &\n"
+        "while [ ! -e here ]; do sleep 0.05; done\nsrun -I true; echo $?; touch go; wait\n"
+    )
+    assert lines[-1] == "1"
+    assert "Requested nodes are busy" in lines[0]
+
+
+def test_the_environment_is_passed_on_as_asked(batch: Batch) -> None:
+    assert batch.run("export FOO=1\nsrun -n1 sh -c 'echo $FOO'\n") == ["1"]
+    assert batch.run("export FOO=1\nsrun -n1 --export=NONE sh -c 'echo .$FOO'\n") == ["."]
+    assert batch.run("srun -n1 --export=ALL,BAR=2 sh -c 'echo $BAR'\n") == ["2"]
+
+
+def test_signals_reach_the_tasks(batch: Batch) -> None:
+    lines = batch.run(
+        "srun -n1 sh -c 'trap \"echo got it; exit 7\" USR1; touch here; while :; do sleep 0.05; done' &\n"
+        "while [ ! -e here ]; do sleep 0.05; done\nkill -USR1 $!; wait $!; echo $?\n"
+    )
+    assert lines[0] == "got it"
+    assert lines[-1] == "7"
+
+
+def test_one_interrupt_tells_and_two_end_the_step(batch: Batch) -> None:
+    lines = batch.run(
+        "srun -n1 sh -c 'touch here; sleep 600' 2> said &\nwhile [ ! -e here ]; do sleep 0.05; done\n"
+        "kill -INT $!; while ! grep -q running said; do sleep 0.05; done\n"
+        "while kill -INT $! 2>/dev/null; do sleep 0.1; done; cat said\n"
+    )
+    assert lines[0] == "srun: interrupt (one more within 1 sec to abort)"
+    assert lines[1].endswith("task 0: running")
+    assert any("sending Ctrl-C" in line for line in lines)
+
+
+def test_an_srun_that_is_killed_takes_its_step_along(batch: Batch) -> None:
+    lines = batch.run(
+        "srun -n1 sh -c 'echo $$ > pid; sleep 600' &\nwhile [ ! -s pid ]; do sleep 0.05; done\n"
+        "kill -9 $!\nwhile kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done\necho gone\n"
+    )
+    assert lines[-1] == "gone"
+
+
+def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
+    lines = batch.run("srun -n9 true; echo $?\nsrun -N3 true; echo $?\nsrun -w nowhere true; echo $?\n")
+    assert "9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[0]
+    assert "it asks for 3 nodes" in lines[3]
+    assert "the job has no node nowhere" in lines[6]
+    assert [lines[2], lines[5], lines[8]] == ["1", "1", "1"]
+
+
+def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> None:
+    lines = batch.run("srun --nosuch true; echo $?\nsrun; echo $?\nsrun -n0 true; echo $?\n")
+    assert lines[0] == "srun: error: srun: unknown option --nosuch"
+    assert "No command given to execute." in lines[3]
+    assert "--ntasks=0 is no whole number" in lines[6]
+
+
+def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:
+    lines = batch.run("srun --cpu-bind=cores grep Cpus_allowed_list /proc/self/status\n")
+    assert len(set(lines)) == 2
+    assert all(line.split()[-1].isdecimal() for line in lines)
+
+
+def test_a_reader_that_leaves_ends_the_step(batch: Batch) -> None:
+    lines = batch.run("srun -n1 yes | head -1\necho ${PIPESTATUS[0]}\n")
+    assert lines[0] == "y"
+    assert lines[-1] == "137"
+
+
+def test_the_working_folder_is_sruns_own_or_the_one_that_is_asked_for(batch: Batch) -> None:
+    (batch.folder / "sub").mkdir()
+    lines = batch.run("cd sub\nsrun -n1 pwd\nsrun -n1 -D /usr pwd\nsrun -n1 -D /nowhere pwd\n")
+    assert lines[:2] == [f"{batch.folder}/sub", "/usr"]
+    assert any("couldn't chdir to `/nowhere'" in line for line in lines)
