@@ -102,11 +102,12 @@ class Channel:
     async def probe(self, path: str, name: str) -> bool:
         """Whether the folder on the node holds that entry. Raises TimeoutError."""
         number = next(self._ids)
-        answer = self._probes[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._probes[number] = answer
         self.send(wire.ProbePath(probe=number, path=path, name=name))
         try:
             async with asyncio.timeout(PROBE_S):
-                return bool(await answer)
+                return await answer
         finally:
             del self._probes[number]
 
@@ -237,12 +238,12 @@ class Channel:
                     self._credit[stream].earn(size)
                 elif stream in self._takers:
                     self._takers[stream](size)
-            case (
-                wire.PathProbed(probe=number, found=answer) | stepwire.PortReserved(probe=number, port=answer)
-            ):
+            case wire.PathProbed(probe=number, found=found):
                 if number in self._probes and not self._probes[number].done():
-                    self._probes[number].set_result(int(answer))
-            case wire.Health(ask=number) | wire.Curves(ask=number) if number:
+                    self._probes[number].set_result(found)
+            case wire.Health(ask=number) | wire.Curves(ask=number) | stepwire.PortReserved(ask=number) if (
+                number
+            ):
                 if number in self._asked and not self._asked[number].done():
                     self._asked[number].set_result(message)
             case _:
