@@ -126,20 +126,33 @@ class Timeline:
         found = [self._windows(need, duration_s, mask) for need, _ in wanted]
         if any(not len(starts) for _, starts, _ in found):
             return None
-        for at in self._moments(found, [count for _, count in wanted]):
-            place = choose(
-                [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found], at
-            )
+        mixes = any(self._mixes_types(need) for need, _ in wanted)
+        for at in self._moments(found, [count for _, count in wanted], mixes=mixes):
+            fitting = [np.unique(rows[(starts <= at) & (at <= last)]) for rows, starts, last in found]
+            steady = [
+                self._of_steady_types(need, rows, at + duration_s, start=at)
+                for (need, _), rows in zip(wanted, fitting, strict=True)
+            ]
+            place = choose(steady, at)
             if place is not None:
                 return at, place
         return None
 
-    def _moments(self, found: list[tuple[Ints, Floats, Floats]], counts: list[int]) -> Iterator[float]:
-        """The first starts at which each need has enough rows, those of larger needs counted off."""
-        if counts == [1]:
+    def _moments(
+        self, found: list[tuple[Ints, Floats, Floats]], counts: list[int], *, mixes: bool
+    ) -> Iterator[float]:
+        """The first starts at which each need has enough rows, those of larger needs counted off.
+
+        `mixes`: which GPUs are the free ones may change within a stretch, so that each step of it is a start.
+        """
+        if counts == [1] and not mixes:
             yield float(found[0][1].min())
             return
-        times = np.unique(np.concatenate([starts for _, starts, _ in found]))
+        times = np.concatenate([starts for _, starts, _ in found])
+        if mixes:
+            steps = self.times[np.unique(np.concatenate([rows for rows, _, _ in found]))].ravel()
+            times = np.concatenate([times, steps[np.isfinite(steps)]])
+        times = np.unique(times)
         possible = np.ones(len(times), dtype=np.bool_)
         total = 0
         for (_, starts, last), count in zip(found, counts, strict=True):
@@ -262,13 +275,22 @@ class Timeline:
         able[list(self.shared)] = True
         return np.flatnonzero(able & mask)
 
-    def _of_steady_types(self, need: Need, rows: Ints, until: float) -> Ints:
+    def _mixes_types(self, need: Need) -> bool:
+        """Whether it may be given GPUs of several types."""
+        any_type = need.gpus > 0 and not need.gpu_type and need.gpu_share_pct >= 100
+        return any_type and bool(self.cluster.type_columns)
+
+    def _of_steady_types(self, need: Need, rows: Ints, until: float, *, start: float | None = None) -> Ints:
         """On nodes of mixed types, GPUs of any type must be the same ones until the end, not now these and now those."""
         columns = list(self.cluster.type_columns.values())
-        if not columns or not need.gpus or need.gpu_type or not len(rows):
+        if not self._mixes_types(need) or not len(rows):
             return rows
-        within = self.times[rows] < until
+        times = self.times[rows]
+        within = times < until
         within[:, 0] = True
+        if start is not None and start > self.now:
+            first = (times <= start).sum(axis=1) - 1
+            within &= np.arange(times.shape[1]) >= first[:, None]
         most = np.iinfo(np.int64).max
         steady: Ints = np.zeros(len(rows), dtype=np.int64)
         for column in columns:
