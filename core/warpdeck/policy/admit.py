@@ -141,7 +141,7 @@ def _on_empty_cluster(
     where = f" in partition {part.name}" if part is not None else ""
     if unknown:
         return Refusal("BadConstraints", f"there is no node {', '.join(unknown[:8])}")
-    usable = int(shape.usable().sum())
+    usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""
         sentence = f"it asks for {asked.nodes_min} nodes, and there are {usable}{with_it}{where}"

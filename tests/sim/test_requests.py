@@ -1,0 +1,100 @@
+"""What a request may say of its nodes and of other jobs, through the real controller on simulated nodes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.sim.test_site import BOB, HOUR_S, Site, on_site
+
+from warpdeck.controller.events import Submitted
+from warpdeck.errors import UserError
+from warpdeck.model import Dependencies, GpuAsk, Job, JobState, Request, Resources
+from warpdeck.notation.dependencies import parse_dependencies
+
+NODES = """
+[nodes."n[0-1]"]
+features = ["ivb"]
+switch = "s0"
+[nodes."n[2-3]"]
+features = ["hsw"]
+switch = "s1"
+"""
+
+
+async def gang(site: Site, *, nodes: int = 2, seconds: int = 600, **where: object) -> Job:
+    """A job on whole nodes, after the controller had a moment for it."""
+    asked = Resources(nodes_min=nodes, nodes_max=nodes, gpus=GpuAsk(per_node=8), **where)  # type: ignore[arg-type]
+    request = Request(name=str(seconds), script="#!/bin/sh\n", resources=asked, time_limit_s=seconds + 60)
+    outcome = await site.controller.apply(Submitted(who=BOB, request=request))
+    assert outcome.job is not None
+    await site.later()
+    return site.now(outcome.job)
+
+
+@pytest.mark.parametrize(("constraint", "starts"), [("ivb|hsw", True), ("[ivb|hsw]", False)])
+def test_in_brackets_all_nodes_of_a_job_have_the_same_one_of_the_features(
+    constraint: str, starts: bool
+) -> None:
+    async def act(site: Site) -> None:
+        for name in ("n0", "n2"):
+            await site.submit(gpus=8, seconds=HOUR_S, nodelist=(name,))
+        job = await gang(site, constraint=constraint)
+        assert bool(site.nodes(job)) == starts
+        await site.later(HOUR_S)
+        assert site.nodes(job) in (("n1", "n3"), ("n0", "n1"), ("n2", "n3"))
+        if not starts:
+            assert site.nodes(job) != ("n1", "n3")
+            with pytest.raises(UserError, match="asks for 3 nodes"):
+                await gang(site, nodes=3, constraint=constraint)
+
+    on_site(NODES, act, nodes=4)
+
+
+def test_few_switches_are_waited_for_so_long_and_no_longer() -> None:
+    async def act(site: Site) -> None:
+        for name in ("n0", "n2"):
+            await site.submit(gpus=8, seconds=HOUR_S, nodelist=(name,))
+        begun = site.controller.clock()
+        job = await gang(site, max_switches=1, switches_wait_s=300)
+        patient = await gang(site, max_switches=1, switches_wait_s=None)
+        await site.later(250)
+        assert not site.nodes(job)
+        await site.later(60)
+        assert site.nodes(job) == ("n1", "n3")
+        assert 300 <= (site.now(job).start_at_unix or 0.0) - begun < 303
+        await site.later(HOUR_S)
+        assert site.nodes(patient) in (("n0", "n1"), ("n2", "n3"))
+
+    on_site(NODES, act, nodes=4)
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"), [("afterok:{0}?afterok:{1}", True), ("afterok:{0},afterok:{1}", False)]
+)
+def test_one_dependency_of_several_is_enough_where_they_are_joined_so(text: str, starts: bool) -> None:
+    async def act(site: Site) -> None:
+        first, second = await site.submit(gpus=1, seconds=60), await site.submit(gpus=1, seconds=HOUR_S)
+        asked = msgspec.convert(parse_dependencies(text.format(first.id, second.id)), Dependencies)
+        job = await site.submit(gpus=1, dependencies=asked)
+        assert site.why(job).startswith("Dependency")
+        await site.later(60)
+        assert (site.now(job).state is JobState.RUNNING) == starts
+        await site.later(HOUR_S)
+        assert site.now(job).start_at_unix is not None
+
+    on_site("", act)
+
+
+def test_a_preempted_job_comes_back_and_is_told_how_often() -> None:
+    rules = '[scheduler]\npreempt_grace_s = 5\n[qos.low]\n[qos.high]\npreempts = ["low"]\n'
+
+    async def act(site: Site) -> None:
+        low = await site.submit(gpus=8, qos="low", seconds=HOUR_S)
+        for _ in range(2):
+            high = await site.submit(BOB, gpus=8, qos="high", seconds=60)
+            await site.later(120)
+            assert site.now(high).is_finished
+        assert site.now(low).restarts == 2
+        assert [seen for job_id, seen in site.cluster.launched if job_id == low.id] == ["", "1", "2"]
+
+    on_site(rules, act)
