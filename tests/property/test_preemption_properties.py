@@ -11,8 +11,8 @@ from tests.property import recount
 from tests.property.play import Stage
 from tests.property.sites import NOW, site_of
 
-from warpdeck.model import JobId
-from warpdeck.policy import Plan, Preempt, Settings, View, plan
+from warpdeck.model import GpuUuid, JobId
+from warpdeck.policy import Plan, Preempt, RunningJob, Settings, View, plan
 
 EXAMPLES = 150
 STEPS = 40
@@ -132,6 +132,13 @@ def test_nothing_is_pushed_aside_in_vain_or_in_circles(seed: int) -> None:
     assert all(count <= len(view.pending) for count in pushed.values()), f"in circles: {pushed}"
 
 
+def _given_away(job: RunningJob) -> set[GpuUuid]:
+    """The GPUs that a suspended job needs back."""
+    assert job.resumes_to is not None
+    kept = {uuid for share in job.allocation.shares for uuid in share.gpu_uuids}
+    return {uuid for share in job.resumes_to.shares for uuid in share.gpu_uuids} - kept
+
+
 @settings(max_examples=EXAMPLES)
 @given(seeds)
 def test_suspended_jobs_go_on_when_the_others_are_done(seed: int) -> None:
@@ -148,7 +155,11 @@ def test_suspended_jobs_go_on_when_the_others_are_done(seed: int) -> None:
     free = msgspec.structs.replace(stage.view, reservations=())
     left = plan(free, stage.now, chosen).resumes
     out = {node.name for node in free.nodes if node.unavailable}
+    blocked = {gpu.uuid for node in free.nodes for gpu in node.gpus if gpu.blocked}
     suspended = [
-        job for job in free.running if job.suspended and not out.intersection(job.allocation.node_names())
+        job
+        for job in free.running
+        if job.suspended and job.resumes_to and not out.intersection(job.allocation.node_names())
     ]
+    suspended = [job for job in suspended if blocked.isdisjoint(_given_away(job))]
     assert not suspended or left
