@@ -8,12 +8,14 @@ a global lock in the driver, every PROCESS_EVERY readings. A value the driver do
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import importlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .gpuhealth import Card, GpuHealth, GpuState, Xid
+from .nvlink import islands
 from .processes import job_of, owner_of
 from .procfs import text
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
@@ -58,6 +60,8 @@ class GpuReader:
             self.driver = _words(pynvml.nvmlSystemGetDriverVersion())
             for index in range(pynvml.nvmlDeviceGetCount()):
                 self._add(pynvml, index)
+            joined = islands(pynvml, [card.handle for card in self._cards])
+            self._found = [dataclasses.replace(gpu, island=joined[at]) for at, gpu in enumerate(self._found)]
             self._health = GpuHealth(pynvml, self._cards)
         except pynvml.NVMLError as error:
             no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)

@@ -187,6 +187,7 @@ def describe(node: Node, found: wire.Inventory) -> Node:
                 type=gpu_type(gpu.name),
                 mem_bytes=gpu.mem_bytes,
                 numa_node=gpu.numa_node,
+                island=gpu.island,
             )
             for gpu in found.gpus
         ),

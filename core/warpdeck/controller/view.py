@@ -169,6 +169,7 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
                 mem_bytes=gpu.mem_bytes,
                 blocked=blocked.get(gpu.index, ""),
                 numa_node=gpu.numa_node,
+                island=gpu.island,
             )
             for gpu in node.gpus
         ),

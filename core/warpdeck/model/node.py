@@ -27,6 +27,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     mem_bytes: int
     numa_node: int = -1
+    island: int = -1
+    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ def _node_view(node: Node, facts: NodeFacts) -> NodeView:
                 type=gpu.type,
                 mem_bytes=gpu.mem_bytes,
                 numa_node=gpu.numa_node,
+                island=gpu.island,
             )
             for gpu in node.gpus
         ),

@@ -51,6 +51,8 @@ class GpuInfo:
     minor: int = 0
     bus_id: str = ""
     numa_node: int = -1
+    island: int = -1
+    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
 
 
 @dataclass(frozen=True)

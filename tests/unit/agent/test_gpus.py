@@ -146,3 +146,17 @@ def children(agent: AgentProcess) -> list[int]:
         path = Path(f"/proc/{pid}/task/{pid}/children")
         found.update(int(child) for child in path.read_text().split()) if path.exists() else None
     return sorted(found)
+
+
+def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    pairs = [
+        f"nvlink {one} {link} 1 {other}" for one, other, link in ((0, 1, 0), (1, 0, 0), (2, 3, 4), (3, 2, 4))
+    ]
+    over_a_switch = ["nvlink 4 0 1 15", "nvlink 5 0 1 15"]
+    down = ["nvlink 6 0 0 7", "nvlink 7 0 0 6"]
+    # The switch is a device with a bus id of its own; this library knows it as one more card, which is shown last.
+    cards = [f"gpu {number} used=1" for number in (*range(8), 15)]
+    _, found = begin(make_agent, gpus, *cards, *pairs, *over_a_switch, *down)
+    assert [gpu.island for gpu in found.gpus][:8] == [0, 0, 1, 1, 2, 2, -1, -1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.core import Core, ask
 
@@ -10,6 +12,7 @@ from warpdeck.controller.events import (
     NodeDrained,
     NodeRemoved,
     NodeResumed,
+    NodeUp,
 )
 from warpdeck.errors import UserError
 from warpdeck.model import (
@@ -101,3 +104,21 @@ def test_a_node_with_jobs_is_removed_only_by_force() -> None:
     assert not core.state.nodes and not core.state.links
     with pytest.raises(UserError, match="there is no node a"):
         core.apply(NodeResumed(name=NodeName("a")))
+
+
+def test_a_job_gets_gpus_that_are_linked_as_the_agent_says() -> None:
+    core = Core("a")
+    said = core.agents[NodeName("a")].welcome()
+    islands = (0, 1, 0, 1)
+    linked = [
+        dataclasses.replace(gpu, island=island)
+        for gpu, island in zip(said.inventory.gpus, islands, strict=True)
+    ]
+    inventory = dataclasses.replace(said.inventory, gpus=linked)
+    core.apply(NodeUp(name=NodeName("a"), welcome=dataclasses.replace(said, inventory=inventory)))
+    given = []
+    for count in (1, 2):
+        allocation = core.job(core.run(ask(gpus=count))).allocation
+        assert allocation is not None
+        given.append(allocation.shares[0].gpus)
+    assert given == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"

@@ -1,0 +1,57 @@
+"""Which GPUs of a node are joined by NVLink, directly or over switches: islands, by number.
+
+Two cards are of one island if links lead from the one to the other, perhaps over what both are linked to (an NVSwitch).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+MAX_LINKS = 18
+"""Of one card: NVML_NVLINK_MAX_LINKS."""
+NONE = -1
+"""The island of a card without a link that works."""
+
+
+def islands(pynvml: Any, handles: Sequence[Any]) -> List[int]:
+    """The island of each card, numbered from 0 in the order of the cards. Blocks as long as the driver does."""
+    joined: Dict[str, str] = {}
+    own: List[str] = []
+    for handle in handles:
+        name = _bus_id(pynvml, "nvmlDeviceGetPciInfo", handle)
+        others = _linked_to(pynvml, handle) if name else []
+        own.append(name if others else "")
+        for other in others:
+            joined[_root(joined, other)] = _root(joined, name)
+    numbers: Dict[str, int] = {}
+    roots = [_root(joined, name) if name else "" for name in own]
+    lonely = {root for root in roots if roots.count(root) == 1}
+    return [numbers.setdefault(root, len(numbers)) if root and root not in lonely else NONE for root in roots]
+
+
+def _linked_to(pynvml: Any, handle: Any) -> List[str]:
+    """The bus ids at the other ends of the card's links that are up."""
+    found = []
+    for link in range(MAX_LINKS):
+        try:
+            up = pynvml.nvmlDeviceGetNvLinkState(handle, link)
+        except (pynvml.NVMLError, AttributeError):
+            break  # no such link, and none behind it
+        other = _bus_id(pynvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) if up else ""
+        if other:
+            found.append(other)
+    return found
+
+
+def _bus_id(pynvml: Any, call: str, *args: Any) -> str:
+    try:
+        found = getattr(pynvml, call)(*args).busId
+    except (pynvml.NVMLError, AttributeError):
+        return ""
+    return str(found.decode("ascii", "replace") if isinstance(found, bytes) else found).lower()
+
+
+def _root(joined: Dict[str, str], name: str) -> str:
+    while joined.get(name, name) != name:
+        name = joined[name]
+    return name
