@@ -98,3 +98,34 @@ def test_a_preempted_job_comes_back_and_is_told_how_often() -> None:
         assert [seen for job_id, seen in site.cluster.launched if job_id == low.id] == ["", "1", "2"]
 
     on_site(rules, act)
+
+
+def test_parts_of_gpus_change_hands_by_preemption_and_come_back() -> None:
+    rules = '[scheduler]\npreempt_grace_s = 5\n[qos.low]\n[qos.high]\npreempts = ["low"]\n'
+
+    async def part(site: Site, pct: int, *, qos: str, seconds: int) -> Job:
+        asked = Resources(gpus=GpuAsk(share_pct=pct))
+        request = Request(
+            name=str(seconds), script="#!/bin/sh\n", resources=asked, time_limit_s=seconds + 60, qos=qos
+        )
+        outcome = await site.controller.apply(Submitted(who=BOB, request=request))
+        assert outcome.job is not None
+        await site.later()
+        return site.now(outcome.job)
+
+    async def act(site: Site) -> None:
+        first = await part(site, 60, qos="low", seconds=HOUR_S)
+        second = await part(site, 40, qos="low", seconds=HOUR_S)
+        high = await part(site, 30, qos="high", seconds=600)
+        await site.later(10)
+        assert site.now(high).state is JobState.RUNNING
+        assert (site.now(first).state, site.now(second).restarts) == (JobState.RUNNING, 1), (
+            "the later one leaves"
+        )
+        whole = await site.submit(gpus=1, qos="high", seconds=600)
+        await site.later(700)
+        assert site.now(whole).start_at_unix is not None and site.now(first).restarts == 1
+        await site.later(2 * HOUR_S)
+        assert site.now(first).state is JobState.COMPLETED and site.now(second).state is JobState.COMPLETED
+
+    on_site(rules, act, gpus=1)
