@@ -1,4 +1,4 @@
-"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `ptyhost`."""
+"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `ptyhost` and `check` (whether that could run)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import List
 
 USAGE = "usage: agent.pyz start|serve|attach --dir FOLDER"
 
+OLDEST = (3, 9)
+
 
 def main(argv: List[str]) -> int:
     """Runs one command. Modules are imported by need: attach and ptyhost stay small."""
@@ -14,6 +16,8 @@ def main(argv: List[str]) -> int:
         from .ptyhost import main as ptyhost
 
         return ptyhost(argv[1:])
+    if argv == ["check"]:
+        return 0 if sys.version_info >= OLDEST else 1
     if len(argv) == 3 and argv[1] == "--dir":
         sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it: 4 MB for nothing
         from . import daemon

@@ -103,7 +103,10 @@ class Ending:
         """A stopped process takes a signal only when it goes on: CONT follows."""
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
-        await self._signals.send(job, first, signal.SIGCONT)
+        hang_up = (
+            (signal.SIGHUP,) if job.meta.pty and grace_s > 0 else ()
+        )  # a shell at a terminal heeds no TERM
+        await self._signals.send(job, first, *hang_up, signal.SIGCONT)
         done = asyncio.get_running_loop().create_task(job.done.wait())
         while not (await asyncio.wait([done], timeout=wait_s))[0]:
             await self._signals.send(job, signal.SIGKILL)

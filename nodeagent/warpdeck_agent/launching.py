@@ -18,9 +18,9 @@ from concurrent.futures import Executor
 from typing import Any, Dict, List, Optional, Tuple
 
 from .containment import contain
+from .interpreters import Interpreters
 from .job import Job
 from .ports import Ports
-from .program import own_command
 from .programs import PROGRAMS
 from .refusal import LaunchError
 from .room import Room, Rooms
@@ -41,6 +41,7 @@ class Launcher:
         self._rooms = rooms
         self._ports = ports
         self._pool = pool
+        self._interpreters = Interpreters()
         self._extracting: Dict[str, asyncio.Lock] = {}
 
     async def start(self, launch: Launch) -> Job:
@@ -154,9 +155,17 @@ class Launcher:
         else:
             command = list(launch.argv)
         if launch.pty:
-            folder.give("out", uid=job.meta.uid, gid=gid)
+            for name in ("out", "active"):
+                folder.give(name, uid=job.meta.uid, gid=gid)
             size = [str(launch.rows), str(launch.cols)]
-            return [*own_command(), "ptyhost", folder.path, job.meta.work_dir, *size, *command]
+            return [
+                *self._program(launch, job, gid),
+                "ptyhost",
+                folder.path,
+                job.meta.work_dir,
+                *size,
+                *command,
+            ]
         kept, errors = job.meta.stdout, job.meta.stderr
         if not kept:  # only here, and made by us: its folder is not the user's
             kept = folder.give("out", uid=job.meta.uid, gid=gid)
@@ -165,6 +174,16 @@ class Launcher:
         mode = "append" if launch.append else "truncate"
         wrapper = ["/bin/sh", self._spool.file("wrapper.sh"), folder.path, kept, errors, mode]
         return [*wrapper, job.meta.work_dir, str(launch.tasks), str(launch.first_rank), *command]
+
+    def _program(self, launch: Launch, job: Job, gid: int) -> List[str]:
+        """This program, as the job's user may run it."""
+        drop = as_user(launch.user, uid=job.meta.uid, gid=gid)
+        found = self._interpreters.command(job.meta.uid, drop)
+        if not found:
+            raise LaunchError(
+                f"{launch.user} may run no Python 3.9 or newer on this node, which terminals need: install python3"
+            )
+        return found
 
     def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
         env = dict(launch.env)

@@ -7,11 +7,14 @@ import os
 import sys
 from typing import List
 
+FROM_SOURCE = "import sys; sys.path.insert(0, {root!r}); from warpdeck_agent.__main__ import main; sys.exit(main(sys.argv[1:]))"
+
 
 def own_command() -> List[str]:
-    """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach the zipapp."""
+    """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach it."""
     archive = _archive()
-    return [sys.executable, "-I", archive] if archive else [sys.executable, "-m", "warpdeck_agent"]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [sys.executable, "-I", *([archive] if archive else ["-c", FROM_SOURCE.format(root=root)])]
 
 
 def build_id() -> str:

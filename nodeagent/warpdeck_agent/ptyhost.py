@@ -2,10 +2,13 @@
 
     ptyhost FOLDER CWD ROWS COLS COMMAND...
 
-Viewers connect to FOLDER/terminal/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols"} first, then data
-frames are keyboard input and {"t": "resize"} changes the size (the last one wins). They get {"t": "attached", "offset",
-"total"}, output as data frames, and {"t": "exit"} at the end. The terminal never waits for a slow viewer: one that is
-MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollback is kept in FOLDER/out.
+Viewers connect to FOLDER/terminal/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols", "watch"} first,
+then data frames are keyboard input and {"t": "resize"} tells the viewer's size. They get {"t": "attached", "offset", "total"},
+output as data frames, and {"t": "exit"} at the end. The terminal has the size of the viewer who typed last (or, before anybody
+does, came last); who watches neither types nor counts. {"t": "notice", "text"} shows a line to all. The terminal never waits for a
+slow viewer: one that is MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollback is kept in FOLDER/out.
+
+FOLDER/active is touched at every key and every output, so that anybody can see since when a session is idle; a notice is no use.
 """
 
 from __future__ import annotations
@@ -29,6 +32,10 @@ MAX_UNSENT_BYTES = 4 * 1024 * 1024
 READ_BYTES = 64 * 1024
 LINGER_S = 3.0
 """How long the end waits for viewers to take the last output."""
+FIRST_VIEWER_S = 10.0
+"""So long after its start a command that has ended already is kept for the viewer who is still on the way."""
+TOUCH_S = 1.0
+"""The least time between two touches of FOLDER/active."""
 
 
 class Viewer:
@@ -39,6 +46,8 @@ class Viewer:
         self.decoder = FrameDecoder(1 << 20)
         self.unsent = bytearray()
         self.attached = False
+        self.watches = False
+        self.size = (0, 0)
 
 
 class PtyHost:
@@ -47,9 +56,14 @@ class PtyHost:
     def __init__(self, folder: str, cwd: str, rows: int, cols: int, command: List[str]) -> None:
         self._folder = folder
         self._viewers: Dict[int, Viewer] = {}
+        self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
         self._total = 0
         self._open = True
+        self._seen = False
+        self._exit = b""
+        self._keep_until = time.monotonic() + FIRST_VIEWER_S
+        self._touched = 0.0
         self._listener = self._listen()
         self._pid, self._master = self._fork(cwd, command)
         self._resize(rows, cols)
@@ -58,9 +72,7 @@ class PtyHost:
         """Serves until the command has ended and its output is away. Returns the wait status."""
         status: Optional[int] = None
         deadline = 0.0
-        while status is None or (
-            any(v.unsent for v in self._viewers.values()) and time.monotonic() < deadline
-        ):
+        while status is None or self._is_awaited(deadline):
             self._turn(0.2 if self._open or status is not None else 0.02)
             if status is None and not self._open:
                 status = self._reap()
@@ -68,6 +80,12 @@ class PtyHost:
                     deadline = time.monotonic() + LINGER_S
                     self._say_exit(status)
         return status
+
+    def _is_awaited(self, deadline: float) -> bool:
+        """Whether somebody still has to take what an ended command has said."""
+        if not self._seen:
+            return time.monotonic() < self._keep_until
+        return any(v.unsent for v in self._viewers.values()) and time.monotonic() < deadline
 
     def keep_scrollback(self) -> None:
         """Leaves the last output for `warpdeck logs`; a full disk must not cost the exit status that comes after it."""
@@ -135,10 +153,21 @@ class PtyHost:
         if not data:
             self._open = False
             return
+        self._touch()
+        self._show(data)
+
+    def _show(self, data: bytes) -> None:
         self._total += len(data)
         self._scrollback += data
         del self._scrollback[: max(0, len(self._scrollback) - SCROLLBACK_BYTES)]
         self._send_all(data_frame(1, data))
+
+    def _touch(self) -> None:
+        now = time.monotonic()
+        if now - self._touched >= TOUCH_S:
+            self._touched = now
+            with contextlib.suppress(OSError):
+                os.utime(os.path.join(self._folder, "active"))
 
     def _send_all(self, frame: bytes) -> None:
         for viewer in list(self._viewers.values()):
@@ -161,6 +190,9 @@ class PtyHost:
     def _drop(self, viewer: Viewer) -> None:
         self._viewers.pop(viewer.link.fileno(), None)
         viewer.link.close()
+        if viewer is self._writer:
+            others = [each for each in self._viewers.values() if each.attached and not each.watches]
+            self._follow(others[-1] if others else None)
 
     def _read_viewer(self, viewer: Viewer) -> None:
         try:
@@ -170,7 +202,9 @@ class PtyHost:
             for kind, payload in viewer.decoder.feed(data):
                 if kind == JSON:
                     self._command(viewer, parse_json(payload))
-                elif self._open:
+                elif self._open and viewer.attached and not viewer.watches:
+                    self._follow(viewer)
+                    self._touch()
                     self._type(split_data(payload)[1])
         except BlockingIOError:
             return
@@ -178,16 +212,33 @@ class PtyHost:
             self._drop(viewer)
 
     def _command(self, viewer: Viewer, message: Dict[str, Any]) -> None:
+        if message["t"] == "notice":
+            self._show(b"\r\n" + str(message["text"]).encode("utf-8", "replace") + b"\r\n")
+            return
+        viewer.size = int(message["rows"]), int(message["cols"])
         if message["t"] == "attach":
+            self._seen = True
+            viewer.watches = bool(message.get("watch", False))
             first = self._total - len(self._scrollback)
             offset = min(max(int(message.get("offset", 0)), first), self._total)
             viewer.unsent += json_frame({"t": "attached", "offset": offset, "total": self._total})
             missed = bytes(self._scrollback[offset - first :])
             if missed:
                 viewer.unsent += data_frame(1, missed)
+            viewer.unsent += self._exit
             viewer.attached = True
             self._flush(viewer)
-        self._resize(int(message["rows"]), int(message["cols"]))
+            if not viewer.watches:
+                self._follow(viewer)
+        elif viewer is self._writer:
+            self._resize(*viewer.size)
+
+    def _follow(self, viewer: Optional[Viewer]) -> None:
+        """The terminal takes the size of whoever writes."""
+        if viewer is not self._writer:
+            self._writer = viewer
+            if viewer is not None:
+                self._resize(*viewer.size)
 
     def _type(self, data: bytes) -> None:
         view = memoryview(data)
@@ -212,7 +263,8 @@ class PtyHost:
 
     def _say_exit(self, status: int) -> None:
         code, number = split_status(status)
-        self._send_all(json_frame({"t": "exit", "code": code, "signal": number}))
+        self._exit = json_frame({"t": "exit", "code": code, "signal": number})
+        self._send_all(self._exit)
 
 
 def split_status(status: int) -> Any:

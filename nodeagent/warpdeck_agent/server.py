@@ -372,7 +372,7 @@ class Session:
         job = self._agent.jobs.find(asked.job_id, asked.restarts)
         if job is None or not job.meta.pty or job.phase != "running":
             raise LogError("the terminal has ended")
-        terminal, reader, opened = await attach(out, job.folder.path, asked, uid=job.meta.uid)
+        terminal, reader, opened = await attach(job.folder.path, asked, uid=job.meta.uid)
         self._terminals[asked.stream] = terminal
         self.tell(opened)
         await pump(out, reader)

@@ -47,44 +47,67 @@ def _listener(writer: asyncio.StreamWriter) -> int:
 
 
 class Terminal:
-    """One attached viewer."""
+    """One attached viewer; one that watches cannot type."""
 
-    def __init__(self, out: OutStream, writer: asyncio.StreamWriter) -> None:
-        self._out = out
+    def __init__(self, writer: asyncio.StreamWriter, *, watches: bool) -> None:
         self._writer = writer
+        self._watches = watches
 
     def type(self, data: bytes) -> None:
         """Keyboard input."""
+        if self._watches:
+            return
         for start in range(0, len(data), DATA_CHUNK_BYTES):
             self._writer.write(data_frame(1, data[start : start + DATA_CHUNK_BYTES]))
 
     def resize(self, rows: int, cols: int) -> None:
-        self._writer.write(json_frame({"t": "resize", "rows": rows, "cols": cols}))
+        if not self._watches:
+            self._writer.write(json_frame({"t": "resize", "rows": rows, "cols": cols}))
 
     def close(self) -> None:
         """Detaches; the terminal goes on."""
         self._writer.close()
 
 
+async def show(folder: str, words: str, *, uid: int) -> None:
+    """Shows a line to all who look at the terminal. Raises OSError."""
+    _, writer = await connect(folder, uid)
+    writer.write(json_frame({"t": "notice", "text": f"[warpdeck: {words}]"}))
+    await writer.drain()
+    writer.close()
+
+
 async def attach(
-    out: OutStream, folder: str, asked: OpenPty, *, uid: int
+    folder: str, asked: OpenPty, *, uid: int
 ) -> Tuple[Terminal, asyncio.StreamReader, StreamOpened]:
     """Attaches and says from where the scrollback comes."""
+    if asked.watcher:
+        await show(folder, f"{asked.watcher} watches", uid=uid)
     reader, writer = await connect(folder, uid)
-    hello = {"t": "attach", "offset": asked.offset, "rows": asked.rows, "cols": asked.cols}
+    hello = {
+        "t": "attach",
+        "offset": asked.offset,
+        "rows": asked.rows,
+        "cols": asked.cols,
+        "watch": asked.watch,
+    }
     writer.write(json_frame(hello))
     _, payload = await read_frame(reader)
     said = parse_json(payload)
     opened = StreamOpened(stream=asked.stream, offset=int(said["offset"]), size_bytes=int(said["total"]))
-    return Terminal(out, writer), reader, opened
+    return Terminal(writer, watches=asked.watch), reader, opened
 
 
 async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
-    """Terminal output to the controller until the terminal ends."""
+    """Terminal output to the controller until the terminal ends. Raises ConnectionError if it did not say that it does."""
     while True:
         try:
             kind, payload = await read_frame(reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            raise ConnectionError(
+                "the terminal let go of this viewer, which was too slow: attach again"
+            ) from error
         if kind == BINARY:
             await out.send(split_data(payload)[1])
+        elif parse_json(payload)["t"] == "exit":
+            return

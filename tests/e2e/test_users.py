@@ -134,6 +134,11 @@ def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None
     assert json.loads(alice.ok("status", "--json"))["user"] == "alice"
 
 
+def test_a_terminal_is_its_users_whatever_python_the_controller_runs_on(alice: User, bob: User) -> None:
+    assert alice.ok("run", "--pty", "id", "-u").split() == [str(ALICE)]
+    assert bob.ok("run", "--pty", "sh", "-c", "tty && id -u").split()[-1] == str(BOB)
+
+
 def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:
     job = str(alice.submit("echo secret; sleep 1000"))
     eventually(lambda: site.state(job) == "RUNNING", what="it runs")
@@ -145,6 +150,10 @@ def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User)
         ["logs", job],
         ["show", job],
         ["attach", job],
+        ["attach", "--watch", job],
+        ["forward", job, "8080:0"],
+        ["proxy", f"wd-{job}"],
+        ["jupyter", "--job", job],
         ["snapshot", "show", job],
         ["snapshot", "diff", job],
     ):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 from tests.home import Home
 from tests.lab.hosts import Lab
+from tests.terminal import AtTerminal
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.lab
@@ -153,47 +152,17 @@ def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> N
     assert (beside["kind"], beside["host"]) == ("none", f"wd-{row['label']}")
 
 
-class AtTerminal:
-    """A verb with a terminal: what it prints is read, keys are typed."""
-
-    def __init__(self, home: Home, *argv: str) -> None:
-        self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "warpdeck.cli.main", *argv],
-            env=home.environ,
-            cwd=home.path.parent,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        self.said = b""
-
-    def until(self, words: bytes) -> None:
-        while words not in self.said:
-            try:
-                self.said += os.read(self.master, 4096)
-            except OSError as error:  # EIO: it has ended
-                raise AssertionError(f"no {words!r} in {self.said!r}") from error
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-
-
-@pytest.mark.parametrize(("answer", "state"), [(b"y\n", "ended"), (b"\n", "goes on")])
-def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: bytes, state: str) -> None:
+@pytest.mark.parametrize(("answer", "state"), [("y\n", "ended"), ("\n", "goes on")])
+def test_an_interrupt_asks_whether_to_end_the_job(home: Home, answer: str, state: str) -> None:
     verb = AtTerminal(home, "jupyter")
     try:
-        verb.until(b"Ctrl-C leaves it")
+        verb.until("Ctrl-C leaves it", timeout_s=START_S)
         [row] = home.json("queue")
         os.kill(verb.process.pid, signal.SIGINT)
-        verb.until(f"end job {row['label']} too? [y/N]".encode())
-        os.write(verb.master, answer)
-        verb.until(state.encode())
-        assert verb.process.wait(WAIT_S) == 130
+        verb.until(f"end job {row['label']} too? [y/N]")
+        verb.type(answer)
+        verb.until(state)
+        assert verb.ended() == 130
     finally:
         verb.close()
     if state == "ended":
@@ -208,10 +177,10 @@ def test_enter_opens_a_page_and_no_process_list_shows_the_token(home: Home, shor
     browser.chmod(0o755)
     verb = AtTerminal(Home(home.path, **{**home.environ, "BROWSER": f"{browser} %s"}), "jupyter")
     try:
-        verb.until(b"Enter opens it")
-        os.write(verb.master, b"\n")
+        shown = verb.until("Enter opens it", timeout_s=START_S)
+        verb.type("\n")
         eventually(opened.exists, what="the browser was started")
-        url = next(word for word in verb.said.decode().split() if word.startswith("http://127.0.0.1:"))
+        url = next(word for word in shown.split() if word.startswith("http://127.0.0.1:"))
         assert f"url={url}" in opened.read_text()
     finally:
         verb.close()

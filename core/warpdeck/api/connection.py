@@ -269,10 +269,12 @@ class ClientStream:
         self._window += size
         self._room.set()
 
-    def say_end(self, error: str, ended: dict[str, int] | None) -> None:
+    def say_end(self, error: str, ended: dict[str, int] | None, *, code: str = "") -> None:
         """The last message of the stream."""
         if self.connection.streams.pop(self.number, None) is not None:
-            self.connection.send({"t": "end", "stream": self.number, "error": error, "exit": ended})
+            self.connection.send(
+                {"t": "end", "stream": self.number, "error": error, "code": code, "exit": ended}
+            )
 
     async def incoming(self, data: bytes) -> None:
         """Bytes from the client."""

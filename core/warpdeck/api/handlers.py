@@ -31,6 +31,7 @@ from warpdeck.controller.events import (
     Suspended,
 )
 from warpdeck.controller.jobs import may_touch
+from warpdeck.controller.watching import may_watch
 from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
@@ -207,7 +208,8 @@ class Handlers:
             case ask.Log():
                 await streams.send_log(self._connection, message, await self._visible_job(message.job))
             case ask.Attach():
-                await streams.attach(self._connection, message, await self._visible_job(message.job))
+                job = await (self._watched_job if message.watch else self._visible_job)(message.job)
+                await streams.attach(self._connection, message, job)
             case ask.Tunnel():
                 await tunnels.open_tunnel(self._connection, message, await self._visible_job(message.job))
             case ask.Forward():
@@ -313,6 +315,14 @@ class Handlers:
         job = await self.find_job(reference)
         if not may_touch(self._connection.who, job):
             raise UserError(f"job {reference} belongs to {job.user}", "only its owner may look into it")
+        return job
+
+    async def _watched_job(self, reference: str) -> Job:
+        job = await self.find_job(reference)
+        if not may_watch(self._connection.who, job, self._controller.config):
+            raise UserError(
+                f"job {reference} belongs to {job.user}", "whom the site lets watch is in [interactive]"
+            )
         return job
 
     async def _named(self, references: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ answers may come in any order. A frame that does not decode is answered with an 
 Streams (log, attach, tunnel, put_tree) use the request's id as the stream id of their data frames. The receiver of stream data
 sends Ack for what it took; a sender stops after STREAM_WINDOW_BYTES unacknowledged. An upload begins when the controller's
 first Ack has granted its window. A stream ends with
-{"t": "end", "stream": id, "error": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
+{"t": "end", "stream": id, "error": "", "code": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
+The code "lost" tells of a broken link to the node, where what the stream led to goes on.
 
 A subscription answers `ok` and then pushes Delta (below) whenever something changed, at most a few times a second. What a
 slow reader has not taken yet is merged, so its deltas get larger, never more, and nobody else waits.
@@ -29,6 +30,7 @@ import msgspec
 from warpdeck.model import PtySide, Request, Reservation
 
 API_VERSION = 1
+LOST = "lost"
 MAX_CLIENTS = 512
 MAX_CLIENTS_OF_USER = 256
 """Connections at once, of all and of one user; one more is told so and closed."""
@@ -252,9 +254,11 @@ class Log(Message, frozen=True, kw_only=True, tag="log"):
 class Attach(Message, frozen=True, kw_only=True, tag="attach"):
     """To the terminal of an interactive job; waits for its start, telling progress. -> {"node": str}, then bytes both ways.
 
-    Close detaches; the job goes on. The stream end carries the exit when the job ended."""
+    Close detaches; the job goes on. The stream end carries the exit when the job ended. Who watches reads only: so may others
+    where the site allows it."""
 
     job: Reference
+    watch: bool = False
     rows: PtySide = 24
     cols: PtySide = 80
     offset: Size = 0

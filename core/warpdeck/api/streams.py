@@ -8,7 +8,7 @@ import stat
 from typing import Any
 
 from warpdeck.controller import present
-from warpdeck.controller.ports import NodeStream
+from warpdeck.controller.ports import LINK_BROKE, NodeStream
 from warpdeck.controller.trees import Receiving
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Job, JobState, Link, NodeName, ShareStatus
@@ -98,7 +98,8 @@ class NodeBytes(ClientStream):
         if self._follow and not error:
             self._waiting = asyncio.get_running_loop().create_task(self._end_with_exit())
         else:
-            self.say_end(error, exit_of(self.connection, self._job))
+            code = ask.LOST if error == LINK_BROKE else ""
+            self.say_end(error, exit_of(self.connection, self._job), code=code)
 
     async def _end_with_exit(self) -> None:
         job = await wait_for(
@@ -270,12 +271,14 @@ async def attach(connection: Connection, message: ask.Attach, job: Job) -> None:
         rows=message.rows,
         cols=message.cols,
         offset=message.offset,
+        watch=message.watch,
+        watcher=connection.who.user if connection.who.uid != job.uid else "",
     )
     try:
         stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
-    except RemoteError:
+    except RemoteError as error:
         stream.end()
-        raise
+        raise UserError(str(error), "try again when the node is back", code=ask.LOST) from error
 
 
 class SubscriptionStream(ClientStream):

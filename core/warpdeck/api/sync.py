@@ -33,6 +33,8 @@ Event = tuple[str, Any]
 """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 GONE = "gone"
 """The code of the UserError that tells of a lost connection."""
+LOST = "lost"
+"""protocol.LOST"""
 _SHORTEN = "shorten the script, or pass less of the environment: --export=NONE"
 _VALUE_OF = {"ok": "result", "progress": "line", "rows": "part"}
 

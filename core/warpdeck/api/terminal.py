@@ -13,10 +13,18 @@ import tty
 from collections.abc import Callable
 from typing import Any
 
-from .sync import SyncClient
+from warpdeck.errors import UserError
+
+from .sync import GONE, LOST, SyncClient
 
 READ_BYTES = 64 * 1024
-HELP = b"\r\n~d  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
+HELP = b"\r\n~d  or ~.  detach, the job goes on\r\n~~  a tilde\r\n~?  this help\r\n"
+AGAIN_S = 0.5
+"""How often a session that was lost is looked for."""
+ATTACH_S = 20.0
+"""How long one attempt may take: longer than the controller itself waits for a link that is being made."""
+LEAVE_KEYS = b"q\x03\x04"
+"""Keys with which a watcher leaves: q, Ctrl-C, Ctrl-D."""
 
 
 class RelayEnd:
@@ -74,63 +82,170 @@ def relay(
     *,
     stdin_fd: int,
     stdout_fd: int,
+    watch: bool = False,
+    again: Callable[[], SyncClient] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RelayEnd:
-    """Attaches to the job's terminal until it ends or the user detaches. Raises UserError."""
-    rows, cols = window_size(stdout_fd)
-    number = client.begin("attach", job=job, rows=rows, cols=cols)
-    while True:
-        found = dict(client.events(number))
-        if "ok" in found:
-            break
-        if "progress" in found and progress is not None:
-            progress(found["progress"])
-        if "end" in found:
-            return _ended(found["end"])
+    """Attaches to the job's terminal until it ends or the user detaches; `watch` only reads. Raises UserError.
+
+    A controller or a node that was lost is waited for: `again` connects to the controller once more.
+    """
+    session = _Session(client, job, stdin_fd, stdout_fd, watch=watch)
+    ended = session.attach(progress)
+    if ended is not None:
+        return ended
     saved = termios.tcgetattr(stdin_fd) if os.isatty(stdin_fd) else None
     wake_r, wake_w = os.pipe()
     before = signal.signal(signal.SIGWINCH, lambda *_: os.write(wake_w, b"w"))
     try:
         if saved is not None:
             tty.setraw(stdin_fd, termios.TCSADRAIN)  # what was typed ahead is kept
-        return _loop(client, number, stdin_fd=stdin_fd, stdout_fd=stdout_fd, wake=wake_r)
+        return session.run(wake_r, again)
     finally:
         signal.signal(signal.SIGWINCH, before)
         if saved is not None:
             termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved)
         os.close(wake_r)
         os.close(wake_w)
+        session.close()
 
 
-def _loop(client: SyncClient, number: int, *, stdin_fd: int, stdout_fd: int, wake: int) -> RelayEnd:
-    escapes = Escapes()
-    sources: list[Any] = [client.fileno(), wake, stdin_fd]
-    while True:
-        ready = [client.fileno()] if client.has_buffered(number) else select.select(sources, [], [])[0]
-        if client.fileno() in ready:
-            for word, value in client.events(number):
-                if word == "data":
-                    write_all(stdout_fd, value)
-                elif word == "end":
-                    return _ended(value)
-        if wake in ready:
-            os.read(wake, 64)
-            rows, cols = window_size(stdout_fd)
-            client.tell("resize", stream=number, rows=rows, cols=cols)
-        if stdin_fd in ready:
-            data = os.read(stdin_fd, READ_BYTES)
-            if not data:
-                sources.remove(stdin_fd)
-                client.send_data(number, b"\x04")
+class _Lost(Exception):
+    """The controller or the node is gone for now; in words."""
+
+
+class _Session:
+    """One user's view of one terminal, over as many connections as it takes."""
+
+    def __init__(self, client: SyncClient, job: str, stdin_fd: int, stdout_fd: int, *, watch: bool) -> None:
+        self._client = client
+        self._first = client
+        self._job = job
+        self._stdin = stdin_fd
+        self._stdout = stdout_fd
+        self._watch = watch
+        self._number = 0
+        self._shown = 0
+        self._sources: list[Any] = [stdin_fd]
+        self._escapes = Escapes()
+
+    def attach(
+        self, progress: Callable[[str], None] | None = None, *, timeout_s: float | None = None
+    ) -> RelayEnd | None:
+        """Attaches from where it was left. The end, if it has come first. Raises UserError, or TimeoutError."""
+        rows, cols = window_size(self._stdout)
+        self._number = self._client.begin(
+            "attach", job=self._job, rows=rows, cols=cols, watch=self._watch, offset=self._shown
+        )
+        while True:
+            found = dict(self._client.events(self._number, timeout_s=timeout_s))
+            if not found:
+                raise TimeoutError
+            if "ok" in found:
+                self._shown = int(found["ok"]["offset"])
+                return None
+            if "progress" in found and progress is not None:
+                progress(found["progress"])
+            if "end" in found:
+                return _ended(found["end"])
+
+    def run(self, wake: int, again: Callable[[], SyncClient] | None) -> RelayEnd:
+        """Relays until it ends; comes back as often as it is lost, if there is a way."""
+        while True:
+            try:
+                return self._loop(wake)
+            except _Lost as lost:
+                if again is None:
+                    return RelayEnd(error=str(lost))
+                self._say(f"{lost}; the job goes on. Trying again, ~. leaves")
+                ended = self._come_back(again)
+                if ended is not None:
+                    return ended
+                self._say("back again")
+
+    def close(self) -> None:
+        """Ends the connections that it has made itself."""
+        if self._client is not self._first:
+            self._client.close()
+
+    def _loop(self, wake: int) -> RelayEnd:
+        link = self._client.fileno()
+        while True:
+            buffered = self._client.has_buffered(self._number)
+            ready = [link] if buffered else select.select([link, wake, *self._sources], [], [])[0]
+            try:
+                ended = self._take() if link in ready else None
+                if wake in ready:
+                    os.read(wake, 64)
+                    rows, cols = window_size(self._stdout)
+                    self._client.tell("resize", stream=self._number, rows=rows, cols=cols)
+                if ended is None and self._stdin in ready:
+                    ended = self._keys()
+            except UserError as error:
+                if error.code != GONE:
+                    raise
+                raise _Lost(error.message) from error
+            if ended is not None:
+                return ended
+
+    def _take(self) -> RelayEnd | None:
+        for word, value in self._client.events(self._number):
+            if word == "data":
+                self._shown += len(value)
+                write_all(self._stdout, value)
+            elif word == "end" and value.get("code") == LOST:
+                raise _Lost(value["error"])
+            elif word == "end":
+                return _ended(value)
+        return None
+
+    def _keys(self) -> RelayEnd | None:
+        data = os.read(self._stdin, READ_BYTES)
+        if not data:
+            self._sources.remove(self._stdin)
+            if not self._watch:
+                self._client.send_data(self._number, b"\x04")
+            return None
+        kept, order = self._escapes.feed(data)
+        if self._watch:
+            order = order or ("detach" if any(key in LEAVE_KEYS for key in kept) else "")
+        elif kept:
+            self._client.send_data(self._number, kept)
+        if order == "help":
+            write_all(self._stdout, HELP)
+        if order != "detach":
+            return None
+        self._client.tell("close", stream=self._number)
+        return RelayEnd(detached=True)
+
+    def _come_back(self, again: Callable[[], SyncClient]) -> RelayEnd | None:
+        """Tries until the terminal is there again, or has ended, or the user leaves. Raises UserError."""
+        escapes = Escapes()
+        while True:
+            if select.select(self._sources, [], [], AGAIN_S)[0]:
+                data = os.read(self._stdin, READ_BYTES)
+                if not data:
+                    self._sources.remove(self._stdin)
+                if escapes.feed(data)[1] == "detach" or (
+                    self._watch and any(key in LEAVE_KEYS for key in data)
+                ):
+                    return RelayEnd(detached=True)
+            self.close()
+            try:
+                self._client = again()
+            except UserError:  # no controller yet
+                self._client = self._first
                 continue
-            kept, order = escapes.feed(data)
-            if kept:
-                client.send_data(number, kept)
-            if order == "help":
-                write_all(stdout_fd, HELP)
-            elif order == "detach":
-                client.tell("close", stream=number)
-                return RelayEnd(detached=True)
+            try:
+                return self.attach(timeout_s=ATTACH_S)
+            except TimeoutError:
+                continue
+            except UserError as error:
+                if error.code not in (GONE, LOST):
+                    raise
+
+    def _say(self, words: str) -> None:
+        write_all(self._stdout, f"\r\n[warpdeck: {words}]\r\n".encode())
 
 
 def _ended(message: dict[str, Any]) -> RelayEnd:

@@ -17,17 +17,19 @@ from .output import note
 from .submit import current_folder, takes_next
 
 HELP = """usage: warpdeck run [OPTIONS] [--pty] COMMAND...
-       warpdeck attach JOB
+       warpdeck attach [--watch] JOB
 
 Runs a command on the cluster, in this folder, and waits for it: its output comes here, its exit code is ours. Takes
 sbatch's options (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal; Enter ~d detaches from it
-and the job goes on, `warpdeck attach JOB` comes back.
+and the job goes on, `warpdeck attach JOB` comes back (Enter ~? tells all such keys). Several may be attached at once: the
+terminal has the size of who typed last. With --watch it is only read: q leaves.
 
 examples:
   warpdeck run --gpus 1 --pty bash
   warpdeck run -N 2 -n 2 hostname
   warpdeck run --gpus 1 nvidia-smi
   warpdeck attach 12
+  warpdeck attach --watch 12
 """
 PATIENCE_S = 1.0
 """A wait longer than this is explained."""
@@ -39,11 +41,17 @@ def main(verb: str, words: list[str]) -> int:
         print(HELP, end="")
         return 0 if words else 2
     paths = default_paths()
-    if verb == "attach" and len(words) > 1:
-        raise UserError("attach takes one job", "write: warpdeck attach 12", exit_code=2)
     if verb == "attach":
+        watch = words[0] == "--watch"
+        jobs = words[watch:]
+        if len(jobs) != 1 or jobs[0].startswith("-"):
+            raise UserError(
+                "attach takes one job",
+                "write: warpdeck attach 12, or warpdeck attach --watch 12",
+                exit_code=2,
+            )
         with SyncClient.connect(paths) as client:
-            return _attach(client, words[0])
+            return _attach(client, jobs[0], watch=watch)
     options, command, pty = split_words(words)
     if not command:
         raise UserError("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
@@ -82,16 +90,29 @@ def split_words(words: list[str]) -> tuple[list[str], list[str], bool]:
     return options, words[index:], pty
 
 
-def _attach(client: SyncClient, job: str) -> int:
+def _attach(client: SyncClient, job: str, *, watch: bool = False) -> int:
     try:
-        ended = relay(client, job, stdin_fd=sys.stdin.fileno(), stdout_fd=sys.stdout.fileno(), progress=note)
+        ended = relay(
+            client,
+            job,
+            stdin_fd=sys.stdin.fileno(),
+            stdout_fd=sys.stdout.fileno(),
+            watch=watch,
+            again=lambda: SyncClient.connect(default_paths(), start=False),
+            progress=note,
+        )
     except KeyboardInterrupt:
+        if watch:
+            return 130
         client.call("cancel", jobs=[job])
         return 130
-    return _say(ended, job)
+    return _say(ended, job, watch=watch)
 
 
-def _say(ended: RelayEnd, job: str) -> int:
+def _say(ended: RelayEnd, job: str, *, watch: bool) -> int:
+    if ended.detached and watch:
+        note("")
+        return 0
     if ended.detached:
         note(f"\ndetached; job {job} goes on, come back with: warpdeck attach {job}")
         return 0

@@ -249,6 +249,17 @@ class Reservation(Table, frozen=True, kw_only=True):
     """It comes again at the same local time: hourly, daily, weekday (Monday to Friday), weekend, weekly."""
 
 
+class Interactive(Table, frozen=True, kw_only=True):
+    """[interactive]: sessions on terminals."""
+
+    idle_limit: Limit = None
+    """A session in which nobody types, nothing is shown and nothing computes for so long is ended; absent: none is."""
+    idle_warning_s: WholeSeconds = 300
+    """So long before that it is said in the terminal."""
+    watch: Literal["owner", "account", "all"] = "owner"
+    """Who may watch a terminal besides its owner and the admins: nobody, those of the job's account, everybody."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """config.toml."""
 
@@ -266,6 +277,7 @@ class Config(Table, frozen=True, kw_only=True):
     containment: Containment = Containment()
     hooks: Hooks = Hooks()
     health: Health = Health()
+    interactive: Interactive = Interactive()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

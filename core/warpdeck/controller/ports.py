@@ -145,6 +145,8 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
+LINK_BROKE = "the link to the node broke"
+"""With what the streams of a link end that was lost; what they led to goes on."""
 NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel
 """What opens a stream from a node."""
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import asyncssh
 
-from warpdeck.controller.ports import NodeAsk, PackedTree, StreamSink
+from warpdeck.controller.ports import LINK_BROKE, NodeAsk, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
@@ -251,7 +251,7 @@ class Channel:
 
     def _end_all(self) -> None:
         for stream, queue in self._incoming.items():
-            queue.put_nowait(wire.StreamEnd(stream=stream, error=f"the link to {self._name} broke"))
+            queue.put_nowait(wire.StreamEnd(stream=stream, error=LINK_BROKE))
         for credit in self._credit.values():
             credit.break_off()
         for answer in self._asked.values():

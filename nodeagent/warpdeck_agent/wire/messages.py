@@ -266,7 +266,10 @@ class OpenLog:
 
 @dataclass(frozen=True)
 class OpenPty:
-    """Attach to an interactive job's terminal: scrollback from `offset` (0: all that is kept), then live bytes."""
+    """Attach to an interactive job's terminal: scrollback from `offset` (0: all that is kept), then live bytes.
+
+    Who watches only reads: keys and sizes on this stream count for nothing. `watcher` is named to those who type.
+    """
 
     stream: int
     job_id: int
@@ -274,6 +277,8 @@ class OpenPty:
     rows: int
     cols: int
     offset: int = 0
+    watch: bool = False
+    watcher: str = ""
     t: Literal["open_pty"] = "open_pty"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 from tests.agent import AgentProcess
 from tests.waiting import eventually
@@ -14,9 +15,10 @@ from warpdeck_agent.wire import messages as wire
 SHELL = ["sh", "-i"]
 
 
-def open_terminal(agent: AgentProcess, stream: int = 1, *, offset: int = 0) -> wire.StreamOpened:
-    """Attaches to job 1's terminal."""
-    agent.link.send(wire.OpenPty(stream=stream, job_id=1, restarts=0, rows=24, cols=80, offset=offset))
+def open_terminal(agent: AgentProcess, stream: int = 1, **fields: Any) -> wire.StreamOpened:
+    """Attaches to job 1's terminal; the fields are wire.OpenPty's."""
+    given = {"rows": 24, "cols": 80, **fields}
+    agent.link.send(wire.OpenPty(stream=stream, job_id=1, restarts=0, **given))
     return agent.link.expect(wire.StreamOpened, lambda opened: opened.stream == stream)
 
 
@@ -43,6 +45,47 @@ def test_the_size_follows_the_viewer(agent: AgentProcess) -> None:
     agent.link.send(wire.ResizePty(stream=1, rows=41, cols=133))
     agent.link.send_data(1, b"stty size\n")
     agent.link.output(1, b"41 133")
+
+
+def test_the_size_is_that_of_the_viewer_who_typed_last(agent: AgentProcess) -> None:
+    shell(agent)
+    open_terminal(agent, 2, rows=50, cols=150)
+    agent.link.send_data(2, b"stty size\n")
+    agent.link.output(2, b"50 150")
+    agent.link.send_data(1, b"stty size; echo one\n")
+    seen = len(agent.link.output(1, b"24 80"))
+    agent.link.send(wire.ResizePty(stream=2, rows=51, cols=151))
+    agent.link.send_data(1, b"stty size; echo two\n")
+    agent.link.output(1, b"24 80", after=seen)
+    agent.link.send(wire.StreamEnd(stream=1))
+    agent.link.send_data(2, b"stty size\n")
+    agent.link.output(2, b"51 151")
+
+
+def test_who_watches_reads_and_does_nothing_else(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"echo before-$((1+1))\n")
+    agent.link.output(1, b"before-2")
+    open_terminal(agent, 2, rows=50, cols=150, watch=True, watcher="bob")
+    agent.link.output(2, b"before-2")
+    agent.link.output(1, b"[warpdeck: bob watches]")
+    agent.link.send_data(2, b"echo typed-$((2+2))\n")
+    agent.link.send(wire.ResizePty(stream=2, rows=51, cols=151))
+    agent.link.send_data(1, b"stty size; echo after-$((3+3))\n")
+    found = agent.link.output(2, b"after-6")
+    assert b"24 80" in found and b"typed" not in found
+    agent.link.send(wire.StreamEnd(stream=2))
+    agent.link.send_data(1, b"stty size; echo end-$((4+4))\n")
+    assert b"51 151" not in agent.link.output(1, b"end-8")
+
+
+def test_what_a_short_command_said_is_kept_for_the_viewer_on_the_way(agent: AgentProcess) -> None:
+    agent.launch(1, role="tasks", argv=["sh", "-c", "echo short-$((1+1)); exit 5"], pty=True)
+    agent.link.report(1, "running")
+    eventually(lambda: len(agent.processes(1)) == 0, what="the command has ended")
+    open_terminal(agent)
+    agent.link.output(1, b"short-2")
+    assert agent.link.report(1, "exited").exit_code == 5
 
 
 def test_control_c_reaches_the_program_in_front_only(agent: AgentProcess) -> None:
@@ -82,9 +125,17 @@ def test_a_terminal_outlives_its_agent(agent: AgentProcess) -> None:
     assert agent.link.report(1, "exited").exit_code == 8
 
 
-def test_a_terminal_is_ended_by_a_hang_up_and_a_kill(agent: AgentProcess) -> None:
+def test_a_shell_ends_by_a_hang_up_though_it_heeds_no_term(agent: AgentProcess) -> None:
     shell(agent)
-    agent.link.send_data(1, b"trap '' TERM; echo set-$((1+1)); sleep 1000\n")
+    agent.link.output(1, b"> ")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=3600.0))
+    said = agent.link.report(1, "exited")
+    assert (said.signal, said.cause) == (signal.SIGHUP, "cancelled")
+
+
+def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> None:
+    shell(agent)
+    agent.link.send_data(1, b"trap '' TERM HUP; echo set-$((1+1)); sleep 1000\n")
     agent.link.output(1, b"set-2")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.2))
     said = agent.link.report(1, "exited")
@@ -103,11 +154,17 @@ def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
 
 def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
     agent.launch(1, role="tasks", argv=["no-such-program"], pty=True)
+    agent.link.report(1, "running")
+    open_terminal(agent)
     assert agent.link.report(1, "exited").exit_code == 127
     assert "cannot run no-such-program" in agent.text(1)
 
 
 def test_a_terminal_that_has_ended_cannot_be_joined(agent: AgentProcess) -> None:
-    agent.run(1, role="tasks", argv=["true"], pty=True)
+    agent.launch(1, role="tasks", argv=["true"], pty=True)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+    agent.link.report(1, "exited")
     agent.link.send(wire.OpenPty(stream=3, job_id=1, restarts=0, rows=24, cols=80))
-    assert agent.link.expect(wire.StreamEnd).error == "the terminal has ended"
+    end = agent.link.expect(wire.StreamEnd, lambda found: found.stream == 3)
+    assert end.error == "the terminal has ended"

@@ -44,6 +44,23 @@ def test_a_job_has_its_users_ids_and_groups(agent: AgentProcess) -> None:
     assert account == "/tmp ada"
 
 
+def test_a_terminal_runs_where_the_agents_own_python_is_closed_to_the_user(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    closed = short_tmp / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python3").symlink_to(PYTHON)
+    agent.kill()
+    agent.program = [str(closed / "python3") if word == PYTHON else word for word in agent.program]
+    agent.start()
+    for job, user, uid in ((1, "ada", ADA), (2, "root", 0)):
+        agent.launch(job, role="tasks", argv=["id", "-u"], pty=True, user=user, uid=uid)
+        agent.link.report(job, "running")
+        agent.link.send(wire.OpenPty(stream=job, job_id=job, restarts=0, rows=24, cols=80))
+        assert agent.link.report(job, "exited").exit_code == 0
+        assert agent.text(job) == str(uid)
+
+
 def test_an_unknown_user_is_refused(agent: AgentProcess) -> None:
     agent.launch(1, "true", user="nobody-knows", uid=1)
     assert agent.link.expect(wire.LaunchFailed).message == "there is no user nobody-knows on this node"
