@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .gpuhealth import Card, GpuHealth, GpuState, Xid
 from .nvlink import islands
-from .processes import job_of, owner_of
+from .processes import job_of, owner_of, runs
 from .procfs import text
 from .wire.messages import GpuInfo, GpuProcess, GpuSample
 
@@ -24,6 +24,8 @@ PROCESS_EVERY = 3
 """Readings between two looks at the process lists."""
 UTILISATION_S = 5.0
 """How far back the use by single processes is asked for: as far as the time between two looks, and a little."""
+MPS = "nvidia-cuda-mps"
+"""How the kernel calls MPS's daemon and servers."""
 DEADLINE_S = 2.0
 """A reading that takes longer is reported as unknown."""
 SILENT = "the driver does not answer"
@@ -86,8 +88,19 @@ class GpuReader:
                 minor=self._ask("nvmlDeviceGetMinorNumber", handle) or 0,
                 bus_id=_words(getattr(self._ask("nvmlDeviceGetPciInfo", handle), "busId", "")),
                 numa_node=_number(self._ask("nvmlDeviceGetNumaNodeId", handle), -1),
+                isolation=self._isolation(handle),
             )
         )
+
+    def _isolation(self, handle: Any) -> str:
+        """MIG cuts the card itself; MPS keeps its clients to their parts, where nobody gets past it."""
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if mode is not None and mode[0]:
+            return "mig"
+        exclusive = self._nvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+        if self._ask("nvmlDeviceGetComputeMode", handle) == exclusive and runs(MPS):
+            return "mps"
+        return ""
 
     def read(self, afresh: bool = False) -> List[GpuSample]:
         """One reading of all GPUs. Blocks as long as the driver does. `afresh`: with the processes of now."""

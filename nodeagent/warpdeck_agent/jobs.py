@@ -23,6 +23,7 @@ from .leftovers import Leftovers, Report
 from .limit import TimeLimit
 from .memorywatch import MemoryWatch
 from .notices import Notices
+from .parts import Parts, Turns
 from .ports import Ports
 from .refusal import LaunchError
 from .room import Rooms
@@ -33,7 +34,18 @@ from .supervisor import install_wrapper
 from .tempdirs import TempDirs
 from .trees import TreeStore
 from .watching import Watch
-from .wire.messages import RESUMED, SUSPENDED, GpuSample, JobReport, Kill, Launch, LaunchFailed, Notice
+from .wire.messages import (
+    RESUMED,
+    SUSPENDED,
+    GpuInfo,
+    GpuSample,
+    JobReport,
+    Kill,
+    Launch,
+    LaunchFailed,
+    Notice,
+    Remark,
+)
 
 GIB = 2**30
 MAX_CURVES = 300
@@ -63,7 +75,9 @@ class Jobs:
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
         self._tempdirs = TempDirs(spool)
         leftovers = Leftovers(gpus, show_gpus)
-        rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, sharers=self._sharers)
+        self._turns = Turns(lambda launch, words: self._remark((launch.job_id, launch.restarts), words))
+        self._parts = Parts(warn=self._warn_sharer, end=self._end_sharer)
+        rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, self._turns, sharers=self._sharers)
         self.ports = Ports()
         self._launcher = Launcher(spool, trees, rooms, pool, ports=self.ports)
         self.steps = Steps(spool, self.find, tell, pool=pool, ports=self.ports)
@@ -173,19 +187,22 @@ class Jobs:
         """Those that run now."""
         return [job for job in self._jobs.values() if job.phase == "running"]
 
-    def keep_to_parts(self, gpus: List[GpuSample], sizes: Dict[int, int]) -> None:
-        """Ends jobs that use more of a shared GPU's memory than their part. `sizes`: bytes of each GPU, by index."""
-        for job in self._jobs.values():
-            if job.meta.gpu_share_pct >= 100 or job.phase != "running" or job.cause:
-                continue
-            for gpu in gpus:
-                used = sum(each.mem_bytes for each in gpu.processes if each.job_id == job.meta.job_id)
-                part = sizes.get(gpu.index, 0) * job.meta.gpu_share_pct // 100
-                if used > part > 0:
-                    have, may = used / GIB, part / GIB
-                    job.message = f"it used {have:.1f} GiB of GPU {gpu.index}, and its part is {may:.1f} GiB"
-                    self._ending.kill(job, cause="oom", grace_s=job.meta.grace_s)
-                    break
+    def see_gpus(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
+        """A reading: who shares a GPU is held to its part, and the next sharer may begin when the last one has settled."""
+        running = self.running()
+        self._turns.see(gpus, found, alive={*(job.key for job in running), *self._launching})
+        self._parts.see(running, gpus, found)
+
+    def _warn_sharer(self, job: Job, words: str) -> None:
+        self._notices.write(job, words)
+        self._remark(job.key, words)
+
+    def _end_sharer(self, job: Job, words: str) -> None:
+        job.message = words
+        self._ending.kill(job, cause="oom", grace_s=job.meta.grace_s)
+
+    def _remark(self, key: Key, words: str) -> None:
+        self._tell(Remark(job_id=key[0], restarts=key[1], text=words))
 
     def _warn(self, job: Job) -> None:
         if job.meta.role != "hold":
@@ -214,6 +231,8 @@ class Jobs:
     def kill(self, asked: Kill) -> None:
         """Ends, suspends, resumes or signals a launch. One that is not there yet is asked again when it reports that it runs."""
         job = self.find(asked.job_id, asked.restarts)
+        if job is None and not asked.signal:
+            self._turns.give_up((asked.job_id, asked.restarts))
         if job is None:
             return
         if asked.signal and asked.cause in (SUSPENDED, RESUMED):

@@ -92,6 +92,7 @@ class Launcher:
             warn_before_s=launch.warn_before_s,
             warn_batch_only=launch.warn_batch_only,
             gpu_share_pct=launch.gpu_share_pct,
+            share_grace_s=launch.share_grace_s,
             mem_bytes=launch.mem_bytes,
             token=secrets.token_hex(TOKEN_BYTES),
         )

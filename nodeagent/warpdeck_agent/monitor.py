@@ -60,12 +60,11 @@ class Monitor:
         try:
             found = await self._gpus.found()
             self.usage.found(found)
-            sizes = {gpu.index: gpu.mem_bytes for gpu in found}
             rounds = 0
             while True:
                 await asyncio.sleep(min(READ_S, self._sample_s))
                 gpus = await self._gpus.read() if found else []
-                self._jobs.keep_to_parts(gpus, sizes)
+                self._jobs.see_gpus(gpus, found)
                 self._measure(gpus)
                 self._send(gpus)
                 self.health.take_xids()

@@ -35,7 +35,7 @@ class Notices:
 
 
 def _write(job: Job, line: str) -> None:
-    script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, job.output("err"))
+    script, path = (WRITE_TERMINAL, _terminal(job)) if job.meta.pty else (WRITE, _errors(job))
     if not path:
         return
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -50,6 +50,12 @@ def _write(job: Job, line: str) -> None:
             check=False,
             **as_user(job.meta.user, uid=job.meta.uid, gid=_group(job)),
         )
+
+
+def _errors(job: Job) -> str:
+    """The file that gets its standard error: where that is joined and only kept here, the other one."""
+    path = job.output("err")
+    return path if os.path.exists(path) else job.output("out")
 
 
 def _group(job: Job) -> int:

@@ -91,6 +91,11 @@ def resident_bytes(pid: int) -> int:
     return int(fields[21]) * _PAGE_BYTES if len(fields) > 21 else 0
 
 
+def runs(comm: str) -> bool:
+    """Whether some process of that name runs on this machine."""
+    return any(text(f"/proc/{name}/comm") == comm for name in os.listdir("/proc") if name.isdigit())
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether the process has a handler for the signal."""
     caught = table(f"/proc/{pid}/status").get("SigCgt", "0")

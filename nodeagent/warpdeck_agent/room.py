@@ -17,6 +17,7 @@ from .gpus import GpuWatch
 from .hold import Hold, hold_name
 from .hooks import PROLOG, HookError, run_hook
 from .leftovers import Leftovers
+from .parts import Turns
 from .refusal import LaunchError
 from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
 from .wire.messages import Launch
@@ -39,9 +40,11 @@ class Rooms:
         tempdirs: TempDirs,
         gpus: GpuWatch,
         leftovers: Leftovers,
+        turns: Turns,
         *,
         sharers: Callable[[str], Container[int]],
     ) -> None:
+        self._turns = turns
         self._containment = containment
         self._tempdirs = tempdirs
         self._gpus = gpus
@@ -50,6 +53,7 @@ class Rooms:
 
     async def make(self, launch: Launch, *, uid: int, gid: int) -> Room:
         """Raises LaunchError; then the launch has nothing here."""
+        await self._turns.wait(launch)
         if launch.empty_gpus:
             await self._check_gpus(launch)
         if launch.hooks is not None and launch.hooks.prolog:

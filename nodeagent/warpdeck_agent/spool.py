@@ -58,6 +58,7 @@ class Meta:
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
     gpu_share_pct: int = 100
+    share_grace_s: float = 10.0
     mem_bytes: int = 0
     tmp_dir: str = ""
     hooks: Optional[Hooks] = None

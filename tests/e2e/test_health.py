@@ -24,6 +24,7 @@ def home(shared_home: Home, lab: Lab, tmp_path_factory: pytest.TempPathFactory) 
     (folder / "check").write_text(f"#!/bin/sh\n[ ! -e {folder}/bad ] || {{ cat {folder}/bad; exit 1; }}\n")
     (folder / "check").chmod(0o755)
     config = f'[health]\nprogram = "{folder}/check"\ninterval_s = 1\nrequeue_on = ["ecc"]\n'
+    config += "[gpus]\nshare_start_s = 600\n"
     (shared_home.path / "config.toml").write_text(config)
     lab.show_driver(2, WELL)
     target = f"root@{lab.address(2)}"
@@ -147,3 +148,22 @@ def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, s
     assert any(line.startswith("gpu2 GPU 3") and "GPU memory" in line for line in lines)
     assert home.run("metrics").returncode == 2
     lab.show_driver(2, WELL)
+
+
+def test_sharers_of_a_gpu_begin_in_turn_and_are_shown_as_not_isolated(
+    home: Home, lab: Lab, short_tmp: Path
+) -> None:
+    first = begin(home, short_tmp, "--gpus=0.25")
+    words = ("submit", "--no-snapshot", "--gpus=0.25", "--wrap", "true")
+    second = home.json(*words, cwd=short_tmp)["job_id"]
+    waits = f"waits until job {first}, which began on the same GPU, has its memory"
+    eventually(lambda: waits in home.ok("why", str(second)), what="it is said why it does not run yet")
+    assert home.state(second) == "CONFIGURING"
+    (gpu,) = home.json("show", str(second))["gpus"]
+    assert (gpu["share_pct"], gpu["isolation"]) == (25, "")
+    line = next(
+        line for line in home.ok("node", "show", "gpu2").splitlines() if f"GPU {gpu['index']} " in line
+    )
+    assert f"shared by job {first} (25 %), job {second} (25 %), not isolated" in line
+    home.ok("cancel", str(first))
+    eventually(lambda: home.state(second) == "COMPLETED", what="its turn has come")

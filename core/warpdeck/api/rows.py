@@ -97,6 +97,9 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     util_pct: int | None = None
     mem_used_bytes: int | None = None
     mem_bytes: int = 0
+    share_pct: int = 100
+    isolation: str = ""
+    """As GpuRow's; says something only of a part."""
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +160,13 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
 
 
+class SharerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that holds a part of a GPU and of its memory."""
+
+    job: str
+    share_pct: int
+
+
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU with its last reading. `job`: label of the job that holds it; `blocked`: why none may."""
 
@@ -171,6 +181,10 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     temp_c: int | None = None
     job: str = ""
     job_user: str = ""
+    sharers: list[SharerRow] = []
+    """Of a GPU that is shared: all of its jobs."""
+    isolation: str = ""
+    """What keeps sharers apart: mig, mps; "": nothing, their use is only watched."""
     blocked: str = ""
     processes: list[ProcessRow] = []
     error: str = ""

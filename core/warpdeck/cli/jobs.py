@@ -16,6 +16,7 @@ from warpdeck.paths import default_paths
 
 from .arguments import Arguments
 from .forecast import ahead_in_words, print_forecast
+from .nodes import isolated
 from .output import clean, format_count, format_time, note, print_json
 from .queue import where
 
@@ -112,7 +113,8 @@ def _likely(detail: dict[str, Any]) -> str:
 
 def _gpu(gpu: dict[str, Any]) -> str:
     util = "" if gpu["util_pct"] is None else f" {gpu['util_pct']}%"
-    return f"{gpu['node']}:{gpu['index']}{util}"
+    part = f" ({gpu['share_pct']} % of it, {isolated(gpu['isolation'])})" if gpu["share_pct"] < 100 else ""
+    return f"{gpu['node']}:{gpu['index']}{util}{part}"
 
 
 def _code(snapshot: dict[str, Any] | None) -> str:
@@ -131,7 +133,8 @@ def _why(client: SyncClient, args: argparse.Namespace) -> int:
         return 0
     if not found["verdict"]:
         reason = f"{found['code']}: {found['sentence']}"
-        print(clean(reason) if found["code"] else f"job {found['job']} does not wait: {found['state']}")
+        state = f"job {found['job']} does not wait: {found['state']}"
+        print(clean(reason) if found["code"] else "; ".join(filter(None, (state, clean(found["sentence"])))))
         return 0
     print_forecast(found, now=time.time())
     return 0

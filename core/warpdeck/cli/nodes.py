@@ -177,7 +177,15 @@ def _gpu_line(gpu: dict[str, Any]) -> str:
     mem = f"{format_memory(gpu['mem_used_bytes']) or '?'}/{format_memory(gpu['mem_bytes'])}"
     words = f"{gpu['name']}  {known(gpu['util_pct'], '%')}  {mem}  {known(gpu['power_w'], ' W')}  {known(gpu['temp_c'], ' C')}"
     owner = f"  job {gpu['job']} ({gpu['job_user']})" if gpu["job"] else ""
+    if gpu["sharers"]:
+        parts = ", ".join(f"job {each['job']} ({each['share_pct']} %)" for each in gpu["sharers"])
+        owner = f"  shared by {parts}, {isolated(gpu['isolation'])}"
     return words + owner + (f"  blocked: {gpu['blocked']}" if gpu["blocked"] else "")
+
+
+def isolated(isolation: str) -> str:
+    """What keeps the sharers of a GPU apart."""
+    return f"isolated by {isolation.upper()}" if isolation else "not isolated"
 
 
 def _ill(check: dict[str, Any]) -> str:

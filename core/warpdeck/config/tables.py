@@ -88,6 +88,10 @@ class Gpus(Table, frozen=True, kw_only=True):
     """A GPU on which a process outside the queue holds memory is given to no job."""
     shards_per_gpu: Count = 0
     """--gres=shard:N asks for N of so many parts of a GPU; 0: there are no shards."""
+    share_grace_s: Seconds = 10.0
+    """A job that uses more than its part of a GPU's memory is warned, and ended after so long."""
+    share_start_s: Seconds = 30.0
+    """A job on a part of a GPU begins when the one before it there has its memory, or after so long; 0: at once."""
 
 
 class Containment(Table, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from .events import (
     Noted,
     Outcome,
     Planned,
+    Remarked,
     Reported,
     StepReported,
 )
@@ -188,6 +189,8 @@ class Controller:
             case wire.Welcome():
                 self._put(NodeUp(name=name, welcome=message))
                 self._effects.add([AskHealth(node=name)])
+            case wire.Remark():
+                self._put(Remarked(name=name, remark=message))
             case wire.Health():
                 self._put(HealthTold(name=name, health=message, received_unix=self.clock()))
             case wire.JobReport():

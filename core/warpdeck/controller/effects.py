@@ -130,7 +130,15 @@ class EffectRunner:
             return
         rank = job.allocation.node_names().index(effect.node)
         config = self._controller.config
-        launch = build_launch(job, rank, submit_host=self._submit_host, config=config)
+        share, node = job.allocation.shares[rank], self._controller.state.nodes.get(effect.node)
+        gpus = node.gpus if node is not None else ()
+        launch = build_launch(
+            job,
+            rank,
+            submit_host=self._submit_host,
+            config=config,
+            gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
+        )
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
         await self._fleet.launch(effect.node, launch, tree)

@@ -142,6 +142,13 @@ class LaunchRefused(msgspec.Struct, frozen=True, kw_only=True):
     failed: wire.LaunchFailed
 
 
+class Remarked(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent has something to say of a launch that its people should know."""
+
+    name: NodeName
+    remark: wire.Remark
+
+
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """Something for the job's history that changes nothing else."""
 
@@ -169,6 +176,7 @@ Event = (
     | NodeLost
     | Reported
     | LaunchRefused
+    | Remarked
     | Noted
     | StepEvent
 )

@@ -142,11 +142,12 @@ def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId
 def _of_started(job: Job) -> ForecastRow:
     """Of a job that does not wait; one that ended without a start has a reason."""
     why = why_row(job, None)
+    starting = job.notice if job.state is JobState.CONFIGURING else ""
     return ForecastRow(
         job=job.label(),
         state=job.state.value,
         code=why.code if why else "",
-        sentence=why.sentence if why else "",
+        sentence=why.sentence if why else starting,
     )
 
 

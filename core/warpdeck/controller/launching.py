@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from warpdeck.config import Config
-from warpdeck.model import Job
+from warpdeck.model import Job, Share
 from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
 
 from .environment import job_environment
 from .hooks import build_hooks
 
+MIB = 2**20
 
-def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wire.Launch:
-    """The launch of the job's share on the node of that rank."""
+
+def build_launch(
+    job: Job, rank: int, *, submit_host: str, config: Config, gpu_mem_bytes: int = 0
+) -> wire.Launch:
+    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part."""
     assert job.allocation is not None
     request, share = job.request, job.allocation.shares[rank]
     stdout, stderr = output_paths(job)
@@ -25,7 +29,7 @@ def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wi
         user=job.user,
         uid=job.uid,
         role=role,
-        env=job_environment(job, rank, submit_host=submit_host),
+        env={**job_environment(job, rank, submit_host=submit_host), **_mps_limit(share, gpu_mem_bytes)},
         cwd=request.chdir or request.submit_dir,
         cwd_visible=True,
         stdout=stdout if role != "hold" else "",
@@ -38,6 +42,8 @@ def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wi
         first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),
         gpus=list(share.gpu_uuids),
         gpu_share_pct=share.gpu_share_pct,
+        share_grace_s=config.gpus.share_grace_s,
+        share_start_s=config.gpus.share_start_s,
         cpus=share.cpus,
         mem_bytes=share.mem_bytes,
         max_processes=held.max_processes,
@@ -56,6 +62,13 @@ def build_launch(job: Job, rank: int, *, submit_host: str, config: Config) -> wi
         rows=request.pty.rows if request.pty else 24,
         cols=request.pty.cols if request.pty else 80,
     )
+
+
+def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
+    """What NVIDIA's MPS, where it serves the GPU, keeps the job's memory to. Nobody else looks at it."""
+    if share.gpu_share_pct >= 100 or not gpu_mem_bytes:
+        return {}
+    return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={gpu_mem_bytes * share.gpu_share_pct // 100 // MIB}M"}
 
 
 def output_paths(job: Job) -> tuple[str, str]:

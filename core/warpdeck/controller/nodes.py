@@ -188,6 +188,7 @@ def describe(node: Node, found: wire.Inventory) -> Node:
                 mem_bytes=gpu.mem_bytes,
                 numa_node=gpu.numa_node,
                 island=gpu.island,
+                isolation=gpu.isolation,
             )
             for gpu in found.gpus
         ),

@@ -15,6 +15,7 @@ from warpdeck.api.rows import (
     NodeHealthRow,
     NodeRow,
     ProcessRow,
+    SharerRow,
     UsageRow,
     WhyRow,
 )
@@ -285,6 +286,8 @@ def _gpu_row(
         temp_c=reading.temp_c if reading else None,
         job=holder.label() if holder else "",
         job_user=holder.user if holder else "",
+        sharers=_sharers(state, node.name, gpu.index),
+        isolation=gpu.isolation,
         blocked=blocked.get(gpu.index, ""),
         error=reading.error if reading else "",
         processes=[
@@ -298,6 +301,14 @@ def _gpu_row(
             for process in (reading.processes if reading else ())
         ],
     )
+
+
+def _sharers(state: State, name: NodeName, index: int) -> list[SharerRow]:
+    return [
+        SharerRow(job=state.jobs[job_id].label(), share_pct=share.gpu_share_pct)
+        for job_id, share in shares_on(state, name)
+        if share.gpu_share_pct < 100 and index in share.gpus
+    ]
 
 
 def _label(state: State, job_id: JobId) -> str:
@@ -316,7 +327,7 @@ def _job_gpus(state: State, job: Job) -> list[GpuUse]:
     found = []
     for share in job.allocation.shares if job.allocation else ():
         node = state.nodes.get(share.node)
-        sizes = {gpu.index: gpu.mem_bytes for gpu in node.gpus} if node else {}
+        known = {gpu.index: gpu for gpu in node.gpus} if node else {}
         for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
             reading = _reading(state, share.node, index) if job.holds_resources else None
             found.append(
@@ -326,7 +337,9 @@ def _job_gpus(state: State, job: Job) -> list[GpuUse]:
                     uuid=uuid,
                     util_pct=reading.util_pct if reading else None,
                     mem_used_bytes=reading.mem_used_bytes if reading else None,
-                    mem_bytes=sizes.get(index, 0),
+                    mem_bytes=known[index].mem_bytes if index in known else 0,
+                    share_pct=share.gpu_share_pct,
+                    isolation=known[index].isolation if index in known else "",
                 )
             )
     return found

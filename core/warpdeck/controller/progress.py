@@ -27,6 +27,7 @@ from .events import (
     KillShare,
     LaunchRefused,
     Outcome,
+    Remarked,
     Reported,
 )
 from .jobs import end_job, put_back
@@ -56,6 +57,17 @@ def _starts_are_awaited(txn: Transaction) -> bool:
     """Whether a waiting job may depend on another's start. Nothing else that waits gains by one."""
     jobs = txn.state.jobs
     return any(jobs[job_id].request.dependencies is not None for job_id in txn.state.pending)
+
+
+def remark(txn: Transaction, event: Remarked) -> Outcome:
+    """For the job's history, and for whoever asks what it does."""
+    said = event.remark
+    job = txn.state.jobs.get(JobId(said.job_id))
+    if job is not None and job.restarts == said.restarts and not job.is_finished:
+        sentence = f"{event.name}: {said.text}"
+        txn.put_job(amend(job, notice=sentence))
+        txn.log(job.id, sentence)
+    return Outcome(replan=False)
 
 
 def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:

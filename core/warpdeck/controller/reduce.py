@@ -24,6 +24,7 @@ from .events import (
     Outcome,
     Planned,
     Released,
+    Remarked,
     Reported,
     Requeued,
     ReservationMade,
@@ -61,6 +62,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return progress.report(txn, event)
         case LaunchRefused():
             return progress.refuse(txn, event)
+        case Remarked():
+            return progress.remark(txn, event)
         case Noted():
             txn.log(event.job_id, event.text)
             return Outcome(replan=False)

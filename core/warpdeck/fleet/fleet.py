@@ -303,6 +303,7 @@ class AgentFleet:
             message,
             wire.JobReport
             | wire.LaunchFailed
+            | wire.Remark
             | wire.Sample
             | wire.Health
             | wire.Welcome

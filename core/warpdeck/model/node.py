@@ -29,6 +29,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     numa_node: int = -1
     island: int = -1
     """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    isolation: str = ""
+    """What keeps jobs apart that share it: "mig", "mps", or "" for nothing but our watching them."""
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):

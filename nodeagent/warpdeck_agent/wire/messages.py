@@ -53,6 +53,8 @@ class GpuInfo:
     numa_node: int = -1
     island: int = -1
     """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    isolation: str = ""
+    """What keeps jobs apart that share it: "mig", "mps", or "" for nothing."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,10 @@ class Launch:
     """GPU uuids."""
     gpu_share_pct: int = 100
     """Below 100: the part of its GPU's memory that the job may use; one that uses more is ended ("oom")."""
+    share_grace_s: float = 10.0
+    """How long it may use more, once it was warned."""
+    share_start_s: float = 0.0
+    """The longest that it waits for the sharer before it to have its memory."""
     cpus: int = 1
     mem_bytes: int = 0
     max_processes: int = 0
@@ -379,6 +385,16 @@ class NeedTree:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """Something about a launch that the people of its job should know; it changes nothing."""
+
+    job_id: int
+    restarts: int
+    text: str
+    t: Literal["remark"] = "remark"
+
+
+@dataclass(frozen=True)
 class LaunchFailed:
     """The job did not start and will not: nothing of it runs."""
 
@@ -436,6 +452,7 @@ AgentMessage = Union[
     JobReport,
     NeedTree,
     LaunchFailed,
+    Remark,
     StreamOpened,
     PathProbed,
     Sample,

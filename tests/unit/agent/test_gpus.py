@@ -127,13 +127,18 @@ def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAg
     card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
     agent, _ = begin(make_agent, gpus, card)
     for job, share in ((1, 50), (2, 25)):
-        agent.launch(job, "sleep 1000", gpus=["GPU-0"], gpu_share_pct=share, grace_s=5.0)
+        more = {"gpu_share_pct": share, "grace_s": 5.0, "share_grace_s": 0.5}
+        agent.launch(job, "echo begun; sleep 1000", gpus=["GPU-0"], **more)
         agent.supervisor(job)
         eventually(lambda job=job: agent.processes(job), what=f"job {job} runs")
     held = [f"proc 0 pid={agent.processes(job)[0]} mem={30 * GIB} type=C" for job in (1, 2)]
     gpus.show(card, *held)
+    warned = agent.link.expect(wire.Remark)
+    assert warned.job_id == 2 and warned.text.startswith(
+        "it uses 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    )
     said = agent.link.report(2, "exited")
-    assert said.cause == "oom"
+    assert said.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
     assert said.message == "it used 30.0 GiB of GPU 0, and its part is 20.0 GiB"
     assert agent.processes(1)
 
