@@ -180,7 +180,14 @@ class StepPipe(Protocol):
 
 FleetEvent = tuple[
     NodeName,
-    wire.Welcome | wire.JobReport | wire.LaunchFailed | wire.Remark | wire.Sample | wire.Health | stepwire.StepReport | str,
+    wire.Welcome
+    | wire.JobReport
+    | wire.LaunchFailed
+    | wire.Remark
+    | wire.Sample
+    | wire.Health
+    | stepwire.StepReport
+    | str,
 ]
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
 Order = (
