@@ -19,6 +19,7 @@ settings.load_profile("warpdeck")
 
 NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
+    "podman": ("/usr/bin/podman", "/usr/bin/crun", "/usr/bin/unshare"),
     "tmux": ("/usr/bin/tmux",),
     "root": (),
 }
@@ -32,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(marker) is None:
                 continue
             missing = [program for program in programs if not Path(program).exists()]
-            if marker in ("lab", "root") and os.geteuid() != 0:
+            if marker in ("lab", "podman", "root") and os.geteuid() != 0:
                 missing.append("root")
             if missing and item not in left:
                 left.append(item)

@@ -3,7 +3,7 @@
 # tests out that this machine cannot run, and says which and why.
 set -eu
 missing=
-for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux; do
+for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux podman:podman crun:crun; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -n "$missing" ] || exit 0

@@ -7,6 +7,7 @@ import platform
 import socket
 from typing import List, Tuple
 
+from .containers import find_runtimes
 from .procfs import number, table, text
 from .wire.messages import Facility, GpuInfo, Inventory
 
@@ -27,6 +28,7 @@ def take_inventory(
         python=platform.python_version(),
         containment=containment,
         facilities=facilities,
+        containers=find_runtimes(),
         gpu_error=gpu_error,
     )
 

@@ -17,7 +17,9 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Dict, List, Optional, Tuple
 
+from .containers import Setting, contained
 from .containment import contain
+from .hold import hold_name
 from .interpreters import Interpreters
 from .job import Job
 from .ports import Ports
@@ -125,16 +127,17 @@ class Launcher:
         """Starts the supervisor and lets it through the gate. Runs in a thread."""
         folder, meta = job.folder, job.meta
         uid, gid = account(launch)
+        env = self._environment(launch, job)
         lock = folder.open_lock()
         gate, opener = os.pipe()
         try:
             process = subprocess.Popen(
-                self._command(launch, job, gid),
+                self._command(launch, job, gid, env=env),
                 stdin=lock,
                 stdout=subprocess.DEVNULL,
                 stderr=gate,
                 start_new_session=True,
-                env=self._environment(launch, job),
+                env=env,
                 cwd="/",
                 **as_user(launch.user, uid=uid, gid=gid),
             )
@@ -145,7 +148,7 @@ class Launcher:
             for descriptor in (lock, gate, opener):
                 os.close(descriptor)
 
-    def _command(self, launch: Launch, job: Job, gid: int) -> List[str]:
+    def _command(self, launch: Launch, job: Job, gid: int, *, env: Dict[str, str]) -> List[str]:
         folder = job.folder
         if launch.script:
             script = launch.script.encode("utf-8", "surrogateescape")
@@ -155,6 +158,8 @@ class Launcher:
             ]
         else:
             command = list(launch.argv)
+        if launch.container is not None:
+            command = contained(command, launch.container, self._setting(launch, job, env=env))
         if launch.pty:
             for name in ("out", "active"):
                 folder.give(name, uid=job.meta.uid, gid=gid)
@@ -186,6 +191,20 @@ class Launcher:
             )
         return found
 
+    def _setting(self, launch: Launch, job: Job, *, env: Dict[str, str]) -> Setting:
+        meta = job.meta
+        script = [job.folder.file("script")] if launch.script else []
+        return Setting(
+            launch=hold_name(*job.key),
+            work_dir=meta.work_dir,
+            home=env.get("HOME", ""),
+            paths=[meta.work_dir, meta.tmp_dir, *script],
+            env=list(env),
+            gpus=bool(launch.gpus),
+            pty=launch.pty,
+            as_root=meta.uid == 0,
+        )
+
     def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
         env = dict(launch.env)
         for name, value in account_environment(job.meta.uid).items():
@@ -195,6 +214,8 @@ class Launcher:
         if launch.role == "batch" and "MASTER_ADDR" in env:
             env["MASTER_PORT"] = str(self._ports.reserve(job.key))
         env.update(job_variables(job, self._spool))
+        if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
+            env.pop("XDG_RUNTIME_DIR", None)
         return with_programs(env, self._spool)
 
 

@@ -237,6 +237,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str = ""
     containment: str = ""
     facilities: list[FacilityRow] = []
+    containers: list[str] = []
+    """The container runtimes that it has."""
     features: list[str] = []
     """What --constraint may ask for, as the site's configuration says."""
     gpu_error: str = ""

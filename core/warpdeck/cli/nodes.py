@@ -157,6 +157,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("containment", row["containment"]),
         *(("", f"{each['name']}: {each['strength']} ({each['how']})") for each in row["facilities"]),
         ("health", "; ".join(_ill(check) for check in row["health"])),
+        ("containers", ", ".join(row["containers"])),
         ("jobs", ", ".join(row["jobs"])),
     ):
         if value:

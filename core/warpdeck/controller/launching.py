@@ -57,6 +57,7 @@ def build_launch(
         warn_before_s=float(warn.before_s) if warn else 0.0,
         warn_batch_only=warn.batch_only if warn else False,
         tree=_tree(job),
+        container=_container(job),
         workspace=str(job.array_job_id),
         pty=request.pty is not None,
         rows=request.pty.rows if request.pty else 24,
@@ -102,6 +103,26 @@ def _values(job: Job) -> dict[str, str]:
 
 def _absolute(base: str, path: str) -> str:
     return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
+
+
+def _container(job: Job) -> wire.Container | None:
+    asked = job.request.container
+    if asked is None:
+        return None
+    return wire.Container(
+        image=asked.image,
+        name=asked.name,
+        mounts=[
+            wire.Mount(source=each.source, target=each.target, flags=list(each.flags))
+            for each in asked.mounts
+        ],
+        workdir=asked.workdir,
+        env=list(asked.env),
+        mount_home=asked.mount_home,
+        remap_root=asked.remap_root,
+        entrypoint=asked.entrypoint,
+        writable=asked.writable,
+    )
 
 
 def _tree(job: Job) -> wire.TreeRef | None:

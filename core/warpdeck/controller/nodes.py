@@ -198,6 +198,7 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         facilities=tuple(
             Facility(name=each.name, strength=each.strength, how=each.how) for each in found.facilities
         ),
+        containers=tuple(found.containers),
         gpu_error=found.gpu_error,
     )
 

@@ -206,6 +206,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         facilities=[
             FacilityRow(name=each.name, strength=each.strength, how=each.how) for each in node.facilities
         ],
+        containers=list(node.containers),
         features=sorted(facts.features) if facts else [],
         gpu_error=node.gpu_error,
         health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],

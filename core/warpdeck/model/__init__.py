@@ -7,6 +7,7 @@ from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
 from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, ranges_of, split_ranges
 from .request import (
     ArraySpec,
+    Container,
     Dependencies,
     Dependency,
     GpuAsk,
@@ -43,6 +44,7 @@ __all__ = [
     "Allocation",
     "ArraySpec",
     "Check",
+    "Container",
     "Curve",
     "Dependencies",
     "Dependency",

@@ -93,6 +93,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str = ""
     containment: str = ""
     facilities: tuple[Facility, ...] = ()
+    containers: tuple[str, ...] = ()
     gpu_error: str = ""
     drained: bool = False
     reason: str = ""

@@ -110,6 +110,29 @@ class WarnSignal(msgspec.Struct, frozen=True, kw_only=True):
     batch_only: bool = False
 
 
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder or file of the node at a place in a container."""
+
+    source: Text
+    target: Text
+    flags: Annotated[tuple[Word, ...], msgspec.Meta(max_length=8)] = ()
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """The --container-* options, as pyxis has them. `image` "" is that of an earlier container called `name`."""
+
+    image: Text = ""
+    name: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    mounts: Annotated[tuple[Mount, ...], msgspec.Meta(max_length=64)] = ()
+    workdir: Text = ""
+    env: Annotated[tuple[Word, ...], msgspec.Meta(max_length=1000)] = ()
+    """Variables whose value is the job's even where the image sets another."""
+    mount_home: bool = False
+    remap_root: bool = False
+    entrypoint: bool = False
+    writable: bool = True
+
+
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a request that placement looks at."""
 
@@ -179,4 +202,5 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     submit_line: str = ""
     submit_host: str = ""
+    container: Container | None = None
     snapshot: Snapshot | None = None

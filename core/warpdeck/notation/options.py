@@ -21,6 +21,16 @@ HONOURED: dict[str, tuple[str, str]] = {
     "chdir": ("D", REQUIRED),
     "comment": ("", REQUIRED),
     "constraint": ("C", REQUIRED),
+    "container-entrypoint": ("", NONE),
+    "container-env": ("", REQUIRED),
+    "container-image": ("", REQUIRED),
+    "container-mount-home": ("", NONE),
+    "container-mounts": ("", REQUIRED),
+    "container-name": ("", REQUIRED),
+    "container-readonly": ("", NONE),
+    "container-remap-root": ("", NONE),
+    "container-workdir": ("", REQUIRED),
+    "container-writable": ("", NONE),
     "cpus-per-gpu": ("", REQUIRED),
     "cpus-per-task": ("c", REQUIRED),
     "deadline": ("", REQUIRED),
@@ -42,6 +52,9 @@ HONOURED: dict[str, tuple[str, str]] = {
     "mem-per-cpu": ("", REQUIRED),
     "mem-per-gpu": ("", REQUIRED),
     "nice": ("", OPTIONAL),
+    "no-container-entrypoint": ("", NONE),
+    "no-container-mount-home": ("", NONE),
+    "no-container-remap-root": ("", NONE),
     "no-requeue": ("", NONE),
     "nodelist": ("w", REQUIRED),
     "nodes": ("N", REQUIRED),
@@ -62,6 +75,7 @@ HONOURED: dict[str, tuple[str, str]] = {
 }
 HARMLESS: dict[str, tuple[str, str]] = {
     "acctg-freq": ("", REQUIRED),
+    "container-entrypoint-log": ("", NONE),
     "get-user-env": ("", OPTIONAL),
     "gres-flags": ("", REQUIRED),
     "hint": ("", REQUIRED),
@@ -83,8 +97,9 @@ HARMLESS: dict[str, tuple[str, str]] = {
     "wckey": ("", REQUIRED),
 }
 _NOT_YET = """
-batch bb bbf burst-buffer clusters container core-spec cores-per-socket cpu-freq delay-boot distribution extra-node-info gid
-gpu-freq input mem-bind mincpus nodefile ntasks-per-gpu power prefer profile sockets-per-node thread-spec tmp tres-per-task uid
+batch bb bbf burst-buffer clusters container container-save core-spec cores-per-socket cpu-freq delay-boot distribution
+extra-node-info gid gpu-freq input mem-bind mincpus nodefile ntasks-per-gpu power prefer profile sockets-per-node thread-spec
+tmp tres-per-task uid
 """
 _NOT_YET_FLAGS = "contiguous reboot spread-job"
 REFUSED: dict[str, tuple[str, str]] = {

@@ -10,6 +10,8 @@ from typing import Any
 from warpdeck.errors import UserError
 
 from .arrays import parse_array
+from .containers import OPTIONS as CONTAINER_OPTIONS
+from .containers import check_container
 from .dependencies import parse_dependencies
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
@@ -53,6 +55,7 @@ def build_request(
     notes += [f"{where}: {words}" for option, value, where in options for words in _remark(option, value)]
     _check_memory(request["resources"])
     _check_times(request)
+    check_container(request.get("container"))
     _spread(request["resources"])
     return request, notes
 
@@ -130,6 +133,8 @@ def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None
     moments = {"begin": "begin_at_unix", "deadline": "deadline_unix"}
     if option in text_fields:
         request[text_fields[option]] = value
+    elif option in CONTAINER_OPTIONS:
+        CONTAINER_OPTIONS[option](request.setdefault("container", {}), value)
     elif option in _PLAIN:
         _PLAIN[option](request, value)
     elif option in _RESOURCES:

@@ -88,6 +88,8 @@ class Inventory:
     """How jobs are held and killed there, in words."""
     facilities: List[Facility] = field(default_factory=list)
     """The same, one by one."""
+    containers: List[str] = field(default_factory=list)
+    """The container runtimes there: enroot, apptainer, singularity, podman."""
     gpu_error: str = ""
     """Why NVML is not used, when a driver is there but does not answer."""
 
@@ -150,6 +152,30 @@ class TreeRef:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A path of the node (relative: to the job's working folder) at a place in a container."""
+
+    source: str
+    target: str
+    flags: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Container:
+    """What the job's processes run in. `image` as pyxis spells it; "" is that of an earlier container called `name`."""
+
+    image: str = ""
+    name: str = ""
+    mounts: List[Mount] = field(default_factory=list)
+    workdir: str = ""
+    env: List[str] = field(default_factory=list)
+    mount_home: bool = False
+    remap_root: bool = False
+    entrypoint: bool = False
+    writable: bool = True
+
+
+@dataclass(frozen=True)
 class Hooks:
     """The site's programs around a launch, run as the agent's user with `env` and nothing of the job's own environment."""
 
@@ -199,6 +225,7 @@ class Launch:
     """Processes and threads that the job may have at once; 0 is no limit."""
     tmp_dir: str = ""
     """Where the job's TMPDIR is made; "" is /tmp."""
+    container: Optional[Container] = None
     hooks: Optional[Hooks] = None
     empty_gpus: bool = False
     """Refuse (to be tried again) if a process that is of no job there holds memory on its GPUs."""

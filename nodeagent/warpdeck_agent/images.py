@@ -1,0 +1,76 @@
+"""Names of container images as pyxis spells them, told to each runtime in its own words. Pure.
+
+What a path holds follows from its name alone: a root agent must not look at paths on a user's behalf.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import List
+
+DOCKER_HUB = "docker.io"
+
+
+@dataclass(frozen=True)
+class Image:
+    """`kind`: registry, docker (its daemon's own), podman (its own), or of a path: squashfs, sif, archive, folder."""
+
+    kind: str
+    name: str
+    """The path, or the name without user and registry."""
+    registry: str = ""
+    user: str = ""
+
+    def reference(self) -> str:
+        """Of a registry's image: registry/name, Docker Hub's way where none is named."""
+        registry = self.registry or DOCKER_HUB
+        hub_own = registry == DOCKER_HUB and "/" not in self.name
+        return f"{registry}/{'library/' if hub_own else ''}{self.name}"
+
+
+def parse_image(text: str, *, work_dir: str) -> Image:
+    """Paths are relative to the job's working folder."""
+    for scheme, kind in (("dockerd://", "docker"), ("podman://", "podman")):
+        if text.startswith(scheme):
+            return Image(kind, text[len(scheme) :])
+    if text.startswith(("/", "./", "../")):
+        return _file(os.path.normpath(os.path.join(work_dir, text)))
+    rest = text[len("docker://") :] if text.startswith("docker://") else text
+    user, at, after = rest.partition("@")
+    if at and not after.startswith("sha256:"):
+        rest = after
+    else:
+        user = ""
+    registry, hash_mark, name = rest.partition("#")
+    return Image("registry", name, registry, user) if hash_mark else Image("registry", rest, "", user)
+
+
+def _file(path: str) -> Image:
+    kinds = {".sqsh": "squashfs", ".squashfs": "squashfs", ".sif": "sif", ".tar": "archive"}
+    return Image(kinds.get(os.path.splitext(path)[1], "folder"), path)
+
+
+def for_podman(image: Image) -> List[str]:
+    """Podman's last words before the command."""
+    if image.kind == "folder":
+        return ["--rootfs", image.name]
+    prefix = {"archive": "docker-archive:", "docker": "docker-daemon:"}.get(image.kind, "")
+    return [prefix + (image.reference() if image.kind == "registry" else image.name)]
+
+
+def for_apptainer(image: Image) -> str:
+    """A URI or a path."""
+    if image.kind == "registry":
+        return "docker://" + (image.reference() if image.registry else image.name)
+    prefix = {"docker": "docker-daemon:", "archive": "docker-archive:"}.get(image.kind, "")
+    return prefix + image.name
+
+
+def for_enroot(image: Image) -> str:
+    """A URI for `enroot import`, or the path of what was imported before."""
+    if image.kind == "registry":
+        user = image.user + "@" if image.user else ""
+        registry = image.registry + "#" if image.registry else ""
+        return f"docker://{user}{registry}{image.name}"
+    return {"docker": "dockerd://", "podman": "podman://"}.get(image.kind, "") + image.name

@@ -1,0 +1,98 @@
+"""The --container-* options become a model.Container, or one clear sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.model import Container
+from warpdeck.notation.options import parse_words
+from warpdeck.notation.request import build_request
+
+
+def container(*words: str) -> Container | None:
+    options = [(name, value, "--") for name, value in parse_words(words, "--")]
+    request, _ = build_request(options, {}, now=0.0)
+    found: Any = request.get("container")
+    return None if found is None else msgspec.convert(found, Container)
+
+
+def test_no_option_is_no_container() -> None:
+    assert container("--ntasks=1") is None
+
+
+def test_all_options_of_pyxis_are_taken() -> None:
+    made = container(
+        "--container-image=nvcr.io#nvidia/pytorch:24.01-py3",
+        "--container-mounts=/data:/in:ro+rprivate,./sub:/sub",
+        "--container-mounts=/scratch",
+        "--container-workdir=/in",
+        "--container-name=mine:auto",
+        "--container-env=PATH,LANG",
+        "--container-mount-home",
+        "--container-remap-root",
+        "--container-entrypoint",
+        "--container-readonly",
+    )
+    assert made is not None
+    mounts = [(each.source, each.target, each.flags) for each in made.mounts]
+    assert mounts == [
+        ("/data", "/in", ("ro", "rprivate")),
+        ("./sub", "/sub", ()),
+        ("/scratch", "/scratch", ()),
+    ]
+    assert (made.image, made.workdir, made.name) == ("nvcr.io#nvidia/pytorch:24.01-py3", "/in", "mine")
+    assert made.env == ("PATH", "LANG") and made.mount_home and made.remap_root and made.entrypoint
+    assert not made.writable
+
+
+def test_the_last_of_opposites_counts() -> None:
+    made = container("--container-image=a", "--container-mount-home", "--no-container-mount-home")
+    assert made is not None and not made.mount_home
+    made = container("--container-image=a", "--container-readonly", "--container-writable")
+    assert made is not None and made.writable
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "ubuntu",
+        "docker://a/b:1",
+        "dockerd://x",
+        "podman://localhost/x",
+        "/a.sqsh",
+        "./a.sif",
+        "h:5000#a/b",
+        "u@r#a:1",
+    ],
+)
+def test_images_of_every_kind_are_taken(image: str) -> None:
+    made = container(f"--container-image={image}")
+    assert made is not None and made.image == image
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--container-image=a b"], "--container-image=a b is no image"),
+        (["--container-image=-v/:/host"], "is no image"),
+        (["--container-image="], "is no image"),
+        (["--container-image=a", "--container-mounts=/a:b"], "'/a:b' is no mount"),
+        (["--container-image=a", "--container-mounts=rel"], "'rel' is no mount"),
+        (["--container-image=a", "--container-mounts=/a:/b:exec"], "the flag 'exec' is not known"),
+        (["--container-image=a", "--container-mounts=" + ",".join(["/a"] * 65)], "over 64 mounts"),
+        (["--container-image=a", "--container-workdir=x"], "is not absolute"),
+        (["--container-image=a", "--container-env=A,1B"], "'1B' is no variable name"),
+        (["--container-name=../x"], "is no name"),
+        (["--container-name=x:exec"], "'exec' is not supported"),
+        (["--container-mount-home"], "a container of no image"),
+        (["--container-image=a", "--container-save=/x"], "--container-save is not supported yet"),
+    ],
+)
+def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message: str) -> None:
+    with pytest.raises(UserError) as refused:
+        container(*words)
+    assert message in refused.value.message and refused.value.hint
