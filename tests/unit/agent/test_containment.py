@@ -133,8 +133,14 @@ def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
 
 
 def end(agent: AgentProcess, job: int) -> None:
-    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0), wire.Forget(job_id=job, restarts=0))
-    eventually(lambda: not agent.processes(job), what=f"job {job} is gone")
+    """It has ended, and the agent has let it go with all that it held."""
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+    eventually(lambda: forgotten(agent, job), what=f"job {job} is gone")
+
+
+def forgotten(agent: AgentProcess, job: int) -> str:
+    agent.link.send(wire.Forget(job_id=job, restarts=0))
+    return agent.text(job, "forgotten")
 
 
 def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
