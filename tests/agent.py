@@ -40,6 +40,7 @@ class Link:
         self.socket.connect(str(folder / "agent.sock"))
         self.data: dict[int, bytearray] = {}
         self._decoder = FrameDecoder()
+        self.acknowledges = True
         self._kept: list[Any] = []
         self._open = True
 
@@ -102,7 +103,8 @@ class Link:
                 continue
             stream, data = split_data(payload)
             self.data.setdefault(stream, bytearray()).extend(data)
-            self.send(wire.StreamAck(stream=stream, size=len(data)))
+            if self.acknowledges:
+                self.send(wire.StreamAck(stream=stream, size=len(data)))
 
     def closed(self) -> bool:
         """Waits until the agent has closed the connection."""
