@@ -187,6 +187,11 @@ class Jobs:
         """Those that run now."""
         return [job for job in self._jobs.values() if job.phase == "running"]
 
+    def end(self, job: Job, words: str, *, cause: str) -> None:
+        """Ends a launch for a reason of the node's own; in words which."""
+        job.message = words
+        self._ending.kill(job, cause=cause, grace_s=job.meta.grace_s)
+
     def see_gpus(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
         """A reading: who shares a GPU is held to its part, and the next sharer may begin when the last one has settled."""
         running = self.running()
@@ -198,8 +203,7 @@ class Jobs:
         self._remark(job.key, words)
 
     def _end_sharer(self, job: Job, words: str) -> None:
-        job.message = words
-        self._ending.kill(job, cause="oom", grace_s=job.meta.grace_s)
+        self.end(job, words, cause="oom")
 
     def _remark(self, key: Key, words: str) -> None:
         self._tell(Remark(job_id=key[0], restarts=key[1], text=words))

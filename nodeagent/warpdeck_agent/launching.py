@@ -93,6 +93,8 @@ class Launcher:
             warn_signal=launch.warn_signal,
             warn_before_s=launch.warn_before_s,
             warn_batch_only=launch.warn_batch_only,
+            idle_limit_s=launch.idle_limit_s if launch.pty else 0.0,
+            idle_warning_s=launch.idle_warning_s,
             gpu_share_pct=launch.gpu_share_pct,
             share_grace_s=launch.share_grace_s,
             mem_bytes=launch.mem_bytes,

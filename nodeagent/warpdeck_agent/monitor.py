@@ -12,6 +12,7 @@ from typing import Any, Callable, List, Tuple
 
 from .gpus import GpuWatch
 from .health import Health
+from .idleness import Idleness
 from .jobs import Jobs
 from .spool import Spool
 from .usage import Usage
@@ -35,6 +36,7 @@ class Monitor:
         self._next_sample = 0.0
         self._next_reading = 0.0
         self.usage = Usage(jobs)
+        self.idleness = Idleness(jobs)
         self.health = Health(spool, self._gpus, tell)
 
     @property
@@ -79,6 +81,7 @@ class Monitor:
         if time.monotonic() >= self._next_reading:
             self._next_reading = time.monotonic() + READ_S * 0.9
             self.usage.take(gpus)
+            self.idleness.take(gpus)
 
     def _send(self, gpus: List[GpuSample]) -> None:
         now = time.monotonic()
@@ -92,5 +95,11 @@ class Monitor:
         """Sends a sample with this reading."""
         used = self.usage
         self._tell(
-            Sample(at_unix=time.time(), cpu_pct=used.cpu_pct, mem_used_bytes=used.mem_used_bytes, gpus=gpus)
+            Sample(
+                at_unix=time.time(),
+                cpu_pct=used.cpu_pct,
+                mem_used_bytes=used.mem_used_bytes,
+                gpus=gpus,
+                idle=self.idleness.sessions(),
+            )
         )

@@ -57,6 +57,8 @@ class Meta:
     warn_signal: int = 0
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    idle_limit_s: float = 0.0
+    idle_warning_s: float = 0.0
     gpu_share_pct: int = 100
     share_grace_s: float = 10.0
     mem_bytes: int = 0
@@ -89,6 +91,13 @@ class Folder:
                 return file.read(65536).strip()
         except FileNotFoundError:
             return ""
+
+    def touched_at(self, name: str) -> float:
+        """When a file was last touched, in unix seconds; 0 if there is none."""
+        try:
+            return os.stat(self.file(name)).st_mtime
+        except OSError:
+            return 0.0
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
         """Writes a small file whole or not at all; one that is not durable survives us, but no power cut."""

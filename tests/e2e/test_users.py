@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.home import Home
 from tests.lab.hosts import Lab
+from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
 from warpdeck.paths import SITE_HOME
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.lab
 
 ALICE, BOB, RESEARCH = 20901, 20902, 20903
 VERB_S = 60.0
+READER = "dac_read_search"
+"""What lets a user run an interpreter that lies where only root can read."""
 
 
 class User:
@@ -43,7 +46,7 @@ class User:
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """warpdeck ARGV. The interpreter may lie where only root can read (make test in /root), hence the capability."""
-        command = self.argv(sys.executable, "-m", "warpdeck.cli.main", *argv, capability="dac_read_search")
+        command = self.argv(sys.executable, "-m", "warpdeck.cli.main", *argv, capability=READER)
         return subprocess.run(
             command,
             cwd=self.folder,
@@ -137,6 +140,33 @@ def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None
 def test_a_terminal_is_its_users_whatever_python_the_controller_runs_on(alice: User, bob: User) -> None:
     assert alice.ok("run", "--pty", "id", "-u").split() == [str(ALICE)]
     assert bob.ok("run", "--pty", "sh", "-c", "tty && id -u").split()[-1] == str(BOB)
+
+
+def test_a_terminal_is_watched_by_others_only_where_the_site_lets_them(
+    site: Home, alice: User, bob: User
+) -> None:
+    session = AtTerminal(site, "run", "--pty", "env", "PS1=> ", "sh", prefix=alice.argv(capability=READER))
+    try:
+        session.until("> ")
+        [row] = json.loads(alice.ok("queue", "--json"))
+        assert "belongs to alice" in bob.refused("attach", "--watch", row["label"])
+        config = site.path / "config.toml"
+        config.write_text('[interactive]\nwatch = "all"\n')
+        site.ok("config", "reload")
+        watcher = AtTerminal(site, "attach", "--watch", row["label"], prefix=bob.argv(capability=READER))
+        try:
+            session.until("[warpdeck: bob watches]")
+            session.type("echo shown-$((1+1))\n")
+            watcher.until("shown-2")
+        finally:
+            watcher.close()
+            config.unlink()
+            site.ok("config", "reload")
+        assert "belongs to alice" in bob.refused("attach", row["label"])
+        session.type("exit\n")
+        assert session.ended() == 0
+    finally:
+        session.close()
 
 
 def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:

@@ -69,6 +69,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     held: bool = False
     interactive: bool = False
+    idle_since: float | None = None
+    """Of an interactive job that nobody and nothing uses."""
     gpu_util_pct: int | None = None
     """Mean over its GPUs at the last reading."""
     gpu_mem_bytes: int | None = None

@@ -75,6 +75,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("likely", _likely(detail)),
         ("submitted", format_time(row["submit"])),
         ("started", format_time(row["start"])),
+        ("idle since", format_time(row["idle_since"])),
         ("ended", format_time(row["end"])),
         ("nodes", row["node_list"]),
         ("GPUs", ", ".join(_gpu(gpu) for gpu in detail["gpus"])),

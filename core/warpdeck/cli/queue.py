@@ -157,7 +157,10 @@ def where(row: dict[str, Any], now: float) -> str:
         at_unix = why["expected_start"]
         soon = f"; expected {about(at_unix, now)}" if at_unix else ""
         return f"({why['code']}) {why['sentence']}{soon}"
-    return str(row["node_list"]) + (f" {row['exit_cause'] or row['exit_code']}" if row["end"] else "")
+    if row["end"]:
+        return f"{row['node_list']} {row['exit_cause'] or row['exit_code']}"
+    idle_s = now - row["idle_since"] if row["idle_since"] else 0
+    return str(row["node_list"]) + (f" idle {format_duration(round(idle_s))}" if idle_s else "")
 
 
 def _start(row: dict[str, Any]) -> str:
@@ -193,7 +196,7 @@ COLUMNS = {
     "gpus": Column("GPUS", "gpus", lambda row, now: str(row["gpus"]), right=True),
     "restarts": Column("RESTARTS", "restarts", lambda row, now: str(row["restarts"]), right=True),
     "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
-    "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code", where),
+    "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
 SELECTED_BY = ("user", "name", "why", "end")
 """What `select` and --start look at."""

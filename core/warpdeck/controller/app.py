@@ -368,11 +368,13 @@ class Controller:
         if name not in state.nodes:
             return
         before = state.picture.blocked(state, name)
-        state.readings[name] = to_reading(sample)
+        last = state.readings.get(name)
+        reading = state.readings[name] = to_reading(sample)
         if state.picture.blocked(state, name) != before:
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
-        self.hub.touch(jobs=jobs, nodes=[name])
+        idle = {*reading.idle, *(last.idle if last else ())}
+        self.hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])
 
     async def _housekeeping(self) -> None:
         while True:

@@ -22,6 +22,7 @@ def to_reading(sample: wire.Sample) -> Reading:
         cpu_pct=sample.cpu_pct,
         mem_used_bytes=sample.mem_used_bytes,
         gpus=tuple(_gpu(gpu) for gpu in sample.gpus),
+        idle=tuple((JobId(session.job_id), session.since_unix) for session in sample.idle),
     )
 
 

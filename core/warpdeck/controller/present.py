@@ -88,6 +88,7 @@ def job_row(state: State, job: Job) -> JobRow:
         restarts=job.restarts,
         held=job.held,
         interactive=request.pty is not None,
+        idle_since=idle_since(state, job),
         gpu_util_pct=util,
         gpu_mem_bytes=mem,
         tree=request.snapshot.tree if request.snapshot else "",
@@ -317,6 +318,14 @@ def _label(state: State, job_id: JobId) -> str:
         return ""
     job = state.jobs.get(job_id)
     return job.label() if job else str(job_id)
+
+
+def idle_since(state: State, job: Job) -> float | None:
+    """Since when nobody and nothing uses an interactive job, as far as its first node knows."""
+    if job.request.pty is None or not job.holds_resources or not job.shares:
+        return None
+    reading = state.readings.get(job.shares[0].node)
+    return next((since for job_id, since in reading.idle if job_id == job.id), None) if reading else None
 
 
 def _reading(state: State, name: NodeName, index: int) -> GpuReading | None:

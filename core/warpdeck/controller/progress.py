@@ -40,6 +40,7 @@ _STATE_OF_CAUSE = {
     "requeued": JobState.CANCELLED,
     "preempted": JobState.PREEMPTED,
     "timeout": JobState.TIMEOUT,
+    "idle": JobState.TIMEOUT,
     "oom": JobState.OUT_OF_MEMORY,
     "node_fail": JobState.NODE_FAIL,
     "launch_failed": JobState.FAILED,

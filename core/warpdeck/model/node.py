@@ -62,6 +62,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     cpu_pct: float
     mem_used_bytes: int
     gpus: tuple[GpuReading, ...] = ()
+    idle: tuple[tuple[JobId, float], ...] = ()
+    """Interactive jobs that nobody and nothing uses, and since when."""
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True):

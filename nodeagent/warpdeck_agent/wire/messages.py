@@ -21,6 +21,10 @@ from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_orig
 
 from . import steps
 from .frames import WireError
+from .opening import OpenLog as OpenLog
+from .opening import OpenPty as OpenPty
+from .opening import OpenTunnel as OpenTunnel
+from .opening import ResizePty as ResizePty
 from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import AskCurves as AskCurves
@@ -33,6 +37,7 @@ from .watch import GpuProcess as GpuProcess
 from .watch import GpuSample as GpuSample
 from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
+from .watch import IdleSession as IdleSession
 from .watch import Sample as Sample
 
 PROTOCOL_VERSION = 1
@@ -237,6 +242,9 @@ class Launch:
     """Sent so long before the time limit; `warn_batch_only`: to the batch shell alone."""
     warn_before_s: float = 0.0
     warn_batch_only: bool = False
+    idle_limit_s: float = 0.0
+    """Of a terminal's job: it is ended ("idle") when nothing uses it for so long, 0 for never; said so long before."""
+    idle_warning_s: float = 0.0
     tree: Optional[TreeRef] = None
     workspace: str = ""
     """Name of the checkout folder; the tasks of one array share it."""
@@ -279,66 +287,6 @@ class Forget:
     job_id: int
     restarts: int
     t: Literal["forget"] = "forget"
-
-
-@dataclass(frozen=True)
-class OpenLog:
-    """Stream a job's output from `offset` (negative: so many bytes before the end). `channel`: out or err."""
-
-    stream: int
-    job_id: int
-    restarts: int
-    channel: str = "out"
-    offset: int = 0
-    follow: bool = False
-    path: str = ""
-    """For a job whose spool is gone: the file. The agent refuses a file that is not the user's."""
-    uid: int = -1
-    t: Literal["open_log"] = "open_log"
-
-
-@dataclass(frozen=True)
-class OpenPty:
-    """Attach to an interactive job's terminal: scrollback from `offset` (0: all that is kept), then live bytes.
-
-    Who watches only reads: keys and sizes on this stream count for nothing. `watcher` is named to those who type.
-    """
-
-    stream: int
-    job_id: int
-    restarts: int
-    rows: int
-    cols: int
-    offset: int = 0
-    watch: bool = False
-    watcher: str = ""
-    t: Literal["open_pty"] = "open_pty"
-
-
-@dataclass(frozen=True)
-class OpenTunnel:
-    """Bytes both ways to a port of this node's loopback, or, without a port, to a process started inside the job.
-
-    The process runs as the job's user, in its containment and its working folder; the stream is its standard input and
-    output. The stream ends with the job.
-    """
-
-    stream: int
-    job_id: int
-    restarts: int
-    port: int = 0
-    argv: List[str] = field(default_factory=list)
-    env: Dict[str, str] = field(default_factory=dict)
-    """The environment of the job's processes on this node, as in Launch."""
-    t: Literal["open_tunnel"] = "open_tunnel"
-
-
-@dataclass(frozen=True)
-class ResizePty:
-    stream: int
-    rows: int
-    cols: int
-    t: Literal["resize_pty"] = "resize_pty"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,14 @@ class GpuSample:
 
 
 @dataclass(frozen=True)
+class IdleSession:
+    """A terminal's job in which nobody types, nothing is shown and nothing computes since then."""
+
+    job_id: int
+    since_unix: float
+
+
+@dataclass(frozen=True)
 class Sample:
     """The node's state at `at_unix`: load per CPU in percent, memory in bytes, each GPU."""
 
@@ -42,6 +50,7 @@ class Sample:
     cpu_pct: float
     mem_used_bytes: int
     gpus: List[GpuSample] = field(default_factory=list)
+    idle: List[IdleSession] = field(default_factory=list)
     t: Literal["sample"] = "sample"
 
 

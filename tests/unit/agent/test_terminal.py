@@ -143,6 +143,36 @@ def test_a_terminal_that_ignores_a_hang_up_is_killed(agent: AgentProcess) -> Non
     eventually(lambda: not agent.processes(1), what="nothing of it is left")
 
 
+def test_an_idle_session_is_warned_and_then_ended(agent: AgentProcess) -> None:
+    environ = {"PATH": os.environ["PATH"], "PS1": "> "}
+    limits = {"idle_limit_s": 4.0, "idle_warning_s": 3.0}
+    agent.launch(1, role="tasks", argv=SHELL, pty=True, env=environ, **limits)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+    shown = agent.link.output(1, b"unless a key is typed")
+    assert b"[warpdeck: idle for " in shown and b"this session ends in " in shown
+    said = agent.link.report(1, "exited")
+    assert (said.cause, said.message) == (
+        "idle",
+        "it was idle for 4 s, the limit of interactive sessions here",
+    )
+
+
+def test_a_session_in_which_somebody_types_is_not_idle(agent: AgentProcess) -> None:
+    environ = {"PATH": os.environ["PATH"], "PS1": "> "}
+    agent.launch(1, role="tasks", argv=SHELL, pty=True, env=environ, idle_limit_s=61.0, idle_warning_s=60.0)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+    warnings = 0
+    while warnings < 3:  # each key puts it off, and the next warning is a new one
+        seen = len(agent.link.data.get(1, b""))
+        agent.link.output(1, b"unless a key is typed", after=seen)
+        agent.link.send_data(1, b"\n")
+        warnings += 1
+    agent.link.send_data(1, b"exit 6\n")
+    assert agent.link.report(1, "exited").exit_code == 6
+
+
 def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"seq 1 300000; echo done-$((1+1))\n")

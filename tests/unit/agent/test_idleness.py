@@ -1,0 +1,104 @@
+"""When a session counts as idle: by its terminal, its processes and its GPUs; the agent's own start counts as use."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from warpdeck_agent.idleness import CPU_EVERY_S, QUIET_S, Idleness
+from warpdeck_agent.job import Job
+from warpdeck_agent.spool import JobFolder, Meta
+from warpdeck_agent.wire.messages import GpuProcess, GpuSample
+
+
+class Running:
+    """warpdeck_agent.jobs.Jobs, as far as idleness asks: one terminal's job."""
+
+    def __init__(self, folder: Path) -> None:
+        meta = Meta(
+            job_id=1,
+            restarts=0,
+            role="tasks",
+            user="u",
+            uid=os.geteuid(),
+            started_at=0.0,
+            time_limit_s=None,
+            grace_s=1.0,
+            stdout="",
+            stderr="",
+            work_dir="/",
+            pty=True,
+        )
+        (folder / "active").touch()
+        self.job = Job(JobFolder(str(folder)), meta, agent="a")
+        self.active = folder / "active"
+
+    def running(self) -> list[Job]:
+        return [self.job]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Running:
+    return Running(tmp_path)
+
+
+def idle(session: Running) -> Idleness:
+    """One that has seen the session a long time ago, when it was last used."""
+    made = Idleness(session)  # type: ignore[arg-type]
+    made.take([])
+    ago = time.time() - 2 * QUIET_S
+    os.utime(session.active, (ago, ago))
+    seen = made._sessions[session.job.key]
+    seen.used_at = seen.cpu_at = ago
+    return made
+
+
+def test_a_session_that_nothing_uses_is_idle_since_its_last_use(session: Running) -> None:
+    looked = idle(session)
+    looked.take([])
+    [found] = looked.sessions()
+    assert found.job_id == 1 and 2 * QUIET_S <= time.time() - found.since_unix < 3 * QUIET_S
+
+
+def test_a_key_or_output_is_use(session: Running) -> None:
+    looked = idle(session)
+    os.utime(session.active)
+    looked.take([])
+    assert looked.sessions() == []
+
+
+def test_a_touch_of_tomorrow_is_one_of_now(session: Running) -> None:
+    looked = idle(session)
+    os.utime(session.active, (time.time() + 86_400,) * 2)
+    looked.take([])
+    assert looked._sessions[session.job.key].used_at <= time.time()
+
+
+def test_what_computes_is_used(session: Running) -> None:
+    looked = idle(session)
+    session.job.cpu_seconds += CPU_EVERY_S
+    looked.take([])
+    assert looked.sessions() == []
+
+
+@pytest.mark.parametrize(
+    ("job_id", "util", "used"), [(1, 90, True), (1, None, True), (1, 0, False), (2, 90, False)]
+)
+def test_a_gpu_that_computes_for_it_is_use(
+    session: Running, job_id: int, util: int | None, used: bool
+) -> None:
+    looked = idle(session)
+    process = GpuProcess(pid=1, mem_bytes=1, job_id=job_id)
+    looked.take([GpuSample(index=0, util_pct=util, processes=[process])])
+    assert (looked.sessions() == []) is used
+
+
+def test_an_agent_that_begins_takes_a_session_as_used(session: Running) -> None:
+    ago = time.time() - 10 * QUIET_S
+    os.utime(session.active, (ago, ago))
+    looked = Idleness(session)  # type: ignore[arg-type]
+    looked.take([])
+    assert looked.sessions() == []
