@@ -77,6 +77,11 @@ class Paths:
         """This user's key for SSH into jobs, and the jobs' host keys."""
         return self._of_user("ssh")
 
+    @property
+    def programs(self) -> str:
+        """This user's `srun` for the shells of salloc."""
+        return self._of_user("programs")
+
     def _of_user(self, name: str) -> str:
         """What is the user's own. In a home of somebody else's it lies in the XDG data folder."""
         if self.is_of_another:

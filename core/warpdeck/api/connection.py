@@ -40,6 +40,8 @@ _STREAMS = (
     protocol.Subscribe,
     protocol.Srun,
     protocol.SrunAttach,
+    protocol.Salloc,
+    protocol.SallocAttach,
 )
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)

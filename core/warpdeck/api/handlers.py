@@ -84,7 +84,7 @@ class Handlers:
             case ask.Submit():
                 return await self._submit(message)
             case ask.DryRun():
-                asked = await self._submission(message.request)
+                asked = await self.submission(message.request)
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
             case ask.Forecast():
                 job = await self.find_job(message.job)
@@ -126,7 +126,7 @@ class Handlers:
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
-            case ask.Srun() | ask.SrunAttach():
+            case ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach():
                 return await self._stream(message)
             case ask.Forwards():
                 return {"forwards": self._server.forwards.rows(who)}
@@ -196,13 +196,17 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
-        from . import steps, streams, tunnels
+        from . import allocations, steps, streams, tunnels
 
         match message:
             case ask.Srun():
-                await steps.run(self._connection, message)
+                await steps.run(self._connection, message, self.submission)
             case ask.SrunAttach():
                 await steps.attach(self._connection, message)
+            case ask.Salloc():
+                await allocations.hold(self._connection, message, self.submission)
+            case ask.SallocAttach():
+                await allocations.attach(self._connection, message)
             case ask.PutTree():
                 await streams.receive_tree(self._connection, message)
             case ask.Log():
@@ -239,14 +243,14 @@ class Handlers:
         snapshot = request.snapshot
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
-        outcome = await self._controller.apply(await self._submission(request))
+        outcome = await self._controller.apply(await self.submission(request))
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
         notes = self._controller.state.site.remarks(request)
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
 
-    async def _submission(self, request: Request) -> Submitted:
+    async def submission(self, request: Request) -> Submitted:
         """The event, with what has to be looked up for it. Raises UserError."""
         _refuse_nul(request)
         clauses = request.dependencies.clauses if request.dependencies else ()

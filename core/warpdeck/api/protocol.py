@@ -351,12 +351,30 @@ class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     have: dict[str, str] = {}
 
 
+class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):
+    """An allocation that is held for the client: salloc's own words. -> {"job_id", "env", "command", "has_shell"} when it is there,
+    after progress lines; then nothing until its end. StepOrder(what="end", code=...) gives it back; a client
+    that leaves without a word does, too."""
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    env: dict[str, str] = {}
+    cwd: Reference = "/"
+
+
+class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
+    """Back to an allocation after the controller was started anew. -> {}"""
+
+    job: Number
+
+
 class StepOrder(Message, frozen=True, kw_only=True, tag="step_order"):
     """For a running step. No answer; `status` is answered with notes. `what`: signal, end, status."""
 
     stream: Number
     what: Annotated[str, msgspec.Meta(pattern=r"\A(signal|end|status)\Z")]
     signal: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+    """With which salloc's command has ended."""
 
 
 class Subscribe(Message, frozen=True, kw_only=True, tag="subscribe"):
@@ -435,6 +453,8 @@ ClientMessage = (
     | End
     | Srun
     | SrunAttach
+    | Salloc
+    | SallocAttach
     | StepOrder
     | Subscribe
     | Reload

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from warpdeck.controller.events import StepEndAsked, Who
+from warpdeck.controller.events import HolderLeft, StepEndAsked, Who
 from warpdeck.errors import StoreError, UserError
 from warpdeck.model import JobId, Link
 from warpdeck.model.step import Step
@@ -34,6 +35,9 @@ class StepKeeper:
         self._controller = controller
         self._attached: dict[StepKey, int] = {}
         self._alone_since: dict[StepKey, float] = {}
+        self._held: set[JobId] = set()
+        """Allocations whose holder is there."""
+        self._unheld_since: dict[JobId, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -57,9 +61,45 @@ class StepKeeper:
         if self._attached[key] <= 0:
             del self._attached[key]
             if not cut_off and self._task is not None:
-                task = asyncio.get_running_loop().create_task(self._end(key))
-                self._ending.add(task)
-                task.add_done_callback(self._ending.discard)
+                self._spawn(self._end(key))
+
+    def holds(self, job_id: JobId) -> None:
+        """The client for which the allocation is held is there."""
+        self._held.add(job_id)
+
+    def released(self, job_id: JobId) -> None:
+        """The allocation has ended."""
+        self._held.discard(job_id)
+
+    def lets_go(self, job_id: JobId) -> None:
+        """The client is gone: so is its allocation, unless we are what goes."""
+        self._held.discard(job_id)
+        if self._task is not None:
+            self._spawn(self._give_back(job_id))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _give_back(self, job_id: JobId) -> None:
+        try:
+            await self._controller.apply(HolderLeft(who=ROOT, job_id=job_id, code=1))
+            log.info("job %s: whoever held it is gone; it is given back", job_id)
+        except (UserError, StoreError) as error:
+            log.debug("job %s: %s", job_id, error)
+
+    def _unheld(self, now: float) -> list[JobId]:
+        """Allocations whose holder did not come back after this controller had started."""
+        state = self._controller.state
+        alone = [
+            job_id
+            for job_id in (*state.pending, *state.active)
+            if state.jobs[job_id].request.holder in ("srun", "salloc") and job_id not in self._held
+            if not any(key[0] == job_id for key in self._attached)
+        ]
+        self._unheld_since = {job_id: self._unheld_since.get(job_id, now) for job_id in alone}
+        return [job_id for job_id, since in self._unheld_since.items() if now - since > COME_BACK_S]
 
     async def _look_for_ever(self) -> None:
         while True:
@@ -67,6 +107,8 @@ class StepKeeper:
             now = asyncio.get_running_loop().time()
             for key in self._left_alone(now):
                 await self._end(key)
+            for job_id in self._unheld(now):
+                await self._give_back(job_id)
 
     def _left_alone(self, now: float) -> list[StepKey]:
         state = self._controller.state

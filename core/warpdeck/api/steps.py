@@ -21,6 +21,7 @@ from warpdeck.notation.srun import Srun, parse_srun
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
+from .allocations import Submission, allocate
 from .connection import Connection
 from .stepplan import stream_plan
 from .stepstream import StepStream
@@ -30,15 +31,26 @@ RETRY_S = 10.0
 NO_TASK = -1
 
 
-async def run(connection: Connection, message: ask.Srun) -> None:
+async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
     """From the words to a running step, joined to the client."""
     asked = parse_srun(list(message.words), message.env, files=message.files)
     if asked.multi_prog and "programs" not in asked.ask:
         raise UserError(
             f"the text of {asked.multi_prog} is needed", "", code="file", details={"file": asked.multi_prog}
         )
-    job = _find_job(connection, asked)
     wanted = _convert(asked, has_input=message.has_input)
+    job = _find_job(connection, asked)
+    if job is None:
+        job = await allocate(
+            connection,
+            message.id,
+            submission,
+            holder="srun",
+            name=wanted.name,
+            options=[*asked.job_options, ("export", "NONE", "srun")],
+            env={},
+            cwd=message.cwd,
+        )
     event = StepAsked(
         who=connection.who,
         job_id=job.id,
@@ -48,7 +60,13 @@ async def run(connection: Connection, message: ask.Srun) -> None:
         first=job.shares[0].node if job.shares else NodeName(""),
         own_master=_has_own_master(message.env),
     )
-    step = await _place(connection, message.id, event)
+    try:
+        step = await _place(connection, message.id, event)
+    except BaseException:
+        if job.request.holder == "srun":
+            connection.server.steps.lets_go(job.id)
+        raise
+    connection.server.steps.released(job.id)  # from here on its step holds it
     stream = StepStream(connection, message.id, step, wait_s=wanted.wait_s)
     connection.send(
         {"t": "ok", "id": message.id, "result": stream_plan(job, step, asked, wanted, cwd=message.cwd)}
@@ -73,7 +91,8 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
     await stream.join(message.have)
 
 
-def _find_job(connection: Connection, asked: Srun) -> Job:
+def _find_job(connection: Connection, asked: Srun) -> Job | None:
+    """The job that is named, else the caller's own; None: a new one is to be made."""
     state = connection.server.controller.state
     if asked.job:
         number, tasks = parse_job_id(asked.job)
@@ -91,7 +110,7 @@ def _find_job(connection: Connection, asked: Srun) -> Job:
         return found[0]
     if connection.caller is not None:
         return state.jobs[connection.caller.job_id]
-    raise UserError("no job is named", "write --jobid=JOB, or run it inside one")
+    return None
 
 
 def _convert(asked: Srun, *, has_input: bool) -> StepAsk:

@@ -79,6 +79,10 @@ class SyncClient:
     def close(self) -> None:
         self._link.close()
 
+    def detach(self) -> socket.socket:
+        """The greeted connection itself, for who speaks frames; nothing was asked on it yet."""
+        return self._link
+
     def __enter__(self) -> Self:
         return self
 

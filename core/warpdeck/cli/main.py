@@ -14,6 +14,8 @@ from warpdeck.errors import UserError, WarpdeckError
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
     "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
+    "srun": ("srun", "run a step of tasks: inside a job, or in one made for it"),
+    "salloc": ("salloc", "hold an allocation for a shell here; srun in it starts tasks on its nodes"),
     "attach": ("run", "join the terminal of an interactive job"),
     "jupyter": ("webserver", "a notebook on a GPU: a URL on this machine"),
     "code": ("webserver", "an editor on a GPU: a URL on this machine, or Remote-SSH"),

@@ -11,6 +11,7 @@ from warpdeck_agent.wire import messages as wire
 
 from .stepevents import (
     ForgetStep,
+    HolderLeft,
     KillStep,
     LaunchStep,
     StepAsked,
@@ -21,7 +22,16 @@ from .stepevents import (
 )
 from .who import Who
 
-__all__ = ["ForgetStep", "KillStep", "LaunchStep", "StepAsked", "StepEndAsked", "StepReported", "Who"]
+__all__ = [
+    "ForgetStep",
+    "HolderLeft",
+    "KillStep",
+    "LaunchStep",
+    "StepAsked",
+    "StepEndAsked",
+    "StepReported",
+    "Who",
+]
 
 
 # ---- events

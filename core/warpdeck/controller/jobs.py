@@ -34,7 +34,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     request, state = event.request, txn.state
     if len(state.pending) + len(state.active) >= MAX_OPEN_JOBS:
         raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
-    if not request.script and not request.argv:
+    if not request.script and not request.argv and not request.holder:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(event)
     _check_rights(event)
@@ -218,7 +218,7 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
     if job.state is JobState.PENDING:
         raise UserError(f"job {job.label()} is waiting already")
-    if job.request.pty is not None:
+    if job.request.pty is not None or job.request.holder:
         raise UserError(f"job {job.label()} is interactive; it cannot be requeued", "start a new one")
     txn.log(job.id, "requeue asked")
     if job.is_finished:

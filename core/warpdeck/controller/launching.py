@@ -21,7 +21,7 @@ def build_launch(
     request, share = job.request, job.allocation.shares[rank]
     stdout, stderr = output_paths(job)
     batch = bool(request.script)
-    role = "tasks" if not batch else "batch" if rank == 0 else "hold"
+    role = "hold" if request.holder or (batch and rank) else "batch" if batch else "tasks"
     warn, held = request.warn, config.containment
     return wire.Launch(
         job_id=job.id,

@@ -19,6 +19,7 @@ from warpdeck.model import (
 from warpdeck_agent.wire import messages as wire
 
 from . import steps
+from .allocations import RELEASED
 from .blame import blame
 from .events import (
     CollectOutput,
@@ -231,6 +232,8 @@ def final_status(job: Job) -> ExitStatus:
     ends = [share.exit or ExitStatus(cause="unknown", code=1) for share in job.shares]
     worst = ends[0] if job.request.script else max(ends, key=lambda end: (end.signal, end.code))
     blamed = next((end for end in ends if end.cause not in ("", "cancelled")), None)
+    if job.ending_cause == RELEASED and job.exit is not None:
+        return ExitStatus(code=job.exit.code, signal=job.exit.signal, message=job.exit.message)
     if job.ending_cause:
         message = blamed.message if blamed is not None else worst.message
         return ExitStatus(code=worst.code, signal=worst.signal, cause=job.ending_cause, message=message)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import decisions, health, jobs, nodes, progress, reservations, steps, suspension
+from . import allocations, decisions, health, jobs, nodes, progress, reservations, steps, suspension
 from .events import (
     Cancelled,
     Event,
     HealthTold,
     Held,
+    HolderLeft,
     LaunchRefused,
     NodeAdded,
     NodeDrained,
@@ -85,6 +86,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return reservations.make(txn, event)
         case ReservationRemoved():
             return reservations.remove(txn, event)
+        case HolderLeft():
+            return allocations.leave(txn, event)
         case StepAsked():
             return steps.ask(txn, event)
         case StepEndAsked():

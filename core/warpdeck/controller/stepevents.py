@@ -37,6 +37,15 @@ class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
 
 
+class HolderLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """Whoever an allocation is held for (srun, salloc) has ended, with this code, or is gone."""
+
+    who: Who
+    job_id: JobId
+    code: int = 0
+    signal: int = 0
+
+
 class StepReported(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's word on its share of a step."""
 
@@ -73,5 +82,5 @@ class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
-StepEvent = StepAsked | StepEndAsked | StepReported
+StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft
 StepEffect = LaunchStep | KillStep | ForgetStep

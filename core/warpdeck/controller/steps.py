@@ -12,6 +12,7 @@ from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
 from warpdeck.policy.steps import Busy, Layout, lay_out
 from warpdeck_agent.wire import steps as wire
 
+from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
 from .state import State, Transaction, amend
@@ -160,8 +161,10 @@ def _settle_stray(step: Step | None, name: NodeName, said: wire.StepReport) -> l
 def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bool) -> list[Effect]:
     """What follows from these ends: the step's own, or the end of the other tasks."""
     if all(part.phase == "exited" for part in step.parts):
-        _finish(txn, step, ended_at=txn.now)
-        return []
+        ended = _finish(txn, step, ended_at=txn.now)
+        job = txn.state.jobs[step.job_id]
+        is_all = job.request.holder == "srun" and step.number == 0
+        return release(txn, job, ended) if is_all else []
     if step.ending_cause:
         return []
     if failed:
@@ -186,7 +189,7 @@ def _kills(step: Step, *, signal: int = 0) -> list[Effect]:
     ]
 
 
-def _finish(txn: Transaction, step: Step, *, ended_at: float) -> None:
+def _finish(txn: Transaction, step: Step, *, ended_at: float) -> ExitStatus:
     worst = max(step.ends().values(), key=TaskEnd.shell_code, default=TaskEnd(rank=0, code=1))
     message = next((part.message for part in step.parts if part.message), "")
     state = _STATE_OF_CAUSE.get(step.ending_cause)
@@ -195,6 +198,7 @@ def _finish(txn: Transaction, step: Step, *, ended_at: float) -> None:
     code = worst.code or (1 if message and not worst.shell_code() else 0)
     status = ExitStatus(code=code, signal=worst.signal, cause=step.ending_cause, message=message)
     txn.put_step(amend(step, state=state, exit=status, end_at_unix=max(ended_at, step.start_at_unix)))
+    return status
 
 
 def end_all(txn: Transaction, job: Job, *, ended_at: float) -> None:

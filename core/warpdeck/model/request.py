@@ -172,6 +172,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     script_args: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     pty: PtySize | None = None
+    holder: Annotated[str, msgspec.Meta(pattern=r"\A(srun|salloc|nobody)?\Z")] = ""
+    """For whom the allocation is held, instead of a script or a command: its steps come later. `nobody`: until it is
+    cancelled."""
     resources: Resources = Resources()
     time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
     partition: Word = ""

@@ -100,6 +100,20 @@ SRUN = table(
         **STEP,
     },
 )
+SALLOC = table(
+    "salloc",
+    {
+        **{name: value for name, value in ALL.items() if name not in ("array", "output", "error", "input")},
+        "bell": ("", NONE),
+        "no-bell": ("", NONE),
+        "no-shell": ("", NONE),
+        "kill-command": ("K", OPTIONAL),
+        "immediate": ("I", OPTIONAL),
+    },
+)
+_SALLOC_ONLY = ("bell", "no-bell", "no-shell", "kill-command", "immediate")
+_STREAMS_ONLY = frozenset({"output", "error", "export", "open-mode", "chdir", "gpu-bind"})
+"""What srun's step has of its own, and a job that is made for it has not."""
 _NO_JOB = frozenset(
     {"cpu-bind", "cpu_bind", "distribution", "exact", "gpu-bind", "immediate", "jobid", "mpi", "overlap"}
 )
@@ -181,6 +195,23 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
     return asked
 
 
+class Salloc(msgspec.Struct, kw_only=True):
+    """salloc's command line: what the allocation is asked for, and the command that holds it."""
+
+    options: Options
+    command: list[str]
+    has_shell: bool = True
+
+
+def parse_salloc(words: list[str]) -> Salloc:
+    """Raises UserError."""
+    options, command = parse_leading(words, "salloc", SALLOC)
+    asked: Options = [(name, value, "salloc") for name, value in options if name not in _SALLOC_ONLY]
+    return Salloc(
+        options=asked, command=command, has_shell=not any(name == "no-shell" for name, _ in options)
+    )
+
+
 def _apply(asked: Srun, option: str, value: str, where: str) -> None:
     if option in _QUIET or option in STEP or option in HONOURED:
         try:
@@ -189,7 +220,7 @@ def _apply(asked: Srun, option: str, value: str, where: str) -> None:
                 act(asked, value)
         except UserError as error:
             raise UserError(f"{where}: {error.message}", error.hint) from None
-        if option in HONOURED and option not in _NO_JOB:
+        if option in HONOURED and option not in _NO_JOB | _STREAMS_ONLY:
             asked.job_options.append((option, value, where))
         return
     raise UserError(f"{where}: --{option} is not supported yet", "take it out if the step can run without it")

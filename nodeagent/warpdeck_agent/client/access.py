@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
@@ -84,12 +84,12 @@ def connect(environ: Mapping[str, str]) -> Link:
     return link
 
 
-def connect_patiently(environ: Mapping[str, str], name: str) -> Link:
-    """The same, waiting for whoever is away and saying so once."""
+def patiently(connect: Callable[[], Link], name: str) -> Link:
+    """A link, waiting for whoever is away and saying so once."""
     told = False
     while True:
         try:
-            return connect(environ)
+            return connect()
         except Away as away:
             if not told:
                 sys.stderr.write(f"{name}: waiting: {away}\n")

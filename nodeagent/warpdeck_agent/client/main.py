@@ -6,7 +6,7 @@ import os
 import sys
 from typing import List
 
-from .access import Refused, connect_patiently
+from .access import Refused, connect, patiently
 from .step import StepClient
 
 OUTSIDE_EXIT = 1
@@ -18,7 +18,7 @@ def main(name: str, words: List[str]) -> int:
         sys.stderr.write(f"{name}: error: this is no process of a warpdeck job: its variables are not set\n")
         return OUTSIDE_EXIT
     try:
-        client = StepClient(lambda: connect_patiently(os.environ, name), name=name)
+        client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
         return client.run(words, dict(os.environ), os.getcwd())
     except Refused as refused:
         sys.stderr.write(

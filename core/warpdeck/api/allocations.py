@@ -1,0 +1,151 @@
+"""Allocations that are held for a client: one that srun makes for its only step, and salloc's.
+
+The client's connection is what holds them. One that is cut off by a controller that starts anew comes back (SallocAttach);
+whoever does not is gone, and the keeper gives the allocation back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from warpdeck.controller.environment import made_environment
+from warpdeck.controller.events import HolderLeft, Submitted
+from warpdeck.errors import UserError
+from warpdeck.model import Job, JobId, JobState, Request
+from warpdeck.notation.request import Options, build_request
+from warpdeck.notation.srun import parse_salloc
+
+from . import protocol as ask
+from .connection import ClientStream, Connection
+from .streams import wait_for
+
+Submission = Callable[[Request], Awaitable[Submitted]]
+"""Makes the event of a submission: Handlers.submission."""
+_OF_A_PROCESS = frozenset({"SLURM_NODEID", "SLURMD_NODENAME", "SLURM_STEP_ID", "CUDA_VISIBLE_DEVICES"})
+"""What a job's processes are told, and a shell beside it is not."""
+
+
+async def allocate(
+    connection: Connection,
+    number: int,
+    submission: Submission,
+    *,
+    holder: str,
+    name: str,
+    options: Options,
+    env: Mapping[str, str],
+    cwd: str,
+) -> Job:
+    """A new allocation, running; whoever does not wait for it takes it back. Raises UserError."""
+    controller = connection.server.controller
+    fields, notes = build_request(options, env, now=controller.clock())
+    fields |= {"holder": holder, "submit_dir": cwd, "requeue": False}
+    fields.setdefault("name", name)
+    try:
+        request = msgspec.convert(fields, Request, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(f"the allocation cannot be so: {error}", "see its options") from error
+    for note in notes:
+        await connection.progress(number, note)
+    outcome = await controller.apply(await submission(request))
+    assert outcome.job is not None
+    job = outcome.job
+    connection.server.steps.holds(job.id)
+    try:
+        if controller.state.jobs[job.id].state is not JobState.RUNNING:
+            job = await _wait(connection, number, job)
+    except BaseException:
+        connection.server.steps.lets_go(job.id)
+        raise
+    return controller.state.jobs[job.id]
+
+
+async def _wait(connection: Connection, number: int, job: Job) -> Job:
+    controller = connection.server.controller
+    waited = False
+    if controller.state.jobs[job.id].state is JobState.PENDING and controller.state.whys.get(job.id):
+        waited = True
+        await connection.progress(number, f"job {job.id} queued and waiting for resources")
+    job = await wait_for(
+        connection, job, lambda now: now.is_finished or now.state is JobState.RUNNING, tell=number
+    )
+    if job.is_finished:
+        why = f": {job.exit.message}" if job.exit is not None and job.exit.message else ""
+        raise UserError(f"job {job.id} has ended before it could be used ({job.state}){why}", "")
+    if waited:
+        await connection.progress(number, f"job {job.id} has been allocated resources")
+    return job
+
+
+class HeldStream(ClientStream):
+    """salloc's hold of its allocation."""
+
+    def __init__(self, connection: Connection, number: int, job: Job) -> None:
+        super().__init__(connection, number)
+        self._job = job
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+
+    async def watch(self) -> None:
+        """Until the allocation has ended; the client is told."""
+        job = await wait_for(self.connection, self._job, lambda now: now.is_finished)
+        self.say_end("" if job.state is JobState.COMPLETED else f"it was ended: {job.state}", None)
+        self.connection.server.steps.released(job.id)
+
+    async def order(self, order: ask.StepOrder) -> None:
+        """The command that held it has ended."""
+        if order.what == "end":
+            event = HolderLeft(who=self.connection.who, job_id=self._job.id, code=order.code)
+            await self.connection.server.controller.apply(event)
+
+    def end(self, *, finished: bool = False) -> None:
+        """The client is gone, and with it the allocation."""
+        if self.connection.streams.get(self.number) is self:
+            super().end()
+            self.connection.server.steps.lets_go(self._job.id)
+            if self._task is not None:
+                self._task.cancel()
+
+
+async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
+    """salloc."""
+    asked = parse_salloc(list(message.words))
+    job = await allocate(
+        connection,
+        message.id,
+        submission,
+        holder="salloc" if asked.has_shell else "nobody",
+        name="interactive",
+        options=asked.options,
+        env=message.env,
+        cwd=message.cwd,
+    )
+    stream = HeldStream(connection, message.id, job)
+    made = made_environment(job, 0, submit_host="")
+    result = {
+        "job_id": job.id,
+        "env": {name: value for name, value in made.items() if name not in _OF_A_PROCESS},
+        "command": asked.command,
+        "has_shell": asked.has_shell,
+        "nodes": list(job.allocation.node_names()) if job.allocation else [],
+    }
+    connection.send({"t": "ok", "id": message.id, "result": result})
+    if asked.has_shell:
+        await stream.watch()
+    else:
+        connection.server.steps.released(job.id)
+        stream.say_end("", None)
+
+
+async def attach(connection: Connection, message: ask.SallocAttach) -> None:
+    """Back to an allocation."""
+    job = connection.server.controller.state.jobs.get(JobId(message.job))
+    if job is None or connection.who.uid not in (job.uid, 0) or job.request.holder != "salloc":
+        raise UserError(f"allocation {message.job} is not known any more", "see `warpdeck queue`")
+    connection.server.steps.holds(job.id)
+    stream = HeldStream(connection, message.id, job)
+    connection.send({"t": "ok", "id": message.id, "result": {}})
+    await stream.watch()

@@ -1,0 +1,160 @@
+"""warpdeck salloc: an allocation that is held for a command here, by default a shell; srun in it starts tasks on its nodes."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import subprocess
+import sys
+import time
+from typing import Any
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import Paths, default_paths
+
+from .output import note
+from .submit import current_folder
+
+HELP = """usage: warpdeck salloc [OPTIONS] [COMMAND...]
+
+Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
+given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
+
+  --no-shell   only make the allocation; it is held until it is cancelled or its time is over
+
+examples:
+  warpdeck salloc -N 2 --gpus-per-node 4
+  warpdeck salloc -n 4 srun hostname
+"""
+RETRY_S = 1.0
+
+
+def main(_: str, words: list[str]) -> int:
+    """Holds it; the command's exit code."""
+    if words and words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    paths = default_paths()
+    client = SyncClient.connect(paths)
+    number = client.begin("salloc", words=words, env=dict(os.environ), cwd=current_folder())
+    granted = _wait(client, number)
+    job = int(granted["job_id"])
+    note(f"salloc: Granted job allocation {job}")
+    if not granted["has_shell"]:
+        return 0
+    note(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
+    command = granted["command"] or [os.environ.get("SHELL") or "/bin/sh"]
+    env = {**os.environ, **granted["env"], "PATH": f"{programs(paths)}:{os.environ.get('PATH', '')}"}
+    try:
+        child = subprocess.Popen(command, env=env)
+    except OSError as error:
+        client.tell("step_order", stream=number, what="end", code=127)
+        _wait_for_end(client, number)
+        raise UserError(f"cannot run {command[0]}: {error.strerror}", "check its path") from error
+    code = _hold(_Holder(paths, client, number, job), child)
+    note(f"salloc: Relinquishing job allocation {job}")
+    return code
+
+
+def programs(paths: Paths) -> str:
+    """The folder with `srun` for shells here; made if it is not there."""
+    folder = paths.programs
+    path = os.path.join(folder, "srun")
+    text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m warpdeck.cli.main srun "$@"\n'
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path + ".new", 0o700)
+    os.replace(path + ".new", path)
+    return folder
+
+
+def _wait(client: SyncClient, number: int) -> dict[str, Any]:
+    while True:
+        for word, value in client.events(number):
+            if word == "ok":
+                return dict(value)
+            if word == "progress":
+                note(f"salloc: {value}")
+
+
+class _Holder:
+    """The connection that holds the allocation; made again when the controller comes back."""
+
+    def __init__(self, paths: Paths, client: SyncClient, number: int, job: int) -> None:
+        self._paths = paths
+        self._client: SyncClient | None = client
+        self._number = number
+        self._job = job
+        self._next_try = 0.0
+
+    def fileno(self) -> int:
+        """For select; below 0 there is none now."""
+        return -1 if self._client is None else self._client.fileno()
+
+    def listen(self) -> None:
+        """Takes what the controller says: that the allocation has ended, or nothing any more."""
+        assert self._client is not None
+        try:
+            for word, value in self._client.events(self._number):
+                if word == "end":
+                    note(f"salloc: Job allocation {self._job} has been revoked ({value['error'] or 'ended'})")
+                    self._client = None
+                    self._next_try = float("inf")
+        except UserError:
+            self._client = None
+
+    def come_back(self) -> None:
+        """Connects again, if that was lost and it is time."""
+        if self._client is not None or time.monotonic() < self._next_try:
+            return
+        self._next_try = time.monotonic() + RETRY_S
+        try:
+            client = SyncClient.connect(self._paths, start=False)
+            number = client.begin("salloc_attach", job=self._job)
+            _wait(client, number)
+        except UserError:
+            return
+        self._client, self._number = client, number
+
+    def give_back(self, code: int) -> None:
+        """The command has ended."""
+        self.come_back()
+        if self._client is not None:
+            self._client.tell("step_order", stream=self._number, what="end", code=code)
+            _wait_for_end(self._client, self._number)
+
+
+def _hold(holder: _Holder, child: subprocess.Popen[bytes]) -> int:
+    """Until the command has ended. Ctrl-C is the command's affair."""
+    ended = os.pidfd_open(child.pid)
+    try:
+        while True:
+            try:
+                sources: list[Any] = [ended] + ([holder.fileno()] if holder.fileno() >= 0 else [])
+                ready, _, _ = select.select(sources, [], [], RETRY_S)
+            except KeyboardInterrupt:
+                continue
+            if ended in ready:
+                break
+            if ready:
+                holder.listen()
+            holder.come_back()
+    finally:
+        os.close(ended)
+    code = child.wait()
+    code = 128 - code if code < 0 else code
+    holder.give_back(code)
+    return code
+
+
+def _wait_for_end(client: SyncClient, number: int) -> None:
+    try:
+        while True:
+            for word, _ in client.events(number):
+                if word == "end":
+                    return
+    except UserError:
+        return

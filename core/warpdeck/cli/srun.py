@@ -1,0 +1,56 @@
+"""warpdeck srun: Slurm's srun. Inside an allocation a step of it; else a job is made for the step, and ends with it."""
+
+from __future__ import annotations
+
+import os
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import default_paths
+from warpdeck_agent.client.access import Away, Link, Refused, patiently
+from warpdeck_agent.client.step import StepClient
+
+from .submit import current_folder
+
+HELP = """usage: warpdeck srun [OPTIONS] COMMAND...
+
+Starts tasks of a job and is their standard streams; the exit code is the highest of theirs. Inside an allocation (a batch
+script, salloc, --jobid) it starts a step there; else it submits a job of its own, waits for it, and ends it with the step.
+Scripts find the same program as `srun` on their PATH.
+
+  -n TASKS  -N NODES  -c CPUS_PER_TASK  --ntasks-per-node N      -w NODES  -x NODES  -r FIRST
+  --gpus N | --gpus-per-task N | --gpus-per-node N | --gres gpu:N   --gpu-bind per_task:N|single:N|map_gpu:0,1
+  --exact     take only what is asked for, so that steps run beside each other
+  --overlap   share with running steps: srun --overlap --jobid 12 nvidia-smi
+  -l (label lines)  -o FILE  -e FILE  -i FILE|all|none|RANK (%t is the task)  --open-mode append
+  -K (end all when one fails)  -W SECONDS (end all so long after the first end)  -I (do not wait for room)
+  -D FOLDER  --export ALL,NAME=VALUE|NONE  --multi-prog FILE  --cpu-bind cores|map_cpu:0,1|none  --mpi pmi2  -t LIMIT
+  and for a job of its own sbatch's options: -p -A -q --mem -C --reservation ...
+
+Ctrl-C tells how the tasks are; twice within a second it ends them.
+
+examples:
+  warpdeck srun -N 2 -n 4 hostname
+  warpdeck srun --overlap --jobid 12 nvidia-smi
+"""
+
+
+def main(_: str, words: list[str]) -> int:
+    """Runs the step; its exit code."""
+    if not words or words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0 if words else 2
+    paths = default_paths()
+
+    def connect() -> Link:
+        try:
+            return Link(SyncClient.connect(paths).detach())
+        except UserError as error:
+            raise Away(error.message) from error
+
+    SyncClient.connect(paths).close()  # starts it if need be, and says what is wrong
+    try:
+        client = StepClient(lambda: patiently(connect, "srun"))
+        return client.run(words, dict(os.environ), current_folder())
+    except Refused as refused:
+        raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused

@@ -1,0 +1,34 @@
+"""Allocations that are held for a client, srun or salloc, and run nothing by themselves: they end when that says so."""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+from warpdeck.model import ExitStatus, Job, JobState
+
+from .events import Effect, HolderLeft, Outcome
+from .jobs import end_job, may_touch
+from .state import Transaction, amend
+
+RELEASED = "released"
+"""The cause of such an end; the job's own status is what its holder says."""
+
+
+def leave(txn: Transaction, event: HolderLeft) -> Outcome:
+    """The holder needs it no more, or is gone."""
+    job = txn.state.jobs.get(event.job_id)
+    if job is None or not job.request.holder:
+        raise UserError(f"job {event.job_id} is held by nobody", "cancel it: warpdeck cancel")
+    if not may_touch(event.who, job):
+        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
+    return Outcome(effects=tuple(release(txn, job, ExitStatus(code=event.code, signal=event.signal))))
+
+
+def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
+    """Ends the allocation with this status; one that waits never was."""
+    if job.is_finished or job.state is JobState.COMPLETING:
+        return []
+    if job.state is JobState.PENDING:
+        txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
+        txn.log(job.id, "whoever waited for it has left")
+        return []
+    return end_job(txn, txn.put_job(amend(job, exit=status)), RELEASED)

@@ -1,0 +1,113 @@
+"""srun and salloc on the login node: jobs made for a step, allocations held for a shell, and what becomes of them when it is gone."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """One for all tests of the module."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(home: Home, *words: str, cwd: Path) -> subprocess.Popen[str]:
+    """warpdeck WORDS, left to run."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "warpdeck.cli.main", *words],
+        cwd=cwd,
+        env=home.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def last_job(home: Home) -> dict[str, object]:
+    rows: list[dict[str, object]] = home.json("queue", "--all")
+    return max(rows, key=lambda row: int(str(row["id"])))
+
+
+def test_srun_outside_a_job_makes_one_for_its_step(home: Home, short_tmp: Path) -> None:
+    done = home.run(
+        "srun", "-n2", "-l", "sh", "-c", "echo on $SLURM_JOB_ID.$SLURM_STEP_ID; exit 5", cwd=short_tmp
+    )
+    row = last_job(home)
+    assert done.returncode == 5, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"0: on {row['id']}.0", f"1: on {row['id']}.0"]
+    assert "Exited with exit code 5" in done.stderr
+    eventually(lambda: last_job(home)["exit_code"] == "5:0", what="the job has the step's exit code")
+
+
+def test_input_reaches_the_tasks_of_an_srun_outside(home: Home, short_tmp: Path) -> None:
+    assert home.run("srun", "cat", cwd=short_tmp, data="words\n").stdout == "words\n"
+
+
+def test_salloc_holds_nodes_for_a_command_that_starts_steps(home: Home, short_tmp: Path) -> None:
+    words = "srun -l sh -c 'echo step $SLURM_STEP_ID'; srun -n1 sh -c 'echo step $SLURM_STEP_ID'; exit 3"
+    done = home.run("salloc", "-n2", "sh", "-c", words, cwd=short_tmp)
+    assert done.returncode == 3, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0: step 0", "1: step 0", "step 1"]
+    assert "salloc: Granted job allocation" in done.stderr
+    assert last_job(home)["exit_code"] == "3:0"
+
+
+def test_a_step_beside_a_running_job_is_started_by_its_number(home: Home, short_tmp: Path) -> None:
+    words = ["--no-snapshot", "-n2", "--wrap", "srun sh -c 'touch here; sleep 600'"]
+    job = home.json("submit", *words, cwd=short_tmp)["job_id"]
+    eventually((short_tmp / "here").exists, what="its own step runs")
+    done = home.run("srun", "--overlap", "--jobid", str(job), "-n1", "sh", "-c", "echo in $SLURM_JOB_ID")
+    assert done.stdout == f"in {job}\n"
+    home.ok("cancel", str(job))
+
+
+def test_an_srun_outside_that_is_killed_leaves_nothing(home: Home, short_tmp: Path) -> None:
+    child = start(home, "srun", "sh", "-c", "touch here; sleep 600", cwd=short_tmp)
+    eventually((short_tmp / "here").exists, what="the task runs")
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    eventually(lambda: last_job(home)["end"], what="its job has ended")
+
+
+def test_a_salloc_that_is_killed_gives_its_nodes_back(home: Home, short_tmp: Path) -> None:
+    child = start(
+        home, "salloc", "-n1", "sh", "-c", "exec >/dev/null 2>&1; touch here; sleep 5", cwd=short_tmp
+    )
+    eventually((short_tmp / "here").exists, what="the shell runs")
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    eventually(lambda: last_job(home)["end"], what="the allocation has ended")
+
+
+def test_an_allocation_survives_a_controller_that_is_killed(home: Home, short_tmp: Path) -> None:
+    script = "touch here; while [ ! -e go ]; do sleep 0.05; done; srun -n1 echo still here"
+    child = start(home, "salloc", "-n1", "sh", "-c", script, cwd=short_tmp)
+    eventually((short_tmp / "here").exists, what="the shell runs")
+    home.kill_controller()
+    home.ok("up")
+    (short_tmp / "go").touch()
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0, err
+    assert out == "still here\n"
+
+
+def test_an_allocation_without_a_shell_stays(home: Home, short_tmp: Path) -> None:
+    done = home.run("salloc", "--no-shell", "-n1", cwd=short_tmp)
+    job = done.stderr.split()[-1]
+    assert home.state(job) == "RUNNING"
+    home.ok("cancel", job)
