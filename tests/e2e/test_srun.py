@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.home import Home
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +187,39 @@ def test_the_working_folder_is_sruns_own_or_the_one_that_is_asked_for(batch: Bat
     lines = batch.run("cd sub\nsrun -n1 pwd\nsrun -n1 -D /usr pwd\nsrun -n1 -D /nowhere pwd\n")
     assert lines[:2] == [f"{batch.folder}/sub", "/usr"]
     assert any("couldn't chdir to `/nowhere'" in line for line in lines)
+
+
+SURVIVES = "srun -n1 sh -c 'echo one; touch here; while [ ! -e go ]; do sleep 0.05; done; echo two; exit 4'\necho code $?\n"
+
+
+def agents(home: Home) -> list[int]:
+    """The pids of this home's agent."""
+    words = f"serve\0--dir\0{home.path}/agent\0".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().endswith(words):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("victim", ["controller", "agent"])
+def test_a_step_and_its_streams_survive_a_kill(batch: Batch, victim: str) -> None:
+    (batch.folder / "job.sh").write_text("#!/bin/bash\n" + SURVIVES)
+    home = batch.home
+    job = home.json("submit", "--no-snapshot", "-n2", "-o", "out.txt", "job.sh", cwd=batch.folder)["job_id"]
+    out = batch.folder / "out.txt"
+    eventually(lambda: out.exists() and "one" in out.read_text(), what="the step runs")
+    if victim == "controller":
+        home.kill_controller()
+        home.ok("up")
+    else:
+        for pid in agents(home):
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: "trying to come back" in out.read_text(), what="srun has noticed")
+    (batch.folder / "go").touch()
+    eventually(lambda: home.job(job)["end"], what="the job has ended")
+    lines = [line for line in out.read_text().splitlines() if not line.startswith("srun: ")]
+    assert lines == ["one", "two", "code 4"]
