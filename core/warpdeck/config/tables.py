@@ -56,9 +56,10 @@ class Scheduler(Table, frozen=True, kw_only=True):
     backfill: Literal["none", "easy", "conservative"] = "easy"
     queue_order: Literal["submission", "response"] = "response"
     """Among jobs of equal priority: who came first, or who waits longest for what the job is worth."""
-    overdue_share: Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0.8
-    """With response: a job is passed no more when its wait comes to so much of the longest wait lately."""
+    overdue_share: Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0.5
+    """With response: a job is passed no more when its wait is going to come to so much of the longest wait lately."""
     overdue_reservations: Count = 2
+    """With response: how many have a reservation while so many have waited that long already."""
     reservations: Count = 1
     reservation_holds: Literal["nodes", "start"] = "nodes"
     backfill_order: Literal["priority", "shortest"] = "shortest"

@@ -115,7 +115,7 @@ class State:
         """Remembers how long the job ran, if it ended by itself."""
         ran_s = job.ran_s()
         if ran_s is not None and job.state in BY_ITSELF:
-            self.predictor.remember(job.user, ran_s)
+            self.predictor.remember(job.user, ran_s, limit_s=job.time_limit_s)
 
     def predict(self, user: str, request: Request) -> float | None:
         """How long a job of this user is likely to run; None where nothing is known of them."""

@@ -63,7 +63,7 @@ def decide(view: View, now: float, settings: Settings, *, without_place: JobId |
     queue, ends, whys = _eligible(view, now, settings)
     likely = np.array([likely_s(job) for job in queue], dtype=np.float64)
     waiting = turns(queue, view, now, settings=settings, sizes=current.tres, likely=likely)
-    current.protect(min(waiting.overdue_count, settings.overdue_reservations))
+    current.protect(min(waiting.late_count, settings.overdue_reservations))
     order = in_order(
         queue, view, settings, priorities=[priorities[job.id] for job in queue], turns=waiting.keys
     )

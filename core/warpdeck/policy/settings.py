@@ -31,10 +31,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """none (strict order), easy (the first `reservations` blocked jobs are protected), conservative (all of them)."""
     queue_order: str = "response"
     """Among jobs of equal priority: submission, or response (who waits longest for what the job is worth; turns.py)."""
-    overdue_share: float = 0.8
-    """With response: a job goes first when its wait comes to so much of the longest wait lately."""
+    overdue_share: float = 0.5
+    """With response: nobody passes a job any more when its wait is going to come to so much of the longest wait lately.
+    Half: later there is too little time left to keep the longest wait from growing; earlier nothing is left to order."""
     overdue_reservations: int = 2
-    """How many of those that are overdue get a reservation, where `reservations` is less."""
+    """With response: so many have a reservation while so many have waited that long already, where `reservations` is less."""
     reservation_holds: str = "nodes"
     """nodes, or start: only that the job can start by then on any nodes, as in textbook EASY with one reservation."""
     reservations: int = 1

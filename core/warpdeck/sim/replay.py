@@ -150,7 +150,7 @@ class _Replay:
             self._progress(len(self._runs), len(self._jobs))
 
     def _learn(self, job: SimJob, ran_s: float) -> None:
-        self._predictor.remember(job.pending.user, ran_s)
+        self._predictor.remember(job.pending.user, ran_s, limit_s=job.pending.time_limit_s)
         said = self._said.pop(job.pending.id, None)
         if said is not None:
             limit = float(job.pending.time_limit_s or ran_s)

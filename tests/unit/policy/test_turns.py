@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from tests.builders import node, pending, running, view
 
-from warpdeck.model import JobId
-from warpdeck.policy import PendingJob, Plan, RunningJob, Settings, plan
+from warpdeck.model import GpuAsk, JobId, NodeName, Resources
+from warpdeck.policy import PartitionView, PendingJob, Plan, RunningJob, Settings, plan
 
 NOW = 100_000.0
 
@@ -58,10 +58,58 @@ def test_the_work_that_stands_before_a_job_counts_as_its_wait() -> None:
     assert first_reserved(planned(jobs, longest_wait_s=40_000, held=full(NOW + 3600))) == 3
 
 
-def test_several_overdue_jobs_have_reservations_but_none_where_the_site_wants_none() -> None:
+def test_late_jobs_have_two_reservations_but_none_where_the_site_wants_none() -> None:
     jobs = [waiting(number, waited_s=4000 - number, limit_s=600) for number in (2, 3, 4)]
+    assert len(planned(jobs, longest_wait_s=9000, held=full(NOW + 9000)).reserves) == 1
     assert [each.job_id for each in planned(jobs, longest_wait_s=4000).reserves] == [2, 3]
     assert not planned(jobs, longest_wait_s=4000, reservations=0).reserves
+
+
+def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 4000, **how: Any) -> Plan:
+    """A machine of two nodes, 8 GPUs each, of which so many are held for long."""
+    on_b = min(8, busy_gpus)
+    held = [running(1, "b", tuple(range(on_b)), ends=NOW + 9000)] if on_b else []
+    if busy_gpus > 8:
+        held.append(running(5, "a", tuple(range(busy_gpus - 8)), ends=NOW + 9000))
+    picture = view([node("a"), node("b")], jobs, held)
+    return plan(msgspec.structs.replace(picture, longest_wait_s=longest_wait_s), NOW, Settings(**how))
+
+
+def both_nodes(number: int, *, waited_s: float) -> PendingJob:
+    asked = Resources(nodes_min=2, nodes_max=2, cpus_per_task=8, gpus=GpuAsk(per_node=8))
+    return waiting(number, waited_s=waited_s, limit_s=600, resources=asked)
+
+
+def test_a_late_job_of_most_of_the_machine_goes_on_while_the_machine_is_empty() -> None:
+    """Else the narrow ones before it fill the machine, and it has to run empty again."""
+    narrow = waiting(2, waited_s=3900, limit_s=6000, gpus=4)
+    assert [each.job_id for each in beside([narrow, both_nodes(3, waited_s=3000)], busy_gpus=0).starts] == [3]
+    soon = beside([narrow, both_nodes(3, waited_s=100)], busy_gpus=0, longest_wait_s=40_000)
+    assert [each.job_id for each in soon.starts] == [2]
+
+
+def test_it_does_not_go_first_while_there_is_no_room_for_it() -> None:
+    narrow = waiting(2, waited_s=3900, limit_s=60_000, gpus=4)
+    made = beside([narrow, both_nodes(3, waited_s=3000)], busy_gpus=4)
+    assert [each.job_id for each in made.starts] == [2]
+
+
+def test_the_size_of_a_job_is_measured_by_its_own_partition() -> None:
+    """All of a small partition is most of it, however large the rest of the machine."""
+    jobs = [
+        waiting(2, waited_s=3900, limit_s=600, gpus=4, partition="few"),
+        waiting(3, waited_s=3000, limit_s=600, gpus=8, partition="few"),
+    ]
+    names = [node(name) for name in ("a", "b", "c", "d")]
+    parts = (
+        PartitionView(name="few", nodes=frozenset((NodeName("a"),))),
+        PartitionView(name="many", nodes=frozenset(NodeName(name) for name in "bcd")),
+    )
+    picture = msgspec.structs.replace(view(names, jobs, []), partitions=parts, longest_wait_s=4000)
+    assert [each.job_id for each in plan(picture, NOW, Settings()).starts] == [3]
+    elsewhere = [msgspec.structs.replace(job, partition="many") for job in jobs]
+    picture = msgspec.structs.replace(picture, pending=tuple(elsewhere))
+    assert [each.job_id for each in plan(picture, NOW, Settings()).starts] == [2, 3]
 
 
 def test_conservative_backfill_keeps_promises_in_their_order() -> None:
