@@ -223,3 +223,42 @@ def test_a_step_and_its_streams_survive_a_kill(batch: Batch, victim: str) -> Non
     eventually(lambda: home.job(job)["end"], what="the job has ended")
     lines = [line for line in out.read_text().splitlines() if not line.startswith("srun: ")]
     assert lines == ["one", "two", "code 4"]
+
+
+def test_steps_are_accounted_and_shown_in_sacct_s_words(batch: Batch) -> None:
+    batch.run("srun -n2 true\nsrun -n1 sh -c 'exit 3'\n")
+    job = max(row["id"] for row in batch.home.json("queue", "--all"))
+    steps = {row["id"].partition(".")[2]: row for row in batch.home.json("show", str(job))["steps"]}
+    assert {name: (row["state"], row["exit_code"], row["tasks"]) for name, row in steps.items()} == {
+        "batch": ("FAILED", "3:0", 1),
+        "extern": ("COMPLETED", "0:0", 1),
+        "0": ("COMPLETED", "0:0", 2),
+        "1": ("FAILED", "3:0", 1),
+    }
+    assert f"{job}.1  sh  FAILED 3:0" in batch.home.ok("show", str(job))
+
+
+def test_one_step_is_ended_by_its_number_and_its_job_goes_on(batch: Batch) -> None:
+    (batch.folder / "job.sh").write_text("#!/bin/bash\nsrun sh -c 'touch here; sleep 600'\necho after $?\n")
+    home = batch.home
+    job = home.json("submit", "--no-snapshot", "-n2", "-o", "out.txt", "job.sh", cwd=batch.folder)["job_id"]
+    eventually((batch.folder / "here").exists, what="the step runs")
+    home.ok("cancel", f"{job}.0")
+    eventually(lambda: home.job(job)["end"], what="the job has ended")
+    lines = (batch.folder / "out.txt").read_text().splitlines()
+    assert lines[-1] == "after 143"
+    assert f"srun: error: StepId={job}.0 was cancelled" in lines
+    assert "does not run" in home.run("cancel", f"{job}.0").stderr
+
+
+def test_steps_of_a_cancelled_job_get_its_grace_time(batch: Batch) -> None:
+    (batch.folder / "job.sh").write_text(
+        "#!/bin/bash\nsrun -n1 sh -c 'trap \"echo saved > saved; exit 0\" TERM; touch here; while :; do sleep 0.05; done'\n"
+    )
+    home = batch.home
+    job = home.json("submit", "--no-snapshot", "-n2", "-o", "out.txt", "job.sh", cwd=batch.folder)["job_id"]
+    eventually((batch.folder / "here").exists, what="the step runs")
+    home.ok("cancel", str(job))
+    eventually(lambda: home.job(job)["end"], what="the job has ended")
+    assert (batch.folder / "saved").read_text() == "saved\n"
+    assert home.state(job) == "CANCELLED"

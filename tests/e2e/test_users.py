@@ -169,6 +169,49 @@ def test_a_terminal_is_watched_by_others_only_where_the_site_lets_them(
         session.close()
 
 
+def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: User) -> None:
+    script = "srun sh -c 'id -u; id -G'; touch begun; while [ ! -e over ]; do sleep 0.05; done"
+    job = alice.submit(script)
+    eventually((alice.folder / "begun").exists, what="its step has run")
+    output = alice.folder / f"slurm-{job}.out"
+    assert output.read_text().splitlines() == [str(ALICE), f"{ALICE} {RESEARCH}"]
+    assert "belongs to alice" in bob.refused("srun", "--overlap", "--jobid", str(job), "id")
+    assert "belongs to alice" in bob.refused("cancel", f"{job}.0")
+    assert alice.ok("srun", "--overlap", "--jobid", str(job), "id", "-u") == f"{ALICE}\n"
+    stolen = {
+        name: value
+        for name, _, value in (
+            entry.partition("=") for entry in environment_of(f"WARPDECK_JOB={job}.0@").split("\0")
+        )
+        if name.startswith("WARPDECK_")
+    }
+    program = Path(stolen["WARPDECK_ACCESS"]).parent / "bin/srun"
+    done = subprocess.run(
+        bob.argv("env", *(f"{name}={value}" for name, value in stolen.items()), str(program), "id"),
+        cwd=bob.folder,
+        capture_output=True,
+        text=True,
+        timeout=VERB_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no process of a job" in done.stderr
+    (alice.folder / "over").touch()
+    ended(site, job)
+
+
+def environment_of(words: str) -> str:
+    """The environment of a process that carries these words in it."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found = path.read_text(errors="replace")
+        except OSError:
+            continue
+        if words in found:
+            return found
+    raise AssertionError(f"no process carries {words}")
+
+
 def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:
     job = str(alice.submit("echo secret; sleep 1000"))
     eventually(lambda: site.state(job) == "RUNNING", what="it runs")

@@ -27,10 +27,12 @@ from warpdeck.controller.events import (
     ReservationMade,
     ReservationRemoved,
     Resumed,
+    StepEndAsked,
     Submitted,
     Suspended,
 )
 from warpdeck.controller.jobs import may_touch
+from warpdeck.controller.steprows import step_rows
 from warpdeck.controller.watching import may_watch
 from warpdeck.errors import UserError
 from warpdeck.model import (
@@ -102,7 +104,7 @@ class Handlers:
                 return await self._detail(message.job)
             case ask.Cancel():
                 number = parse_signal(message.signal) if message.signal else 0
-                return await self._change(Cancelled(**await self._named(message.jobs), signal=number))
+                return await self._cancel(message.jobs, number)
             case ask.Hold():
                 return await self._change(Held(**await self._named(message.jobs)))
             case ask.Release():
@@ -289,7 +291,9 @@ class Handlers:
         journal = await self._controller.store.journal(job.id)
         if job.id != job.array_job_id:
             journal = [*await self._controller.store.journal(job.array_job_id), *journal][-200:]
-        return present.job_detail(self._controller.state, job, journal)
+        detail = present.job_detail(self._controller.state, job, journal)
+        steps = step_rows(job, await self._controller.store.steps(job.id))
+        return msgspec.structs.replace(detail, steps=steps)
 
     async def _curves(self, message: ask.Curves) -> dict[str, Any]:
         if bool(message.job) == bool(message.node):
@@ -340,6 +344,33 @@ class Handlers:
         if outcome.errors and not outcome.labels:
             raise UserError("; ".join(outcome.errors))
         return {"jobs": list(outcome.labels), "errors": list(outcome.errors)}
+
+    async def _cancel(self, words: Sequence[str], signal: int) -> dict[str, Any]:
+        """Jobs, and steps of theirs (12.0)."""
+        jobs = [word for word in words if "." not in word]
+        done: list[str] = []
+        errors: list[str] = []
+        for word in words:
+            if "." in word:
+                try:
+                    await self._controller.apply(await self._step_end(word, signal))
+                    done.append(word)
+                except UserError as error:
+                    errors.append(error.message)
+        if jobs:
+            outcome = await self._controller.apply(Cancelled(**await self._named(jobs), signal=signal))
+            done += outcome.labels
+            errors += outcome.errors
+        if errors and not done:
+            raise UserError("; ".join(errors))
+        return {"jobs": done, "errors": errors}
+
+    async def _step_end(self, word: str, signal: int) -> StepEndAsked:
+        job_word, _, number = word.rpartition(".")
+        if not number.isdecimal():
+            raise UserError(f"{word!r} is no step that can be ended", "write JOB.STEP, such as 12.0")
+        job = await self.find_job(job_word)
+        return StepEndAsked(who=self._connection.who, job_id=job.id, number=int(number), signal=signal)
 
     def _nodes(self, name: str) -> list[Any]:
         state = self._controller.state

@@ -111,6 +111,25 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class StepRow(msgspec.Struct, kw_only=True):
+    """A step of a job: `id` as 12.0, 12.batch or 12.extern. `cpu_seconds` once it has ended."""
+
+    id: str
+    name: str
+    state: str
+    start: float
+    end: float | None = None
+    exit_code: str = ""
+    tasks: int = 1
+    nodes: int = 1
+    node_list: str = ""
+    cpus: int = 0
+    gpus: int = 0
+    cpu_seconds: float = 0.0
+    peak_mem_bytes: int = 0
+    message: str = ""
+
+
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     """All there is to say of a job. `env` is not in it: it may hold secrets."""
 
@@ -135,6 +154,7 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     prediction_error_s: float | None = None
     """Predicted less true, once it has ended."""
     events: list[JobEvent] = []
+    steps: list[StepRow] = []
 
 
 class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,9 +91,22 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
     for name, value in facts:
         if value:
             print(f"{name:>12}  {clean(str(value))}")
+    for step in detail["steps"]:
+        print(f"{'step':>12}  {clean(_step(step))}")
     for event in detail["events"]:
         print(f"{format_time(event['at']):>32}  {clean(event['text'])}")
     return 0
+
+
+def _step(step: dict[str, Any]) -> str:
+    """12.0 python COMPLETED 0:0, 4 tasks on gpu[1-2], 12.5 s of CPU."""
+    tasks = f"{step['tasks']} task{'s' * (step['tasks'] != 1)} on {step['node_list']}"
+    used = f", {step['cpu_seconds']:.1f} s of CPU" if step["cpu_seconds"] else ""
+    why = f": {step['message']}" if step["message"] else ""
+    return (
+        f"{step['id']}  {step['name']}  {step['state']} {step['exit_code']}".rstrip()
+        + f", {tasks}{used}{why}"
+    )
 
 
 def _asked(row: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ EXAMPLES = {
         "warpdeck cancel 12_[3-5,9]         some tasks of an array",
         "warpdeck cancel --me --state PD    all of mine that wait",
         "warpdeck cancel --signal USR1 12",
+        "warpdeck cancel 12.0               one step of a job",
     ),
     "hold": ("warpdeck hold 12", "warpdeck hold 12_[5-9]", "warpdeck hold --me"),
     "release": ("warpdeck release 12", "warpdeck release --me"),
@@ -38,7 +39,12 @@ EXAMPLES = {
 def main(verb: str, words: list[str]) -> int:
     """Runs one of the verbs; 1 if something was refused."""
     parser = Arguments(f"warpdeck {verb}", description=TEXTS[verb], examples=EXAMPLES[verb])
-    parser.add_argument("jobs", metavar="JOB", nargs="*", help="12; 12_3 or 12_[3-5] for tasks of an array")
+    parser.add_argument(
+        "jobs",
+        metavar="JOB",
+        nargs="*",
+        help="12; 12_3 or 12_[3-5] for tasks of an array; 12.0 to cancel a step",
+    )
     add_selection(parser)
     if verb == "cancel":
         parser.add_argument("-s", "--signal", default="", help="send this signal instead of ending the job")

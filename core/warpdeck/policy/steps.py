@@ -91,7 +91,8 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
         )
     each = _cpus_per_task(ask, job, rooms, tasks)
     chosen = _choose(ask, rooms, nodes, each)
-    counts = _counts(ask, chosen, tasks, each)
+    per_node = ask.tasks_per_node or (job.tasks_per_node if ask.tasks is None else None)
+    counts = _counts(ask, chosen, tasks, each, per_node=per_node)
     if counts is None:
         return _never(
             f"{tasks} tasks of {each} CPUs on {nodes} nodes are more than it has: "
@@ -146,7 +147,9 @@ def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Ro
     return chosen if len(chosen) == nodes else []
 
 
-def _counts(ask: StepAsk, rooms: list[_Room], tasks: int, each: int) -> list[int] | None:
+def _counts(
+    ask: StepAsk, rooms: list[_Room], tasks: int, each: int, *, per_node: int | None
+) -> list[int] | None:
     """Tasks on each node, None where they do not fit."""
     if not rooms:
         return None
@@ -155,8 +158,8 @@ def _counts(ask: StepAsk, rooms: list[_Room], tasks: int, each: int) -> list[int
         most = [
             min(limit, len(room.gpus) // ask.gpus.per_task) for limit, room in zip(most, rooms, strict=True)
         ]
-    if ask.tasks_per_node is not None:
-        most = [min(limit, ask.tasks_per_node) for limit in most]
+    if per_node is not None:
+        most = [min(limit, per_node) for limit in most]
     own = [room.share.tasks for room in rooms]
     if sum(own) == tasks and all(count <= limit for count, limit in zip(own, most, strict=True)):
         return own

@@ -1,0 +1,79 @@
+"""A job's steps as rows, in sacct's words: 12.0 and so on from the store, 12.batch and 12.extern as they follow from the job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.api.rows import StepRow
+from warpdeck.model import ExitStatus, Job, JobState
+from warpdeck.model.step import Step
+from warpdeck.notation.hostlist import collapse
+
+
+def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
+    """Of the job's last start: its own part first, as sacct has it."""
+    if job.start_at_unix is None or job.allocation is None:
+        return []
+    rows = [_batch(job)] if job.request.script else []
+    rows.append(_own(job, "extern", nodes=len(job.allocation.shares), ended=ExitStatus()))
+    if job.request.argv:
+        rows.append(_command(job))
+    return rows + [_row(job, step) for step in steps if step.restarts == job.restarts]
+
+
+def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRow:
+    assert job.allocation is not None and job.start_at_unix is not None
+    shares = job.allocation.shares[:nodes]
+    over = job.end_at_unix is not None
+    worst = ended if ended is not None else ExitStatus(code=1, cause="unknown")
+    good = JobState.COMPLETED if (worst.code, worst.signal) == (0, 0) else JobState.FAILED
+    state = job.state if name != "extern" and job.state is not JobState.RUNNING else good
+    return StepRow(
+        id=f"{job.label()}.{name}",
+        name=name,
+        state=(state if over else JobState.RUNNING).value,
+        start=job.start_at_unix,
+        end=job.end_at_unix,
+        exit_code=str(worst) if over else "",
+        tasks=len(shares),
+        nodes=len(shares),
+        node_list=collapse([share.node for share in shares]),
+        cpus=sum(share.cpus for share in shares),
+        gpus=sum(len(share.gpus) for share in shares),
+    )
+
+
+def _batch(job: Job) -> StepRow:
+    first = job.shares[0]
+    row = _own(job, "batch", nodes=1, ended=first.exit)
+    row.cpu_seconds, row.peak_mem_bytes = first.cpu_seconds, first.peak_mem_bytes
+    return row
+
+
+def _command(job: Job) -> StepRow:
+    """A command that was submitted without srun is its job's step 0."""
+    assert job.allocation is not None
+    row = _own(job, "0", nodes=len(job.allocation.shares), ended=job.exit)
+    row.name, row.tasks = job.request.name, sum(share.tasks for share in job.allocation.shares)
+    row.cpu_seconds = sum(share.cpu_seconds for share in job.shares)
+    row.peak_mem_bytes = max((share.peak_mem_bytes for share in job.shares), default=0)
+    return row
+
+
+def _row(job: Job, step: Step) -> StepRow:
+    return StepRow(
+        id=f"{job.label()}.{step.number}",
+        name=step.name,
+        state=step.state.value,
+        start=step.start_at_unix,
+        end=step.end_at_unix,
+        exit_code=str(step.exit) if step.exit is not None else "",
+        tasks=step.task_count(),
+        nodes=len(step.shares),
+        node_list=collapse(step.node_names()),
+        cpus=sum(share.cpus for share in step.shares),
+        gpus=sum(len(share.gpus) for share in step.shares),
+        cpu_seconds=sum(part.cpu_seconds for part in step.parts),
+        peak_mem_bytes=max((part.peak_mem_bytes for part in step.parts), default=0),
+        message=step.exit.message if step.exit is not None else "",
+    )

@@ -1,0 +1,257 @@
+"""Steps on a real agent over its wire: tasks, streams, ends, adoption; and the socket of jobs' own processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.agent import AgentProcess, Link
+from tests.waiting import eventually
+
+from warpdeck_agent.wire import steps as wire
+from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
+from warpdeck_agent.wire.messages import Forget, StreamEnd
+
+HEADER = wire.TASK_HEADER
+
+
+@pytest.fixture
+def job(agent: AgentProcess) -> int:
+    """A launch that runs until it is ended."""
+    job_id = agent.new_id()
+    agent.launch(job_id, "exec sleep 600")
+    agent.link.report(job_id, "running")
+    return job_id
+
+
+def start(agent: AgentProcess, job: int, *argv: str, tasks: int = 1, step: int = 0, **fields: Any) -> None:
+    reads = bool(fields.pop("reads", False))
+    agent.link.send(
+        wire.StepLaunch(
+            job_id=job,
+            restarts=0,
+            step=step,
+            env={"PATH": os.environ["PATH"], **fields.pop("env", {})},
+            cwd=str(agent.folder.parent),
+            argv=list(argv),
+            tasks=[
+                wire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}, reads=reads)
+                for rank in range(tasks)
+            ],
+            **fields,
+        )
+    )
+
+
+def ended(agent: AgentProcess, job: int, *, step: int = 0) -> wire.StepReport:
+    return agent.link.expect(
+        wire.StepReport, lambda said: (said.job_id, said.step, said.phase) == (job, step, "exited")
+    )
+
+
+def pieces(link: Link, stream: int) -> dict[tuple[int, int], bytes]:
+    """What came on a step's stream, by task and channel."""
+    link.expect(StreamEnd, lambda message: message.stream == stream)
+    return sort(bytes(link.data.get(stream, b"")))
+
+
+def sort(data: bytes) -> dict[tuple[int, int], bytes]:
+    """Only for pieces that were not longer than a line: the test's link joins frames."""
+    found: dict[tuple[int, int], bytes] = {}
+    while data:
+        rank, channel, _ = HEADER.unpack_from(data)
+        line, _, data = data[HEADER.size :].partition(b"\n")
+        found[rank, channel] = found.get((rank, channel), b"") + line + b"\n"
+    return found
+
+
+def test_each_task_s_end_is_told(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "sh", "-c", "exit $SLURM_PROCID", tasks=2)
+    assert {(end.rank, end.code) for end in ended(agent, job).ends} == {(0, 0), (1, 1)}
+
+
+def test_outputs_come_with_the_task_they_are_of(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "sh", "-c", "echo out $SLURM_PROCID; echo bad >&2", tasks=2)
+    ended(agent, job)
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
+    assert pieces(agent.link, 5) == {
+        (0, wire.OUT): b"out 0\n",
+        (0, wire.ERR): b"bad\n",
+        (1, wire.OUT): b"out 1\n",
+        (1, wire.ERR): b"bad\n",
+    }
+
+
+def test_what_was_taken_before_is_not_sent_again(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "echo", "one two")
+    ended(agent, job)
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0, have={"0.1": "4"}))
+    assert pieces(agent.link, 5) == {(0, wire.OUT): b"two\n"}
+
+
+def test_input_that_is_sent_twice_is_read_once(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "cat", reads=True)
+    agent.link.expect(wire.StepReport)
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
+    for offset, words in ((0, b"one\n"), (0, b"one\ntwo\n"), (8, b"")):
+        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + words)
+    assert ended(agent, job).ends[0].code == 0
+    assert agent.text(job, "steps/0/0/out") == "one\ntwo"
+
+
+def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int) -> None:
+    for _ in range(2):
+        start(agent, job, "sh", "-c", "echo ran >> runs; sleep 600")
+    runs = agent.folder.parent / "runs"
+    eventually(runs.exists, what="it runs")
+    agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
+    assert ended(agent, job).ends[0].signal == 9
+    assert runs.read_text() == "ran\n"
+
+
+def test_a_restarted_agent_knows_its_steps(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; exit 3")
+    start(agent, job, "true", step=1)
+    ended(agent, job, step=1)
+    agent.kill()
+    welcome = agent.start()
+    assert {(said.step, said.phase) for said in welcome.steps} == {(0, "running"), (1, "exited")}
+    (agent.folder.parent / "go").touch()
+    assert ended(agent, job).ends[0].code == 3
+
+
+def test_a_program_that_is_not_there_is_told_by_its_task(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "no-such-program")
+    assert ended(agent, job).ends[0].code == 127
+    assert "no-such-program" in agent.text(job, "steps/0/0/err")
+
+
+def test_a_step_of_a_job_that_is_gone_is_refused(agent: AgentProcess) -> None:
+    start(agent, 999, "true")
+    assert "does not run on this node" in ended(agent, 999).message
+
+
+def test_a_job_that_ends_takes_its_steps_along(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    agent.launch(job, "while [ ! -e over ]; do sleep 0.05; done", grace_s=0.2)
+    agent.link.report(job, "running")
+    start(agent, job, "sh", "-c", "trap '' TERM; while :; do sleep 0.1; done")
+    eventually(lambda: len(agent.processes(job)) > 2, what="the step runs")
+    (agent.folder.parent / "over").touch()
+    agent.link.report(job, "exited")
+    assert not agent.processes(job)
+    agent.link.send(Forget(job_id=job, restarts=0))
+    eventually(lambda: not agent.job(job, "steps/0").exists(), what="nothing of it is left")
+
+
+def test_a_signal_reaches_one_task_alone(agent: AgentProcess, job: int) -> None:
+    start(
+        agent,
+        job,
+        "sh",
+        "-c",
+        "trap 'exit 7' USR1; touch r$SLURM_PROCID; while :; do sleep 0.05; done",
+        tasks=2,
+    )
+    for rank in range(2):
+        eventually((agent.folder.parent / f"r{rank}").exists, what=f"task {rank} listens")
+    agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, signal=10, rank=1))
+    said = agent.link.expect(wire.StepReport, lambda said: bool(said.ends))
+    assert [(end.rank, end.code) for end in said.ends] == [(1, 7)]
+
+
+# ---- the socket of jobs' own processes
+
+
+class Caller:
+    """A process that connects to access.sock and says this."""
+
+    def __init__(self, agent: AgentProcess, **said: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(30)
+        self.socket.connect(str(agent.folder / "access.sock"))
+        self.socket.sendall(json_frame({"t": "access", **said}))
+        self._decoder = FrameDecoder()
+
+    def answer(self) -> dict[str, Any]:
+        while True:
+            data = self.socket.recv(65536)
+            assert data, "the agent hung up"
+            for _, payload in self._decoder.feed(data):
+                return parse_json(payload)
+
+
+@pytest.fixture
+def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
+    """Connects with this proof."""
+    made: list[Caller] = []
+
+    def connect(**said: str) -> Caller:
+        made.append(Caller(agent, **said))
+        return made[-1]
+
+    yield connect
+    for caller in made:
+        caller.socket.close()
+
+
+@pytest.fixture
+def token(agent: AgentProcess) -> Callable[[int], str]:
+    return lambda job: str(json.loads(agent.text(job, "meta.json"))["token"])
+
+
+def test_a_process_that_proves_its_job_is_passed_on(
+    agent: AgentProcess, job: int, token: Callable[[int], str], call: Callable[..., Caller]
+) -> None:
+    caller = call(job=f"{job}.0@{agent.identity}", token=token(job))
+    assert caller.answer()["t"] == "joined"
+    opened = agent.link.expect(wire.CallOpened)
+    assert (opened.job_id, opened.restarts) == (job, 0)
+    caller.socket.sendall(b"any bytes")
+    assert agent.link.output(opened.stream, b"any bytes")
+    agent.link.send_data(opened.stream, b"and back")
+    assert caller.socket.recv(100) == b"and back"
+    caller.socket.close()
+    agent.link.expect(StreamEnd, lambda message: message.stream == opened.stream)
+
+
+@pytest.mark.parametrize("said", [{}, {"token": "wrong"}, {"job": "7.0@x"}, {"job": "x"}])
+def test_whoever_cannot_prove_it_is_refused(
+    agent: AgentProcess,
+    job: int,
+    token: Callable[[int], str],
+    call: Callable[..., Caller],
+    said: dict[str, str],
+) -> None:
+    given = {"job": f"{job}.0@{agent.identity}", "token": token(job), **said}
+    if not said:
+        del given["token"]
+    assert call(**given).answer()["code"] == "no_job"
+
+
+def test_a_token_dies_with_its_job(
+    agent: AgentProcess, token: Callable[[int], str], call: Callable[..., Caller]
+) -> None:
+    job = agent.new_id()
+    agent.launch(job, "while [ ! -e end ]; do sleep 0.05; done")
+    agent.link.report(job, "running")
+    proof = {"job": f"{job}.0@{agent.identity}", "token": token(job)}
+    caller = call(**proof)
+    assert caller.answer()["t"] == "joined"
+    (agent.folder.parent / "end").touch()
+    agent.link.report(job, "exited")
+    assert caller.socket.recv(100) == b""
+    assert call(**proof).answer()["code"] == "no_job"
+
+
+def test_who_calls_while_the_controller_is_away_is_told_so(
+    agent: AgentProcess, job: int, token: Callable[[int], str], call: Callable[..., Caller]
+) -> None:
+    proof = {"job": f"{job}.0@{agent.identity}", "token": token(job)}
+    agent.link.close()
+    eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is seen to be gone")
+    agent.connect()

@@ -1,0 +1,143 @@
+"""Where a step's tasks go, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model.step import Program, Step, StepAsk
+from warpdeck.policy.steps import Busy, Layout, lay_out
+
+
+def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = ()) -> Allocation:
+    """One share for each number of CPUs, on n1, n2 ..."""
+    return Allocation(
+        shares=tuple(
+            Share(
+                node=NodeName(f"n{at}"),
+                cpus=count,
+                mem_bytes=0,
+                tasks=tasks[at - 1] if tasks else 1,
+                gpus=tuple(range(gpus)),
+                gpu_uuids=tuple(GpuUuid(f"n{at}-{index}") for index in range(gpus)),
+            )
+            for at, count in enumerate(cpus, 1)
+        )
+    )
+
+
+def place(allocation: Allocation, *running: Step, of: Resources | None = None, **asked: Any) -> Layout | Busy:
+    asked.setdefault("argv", ("true",))
+    resources = of or Resources(nodes_min=len(allocation.shares), nodes_max=len(allocation.shares))
+    return lay_out(StepAsk(**asked), allocation, job=resources, running=running)
+
+
+def counts(found: Layout | Busy) -> dict[str, int]:
+    assert isinstance(found, Layout), found
+    return {share.node: len(share.ranks) for share in found.shares}
+
+
+def running(number: int, found: Layout | Busy, *, holds: bool = True, whole: bool = True) -> Step:
+    assert isinstance(found, Layout)
+    return Step(
+        job_id=JobId(1), restarts=0, number=number, name="s", holds=holds, whole=whole, shares=found.shares
+    )
+
+
+def test_without_options_a_step_is_the_jobs_own_tasks() -> None:
+    assert counts(place(job(4, 4))) == {"n1": 1, "n2": 1}
+    assert counts(place(job(4, 4), of=Resources(nodes_min=2, nodes_max=2, tasks_per_node=3))) == {
+        "n1": 3,
+        "n2": 3,
+    }
+    four = Resources(nodes_min=2, nodes_max=2, tasks=4)
+    assert counts(place(job(4, 4, tasks=(3, 1)), of=four)) == {"n1": 3, "n2": 1}
+
+
+def test_tasks_fill_a_node_before_the_next_and_every_node_has_one() -> None:
+    assert counts(place(job(2, 2, 2), tasks=4)) == {"n1": 2, "n2": 1, "n3": 1}
+    assert counts(place(job(8, 8), tasks=4)) == {"n1": 3, "n2": 1}
+
+
+def test_ranks_are_dealt_round_where_that_is_asked() -> None:
+    found = place(job(4, 4), tasks=4, cyclic=True)
+    assert isinstance(found, Layout)
+    assert [share.ranks for share in found.shares] == [(0, 2), (1, 3)]
+
+
+def test_fewer_tasks_than_nodes_take_fewer_nodes() -> None:
+    assert counts(place(job(4, 4, 4), tasks=2)) == {"n1": 1, "n2": 1}
+    assert counts(place(job(4, 4, 4), tasks=1, nodelist=("n3",))) == {"n3": 1}
+    assert counts(place(job(4, 4, 4), nodes_min=1, exclude=("n1",))) == {"n2": 1}
+    assert counts(place(job(4, 4, 4), nodes_min=1, relative=2)) == {"n3": 1}
+
+
+def test_what_the_job_can_never_give_is_refused() -> None:
+    for asked, words in (
+        ({"tasks": 9}, "9 tasks of 1 CPUs"),
+        ({"tasks": 2, "cpus_per_task": 5}, "of 5 CPUs"),
+        ({"nodes_min": 3}, "it asks for 3 nodes"),
+        ({"nodelist": ("n9",)}, "no node n9"),
+        ({"gpus": GpuAsk(total=1)}, "more GPUs"),
+        ({"exclude": ("n1", "n2")}, "nodes"),
+    ):
+        with pytest.raises(UserError, match=words):
+            place(job(4, 4), **asked)
+    assert counts(place(job(1, 1), tasks=8, overcommit=True))["n2"] >= 1
+
+
+def test_the_jobs_cpus_per_task_hold_as_far_as_they_go() -> None:
+    found = place(job(8), of=Resources(cpus_per_task=8), tasks=4)
+    assert isinstance(found, Layout)
+    assert found.cpus_per_task == 2
+
+
+def test_a_step_holds_its_nodes_whole() -> None:
+    both = job(4, 4)
+    first = running(0, place(both, nodes_min=1))
+    assert counts(place(both, first, nodes_min=1)) == {"n2": 1}
+    assert place(both, first) == Busy(steps=(0,))
+    assert counts(place(both, first, overlap=True)) == {"n1": 1, "n2": 1}
+    assert counts(place(both, running(0, place(both), holds=False))) == {"n1": 1, "n2": 1}
+
+
+def test_an_exact_step_holds_what_it_asks_for() -> None:
+    one = job(4, gpus=2)
+    first = running(0, place(one, tasks=1, cpus_per_task=3, exact=True, gpus=GpuAsk(total=1)), whole=False)
+    second = place(one, first, tasks=1, exact=True, gpus=GpuAsk(total=1))
+    assert isinstance(second, Layout)
+    assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
+    assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
+    assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, as nothing else is said
+
+
+def test_each_task_may_have_gpus_of_its_own() -> None:
+    found = place(job(4, 4, gpus=2), tasks=4, gpus=GpuAsk(per_task=1))
+    assert isinstance(found, Layout)
+    assert [share.task_gpus for share in found.shares] == [((0,), (1,)), ((0,), (1,))]
+    shared = place(job(4, gpus=2), tasks=4)
+    assert isinstance(shared, Layout)
+    assert (shared.shares[0].gpus, shared.shares[0].task_gpus) == ((0, 1), ())
+
+
+@pytest.mark.parametrize(
+    ("bind", "seen"),
+    [
+        ("none", ()),
+        ("per_task:2", ((0, 1), (0, 1))),
+        ("single:1", ((0,), (1,))),
+        ("map_gpu:1,0", ((1,), (0,))),
+    ],
+)
+def test_gpus_are_bound_as_asked(bind: str, seen: tuple[tuple[int, ...], ...]) -> None:
+    found = place(job(4, gpus=2), tasks=2, gpu_bind=bind)
+    assert isinstance(found, Layout)
+    assert found.shares[0].task_gpus == seen
+
+
+def test_a_program_file_says_how_many_tasks_there_are() -> None:
+    programs = (Program(ranks=((0, 0), (1, 2)), argv=("a",)), Program(argv=("b",)))
+    assert counts(place(job(4), programs=programs, argv=())) == {"n1": 3}
