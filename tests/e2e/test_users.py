@@ -178,10 +178,11 @@ def test_steps_are_their_users_and_nobody_elses(site: Home, alice: User, bob: Us
     assert "belongs to alice" in bob.refused("srun", "--overlap", "--jobid", str(job), "id")
     assert "belongs to alice" in bob.refused("cancel", f"{job}.0")
     assert alice.ok("srun", "--overlap", "--jobid", str(job), "id", "-u") == f"{ALICE}\n"
+    identity = (site.path / "agent/identity").read_text()
     stolen = {
         name: value
         for name, _, value in (
-            entry.partition("=") for entry in environment_of(f"WARPDECK_JOB={job}.0@").split("\0")
+            entry.partition("=") for entry in environment_of(f"WARPDECK_JOB={job}.0@{identity}").split("\0")
         )
         if name.startswith("WARPDECK_")
     }

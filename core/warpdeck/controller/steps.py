@@ -100,10 +100,10 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
 def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     """Ends a step, or sends it a signal."""
     job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
+    if job is not None and not may_touch(event.who, job):
+        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
     if job is None or step is None or step.is_finished:
         raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`")
-    if not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
     if event.signal:
         return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)
     return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)
