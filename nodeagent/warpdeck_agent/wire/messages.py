@@ -32,71 +32,20 @@ from .watch import AskHealth as AskHealth
 from .watch import Check as Check
 from .watch import Curve as Curve
 from .watch import Curves as Curves
+from .watch import Facility as Facility
 from .watch import Fault as Fault
+from .watch import GpuInfo as GpuInfo
 from .watch import GpuProcess as GpuProcess
 from .watch import GpuSample as GpuSample
 from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
 from .watch import IdleSession as IdleSession
+from .watch import Inventory as Inventory
 from .watch import Sample as Sample
 
 PROTOCOL_VERSION = 1
 SUSPENDED, RESUMED = "suspended", "resumed"
 """Causes of a Kill that ends nothing."""
-
-
-@dataclass(frozen=True)
-class GpuInfo:
-    """A GPU as discovered. `index` is NVML's; `uuid` is what CUDA_VISIBLE_DEVICES gets."""
-
-    index: int
-    uuid: str
-    name: str
-    mem_bytes: int
-    minor: int = 0
-    bus_id: str = ""
-    numa_node: int = -1
-    island: int = -1
-    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
-    isolation: str = ""
-    """What keeps jobs apart that share it: "mig", "mps", or "" for nothing."""
-
-
-@dataclass(frozen=True)
-class Facility:
-    """One way in which the node holds jobs: end, memory, cpus, processes, devices.
-
-    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
-    """
-
-    name: str
-    strength: str
-    how: str = ""
-
-
-@dataclass(frozen=True)
-class Inventory:
-    """What a node has. Sizes in bytes."""
-
-    hostname: str
-    boot_id: str
-    cpus: int
-    mem_bytes: int
-    gpus: List[GpuInfo] = field(default_factory=list)
-    address: str = ""
-    """At which the controller reached the node, as the node's own sshd says; filled in by whoever connected."""
-    driver: str = ""
-    kernel: str = ""
-    arch: str = ""
-    python: str = ""
-    containment: str = ""
-    """How jobs are held and killed there, in words."""
-    facilities: List[Facility] = field(default_factory=list)
-    """The same, one by one."""
-    containers: List[str] = field(default_factory=list)
-    """The container runtimes there: enroot, apptainer, singularity, podman."""
-    gpu_error: str = ""
-    """Why NVML is not used, when a driver is there but does not answer."""
 
 
 @dataclass(frozen=True)
