@@ -1,7 +1,7 @@
 """What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
 
 Most launches leave nothing, and cost one look in a thread that all ends of a moment share (`settle`). For the others
-(`clear`): processes that take time to die are waited for, and after UNKILLABLE_S named as the node's fault; then the site's
+(`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
 epilog runs, temporary files are removed, and the GPUs are watched until they are empty.
 """
 
@@ -21,8 +21,6 @@ from .leftovers import Leftovers
 from .procfs import text
 from .tempdirs import remove_empty, remove_tree
 
-UNKILLABLE_S = 60.0
-"""Slurm's UnkillableStepTimeout: a process that lives so long after KILL hangs in the kernel (a dead file server)."""
 LOOK_S = 0.05
 """Between two looks at processes that are dying."""
 TMP_S = 30.0
@@ -73,7 +71,7 @@ class Clearing:
 
     async def _wait_for_processes(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
-        deadline = time.monotonic() + UNKILLABLE_S
+        deadline = time.monotonic() + job.meta.unkillable_s
         while await loop.run_in_executor(self._pool, self._still_there, job):
             if time.monotonic() > deadline:
                 job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, _names, job)

@@ -108,9 +108,13 @@ class Ending:
         )  # a shell at a terminal heeds no TERM
         await self._signals.send(job, first, *hang_up, signal.SIGCONT)
         done = asyncio.get_running_loop().create_task(job.done.wait())
+        give_up = time.monotonic() + max(grace_s, 0.0) + job.meta.unkillable_s
         while not (await asyncio.wait([done], timeout=wait_s))[0]:
             await self._signals.send(job, signal.SIGKILL)
             wait_s = KILL_AGAIN_S
+            if time.monotonic() > give_up and job.phase == "running":
+                job.message = job.message or f"it did not die of KILL within {job.meta.unkillable_s:g} s"
+                processes.send([job.folder.pid()], signal.SIGKILL)
 
     async def _finish(self) -> None:
         loop = asyncio.get_running_loop()

@@ -89,6 +89,7 @@ class Launcher:
             gpus=tuple(launch.gpus),
             hold=room.hold,
             tmp_dir=room.tmp_dir,
+            unkillable_s=launch.unkillable_s,
             hooks=launch.hooks,
             warn_signal=launch.warn_signal,
             warn_before_s=launch.warn_before_s,

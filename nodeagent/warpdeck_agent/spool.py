@@ -63,6 +63,7 @@ class Meta:
     share_grace_s: float = 10.0
     mem_bytes: int = 0
     tmp_dir: str = ""
+    unkillable_s: float = 60.0
     hooks: Optional[Hooks] = None
     token: str = ""
     """With it the job's processes prove to this agent whose they are."""

@@ -106,6 +106,8 @@ class Containment(Table, frozen=True, kw_only=True):
     """To the GPUs that were given to them (ConstrainDevices)."""
     max_processes: Count = 16_384
     """Processes and threads that a job may have at once on a node; 0 is no limit. A fork bomb ends here."""
+    unkillable_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
+    """A process that lives so long after KILL hangs in the kernel: its node is drained (UnkillableStepTimeout)."""
     tmp_dir: str = ""
     """Where the TMPDIR of each job is made (TmpFS); "" is /tmp."""
 

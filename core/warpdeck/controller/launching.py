@@ -48,6 +48,7 @@ def build_launch(
         mem_bytes=share.mem_bytes,
         max_processes=held.max_processes,
         tmp_dir=held.tmp_dir,
+        unkillable_s=held.unkillable_s,
         hooks=build_hooks(job, rank, config=config, submit_host=submit_host),
         empty_gpus=bool(share.gpus) and config.gpus.avoid_foreign_processes,
         confine=[name for name in ("memory", "cpus", "devices") if getattr(held, name)],

@@ -181,6 +181,8 @@ class Launch:
     """Where the job's TMPDIR is made; "" is /tmp."""
     container: Optional[Container] = None
     hooks: Optional[Hooks] = None
+    unkillable_s: float = 60.0
+    """How long a process may live after KILL before the node is to blame."""
     empty_gpus: bool = False
     """Refuse (to be tried again) if a process that is of no job there holds memory on its GPUs."""
     confine: List[str] = field(default_factory=lambda: ["memory", "cpus", "devices"])

@@ -175,6 +175,34 @@ def test_the_epilog_runs_although_the_agent_was_killed_meanwhile(
     assert "epilog_slurmd" in (short_tmp / "seen").read_text()
 
 
+FREEZER = Path("/sys/fs/cgroup/freezer")
+"""Of cgroup v1: what is frozen there does not even die of KILL, as if it hung in the kernel."""
+
+
+def test_a_process_that_does_not_die_of_kill_is_named_as_the_nodes_fault(agent: AgentProcess) -> None:
+    if not FREEZER.exists():
+        return  # v2 lets a frozen process be killed: nothing here can stop a KILL
+    frozen = FREEZER / f"warpdeck-{agent.identity}"
+    frozen.mkdir()
+    try:
+        agent.launch(1, "setsid sleep 1001 & exit 4", unkillable_s=1.5)
+        agent.launch(2, "sleep 1002", unkillable_s=1.5)
+        agent.supervisor(2)
+        (pid, *_) = eventually(lambda: agent.processes(2), what="it runs")
+        (frozen / "cgroup.procs").write_text(str(pid))
+        (frozen / "freezer.state").write_text("FROZEN")
+        eventually(lambda: (frozen / "freezer.state").read_text() == "FROZEN\n", what="it is frozen")
+        agent.link.send(wire.Kill(job_id=2, restarts=0, grace_s=0.0))
+        said = agent.link.report(2, "lost")
+        assert said.message == "it did not die of KILL within 1.5 s" and said.cause == "cancelled"
+        assert said.drain.startswith("Kill task failed: job 2: ") and f"(pid {pid}, root)" in said.drain
+        assert agent.link.report(1, "exited").drain == ""
+    finally:
+        (frozen / "freezer.state").write_text("THAWED")
+        eventually(lambda: not (frozen / "cgroup.procs").read_text(), what="it is dead")
+        frozen.rmdir()
+
+
 def on_gpus(make_agent: MakeAgent, gpus: Gpus, *lines: str) -> AgentProcess:
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", *lines)
     agent = make_agent(**gpus.environ)

@@ -84,7 +84,7 @@ DAEMONS = values.words(
     " slurmduser slurmschedlogfile slurmschedloglevel slurmuser srunportrange statesavelocation suspendexcnodes"
     " suspendexcparts suspendexcstates suspendrate suspendtime suspendtimeout switchparameters switchtype taskplugin"
     " taskpluginparam tcptimeout tlsparameters tlstype topologyparam topologyplugin trackwckey treewidth"
-    " unkillablestepprogram unkillablesteptimeout vsizefactor waittime x11parameters"
+    " unkillablestepprogram vsizefactor waittime x11parameters"
 )
 """Settings of Slurm's own daemons: ports, logs, folders, plugins, timers. slurm.conf(5), 14.11 to 25.05."""
 
@@ -138,7 +138,10 @@ class Settings:
             fairshare=tables.Fairshare(half_life=self._half_life()),
             licenses=self._licenses(),
             hooks=self._hooks(),
-            containment=tables.Containment(tmp_dir=self._path("tmpfs")),
+            containment=tables.Containment(
+                tmp_dir=self._path("tmpfs"),
+                unkillable_s=float(max(1, self._read("unkillablesteptimeout", values.whole, 60))),
+            ),
             health=self._health(),
         )
 
@@ -261,7 +264,7 @@ USED = values.words(
     "prioritytype priorityweightage priorityweightfairshare priorityweightjobsize priorityweightpartition"
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
-    " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs"
+    " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs unkillablesteptimeout"
     " healthcheckprogram healthcheckinterval"
 )
 """Keys that the tables are made of."""
