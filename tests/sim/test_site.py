@@ -312,27 +312,27 @@ def test_a_reservation_that_cannot_be_is_refused(asked: dict[str, Any], sentence
     on_site("", act, nodes=2)
 
 
-def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_each_day() -> None:
-    day_s = 24 * HOUR_S
+def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_each_time() -> None:
+    minute_s = 60
 
     async def act(site: Site) -> None:
-        start = site.controller.clock() + HOUR_S
+        start = site.controller.clock() + 20 * minute_s
         made = Reservation(
             name="class",
             nodes=(NodeName("n0"),),
             start_unix=start,
-            end_unix=start + HOUR_S,
+            end_unix=start + 20 * minute_s,
             users=("ann",),
-            repeat="daily",
+            repeat="hourly",
         )
         await site.controller.apply(ReservationMade(reservation=made))
-        long = await site.submit(BOB, gpus=1, seconds=30 * HOUR_S, time_limit_s=30 * HOUR_S)
-        short = await site.submit(BOB, gpus=1, seconds=20 * HOUR_S, time_limit_s=20 * HOUR_S)
-        own = [await site.submit(gpus=8, seconds=3000, reservation="class") for _ in range(3)]
-        await site.later(4 * day_s)
+        long = await site.submit(BOB, gpus=1, seconds=41 * minute_s, time_limit_s=41 * minute_s)
+        short = await site.submit(BOB, gpus=1, seconds=39 * minute_s, time_limit_s=39 * minute_s)
+        own = [await site.submit(gpus=8, seconds=15 * minute_s, reservation="class") for _ in range(3)]
+        await site.later(3 * HOUR_S)
         assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but the reservation class")
         begun = [site.now(job).start_at_unix or 0.0 for job in (short, *own)]
-        assert [round((at - start) / HOUR_S) for at in begun] == [1, 0, 24, 48]
+        assert [round((at - start) / minute_s) for at in begun] == [20, 0, 60, 120]
         await site.controller.apply(ReservationRemoved(name="class"))
         await site.later()
         assert site.nodes(long) == ("n0",)

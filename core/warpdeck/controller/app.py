@@ -61,7 +61,8 @@ SMALL_PASS = 500
 ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be replayed."""
 ESTIMATE_S = 15.0
 """Between estimates of the starts of jobs far back in the queue."""
-FIRST_ESTIMATE_S = 1.0
+LOOK_S = 1.0
+"""Between looks whether somebody waits for whom a pass has worked no start out."""
 ESTIMATE_REST = 100.0
 """Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
 MAX_MOVED = 2000
@@ -110,6 +111,7 @@ class Controller:
         self._owed: list[_Asked] = []
         self._plan_wanted = asyncio.Event()
         self._groups_every_s = groups_every_s
+        self._planned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._told_priorities: dict[JobId, int] = {}
         self.outputs = outputs
@@ -351,6 +353,7 @@ class Controller:
                 state.promise(reserve.job_id, reserve.at_unix)
         if made.more:
             self._plan_wanted.set()
+        self._planned.set()
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -386,15 +389,17 @@ class Controller:
 
     async def _estimate_starts(self) -> None:
         """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
-        loop, rest_s = asyncio.get_running_loop(), 0.0
+        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(max(FIRST_ESTIMATE_S, rest_s))
-            state, rest_s = self.state, 0.0
+            await self._planned.wait()
+            self._planned.clear()
+            state, rest_s = self.state, LOOK_S
             if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
                 begun = loop.time()
                 before, state.backlog = state.backlog, await self.forecaster.estimate(state)
                 rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
                 self.hub.touch(jobs=state.backlog.moved_since(before, self.clock())[:MAX_MOVED])
+            await asyncio.sleep(rest_s)
 
     async def _refresh_groups(self) -> None:
         while True:
