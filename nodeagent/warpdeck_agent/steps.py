@@ -12,13 +12,15 @@ import asyncio
 import json
 import os
 import signal
+import time
 from concurrent.futures import Executor
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import processes
 from .affinity import allowed_cpus, bind
 from .job import Job
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .metering import Meter
 from .ports import Ports
 from .spool import Folder, JobFolder, Spool
 from .tasks import SCRIPT_NAME, Task, install_script, make_folder, run_task
@@ -34,8 +36,14 @@ StepKey = Tuple[int, int, int]
 class Step:
     """A step's share of this node. `listeners` are set whenever a task has ended."""
 
-    def __init__(self, job: Job, number: int, folder: Folder) -> None:
+    def __init__(
+        self, job: Job, number: int, folder: Folder, *, gpus: Sequence[str], begin_unix: float
+    ) -> None:
         self.job = job
+        self.gpus = tuple(gpus)
+        self.begin_unix = begin_unix
+        self.meter = Meter(begin_unix=begin_unix, share_pct=job.meta.gpu_share_pct)
+        self.peak_mem_bytes = 0
         self.number = number
         self.folder = folder
         self.tasks: Dict[int, Task] = {}
@@ -66,6 +74,8 @@ class Step:
             phase=self.phase,
             ends=ends,
             cpu_seconds=sum(task.cpu_seconds() for task in self.tasks.values()) if over else 0.0,
+            peak_mem_bytes=self.peak_mem_bytes if over else 0,
+            gpu=self.meter.usage() if over else None,
             message=self.message,
         )
 
@@ -122,7 +132,9 @@ class Steps:
         if job is None or job.phase != "running" or job.cause:
             self._refuse(key, "the job does not run on this node any more")
             return
-        step = Step(job, launch.step, Folder(step_folder(job, launch.step)))
+        gpus = [uuid for uuid in launch.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
+        folder = Folder(step_folder(job, launch.step))
+        step = Step(job, launch.step, folder, gpus=gpus, begin_unix=time.time())
         self._steps[key] = step
         job.steps[launch.step] = step
         self._spawn(self._start(step, launch))
@@ -173,8 +185,12 @@ class Steps:
         os.makedirs(step.folder.path, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
         for path in (os.path.dirname(step.folder.path), step.folder.path):
             os.chmod(path, 0o711 if os.geteuid() == 0 else 0o700)
-        ranks = {"ranks": [task.rank for task in launch.tasks]}
-        step.folder.write("meta.json", json.dumps(ranks), durable=False)
+        meant = {
+            "ranks": [task.rank for task in launch.tasks],
+            "gpus": step.gpus,
+            "begin_unix": step.begin_unix,
+        }
+        step.folder.write("meta.json", json.dumps(meant), durable=False)
         for asked in launch.tasks:
             path = step.folder.file(str(asked.rank))
             step.tasks[asked.rank] = make_folder(path, asked, uid=meta.uid, gid=group_of(meta))
@@ -283,11 +299,13 @@ class Steps:
             if not name.isdecimal() or not words:
                 JobFolder(folder.path).remove()
                 continue
-            step = Step(job, int(name), folder)
+            meant = json.loads(words)
+            step = Step(job, int(name), folder, gpus=meant["gpus"], begin_unix=meant["begin_unix"])
+            step.meter.restore(folder)
             step.starting = False
             self._steps[job.meta.job_id, job.meta.restarts, step.number] = step
             job.steps[step.number] = step
-            for rank in json.loads(words)["ranks"]:
+            for rank in meant["ranks"]:
                 self._adopt_task(step, int(rank))
             self._settle(step, [])
 

@@ -11,6 +11,7 @@ from .inventory import CpuMeter, memory
 from .job import Job, Key
 from .jobs import Jobs
 from .record import Rings, Values
+from .steps import STEP_VARIABLE, Step
 from .wire.messages import AskCurves, Curves, GpuInfo, GpuSample
 
 PROCESSES_S = 10.0
@@ -20,6 +21,8 @@ NODE = ""
 
 Spent = Tuple[float, int]
 """(CPU seconds so far, bytes of memory now) of a launch's processes."""
+Part = Tuple[Key, str]
+"""A launch, and one of its steps by its number; "" is the launch as a whole."""
 
 
 class Usage:
@@ -31,7 +34,7 @@ class Usage:
         self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
         self._next_look = 0.0
-        self._looking: Optional[asyncio.Future[Dict[Key, Spent]]] = None
+        self._looking: Optional[asyncio.Future[Dict[Part, Spent]]] = None
         self._spent: Dict[Key, Tuple[float, float]] = {}
         self.cpu_pct = 0.0
         self.mem_used_bytes = 0
@@ -59,10 +62,13 @@ class Usage:
         spent = self._look_at_processes(running)
         for job in running:
             own = [by_uuid[uuid] for uuid in job.meta.gpus if uuid in by_uuid]
-            more = self._more(job, spent.get(job.key), now)
+            more = self._more(job, spent.get((job.key, "")), now)
             if own or more:
                 job.meter.take(own, job_id=job.meta.job_id, more=more, now=now)
                 job.meter.keep(job.folder)
+            for step in job.steps.values():
+                if not step.done.is_set():
+                    self._take_step(step, by_uuid, spent.get((job.key, str(step.number))), now)
 
     def answer(self, asked: AskCurves) -> Curves:
         """What was measured of a launch, or of the node. Empty for what is not known here."""
@@ -81,14 +87,24 @@ class Usage:
             peak_mem_bytes=job.peak_mem_bytes,
         )
 
-    def _look_at_processes(self, running: List[Job]) -> Dict[Key, Spent]:
+    def _take_step(
+        self, step: Step, by_uuid: Dict[str, GpuSample], spent: Optional[Spent], now: float
+    ) -> None:
+        own = [by_uuid[uuid] for uuid in step.gpus if uuid in by_uuid]
+        if own:
+            step.meter.take(own, job_id=step.job.meta.job_id, more={}, now=now)
+            step.meter.keep(step.folder)
+        if spent is not None:
+            step.peak_mem_bytes = max(step.peak_mem_bytes, spent[1])
+
+    def _look_at_processes(self, running: List[Job]) -> Dict[Part, Spent]:
         """What the last look found, once; begins another when it is time."""
-        found: Dict[Key, Spent] = {}
+        found: Dict[Part, Spent] = {}
         if self._looking is not None and self._looking.done():
             found, self._looking = self._looking.result(), None
         if self._looking is None and running and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + PROCESSES_S
-            marks = {job.mark: job.key for job in running}
+            marks = {job.mark: (job.key, job.has_running_steps()) for job in running}
             self._looking = asyncio.get_running_loop().run_in_executor(None, _look, marks)
         self._spent = {job.key: self._spent[job.key] for job in running if job.key in self._spent}
         return found
@@ -105,12 +121,19 @@ class Usage:
         return {"cpu_pct": cpu_pct, "mem_bytes": float(mem_bytes)}
 
 
-def _look(marks: Dict[str, Key]) -> Dict[Key, Spent]:
-    """Runs in a thread."""
-    found: Dict[Key, Spent] = {}
+def _look(marks: Dict[str, Tuple[Key, bool]]) -> Dict[Part, Spent]:
+    """`marks`: mark -> (launch, whether it has steps). Runs in a thread."""
+    found: Dict[Part, Spent] = {}
     for mark, pids in processes.marked().items():
-        key = marks.get(mark)
-        if key is not None:
-            cpu_s = sum(processes.cpu_seconds(pid) for pid in pids)
-            found[key] = (cpu_s, sum(processes.resident_bytes(pid) for pid in pids))
+        if mark not in marks:
+            continue
+        key, has_steps = marks[mark]
+        for pid in pids:
+            step = processes.variable(pid, STEP_VARIABLE) if has_steps else ""
+            for part in {"", step}:
+                cpu_s, mem = found.get((key, part), (0.0, 0))
+                found[key, part] = (
+                    cpu_s + processes.cpu_seconds(pid),
+                    mem + processes.resident_bytes(pid),
+                )
     return found

@@ -130,7 +130,8 @@ def test_a_node_that_cannot_be_asked_fails_the_check(home: Home, lab: Lab) -> No
 def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, short_tmp: Path) -> None:
     lab.show_driver(2, "".join(f"{line} util=60 used=3221225472\n" for line in WELL.splitlines()[1:]))
     gate = short_tmp / "gate"
-    words = ("submit", "--no-snapshot", "--gpus=2", "--wrap", f"while [ ! -e {gate} ]; do sleep 0.1; done")
+    waits = f"srun -n1 --gpus=1 sh -c 'while [ ! -e {gate} ]; do sleep 0.1; done'"
+    words = ("submit", "--no-snapshot", "--gpus=2", "--wrap", waits)
     job = str(home.json(*words, cwd=short_tmp)["job_id"])
     found = eventually(lambda: (told := home.json("metrics", job))["curves"] and told, what="it has a curve")
     assert found["curves"][0]["node"] == "gpu2" and 60 in found["curves"][0]["columns"]["gpu_util_pct"]
@@ -139,6 +140,9 @@ def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, s
     used = home.job(job)["used"]
     assert (round(used["gpu_util_pct"]), used["gpu_idle_pct"], used["gpu_mem_peak_bytes"]) == (60, 0, 6 << 30)
     assert used["energy_j"] > 0
+    step = next(each for each in home.json("show", job)["steps"] if each["id"] == f"{job}.0")
+    assert step["state"] == "COMPLETED"
+    assert (round(step["used"]["gpu_util_pct"]), step["used"]["gpu_mem_peak_bytes"]) == (60, 3 << 30)
     kept = home.json("metrics", job)
     assert kept["used"] == used and 60 in kept["curves"][0]["columns"]["gpu_util_pct"]
     assert "GPUs at 60 %" in home.ok("show", job)

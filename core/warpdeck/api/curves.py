@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import present
-from warpdeck.controller.measurements import to_curve, to_usage
+from warpdeck.controller.measurements import summed, to_curve, to_usage
 from warpdeck.errors import RemoteError, UserError
-from warpdeck.model import Curve, GpuUsage, Job, NodeName
+from warpdeck.model import Curve, Job, NodeName
 from warpdeck_agent.wire import messages as wire
 
 from .rows import CurveRow, UsageRow
@@ -60,13 +60,8 @@ async def _ask(controller: Controller, job: Job, node: NodeName) -> wire.Curves 
 
 
 def _used(told: Sequence[wire.Curves]) -> UsageRow:
-    total: GpuUsage | None = None
-    for answer in told:
-        gpu = to_usage(answer.gpu)
-        if gpu is not None:
-            total = gpu if total is None else total.plus(gpu)
     return present.shown_usage(
-        total,
+        summed(to_usage(answer.gpu) for answer in told),
         cpu_seconds=sum(answer.cpu_seconds for answer in told),
         peak_mem_bytes=max((answer.peak_mem_bytes for answer in told), default=0),
     )

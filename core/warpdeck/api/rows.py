@@ -112,7 +112,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepRow(msgspec.Struct, kw_only=True):
-    """A step of a job: `id` as 12.0, 12.batch or 12.extern. `cpu_seconds` once it has ended."""
+    """A step of a job: `id` as 12.0, 12.batch or 12.extern. `used` once it has ended."""
 
     id: str
     name: str
@@ -125,8 +125,7 @@ class StepRow(msgspec.Struct, kw_only=True):
     node_list: str = ""
     cpus: int = 0
     gpus: int = 0
-    cpu_seconds: float = 0.0
-    peak_mem_bytes: int = 0
+    used: UsageRow | None = None
     message: str = ""
 
 

@@ -101,7 +101,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
 def _step(step: dict[str, Any]) -> str:
     """12.0 python COMPLETED 0:0, 4 tasks on gpu[1-2], 12.5 s of CPU."""
     tasks = f"{step['tasks']} task{'s' * (step['tasks'] != 1)} on {step['node_list']}"
-    used = f", {step['cpu_seconds']:.1f} s of CPU" if step["cpu_seconds"] else ""
+    used = "".join(f", {words}" for words in used_in_words(**step["used"])) if step["used"] else ""
     why = f": {step['message']}" if step["message"] else ""
     return (
         f"{step['id']}  {step['name']}  {step['state']} {step['exit_code']}".rstrip()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from warpdeck.model import (
     CURVE_COLUMNS,
     Curve,
     GpuProcess,
     GpuReading,
     GpuUsage,
-    Job,
     JobId,
     Reading,
 )
@@ -70,10 +71,10 @@ def to_curve(told: wire.Curve) -> Curve:
     )
 
 
-def gpu_usage(job: Job) -> GpuUsage | None:
-    """Of all its shares that have ended; None where nothing was measured."""
+def summed(parts: Iterable[GpuUsage | None]) -> GpuUsage | None:
+    """Of all nodes of a job or a step; None where nothing was measured."""
     total: GpuUsage | None = None
-    for share in job.shares:
-        if share.gpu is not None:
-            total = share.gpu if total is None else total.plus(share.gpu)
+    for part in parts:
+        if part is not None:
+            total = part if total is None else total.plus(part)
     return total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from warpdeck.api.rows import (
@@ -30,16 +32,18 @@ from warpdeck.model import (
     Node,
     NodeName,
     Request,
+    ShareStatus,
     Verdict,
     Why,
     count_tasks,
 )
+from warpdeck.model.step import StepPart
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
 from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 
 from .launching import output_paths
-from .measurements import gpu_usage
+from .measurements import summed
 from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
@@ -98,10 +102,15 @@ def job_row(state: State, job: Job) -> JobRow:
 
 def usage_row(job: Job) -> UsageRow:
     """What its shares have used, as far as they have ended."""
+    return use_of(job.shares)
+
+
+def use_of(parts: Sequence[ShareStatus] | Sequence[StepPart]) -> UsageRow:
+    """Of a job's or a step's parts on its nodes."""
     return shown_usage(
-        gpu_usage(job),
-        cpu_seconds=sum(share.cpu_seconds for share in job.shares),
-        peak_mem_bytes=max((share.peak_mem_bytes for share in job.shares), default=0),
+        summed(part.gpu for part in parts),
+        cpu_seconds=sum(part.cpu_seconds for part in parts),
+        peak_mem_bytes=max((part.peak_mem_bytes for part in parts), default=0),
     )
 
 

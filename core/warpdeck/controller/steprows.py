@@ -9,6 +9,8 @@ from warpdeck.model import ExitStatus, Job, JobState
 from warpdeck.model.step import Step
 from warpdeck.notation.hostlist import collapse
 
+from .present import use_of
+
 
 def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
     """Of the job's last start: its own part first, as sacct has it."""
@@ -46,7 +48,7 @@ def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRo
 def _batch(job: Job) -> StepRow:
     first = job.shares[0]
     row = _own(job, "batch", nodes=1, ended=first.exit)
-    row.cpu_seconds, row.peak_mem_bytes = first.cpu_seconds, first.peak_mem_bytes
+    row.used = use_of([first])
     return row
 
 
@@ -55,8 +57,7 @@ def _command(job: Job) -> StepRow:
     assert job.allocation is not None
     row = _own(job, "0", nodes=len(job.allocation.shares), ended=job.exit)
     row.name, row.tasks = job.request.name, sum(share.tasks for share in job.allocation.shares)
-    row.cpu_seconds = sum(share.cpu_seconds for share in job.shares)
-    row.peak_mem_bytes = max((share.peak_mem_bytes for share in job.shares), default=0)
+    row.used = use_of(job.shares)
     return row
 
 
@@ -73,7 +74,6 @@ def _row(job: Job, step: Step) -> StepRow:
         node_list=collapse(step.node_names()),
         cpus=sum(share.cpus for share in step.shares),
         gpus=sum(len(share.gpus) for share in step.shares),
-        cpu_seconds=sum(part.cpu_seconds for part in step.parts),
-        peak_mem_bytes=max((part.peak_mem_bytes for part in step.parts), default=0),
+        used=use_of(step.parts) if step.is_finished else None,
         message=step.exit.message if step.exit is not None else "",
     )

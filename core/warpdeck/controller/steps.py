@@ -15,6 +15,7 @@ from warpdeck_agent.wire import steps as wire
 from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
+from .measurements import to_usage
 from .state import State, Transaction, amend
 
 BUSY = "busy"
@@ -139,6 +140,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         ends=(*part.ends, *fresh),
         cpu_seconds=said.cpu_seconds,
         peak_mem_bytes=said.peak_mem_bytes,
+        gpu=to_usage(said.gpu),
         message=said.message or part.message,
     )
     if moved == part:

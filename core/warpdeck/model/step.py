@@ -13,6 +13,7 @@ from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
 from .request import Count, CountOrNone, GpuAsk, NodeCount, Seconds, Text, Word
 from .states import JobState
+from .usage import GpuUsage
 
 MAX_STEP_TASKS = 100_000
 """Tasks of one step: each is a process with files of its own."""
@@ -95,6 +96,8 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[TaskEnd, ...] = ()
     cpu_seconds: float = 0.0
     peak_mem_bytes: int = 0
+    gpu: GpuUsage | None = None
+    """What its tasks had of their GPUs there, once they have ended."""
     message: str = ""
 
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Dict, List, Literal
+from typing import Dict, List, Literal, Optional
+
+from .watch import GpuUsage
 
 TASK_HEADER = struct.Struct(">IBQ")
 """rank, channel, offset of the first byte."""
@@ -73,6 +75,7 @@ class StepReport:
     ends: List[TaskEnded] = field(default_factory=list)
     cpu_seconds: float = 0.0
     peak_mem_bytes: int = 0
+    gpu: Optional[GpuUsage] = None
     message: str = ""
     """Why it could not be started, or what became of it, where its tasks do not tell."""
     t: Literal["step_report"] = "step_report"
