@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.agent import AgentProcess
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
+from warpdeck_agent import processes
 from warpdeck_agent.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.record import MOST, RINGS, Record, Rings
 from warpdeck_agent.spool import Folder
@@ -195,7 +197,18 @@ def test_a_launch_is_measured_while_it_runs_and_at_its_end(
     assert curves(agent, job_id=99).curves == []
 
 
-def test_cpu_time_of_what_has_ended_is_known_without_a_cgroup(agent: AgentProcess) -> None:
+def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_reaped() -> None:
+    """What is left of a launch without a group."""
+    ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
+    try:
+        eventually(lambda: processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
+        assert processes.cpu_seconds(ended.pid) > 0.05
+    finally:
+        ended.wait()
+    assert processes.cpu_seconds(ended.pid) == 0.0
+
+
+def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
     said = agent.run(1, "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
     assert 0.05 < said.cpu_seconds < 60.0
 
