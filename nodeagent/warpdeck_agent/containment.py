@@ -84,6 +84,11 @@ class Containment:
         self._cpus.release(name)
         return groups.remove(held)
 
+    @property
+    def groups_jobs(self) -> bool:
+        """Whether jobs are held together by the kernel."""
+        return bool(self._used)
+
     def clear(self, keep: Container[str]) -> bool:
         """Removes empty groups that an earlier agent left, but for those whose use of the node is still to be read.
 
@@ -118,7 +123,11 @@ class Containment:
         return [
             Facility("end", KERNEL, grouped)
             if grouped
-            else Facility("end", WATCHED, "by environment mark; a daemon that clears it may stay"),
+            else Facility(
+                "end",
+                WATCHED,
+                "by environment mark; daemons that clear it when the last job of their user ends",
+            ),
             self._facility("memory", "memory", WATCHED, "a job over its limit is killed within seconds"),
             self._facility("cpus", "cpuset", ADVISED, "CPU affinity, which a job may change"),
             self._facility(
@@ -137,7 +146,7 @@ class Containment:
 
     def _sentence(self) -> str:
         if not self._used:
-            return "no cgroup: jobs are watched, and ended by environment mark"
+            return "no cgroup: jobs are watched, and ended by environment mark and descent"
         versions = " and ".join(sorted({f"v{each.version}" for each in self._used}, reverse=True))
         enforced = [each.name for each in self.facilities if each.strength == KERNEL and each.name != "end"]
         return f"cgroup {versions}: jobs are ended as a whole" + (

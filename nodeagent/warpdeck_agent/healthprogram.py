@@ -15,6 +15,7 @@ import subprocess
 import time
 from typing import Tuple
 
+from .orphans import OWN
 from .supervisor import SYSTEM_PATH
 from .wire.messages import Check
 
@@ -35,7 +36,7 @@ def run_program(path: str, *, timeout_s: float) -> Check:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"},
+            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: "1"},
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from typing import Dict
 
+from .orphans import OWN
 from .supervisor import SYSTEM_PATH
 
 MAX_REASON_BYTES = 400
@@ -29,7 +30,7 @@ class HookError(Exception):
 def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) -> None:
     """Runs it to its end. Raises HookError. Blocks."""
     _check(kind, program)
-    given = {"PATH": SYSTEM_PATH, "HOME": "/", **env, "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd"}
+    given = {"PATH": SYSTEM_PATH, "HOME": "/", OWN: "1", **env, "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd"}
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(

@@ -23,6 +23,7 @@ from .leftovers import Leftovers, Report
 from .limit import TimeLimit
 from .memorywatch import MemoryWatch
 from .notices import Notices
+from .orphans import Orphans
 from .parts import Parts, Turns
 from .ports import Ports
 from .refusal import LaunchError
@@ -109,6 +110,8 @@ class Jobs:
                 self._adopt_one(Job(folder, meta, agent=self._spool.identity))
         metas = [job.meta for job in self._jobs.values()]
         self.containment.clear(keep={group for meta in metas for group in meta.hold.groups})
+        if not self.containment.groups_jobs:
+            self._spawn(Orphans(self._spool.identity, self._busy_uids).run())
         kept = {meta.tmp_dir for meta in metas}
         asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
@@ -161,6 +164,9 @@ class Jobs:
         self._tell(job.report())
         if job.process is not None:
             self._watch.add(job)
+
+    def _busy_uids(self) -> Set[int]:
+        return {job.meta.uid for job in self._jobs.values() if job.phase in ("running", "ending")}
 
     def _sharers(self, uuid: str) -> Set[int]:
         """The jobs that this GPU is given to, suspended ones too."""

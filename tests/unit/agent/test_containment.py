@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.agent import FROM_SOURCE, AgentProcess
@@ -73,6 +74,15 @@ def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
     assert agent.processes(job) == []
     group = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
+
+
+def test_a_daemon_that_scrubbed_its_mark_ends_when_nothing_of_its_user_runs(agent: AgentProcess) -> None:
+    if strength(agent, "end") == "enforced":
+        return  # it ended with its job
+    job = agent.new_id()
+    agent.run(job, "(env -i setsid sleep 1005 & echo $!)")
+    daemon = Path("/proc") / agent.text(job)
+    eventually(lambda: not daemon.exists(), what="the agent, its subreaper, has ended and buried it")
 
 
 def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:

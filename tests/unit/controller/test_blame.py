@@ -9,7 +9,8 @@ from warpdeck.config import Config
 from warpdeck.config.tables import Containment, Gpus, Hooks
 from warpdeck.controller.events import LaunchRefused, Reported
 from warpdeck.controller.launching import build_launch
-from warpdeck.model import JobState, NodeName, PtySize
+from warpdeck.model import Container, JobState, NodeName, PtySize
+from warpdeck.model.request import Mount
 from warpdeck_agent.wire import messages as wire
 
 A, B = NodeName("a"), NodeName("b")
@@ -88,6 +89,17 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
     env = made.hooks.env
     assert env["SLURM_JOB_ID"] == str(job.id) and env["SLURM_JOB_USER"] == "ann" and "LD_PRELOAD" not in env
     assert not any(name.startswith("SLURM_STEP_") for name in env)
+
+
+def test_a_container_reaches_the_node_as_it_was_asked_for() -> None:
+    core = Core("a")
+    asked = Container(
+        image="r#a/b:1", mounts=(Mount(source="/d", target="/in", flags=("ro",)),), mount_home=True
+    )
+    made = build_launch(core.job(core.run(ask(container=asked))), 0, submit_host="h", config=Config())
+    mounts = [wire.Mount(source="/d", target="/in", flags=["ro"])]
+    assert made.container == wire.Container(image="r#a/b:1", mounts=mounts, mount_home=True)
+    assert core.reload().jobs[1].request.container == asked
 
 
 def test_a_site_without_hooks_sends_none_and_one_that_shares_gpus_with_others_does_not_ask() -> None:
