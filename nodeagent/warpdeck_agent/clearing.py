@@ -25,6 +25,8 @@ LOOK_S = 0.05
 """Between two looks at processes that are dying."""
 TMP_S = 30.0
 """How long an end waits for its temporary files to be removed; a larger tree is removed while others may start."""
+NEAR = 0.9
+"""Who was killed for memory below this part of its limit fell to the node's, or to that of a group above its own."""
 GIB = 2**30
 
 
@@ -93,8 +95,9 @@ def _take_usage(job: Job) -> None:
     job.cpu_seconds = max(job.cpu_seconds, used.cpu_seconds)
     if used.oom_kills and not job.cause:
         job.cause = "oom"
-        limit = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if used.limit_bytes else "the node's memory"
-        job.message = f"out of memory: it used up {limit} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+        own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
+        what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
+        job.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
 
 
 def _epilog_env(job: Job) -> dict[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
-from typing import List, Sequence
+from dataclasses import dataclass, replace
+from typing import List, Sequence, Tuple
 
 from .cgroups import write
 from .procfs import number, table, text
@@ -69,19 +69,35 @@ def kill(groups: Sequence[str]) -> None:
 
 
 def usage(groups: Sequence[str]) -> Usage:
-    """What the kernel has counted."""
-    peak = limit = kills = 0
-    cpu_s = 0.0
+    """What the kernel has counted. Only files that the group's hierarchy can have are asked for: it is read at every end."""
+    found = Usage()
     for group in groups:
-        peak = (
-            peak or number(_file(group, "memory.peak")) or number(_file(group, "memory.max_usage_in_bytes"))
-        )
-        limit = limit or number(_file(group, "memory.max")) or number(_file(group, "memory.limit_in_bytes"))
-        for events in ("memory.events", "memory.oom_control"):
-            kills = kills or number(table(os.path.join(group, events)).get("oom_kill", ""))
-        spent_us = number(table(os.path.join(group, "cpu.stat")).get("usage_usec", ""))
-        cpu_s = cpu_s or spent_us / 1e6 or number(_file(group, "cpuacct.usage")) / 1e9
-    return Usage(peak, cpu_s, kills, limit if limit < NO_LIMIT_BYTES else 0)
+        spent = table(os.path.join(group, "cpu.stat"))
+        if spent:  # v2
+            found = replace(found, cpu_seconds=number(spent.get("usage_usec", "")) / 1e6)
+            found = _memory(found, group, ("memory.peak", "memory.max", "memory.events"))
+        elif not found.limit_bytes:
+            found = _memory(
+                found, group, ("memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control")
+            )
+        if not found.cpu_seconds:
+            found = replace(found, cpu_seconds=number(_file(group, "cpuacct.usage")) / 1e9)
+    return found
+
+
+def _memory(found: Usage, group: str, names: Tuple[str, str, str]) -> Usage:
+    """With what the group's memory controller says, if it has one. v2 has no peak before Linux 5.19."""
+    peak, limit, events = names
+    limit_words = _file(group, limit)
+    if not limit_words:
+        return found
+    limit_bytes = number(limit_words)
+    return replace(
+        found,
+        peak_mem_bytes=number(_file(group, peak)),
+        limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
+        oom_kills=number(table(os.path.join(group, events)).get("oom_kill", "")),
+    )
 
 
 def remove(groups: Sequence[str]) -> bool:

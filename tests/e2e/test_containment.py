@@ -47,7 +47,7 @@ def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_
     row = ended(home, submit(home, short_tmp, hog, "--mem=100M"))
     assert (row["state"], row["exit_cause"]) == ("OUT_OF_MEMORY", "oom")
     assert row["message"].startswith("out of memory: it used")
-    assert row["peak_mem_bytes"] >= 90 << 20
+    assert row["used"]["peak_mem_bytes"] >= 90 << 20
 
 
 def test_who_stays_on_a_gpu_is_named_to_the_next_in_line(home: Home, lab: Lab, short_tmp: Path) -> None:
