@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pwd
 import signal
 import socket
 import subprocess
@@ -18,7 +17,8 @@ from typing import Dict, List, Set
 
 from .containment import contain
 from .job import Job
-from .launching import account_environment, as_user
+from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .spool import Spool
 
 GATE = 'read -r go <&2 && [ "$go" = go ] || exit 1; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
 ERROR_TAIL_BYTES = 4096
@@ -74,20 +74,29 @@ class Inside:
         self._errors.close()
 
 
-class Reaper:
-    """Waits for processes that outlive their stream, so that none stays a zombie."""
+class Entrance:
+    """Starts processes inside jobs, and waits for those that outlive their stream, so that none stays a zombie."""
 
-    def __init__(self) -> None:
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
         self._tasks: Set[asyncio.Task[int]] = set()
 
-    def take(self, process: Inside) -> None:
+    async def start(self, job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
+        """Raises OSError, or ValueError for what cannot be passed on."""
+        made = environment(job, env, spool=self._spool)
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: _start(job, argv, made))
+
+    def let_go(self, process: Inside) -> None:
+        """Nobody is joined to it any more."""
+        process.hang_up()
+        process.close()
         task = asyncio.get_running_loop().create_task(process.reap())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
-    """Starts it. Runs in a thread: Popen blocks. Raises OSError, or ValueError for what cannot be passed on."""
+def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
+    """Runs in a thread: Popen blocks."""
     meta = job.meta
     ours, theirs = socket.socketpair()
     errors, gate = socket.socketpair()
@@ -98,9 +107,9 @@ def start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
             stdout=theirs.fileno(),
             stderr=gate.fileno(),
             start_new_session=True,
-            env=environment(job, env),
+            env=env,
             cwd="/",
-            **as_user(meta.user, uid=meta.uid, gid=_group(meta.uid)),
+            **as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
         )
     except BaseException:
         ours.close()
@@ -116,18 +125,7 @@ def start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
     return Inside(process, ours, errors)
 
 
-def environment(job: Job, env: Dict[str, str]) -> Dict[str, str]:
-    """The job's environment, with what this node knows of the account."""
-    made = {**env, **account_environment(job.meta.uid)}
-    made.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
-    made["TMPDIR"] = job.meta.tmp_dir
-    made["PWD"] = job.meta.work_dir
-    made["WARPDECK_JOB"] = job.mark
-    return made
-
-
-def _group(uid: int) -> int:
-    try:
-        return pwd.getpwuid(uid).pw_gid
-    except KeyError:
-        return uid
+def environment(job: Job, env: Dict[str, str], *, spool: Spool) -> Dict[str, str]:
+    """The job's environment on this node, with what the node knows of the account."""
+    made = {**env, **account_environment(job.meta.uid), "PWD": job.meta.work_dir, **job_variables(job, spool)}
+    return with_programs(made, spool)

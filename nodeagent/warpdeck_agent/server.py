@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional, Set
 
 from .access import Access
 from .gpus import SILENT, GpuReader, GpuWatch
-from .inside import Reaper
+from .inside import Entrance
 from .inventory import take_inventory
 from .job import Key
 from .jobs import Jobs
@@ -56,7 +56,7 @@ class Agent:
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
-        self.reaper = Reaper()
+        self.entrance = Entrance(self._spool)
         self._access = Access(self._spool, self.jobs.find, self._call_link)
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
@@ -313,7 +313,7 @@ class Session:
             )
             return
         out = self._out_stream(asked.stream)
-        tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, reaper=self._agent.reaper)
+        tunnel = self._tunnels[asked.stream] = Tunnel(out, self.tell, entrance=self._agent.entrance)
         job = self._agent.jobs.find(asked.job_id, asked.restarts)
         self._open_stream(asked.stream, tunnel.serve(asked, job))
 

@@ -13,7 +13,7 @@ import os
 import socket
 from typing import Any, Callable, Iterator, Optional
 
-from . import inside
+from .inside import Entrance, Inside
 from .job import Job
 from .streams import OutStream
 from .wire import WireError
@@ -36,10 +36,10 @@ class TunnelError(Exception):
 class Tunnel:
     """One stream. `feed` takes what the controller sends from the first moment on; `serve` runs it to its end."""
 
-    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, reaper: inside.Reaper) -> None:
+    def __init__(self, out: OutStream, tell: Callable[[Any], None], *, entrance: Entrance) -> None:
         self._out = out
         self._tell = tell
-        self._reaper = reaper
+        self._entrance = entrance
         self._incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._held = 0
 
@@ -79,7 +79,7 @@ class Tunnel:
             raise TunnelError("the job is suspended")
         loop = asyncio.get_running_loop()
         try:
-            process = await loop.run_in_executor(None, inside.start, job, asked.argv, asked.env)
+            process = await self._entrance.start(job, asked.argv, asked.env)
         except (OSError, ValueError) as error:
             raise TunnelError(f"nothing can be started in the job: {error}") from error
         listening = loop.create_task(process.listen())
@@ -93,9 +93,7 @@ class Tunnel:
             await _say_failure(process)
         finally:
             listening.cancel()
-            process.hang_up()
-            process.close()
-            self._reaper.take(process)
+            self._entrance.let_go(process)
 
     async def _relay(self, link: socket.socket, *, until_both: bool) -> None:
         """Until the other side has said all; of a port, until both have."""
@@ -132,7 +130,7 @@ class Tunnel:
             self._tell(StreamAck(stream=self._out.stream, size=len(data)))
 
 
-async def _say_failure(process: inside.Inside) -> None:
+async def _say_failure(process: Inside) -> None:
     """Raises TunnelError with its last words if it failed."""
     try:
         code = await asyncio.wait_for(process.reap(), FAREWELL_S)

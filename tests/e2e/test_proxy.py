@@ -85,6 +85,11 @@ def test_a_session_has_the_jobs_host_gpus_and_environment(home: Home, ssh: Ssh, 
     assert mark.startswith(f"{job}.0@")
 
 
+def test_steps_start_from_a_session(ssh: Ssh, job: str) -> None:
+    said = ssh.ok("ssh", f"wd-{job}", "srun --overlap -N 2 -n 2 hostname")
+    assert sorted(said.split()) == ["host1", "host2"]
+
+
 def test_each_node_of_a_job_has_a_name(ssh: Ssh, job: str) -> None:
     script = "hostname; echo $SLURM_NODEID"
     assert ssh.ok("ssh", f"wd-{job}.gpu2", script).split() == ["host2", "1"]

@@ -142,6 +142,22 @@ def test_who_waits_for_a_lost_session_can_leave(home: Home, verb: Verb) -> None:
     assert eventually(lambda: home.json("queue"), what="the session goes on")
 
 
+def test_an_idle_session_is_ended_by_the_sites_limit(home: Home, verb: Verb) -> None:
+    config = home.path / "config.toml"
+    config.write_text("[interactive]\nidle_limit_s = 5\nidle_warning_s = 4\n")
+    home.ok("config", "reload")
+    try:
+        session = shell(verb)
+        job = job_of(home)
+        session.until("unless a key is typed")
+        assert session.ended() != 0
+        eventually(lambda: home.state(job) == "TIMEOUT", what="it is ended")
+        assert "it was idle for 5 s, the limit of interactive sessions here" in home.ok("show", job)
+    finally:
+        config.unlink()
+        home.ok("config", "reload")
+
+
 @pytest.mark.parametrize("argv", [["--watch"], ["1", "2"], ["--wach", "1"]])
 def test_attach_takes_one_job(home: Home, argv: list[str]) -> None:
     done = home.run("attach", *argv)

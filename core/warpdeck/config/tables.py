@@ -259,8 +259,8 @@ class Reservation(Table, frozen=True, kw_only=True):
 class Interactive(Table, frozen=True, kw_only=True):
     """[interactive]: sessions on terminals."""
 
-    idle_limit: Limit = None
-    """A session in which nobody types, nothing is shown and nothing computes for so long is ended; absent: none is."""
+    idle_limit_s: WholeSeconds = 0
+    """A session in which nobody types, nothing is shown and nothing computes for so long is ended; 0: none is."""
     idle_warning_s: WholeSeconds = 300
     """So long before that it is said in the terminal."""
     watch: Literal["owner", "account", "all"] = "owner"

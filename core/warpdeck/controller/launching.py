@@ -57,7 +57,7 @@ def build_launch(
         warn_signal=warn.number if warn else 0,
         warn_before_s=float(warn.before_s) if warn else 0.0,
         warn_batch_only=warn.batch_only if warn else False,
-        idle_limit_s=float(config.interactive.idle_limit or 0.0),
+        idle_limit_s=float(config.interactive.idle_limit_s),
         idle_warning_s=float(config.interactive.idle_warning_s),
         tree=_tree(job),
         container=_container(job),

@@ -40,7 +40,7 @@ def test_a_launch_carries_the_sites_limit() -> None:
     core = Core("a")
     job = core.submit(ask(pty=PtySize(rows=24, cols=80)))
     core.plan()
-    config = Config(interactive=Interactive(idle_limit=7200, idle_warning_s=60))
+    config = Config(interactive=Interactive(idle_limit_s=7200, idle_warning_s=60))
     launch = build_launch(core.job(job), 0, submit_host="h", config=config)
     assert (launch.idle_limit_s, launch.idle_warning_s) == (7200.0, 60.0)
     assert build_launch(core.job(job), 0, submit_host="h", config=Config()).idle_limit_s == 0.0
