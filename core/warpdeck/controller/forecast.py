@@ -21,7 +21,7 @@ from warpdeck.api.siterows import AheadRow, ForecastRow, PriorityRow
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.notation.hostlist import collapse
-from warpdeck.policy import TOLD, Advice, Backlog, Ranking, Settings, View, advise, likely_starts
+from warpdeck.policy import TOLD, Advice, Backlog, Settings, View, advise, likely_starts, priorities
 
 from .admission import NEVER_STARTS
 from .events import Submitted
@@ -104,8 +104,8 @@ def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, l
         return row
     if advice.why.code not in TOLD:
         return msgspec.structs.replace(row, untold=_untold(advice.why.code))
-    priorities = Ranking(view, now, settings).of_all(view.pending)
-    at_unix = likely_starts(view, now, settings, priorities=priorities).start_of(job_id)
+    ranks = priorities(view, now, settings)
+    at_unix = likely_starts(view, now, settings, priorities=ranks).start_of(job_id)
     if at_unix is None:
         return msgspec.structs.replace(row, untold="jobs without a time limit are in its way")
     return msgspec.structs.replace(row, expected_start=at_unix, rough=True)

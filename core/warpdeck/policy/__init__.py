@@ -6,8 +6,9 @@ from .answer import End, Plan, Preempt, Reserve, Resume, Start
 from .backlog import NO_BACKLOG, TOLD, Backlog, likely_starts
 from .fairshare import Standing, decayed, decayed_seconds, fair_tree
 from .features import parse_constraint
+from .memory import Memory
 from .plan import plan
-from .priority import Factors, Ranking
+from .priority import Factors, Ranking, priorities
 from .settings import Settings, Weights
 from .site import AccountView, Limits, PartitionView, QosView, ReservationView, Tres, UserView
 from .tres import WALL, held_tres
@@ -24,6 +25,7 @@ __all__ = [
     "Factors",
     "GpuView",
     "Limits",
+    "Memory",
     "NodeView",
     "PartitionView",
     "PendingJob",
@@ -53,4 +55,5 @@ __all__ = [
     "never_fits",
     "parse_constraint",
     "plan",
+    "priorities",
 ]

@@ -126,17 +126,17 @@ def _on_empty_cluster(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings
 ) -> Allocation | Refusal:
     """What the request would be given if nothing ran and nothing were broken."""
-    cluster = Cluster(view, as_if_healthy=True)
+    cluster = Cluster(view.nodes, as_if_healthy=True)
     shape = Shape(
         cluster,
         asked,
         part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
     )
-    timeline = Timeline(cluster, 0.0, ())
+    timeline = Timeline(cluster, 0.0)
     spot = place_now(timeline, shape, 1.0)
     if spot is not None:
-        return allocate(timeline, GpuBoard(cluster, ()), spot, 1.0)
+        return allocate(timeline, GpuBoard(cluster, {}, 0.0), spot, 1.0)
     unknown = [name for name in asked.nodelist if name not in cluster.row]
     where = f" in partition {part.name}" if part is not None else ""
     if unknown:

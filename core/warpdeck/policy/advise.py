@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 
 from warpdeck.model import JobId, NodeName, Resources, Why
 
 from .access import in_partition
+from .cluster import Ints
 from .explain import explain
 from .field import known
 from .passing import Pass, Place
@@ -52,39 +54,42 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     if job is None:
         raise KeyError(job_id)
     decided = decide(view, now, settings, without_place=job_id)
-    current, ordered = decided.current, decided.ordered
-    place = next((at for at, each in enumerate(ordered) if each.id == job_id), 0)
-    priority = decided.priorities.get(job_id, 0)
+    current = decided.current
+    ids = current.queue.table["id"]
+    priority = int(decided.priorities[np.flatnonzero(ids == job_id)[0]])
     start = next((each for each in current.starts if each.job_id == job_id), None)
     if start is not None:
         return Advice(starts_now=True, nodes=start.allocation.node_names(), priority=priority)
-    changes = tuple(_changes(current, job)) if job_id in current.blocked else ()
-    ahead = _ahead(current, ordered[:place], job)
+    told = decided.whys | {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}
+    place = np.flatnonzero(ids[decided.order] == job_id)
+    if not len(place):
+        return Advice(starts_now=False, why=told.get(job_id), priority=priority)
+    before, own = np.split(decided.order[: place[0] + 1], [place[0]])
+    ahead = _ahead(current, before, job)
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
-    whys = {
-        **decided.whys,
-        **{end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends},
-        **explain(current, [*ahead, job], forecasts=forecasts),
-    }
+    waits = bool(current.who_waits(own)[0])
+    changes = tuple(_changes(current, job)) if waits else ()
+    whys = explain(current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts)
     return Advice(
         starts_now=False,
         why=whys.get(job_id),
         priority=priority,
         ahead=len(ahead),
-        leaders=tuple(each.id for each in ahead[:MAX_LEADERS]),
+        leaders=tuple(current.queue.jobs[row].id for row in ahead[:MAX_LEADERS]),
         changes=changes,
     )
 
 
-def _ahead(current: Pass, before: list[PendingJob], job: PendingJob) -> list[PendingJob]:
-    """The jobs before it in the queue that do not start either and may use nodes that it may use."""
+def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
+    """The rows before it in the queue that do not start either and may use nodes that it may use."""
     wanted = _nodes(current, job.partition)
-    meets: dict[str, bool] = {}
-    for each in before:
-        if each.partition not in meets:
-            theirs = _nodes(current, each.partition)
-            meets[each.partition] = wanted is None or theirs is None or not wanted.isdisjoint(theirs)
-    return [each for each in before if each.id in current.blocked and meets[each.partition]]
+    meets = []
+    for name in current.queue.partitions.keys:
+        theirs = _nodes(current, name)
+        meets.append(wanted is None or theirs is None or not wanted.isdisjoint(theirs))
+    of = current.queue.of_kind["partition"][current.queue.table["kind"][before]]
+    found: Ints = before[current.who_waits(before) & np.array(meets, dtype=np.bool_)[of]]
+    return found
 
 
 def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
@@ -210,6 +215,6 @@ def _fits(current: Pass, changed: PendingJob, partition: PartitionView | None) -
     """Whether the job would start now on what the plan leaves free, with no rule or limit in the way."""
     if changed.reservation not in current.fields or (partition is not None and partition.state != "UP"):
         return False
-    if current.settings.backfill == "none" and current.is_protecting_enough(current.kind(changed)):
+    if current.settings.backfill == "none" and current.is_protecting_enough(current.queue.pool_of(changed)):
         return False  # its turn has not come
     return isinstance(current.place(in_partition(changed, partition), partition), Place)

@@ -85,7 +85,7 @@ def likely_starts(
     if not jobs or not view.nodes:
         return NO_BACKLOG
     jobs = [jobs[place] for place in _order(jobs, view, settings, priorities).tolist()]
-    cluster = Cluster(view)
+    cluster = Cluster(view.nodes)
     groups = _Groups(cluster, jobs, view, settings)
     waits_s = groups.waits(
         groups.amounts(jobs, settings), _times(jobs, view, settings, now), _running(cluster, view, now)

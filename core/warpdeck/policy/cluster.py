@@ -1,10 +1,12 @@
-"""The cluster as arrays of numbers, one row a node. Built once a pass; what is asked of it is a mask over rows. Pure.
+"""The cluster as arrays of numbers, one row a node. What is asked of it is a mask over rows. Pure.
 
 Columns of capacities and of what is free: CPUs, memory (bytes), whole GPUs, and where some node mixes GPU types one more
 column for each type.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +15,12 @@ from warpdeck.model import NodeName, Resources, Share
 
 from .demand import WHOLE_NODE, Need
 from .features import parse_constraint
-from .view import GpuView, NodeView, View
+from .view import GpuView, NodeView
 
 CPUS, MEM, GPUS, FIRST_TYPE = 0, 1, 2, 3
+
+MAX_MASKS = 10_000
+"""Choices of nodes remembered; a site's requests make some hundred."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -25,32 +30,43 @@ Mask = npt.NDArray[np.bool_]
 class Cluster:
     """Nodes by row. `capacity[column, row]` counts unblocked GPUs only; rows that take no jobs have none of anything."""
 
-    def __init__(self, view: View, *, as_if_healthy: bool = False) -> None:
-        self.nodes: tuple[NodeView, ...] = view.nodes
-        self.row: dict[NodeName, int] = {node.name: row for row, node in enumerate(view.nodes)}
+    def __init__(self, nodes: tuple[NodeView, ...], *, as_if_healthy: bool = False) -> None:
+        self.nodes = nodes
+        self.row: dict[NodeName, int] = {node.name: row for row, node in enumerate(nodes)}
         self._healthy = as_if_healthy
-        types = sorted({gpu.type.lower() for node in view.nodes for gpu in node.gpus})
-        mixed = len(types) > 1 and any(len({gpu.type for gpu in node.gpus}) > 1 for node in view.nodes)
+        types = sorted({gpu.type.lower() for node in nodes for gpu in node.gpus})
+        mixed = len(types) > 1 and any(len({gpu.type for gpu in node.gpus}) > 1 for node in nodes)
         self.type_columns = {name: FIRST_TYPE + at for at, name in enumerate(types if mixed else ())}
         self.columns = FIRST_TYPE + len(self.type_columns)
-        self.takes_jobs: Mask = np.array(
-            [as_if_healthy or not node.unavailable for node in view.nodes], dtype=np.bool_
-        )
-        self._blocked = {
-            node.name: {gpu.index for gpu in node.gpus if gpu.blocked}
-            for node in view.nodes
-            if not as_if_healthy and any(gpu.blocked for gpu in node.gpus)
-        }
-        self.capacity = self._capacities()
-        self.switch, self.switch_count = _switches(view.nodes)
-        self.weight: Ints = np.array([node.weight for node in view.nodes], dtype=np.int64)
+        self.takes_jobs: Mask = np.zeros(len(nodes), dtype=np.bool_)
+        self.capacity: Ints = np.zeros((self.columns, len(nodes)), dtype=np.int64)
+        self.whole: Ints = np.zeros((FIRST_TYPE, len(nodes)), dtype=np.int64)
+        """What the nodes have, healthy or not: CPUs, memory, GPUs."""
+        self._blocked: dict[NodeName, set[int]] = {}
+        self._count(range(len(nodes)))
+        self.switch, self.switch_count = _switches(nodes)
+        self.weight: Ints = np.array([node.weight for node in nodes], dtype=np.int64)
+        self._masks: dict[tuple[object, ...], list[Mask]] = {}
+        self._named_rows: dict[frozenset[NodeName] | frozenset[str], Mask] = {}
         self._type_rows: dict[str, Mask] = {}
-        self._uuid_type = (
-            {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus} if mixed else {}
-        )
+        self._uuid_type = {gpu.uuid: gpu.type.lower() for node in nodes for gpu in node.gpus} if mixed else {}
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def keeps_its_place(self, row: int, node: NodeView) -> bool:
+        """Whether the node can take over this row: it differs from the one before in what it has free at the most."""
+        before = self.nodes[row]
+        return (
+            (before.name, before.features, before.switch, before.weight)
+            == (node.name, node.features, node.switch, node.weight)
+            and [(gpu.uuid, gpu.type) for gpu in before.gpus] == [(gpu.uuid, gpu.type) for gpu in node.gpus]
+        )  # fmt: skip
+
+    def renew(self, nodes: tuple[NodeView, ...], rows: Sequence[int]) -> None:
+        """These are the nodes now; they are others on these rows, and keep their places."""
+        self.nodes = nodes
+        self._count(rows)
 
     def usable_gpus(self, row: int) -> list[GpuView]:
         """The GPUs of a node that may be given to jobs."""
@@ -102,14 +118,23 @@ class Cluster:
         return found
 
     def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
-        """For each alternative of the constraint the nodes that may be used, healthy or not."""
+        """For each alternative of the constraint the nodes that may be used, healthy or not. Not to be written to."""
+        key = (allowed, asked.nodelist, asked.exclude, asked.gpus.type, asked.constraint)
+        found = self._masks.get(key)
+        if found is None:
+            if len(self._masks) >= MAX_MASKS:
+                self._masks.clear()
+            found = self._masks[key] = self._find_rows(asked, allowed)
+        return found
+
+    def _find_rows(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
         base = np.ones(len(self.nodes), dtype=np.bool_)
         if allowed is not None:
-            base &= self._named(allowed)
+            base &= self.named(allowed)
         if asked.nodelist:
-            base &= self._named(frozenset(asked.nodelist))
+            base &= self.named(frozenset(asked.nodelist))
         if asked.exclude:
-            base &= ~self._named(frozenset(asked.exclude))
+            base &= ~self.named(frozenset(asked.exclude))
         if asked.gpus.type:
             base &= self._of_type(asked.gpus.type.lower())
         if not asked.constraint:
@@ -119,11 +144,15 @@ class Cluster:
             masks.append(base & np.array([test(node.features) for node in self.nodes], dtype=np.bool_))
         return masks
 
-    def _named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
-        mask = np.zeros(len(self.nodes), dtype=np.bool_)
-        rows = [self.row[NodeName(name)] for name in names if name in self.row]
-        mask[rows] = True
-        return mask
+    def named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
+        """The nodes of these names. Not to be written to."""
+        found = self._named_rows.get(names)
+        if found is None:
+            if len(self._named_rows) >= MAX_MASKS:
+                self._named_rows.clear()
+            found = self._named_rows[names] = np.zeros(len(self.nodes), dtype=np.bool_)
+            found[[self.row[NodeName(name)] for name in names if name in self.row]] = True
+        return found
 
     def _of_type(self, name: str) -> Mask:
         mask = self._type_rows.get(name)
@@ -132,19 +161,29 @@ class Cluster:
             mask = self._type_rows[name] = np.array(has, dtype=np.bool_)
         return mask
 
-    def _capacities(self) -> Ints:
-        found = np.zeros((self.columns, len(self.nodes)), dtype=np.int64)
-        found[CPUS] = [node.cpus for node in self.nodes]
-        found[MEM] = [node.mem_bytes for node in self.nodes]
-        found[GPUS] = [len(node.gpus) for node in self.nodes]
-        for name, blocked in self._blocked.items():
-            found[GPUS, self.row[name]] -= len(blocked)
-        for row, node in enumerate(self.nodes) if self.type_columns else ():
-            blocked = self._blocked.get(node.name, set())
-            for gpu in node.gpus:
+    def _count(self, rows: Sequence[int]) -> None:
+        """Counts what the nodes of these rows have."""
+        whole = [(node.cpus, node.mem_bytes, len(node.gpus)) for node in map(self.nodes.__getitem__, rows)]
+        capacity = np.zeros((self.columns, len(rows)), dtype=np.int64)
+        capacity[:FIRST_TYPE] = np.array(whole, dtype=np.int64).reshape(-1, FIRST_TYPE).T
+        self.whole[:, rows] = capacity[:FIRST_TYPE]
+        takes = [self._healthy or not self.nodes[row].unavailable for row in rows]
+        for at, row in enumerate(rows):
+            blocked = self._find_blocked(self.nodes[row])
+            capacity[GPUS, at] -= len(blocked)
+            for gpu in self.nodes[row].gpus if self.type_columns else ():
                 if gpu.index not in blocked:
-                    found[self.type_columns[gpu.type.lower()], row] += 1
-        found[:, ~self.takes_jobs] = 0
+                    capacity[self.type_columns[gpu.type.lower()], at] += 1
+        capacity[:, ~np.array(takes, dtype=np.bool_)] = 0
+        self.takes_jobs[rows] = takes
+        self.capacity[:, rows] = capacity
+
+    def _find_blocked(self, node: NodeView) -> set[int]:
+        found = set() if self._healthy else {gpu.index for gpu in node.gpus if gpu.blocked}
+        if found:
+            self._blocked[node.name] = found
+        else:
+            self._blocked.pop(node.name, None)
         return found
 
 

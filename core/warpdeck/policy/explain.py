@@ -6,109 +6,213 @@ still allows: an honest late estimate, exact for those with a reservation. Jobs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from warpdeck.model import JobId, Why
 from warpdeck.notation.times import roughly
 
-from .cluster import Mask
+from .cluster import Ints, Mask
 from .field import Field, known
-from .passing import Obstacle, Pass
+from .obstacle import BUSY, IN_LINE, Obstacle
+from .passing import Pass
 from .placement import Shape
+from .shortage import INSTANT_S, Shortages
 from .view import PendingJob
-from .why import INSTANT_S, describe_need, lacks
 
 FORECAST_CELLS = 250_000
 """Rows x steps that the forecasts of one pass may look at: bounds its time on large clusters."""
 
 
 def explain(
-    current: Pass, ordered: Sequence[PendingJob], *, forecasts: int | None = None
+    current: Pass,
+    rows: Ints,
+    *,
+    in_line: Ints,
+    forecasts: int | None = None,
+    told: Mask | None = None,
 ) -> dict[JobId, Why]:
-    """A Why for every job that was offered to the pass and did not wholly start.
+    """A Why for every job of these rows (in the order of the pass) that did not wholly start.
 
-    `forecasts`: for how many the expected start is worked out; None is as many as a pass can afford.
+    `in_line`: rows of those that were not asked. `forecasts`: for how many the expected start is worked out; None is as many
+    as a pass can afford. `told`: only these of the rows are told anything; None is all.
     """
-    return _Explainer(current, forecasts).run(ordered)
+    if not len(rows) or (told is not None and not told.any()):
+        return {}
+    return _Explainer(current, rows, in_line, told).run(forecasts)
 
 
 class _Explainer:
-    def __init__(self, current: Pass, forecasts: int | None) -> None:
-        self._pass = current
-        self._missing: dict[int, tuple[str, str]] = {}
-        self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
-        self._first: dict[str, PendingJob] = {}
-        cells = current.fields[""].timeline.times.size
-        affordable = min(current.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
-        self._forecasts_left = affordable if forecasts is None else forecasts
-        self._shared: dict[tuple[Obstacle, str], Why] = {}
+    """Puts a pass into words. Jobs of one kind that were not tried one by one are a group, and have the same words."""
 
-    def run(self, ordered: Sequence[PendingJob]) -> dict[JobId, Why]:
-        blocked, promised, shared = self._pass.blocked, self._pass.promised, self._shared
-        whys: dict[JobId, Why] = {}
-        for job in ordered:
-            obstacle = blocked.get(job.id)
-            if obstacle is None:
-                if job.id in self._pass.partly:
-                    code, sentence = self._pass.partly[job.id]
-                    whys[job.id] = Why(code=code, sentence=sentence)
-                continue
-            why = shared.get((obstacle, job.partition)) if job.id not in promised else None
-            if why is None:
-                why = self._why(job, obstacle)
-                if obstacle.shape is not None:
-                    self._first.setdefault(job.partition, job)
-            whys[job.id] = why
+    def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None) -> None:
+        table, count = current.queue.table, len(current.queue.kinds)
+        self._pass = current
+        self._rows = rows
+        self._ids: Ints = table["id"][rows]
+        self._group: Ints = table["kind"][rows]
+        """By place in the order."""
+        if len(in_line):
+            self._group[np.isin(rows, in_line)] += count
+        self._groups = 2 * count
+        self._partitions = [job.partition for job in current.queue.kinds]
+        self._pools: list[int] = current.queue.of_kind["pool"].tolist()
+        self._waits = current.who_waits(rows)
+        self._told = np.ones(len(rows), dtype=np.bool_) if told is None else told
+        self._own = self._find_own()
+        self._missing: dict[int, tuple[str, str]] = {}
+        self._shortages: dict[int, Shortages] = {}
+        self._words: dict[tuple[Obstacle, JobId | None], tuple[str, str]] = {}
+        self._first = self._find_first()
+
+    def run(self, forecasts: int | None) -> dict[JobId, Why]:
+        alone = self._alone(self._affordable() if forecasts is None else forecasts)
+        shared = self._shared(alone)
+        said = {place: self._in_words(place) for place in alone}  # before forecasts take their places
+        places = self._told & self._waits
+        whys = dict(
+            zip(
+                self._ids[places].tolist(),
+                map(shared.__getitem__, self._group[places].tolist()),
+                strict=True,
+            )
+        )
+        for job_id in self._ids[self._told & ~self._waits].tolist():
+            if job_id in self._pass.partly:
+                code, sentence = self._pass.partly[job_id]
+                whys[job_id] = Why(code=code, sentence=sentence)
+        for place, (code, sentence) in said.items():
+            whys[JobId(int(self._ids[place]))] = self._why(place, code, sentence)
         return whys
 
-    def _why(self, job: PendingJob, obstacle: Obstacle) -> Why:
-        if obstacle.sentence:
-            return self._share(job, obstacle, obstacle.code, obstacle.sentence)
-        ahead = self._first.get(job.partition)
-        if obstacle.shape is None or obstacle.field is None:
-            first = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
-            sentence = f"waits its turn: {first} is ahead, and jobs start in strict order"
-            return self._share(job, obstacle, "Priority", sentence)
-        code, sentence = self._in_words(obstacle, obstacle.field, obstacle.shape, ahead)
-        at_unix = self._pass.promised.get(job.id)
-        if at_unix is None:
-            if self._forecasts_left <= 0:
-                return self._share(job, obstacle, code, sentence)
-            self._forecasts_left -= 1
-            at_unix = self._forecast(obstacle, obstacle.field, obstacle.shape)
-        leaving = [str(each.job_id) for each in self._pass.preempts if each.for_job_id == job.id]
+    def _find_own(self) -> dict[int, Obstacle]:
+        """By place what those met who were tried one by one, where it is not what all of their group meet."""
+        blocked = self._pass.blocked
+        places = np.flatnonzero(np.isin(self._ids, list(blocked))).tolist()
+        own = {place: blocked[self._ids[place]] for place in places}
+        return {place: met for place, met in own.items() if met is not self._met(self._group[place])}
+
+    def _met(self, group: int) -> Obstacle:
+        """What the group met."""
+        asked = len(self._pass.queue.kinds)
+        return IN_LINE if group >= asked else self._pass.met_by(int(group)) or BUSY
+
+    def _obstacle(self, place: int) -> Obstacle:
+        return self._own.get(place) or self._met(self._group[place])
+
+    def _first_places(self, wanted: Mask) -> Ints:
+        """By group the first of the wanted places, or the number of places."""
+        places = np.flatnonzero(wanted)[::-1]
+        found: Ints = np.full(self._groups, len(self._rows), dtype=np.int64)
+        found[self._group[places]] = places
+        return found
+
+    def _in_order(self, first: Ints) -> list[int]:
+        """The groups that have a place, by their first one."""
+        groups = np.flatnonzero(first < len(self._rows))
+        found: list[int] = groups[np.argsort(first[groups])].tolist()
+        return found
+
+    def _find_first(self) -> dict[str | int, int]:
+        """By partition and by pool of those who are told, the place of the first that waits for resources."""
+        first = self._first_places(self._waits)
+        told = np.unique(self._group[self._told]).tolist()
+        wanted = {key for group in told for key in self._among(group)}
+        found: dict[str | int, int] = {}
+        for group in self._in_order(first):
+            among = wanted.intersection(self._among(group))
+            if among and self._met(group).shape is not None:
+                found.update(dict.fromkeys(among, int(first[group])))
+                wanted -= among
+                if not wanted:
+                    break
+        return found
+
+    def _among(self, group: int) -> tuple[str, int]:
+        """Partition and pool of a group."""
+        kind = group % len(self._pass.queue.kinds)
+        return self._partitions[kind], self._pools[kind]
+
+    def _affordable(self) -> int:
+        cells = self._pass.fields[""].timeline.cells
+        return min(self._pass.settings.max_forecasts, FORECAST_CELLS // max(1, cells))
+
+    def _alone(self, forecasts: int) -> list[int]:
+        """The places of those who are told something of their own, in order; notes whose start is to be worked out."""
+        promised = np.isin(self._ids, list(self._pass.promised)) & self._waits
+        own = (*self._own, *np.flatnonzero(promised).tolist(), *self._first.values())
+        wanted = {place for place in own if self._told[place]}
+        ahead: list[int] = []
+        if forecasts:
+            has_shape = np.zeros(self._groups, dtype=np.bool_)
+            there = np.unique(self._group)
+            has_shape[there] = [self._met(group).shape is not None for group in there.tolist()]
+            mask = has_shape[self._group] & self._waits & ~promised
+            mask[list(self._own)] = False
+            ahead = np.flatnonzero(mask)[:forecasts].tolist()
+        self._forecast_at = set(ahead)
+        return sorted(wanted.union(ahead))
+
+    def _shared(self, alone: list[int]) -> list[Why | None]:
+        """By group the words for all others."""
+        others = self._waits & self._told
+        others[alone] = False
+        first = self._first_places(others)
+        found: list[Why | None] = [None] * self._groups
+        same: dict[tuple[Obstacle, str, int], Why] = {}
+        for group in self._in_order(first):
+            key = (self._met(group), *self._among(group))
+            why = same.get(key)
+            if why is None:
+                code, sentence = self._in_words(int(first[group]))
+                why = same[key] = Why(code=code, sentence=sentence)
+            found[group] = why
+        return found
+
+    def _why(self, place: int, code: str, sentence: str) -> Why:
+        """For one who is told when it starts, if that is known."""
+        current, obstacle, job_id = self._pass, self._obstacle(place), JobId(int(self._ids[place]))
+        at_unix = current.promised.get(job_id)
+        if at_unix is None and place in self._forecast_at and obstacle.shape is not None:
+            at_unix = self._forecast(obstacle, obstacle.shape)
+        leaving = [str(each.job_id) for each in current.preempts if each.for_job_id == job_id]
         if leaving:
             sentence = f"makes room: job {', '.join(leaving[:3])} was told to leave for it"
-        if at_unix is None or not known(at_unix, self._pass.now):
+        if at_unix is None or not known(at_unix, current.now):
             return Why(code=code, sentence=sentence)
         return Why(code=code, sentence=sentence, expected_start_unix=at_unix)
 
-    def _share(self, job: PendingJob, obstacle: Obstacle, code: str, sentence: str) -> Why:
-        """An answer for all that meet the same obstacle."""
-        found = self._shared[obstacle, job.partition] = Why(code=code, sentence=sentence)
-        return found
-
-    def _forecast(self, obstacle: Obstacle, field: Field, shape: Shape) -> float | None:
+    def _forecast(self, obstacle: Obstacle, shape: Shape) -> float | None:
+        field = self._pass.fields[obstacle.reservation]
         later = field.find_later(shape, obstacle.duration_s)
         if later is None:
             return None
         field.reserve(later[1], later[0], obstacle.duration_s)
         return later[0]
 
-    def _in_words(
-        self, obstacle: Obstacle, field: Field, shape: Shape, ahead: PendingJob | None
-    ) -> tuple[str, str]:
+    def _in_words(self, place: int) -> tuple[str, str]:
+        """(reason code, sentence) for the job at this place."""
+        obstacle = self._obstacle(place)
+        if obstacle.sentence:
+            return obstacle.code, obstacle.sentence
+        partition, pool = self._among(int(self._group[place]))
+        if obstacle.shape is None:
+            ahead = self._ahead(pool, place)
+            named = f"job {ahead.name} of {ahead.user}" if ahead is not None else "a job"
+            return "Priority", f"waits its turn: {named} is ahead, and jobs start in strict order"
+        ahead = self._ahead(partition, place)
         key = (obstacle, None if ahead is None else ahead.id)
         found = self._words.get(key)
         if found is None:
-            found = self._words[key] = self._find_words(obstacle, field, shape, ahead)
+            found = self._words[key] = self._find_words(obstacle, obstacle.shape, ahead)
         return found
 
-    def _find_words(
-        self, obstacle: Obstacle, field: Field, shape: Shape, ahead: PendingJob | None
-    ) -> tuple[str, str]:
+    def _ahead(self, among: str | int, place: int) -> PendingJob | None:
+        """The first of a partition or pool, if it is another."""
+        first = self._first.get(among, place)
+        return self._pass.queue.jobs[self._rows[first]] if first != place else None
+
+    def _find_words(self, obstacle: Obstacle, shape: Shape, ahead: PendingJob | None) -> tuple[str, str]:
+        field = self._pass.fields[obstacle.reservation]
         code, sentence = self._shortage(field, shape)
         if code != "Priority":
             return code, sentence
@@ -128,15 +232,17 @@ class _Explainer:
 
     def _look(self, field: Field, shape: Shape) -> tuple[str, str]:
         if not shape.gangs:
-            return "BadConstraints", f"cannot be laid out: {describe_need(shape.asked)}"
-        if field.find_now(shape, INSTANT_S) is not None:
+            return "BadConstraints", f"cannot be laid out: {shape.wants}"
+        shortages = self._shortages.get(id(field))
+        if shortages is None:
+            shortages = self._shortages[id(field)] = Shortages(field)
+        if shortages.fits_now(shape):
             return "Priority", ""
-        wanted = f"waits for {describe_need(shape.asked)}"
-        takes = shape.usable() & field.cluster.takes_jobs
+        takes = shortages.usable(shape)
         holder = self._holder(field, takes)
         if holder:
-            return "ReqNodeNotAvail", f"{wanted}: {holder}"
-        missing = f"{wanted}: {lacks(field.timeline, shape)}"
+            return "ReqNodeNotAvail", f"waits for {shape.wants}: {holder}"
+        missing = f"waits for {shape.wants}: {shortages.of(shape)}"
         return ("Resources" if takes.any() else "ReqNodeNotAvail"), missing
 
     def _holder(self, field: Field, takes: Mask) -> str:
@@ -145,9 +251,9 @@ class _Explainer:
         active = [each for each in self._pass.view.reservations if each.start_unix <= now < each.end_unix]
         if not active or field is not self._pass.fields[""]:
             return ""
-        names = {field.cluster.nodes[row].name for row in np.flatnonzero(takes)}
-        inside = [each for each in active if names & each.nodes]
-        if not inside or names - set().union(*(each.nodes for each in inside)):
+        theirs = [(each, field.cluster.named(each.nodes) & takes) for each in active]
+        inside = [each for each, rows in theirs if rows.any()]
+        if not inside or (takes & ~np.logical_or.reduce([rows for _, rows in theirs])).any():
             return ""
         first = min(inside, key=lambda each: (each.end_unix, each.name))
         what = "maintenance" if first.maintenance else "the reservation"

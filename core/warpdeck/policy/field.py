@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
+import numpy as np
 
 from warpdeck.model import Allocation, NodeName, Resources
 
-from .cluster import CPUS, GPUS, MEM, Cluster, Ints
+from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Ints, Mask
 from .demand import Need
-from .gpus import GpuBoard
+from .ground import Ground
+from .memory import Memory
 from .placement import (
     Shape,
     Spot,
@@ -21,30 +22,31 @@ from .placement import (
     reserve,
     whole_amounts,
 )
-from .settings import Settings
 from .site import PartitionView, ReservationView
-from .timeline import ENDLESS_S, Hold, Timeline
-from .view import RunningJob, View
+from .timeline import ENDLESS_S
+from .view import View
+
+MAX_SCREENED = 4_000_000
+"""Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
 
 
 class Field:
-    """Nodes with their future, and the kinds of request that were tried on them."""
+    """Nodes with their future, of which a pass takes."""
 
-    def __init__(self, view: View, now: float, settings: Settings) -> None:
+    def __init__(self, ground: Ground, now: float) -> None:
         self.now = now
-        self.cluster = Cluster(view)
-        self._settings = settings
-        self._shapes: dict[tuple[int, str], Shape] = {}
-        self._by_value: dict[tuple[Resources, str], Shape] = {}
-        held = [(share, ends_of(job, now)) for job in view.running for share in job.allocation.shares]
-        self.board = GpuBoard(self.cluster, held)
-        holds: list[Hold] = [
-            (self.cluster.row[share.node], ends, self.cluster.holds(share))
-            for share, ends in held
-            if share.node in self.cluster.row
-        ]
-        self.timeline = Timeline(self.cluster, now, [*holds, *self.board.shared_holds()])
-        self.timeline.shared = self.board.shared
+        self.ground = ground
+        self.cluster = ground.cluster
+        self.board = ground.board(now)
+        self.timeline = ground.timeline(now, self.board)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Notes how much is free now; in a pass it only becomes less."""
+        free = self.timeline.free_now
+        self._most: list[int] = free.max(axis=1, initial=0).tolist()
+        self._some_free: Ints = free[:FIRST_TYPE, free[CPUS] > 0]
+        self._may_fit: Mask = np.zeros(0, dtype=np.bool_)
 
     def set_aside(self, reservation: ReservationView) -> None:
         """Nobody without a right to it may use the reservation's nodes in its time."""
@@ -58,20 +60,40 @@ class Field:
 
     def shape(self, asked: Resources, partition: PartitionView | None) -> Shape:
         """The kind of the request; equal requests get the same one."""
-        name = "" if partition is None else partition.name
-        found = self._shapes.get((id(asked), name))
-        if found is None:
-            found = self._by_value.get((asked, name))
-            if found is None:
-                found = Shape(
-                    self.cluster,
-                    asked,
-                    partition,
-                    default_mem_per_cpu_bytes=self._settings.default_mem_per_cpu_bytes,
-                )
-                self._by_value[asked, name] = found
-            self._shapes[id(asked), name] = found
-        return found
+        return self.ground.shape(asked, partition)
+
+    def may_fit(self, shape: Shape) -> bool:
+        """Whether the request might fit somewhere now. Costs next to nothing, and on a full cluster mostly says no."""
+        if shape.number >= len(self._may_fit):
+            self.may_fit_now()
+        return bool(self._may_fit[shape.number])
+
+    def may_fit_now(self) -> Mask:
+        """The same by shape number, for all kinds of request met so far."""
+        least = self.ground.least()
+        known = len(self._may_fit)
+        if known < len(least):
+            self._may_fit = np.concatenate((self._may_fit, self._screen(least[known:])))
+        return self._may_fit
+
+    def _screen(self, least: Ints) -> Mask:
+        """By shape whether enough nodes have the least that it asks for free. Every request asks for CPUs."""
+        free = self._some_free
+        if len(least) * free.shape[1] > MAX_SCREENED:
+            most: Mask = np.all(least[:, :FIRST_TYPE] <= np.array(self._most[:FIRST_TYPE]), axis=1)
+            return most
+        fits: Mask = least[:, CPUS, None] <= free[CPUS]
+        for column in (MEM, GPUS):
+            fits &= least[:, column, None] <= free[column]
+        enough: Mask = fits.sum(axis=1) >= least[:, FIRST_TYPE]
+        return enough
+
+    def may_give(self, need: Need) -> bool:
+        """Whether some node might have so much free now."""
+        gpus = need.gpus if need.gpu_share_pct >= 100 else 0
+        return (
+            need.cpus <= self._most[CPUS] and need.mem_bytes <= self._most[MEM] and gpus <= self._most[GPUS]
+        )
 
     def find_now(self, shape: Shape, duration_s: float) -> Spot | None:
         """Nodes on which the request fits from now for so long."""
@@ -120,16 +142,15 @@ class Field:
                 self.timeline.take(row, start, end, everything)
 
 
-def reserved_view(view: View, reservation: ReservationView) -> View:
+def reserved_ground(view: View, general: Ground, reservation: ReservationView) -> Ground:
     """The cluster as the jobs of a reservation see it: its nodes alone."""
-    return msgspec.structs.replace(
-        view, nodes=tuple(node for node in view.nodes if node.name in reservation.nodes), pending=()
+    nodes = tuple(node for node in view.nodes if node.name in reservation.nodes)
+    rows = [general.cluster.row[node.name] for node in nodes]
+    made = Ground(general.settings)
+    made.follow(
+        View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
     )
-
-
-def ends_of(job: RunningJob, now: float) -> float:
-    """When a running job frees what it holds, as far as is promised."""
-    return now + ENDLESS_S if job.ends_by_unix is None else job.ends_by_unix
+    return made
 
 
 def known(at_unix: float, now: float) -> bool:
@@ -146,17 +167,18 @@ def planned_s(limit_s: float | None) -> float:
 Fields = dict[str, Field]
 
 
-def open_fields(view: View, now: float, settings: Settings) -> Fields:
-    """The general field under "", and one for each reservation that a waiting job names."""
-    general = Field(view, now, settings)
-    asked = {job.reservation for job in view.pending if job.reservation}
-    asked |= {job.reservation for job in view.running if job.suspended and job.reservation}
+def open_fields(view: View, now: float, memory: Memory) -> Fields:
+    """The general field under "", and one for each reservation that a waiting or suspended job names."""
+    general = Field(memory.ground, now)
     fields: Fields = {"": general}
+    asked = {job.reservation for job in view.running if job.suspended}
+    asked.update(memory.queue.reservations.keys)
     lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
     for reservation in lasting:
         general.set_aside(reservation)
         if reservation.name in asked:
-            field = fields[reservation.name] = Field(reserved_view(view, reservation), now, settings)
+            own = reserved_ground(view, memory.ground, reservation)
+            field = fields[reservation.name] = Field(own, now)
             field.keep_within(reservation)
             for other in lasting:
                 if _goes_before(other, reservation):

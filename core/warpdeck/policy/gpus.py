@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,28 +17,45 @@ from warpdeck.model import Share
 from .cluster import Cluster, Ints
 from .demand import Need
 from .shared import SharedGpu
-from .timeline import Hold, Timeline
-from .view import GpuView
+from .timeline import Hold, Timeline, ends_of
+from .view import GpuView, RunningJob
+
+
+class Held(NamedTuple):
+    """What a running job holds of one node."""
+
+    job: RunningJob
+    share: Share
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether it follows from the time what is held until when."""
+        return self.job.ends_by_unix is None or self.share.gpu_share_pct < 100
 
 
 class GpuBoard:
     """GPU by GPU, who holds what now; worked out for a node when it is asked about."""
 
-    def __init__(self, cluster: Cluster, held: Iterable[tuple[Share, float]]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        held: Mapping[int, Sequence[Held]],
+        now: float,
+        *,
+        rows: Iterable[int] = (),
+    ) -> None:
+        """`held` by row; GPUs are shared on `rows` at the most."""
         self._cluster = cluster
-        self._held: dict[int, list[Share]] = {}
+        self._held = held
         self._free: dict[int, dict[int, GpuView]] = {}
         self.shared: dict[int, dict[int, SharedGpu]] = {}
         """row -> GPU index -> the GPU with its sharers; those that may be given to jobs."""
-        for share, ends in held:
-            row = cluster.row.get(share.node) if share.gpus else None
-            if row is None:
-                continue
-            self._held.setdefault(row, []).append(share)
-            if share.gpu_share_pct < 100:
-                for gpu in cluster.usable_gpus(row):
+        for row in sorted(rows):
+            for job, share in held.get(row, ()):
+                for gpu in cluster.usable_gpus(row) if share.gpu_share_pct < 100 else ():
                     if gpu.index in share.gpus:
-                        self._shared_gpu(row, gpu).sharers.append((ends, share.gpu_share_pct))
+                        sharer = (ends_of(job, now), share.gpu_share_pct)
+                        self._shared_gpu(row, gpu).sharers.append(sharer)
 
     def shared_holds(self) -> list[Hold]:
         """A shared GPU is no whole GPU until the last of its sharers ends."""
@@ -118,7 +136,7 @@ class GpuBoard:
     def _free_at(self, row: int) -> dict[int, GpuView]:
         free = self._free.get(row)
         if free is None:
-            taken = {index for share in self._held.get(row, ()) for index in share.gpus}
+            taken = {index for held in self._held.get(row, ()) for index in held.share.gpus}
             taken.update(self.shared.get(row, ()))
             free = {gpu.index: gpu for gpu in self._cluster.usable_gpus(row) if gpu.index not in taken}
             self._free[row] = free

@@ -6,7 +6,7 @@ OverPartQOS; then the user's association and its accounts up to the root. Reason
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,8 +16,11 @@ from warpdeck.model import Allocation
 
 from .settings import Settings
 from .site import AccountView, Limits, QosView, Tres, UserView
-from .tres import WALL, add, held_per_node, held_tres, over, words
+from .tres import WALL, add, held_per_node, over, words
+from .uses import Scope, Scopes, Use, Uses
 from .view import PendingJob, RunningJob, View
+
+NO_LIMITS = Limits()
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -27,86 +30,70 @@ class Blocked(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class _Use:
-    """What runs under one scope."""
-
-    __slots__ = ("commitment", "jobs", "tres", "wall")
-
-    def __init__(self) -> None:
-        self.jobs = 0
-        self.tres: Tres = {}
-        self.commitment: dict[str, float] = {}
-        """TRES-minutes that running jobs may still use."""
-        self.wall = 0.0
-        """Minutes that they may still run."""
-
-    def take(self, tres: Tres, minutes: float) -> None:
-        self.jobs += 1
-        self.wall += minutes
-        add(self.tres, tres)
-        for name, count in tres.items():
-            if count:
-                self.commitment[name] = self.commitment.get(name, 0.0) + count * minutes
-
-
 class Ledger:
-    """All running use of a pass, by scope; grows as jobs start."""
+    """All use in a pass, by scope: what runs, and more as jobs start. `uses` is of the same view."""
 
-    def __init__(self, view: View, now: float, settings: Settings) -> None:
+    def __init__(self, view: View, now: float, settings: Settings, uses: Uses | None = None) -> None:
         self._settings = settings
         self._now = now
-        self._qos = {qos.name: qos for qos in view.qos}
-        self._partitions = {part.name: part for part in view.partitions}
-        self._accounts = {account.name: account for account in view.accounts}
+        self._scopes = Scopes(view)
         self._users = {(user.account, user.user): user for user in view.users}
-        self._use: dict[tuple[str, ...], _Use] = {}
-        self._licenses = dict(view.licenses)
+        self._running = view.running
+        self._started: dict[Scope, Use] = {}
+        """Under which jobs started in this pass."""
         self.limits_anything = bool(view.qos or view.accounts or view.users)
         tables = [qos.limits for qos in view.qos] + [account.limits for account in view.accounts]
         tables += [user.limits for user in view.users]
         self.limits_nodes = any(limits.max_tres_per_node for limits in tables)
-        self._nodes = view.nodes
         self._counted_unix = view.counted_unix
-        if self.limits_anything or view.licenses:
-            for job in view.running:
-                self._take_running(job)
+        self._uses = Uses(settings.billing_weights) if uses is None else uses
+        if self.limits_anything:
+            self._uses.follow(view, self._scopes)
+        self._chains: dict[str, list[AccountView]] = {}
+        self._licenses = dict(view.licenses)
+        for job in view.running if view.licenses else ():
+            for name, count in job.licenses:
+                self._licenses[name] = self._licenses.get(name, 0) - count
 
-    def _take_running(self, job: RunningJob) -> None:
-        for name, count in job.licenses:
-            self._licenses[name] = self._licenses.get(name, 0) - count
-        if not self.limits_anything:
-            return
-        tres = self.tres_of(job, job.allocation)
-        ends = job.ends_by_unix
-        # What it used is known up to the last count only: the time since then is still to come, or it would be lost.
+    @cached_property
+    def _promised_minutes(self) -> dict[Scope, dict[str, float]]:
+        """TRES-minutes that running jobs may still use, of the scopes that limit them."""
+        limited: set[Scope] = {
+            ("qos", qos.name) for qos in self._scopes.qos.values() if _limits_minutes(qos.limits)
+        }
+        accounts = self._scopes.accounts.values()
+        limited |= {("account", each.name) for each in accounts if _limits_minutes(each.limits)}
+        limited |= {("user", *key) for key, user in self._users.items() if _limits_minutes(user.limits)}
+        found: dict[Scope, dict[str, float]] = {scope: {} for scope in limited}
+        # What was used is known up to the last count only: the time since then is still to come, or it would be lost.
         counted = self._now if self._counted_unix is None else min(self._now, self._counted_unix)
-        since = max(counted, min(job.start_at_unix, self._now))
-        minutes = self._minutes(job.qos, None if ends is None else max(0.0, ends - since))
-        self._take(job.user, job.account, job.qos, job.partition, tres, minutes)
+        for job in self._running if limited else ():
+            ends, since = job.ends_by_unix, max(counted, min(job.start_at_unix, self._now))
+            minutes = self._minutes(job.qos, None if ends is None else max(0.0, ends - since))
+            tres, scopes = self._uses.of(job)
+            for scope in scopes:
+                if scope in limited:
+                    _add_minutes(found[scope], tres, minutes)
+        return found
 
     def _minutes(self, qos: str, limit_s: float | None) -> float:
         """The minutes that a job may take, as its QoS counts them; without a limit it may take all there is."""
-        own = self._qos.get(qos)
+        own = self._scopes.qos.get(qos)
         factor = 1.0 if own is None else own.usage_factor
         return _minutes(limit_s) * factor if factor else 0.0
-
-    @cached_property
-    def _types(self) -> dict[str, str]:
-        """Type of each GPU by uuid; only who asks pays for it."""
-        return {gpu.uuid: gpu.type.lower() for node in self._nodes for gpu in node.gpus}
 
     def tres_of(self, job: RunningJob | PendingJob, allocation: Allocation) -> Tres:
         """What a job holds with this allocation, as far as it is counted at all."""
         if not self.limits_anything:
             return {}
-        found = held_tres(allocation, self._types, self._settings.billing_weights)
+        found = self._uses.held_by(allocation)
         for name, count in job.licenses:
             found[f"license/{name}"] = count
         return found
 
     def lifts_partition(self, qos: str) -> bool:
         """Whether the QoS goes before the limits of partitions."""
-        own = self._qos.get(qos)
+        own = self._scopes.qos.get(qos)
         return own is not None and own.overrides_partition
 
     def take(self, job: PendingJob, tres: Tres, limit_s: float | None) -> None:
@@ -114,11 +101,11 @@ class Ledger:
         for name, count in job.licenses:
             self._licenses[name] = self._licenses.get(name, 0) - count
         if self.limits_anything:
-            self._take(job.user, job.account, job.qos, job.partition, tres, self._minutes(job.qos, limit_s))
+            self._take(job, tres, self._minutes(job.qos, limit_s))
 
     def per_node_of(self, allocation: Allocation) -> Tres:
         """The most that a job holds on any node with this allocation."""
-        return held_per_node(allocation, self._types) if self.limits_nodes else {}
+        return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}
 
     def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
         """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
@@ -129,7 +116,7 @@ class Ledger:
         if not (self.limits_anything and self._settings.enforce_limits):
             return None
         wants = _Wants(tres, per_node, limit_s, self._minutes(job.qos, limit_s))
-        for qos in self._qos_of(job.qos, job.partition):
+        for qos in self._scopes.qos_of(job.qos, job.partition):
             blocked = self._check_qos(qos, job, wants)
             if blocked is not None:
                 return blocked
@@ -137,44 +124,29 @@ class Ledger:
 
     def account_use(self, account: str) -> Tres:
         """What runs now under an account and its children."""
-        use = self._use.get(("account", account))
-        return use.tres if use is not None else {}
+        return self._at(("account", account)).tres
 
     def chain(self, account: str) -> Iterator[AccountView]:
         """The account and its parents, nearest first."""
-        seen: set[str] = set()
-        while account in self._accounts and account not in seen:
-            seen.add(account)
-            yield self._accounts[account]
-            account = self._accounts[account].parent
+        return self._scopes.chain(account)
 
-    def _qos_of(self, qos: str, partition: str) -> Iterable[QosView]:
-        own = self._qos.get(qos)
-        part = self._partitions.get(partition)
-        of_partition = self._qos.get(part.qos) if part is not None else None
-        found = [of_partition, own]
-        if own is not None and own.overrides_partition:
-            found = [own]
-        return [each for each in found if each is not None]
+    def _at(self, scope: Scope) -> Use:
+        return self._started.get(scope) or self._uses.at(scope)
 
-    def _scopes(self, user: str, account: str, qos: str, partition: str) -> Iterator[tuple[str, ...]]:
-        for each in self._qos_of(qos, partition):
-            yield ("qos", each.name)
-            yield ("qos", each.name, "user", user)
-            yield ("qos", each.name, "account", account)
-        yield ("user", account, user)
-        for above in self.chain(account):
-            yield ("account", above.name)
+    def _minutes_at(self, scope: Scope) -> dict[str, float]:
+        started = self._started.get(scope)
+        return self._promised_minutes.get(scope, {}) if started is None else started.minutes
 
-    def _take(self, user: str, account: str, qos: str, partition: str, tres: Tres, minutes: float) -> None:
-        for scope in self._scopes(user, account, qos, partition):
-            self._at(scope).take(tres, minutes)
-
-    def _at(self, scope: tuple[str, ...]) -> _Use:
-        use = self._use.get(scope)
-        if use is None:
-            use = self._use[scope] = _Use()
-        return use
+    def _take(self, job: PendingJob, tres: Tres, minutes: float) -> None:
+        for scope in self._scopes.of(job.user, job.account, job.qos, job.partition):
+            use = self._started.get(scope)
+            if use is None:
+                before = self._uses.at(scope)
+                use = self._started[scope] = Use(before.jobs, dict(before.tres))
+                use.minutes = dict(self._promised_minutes.get(scope, {}))
+            use.jobs += 1
+            add(use.tres, tres)
+            _add_minutes(use.minutes, tres, minutes)
 
     def _check_qos(self, qos: QosView, job: PendingJob, wants: _Wants) -> Blocked | None:
         limits, name, tres = qos.limits, f"QoS {qos.name}", wants.tres
@@ -202,17 +174,29 @@ class Ledger:
         return None
 
     def _check_association(self, job: PendingJob, wants: _Wants) -> Blocked | None:
-        user = self._users.get((job.account, job.user))
+        user = self._limited_users.get((job.account, job.user))
         if user is not None:
             who = f"user {job.user} in account {job.account}"
             blocked = self._check_one(user, ("user", job.account, job.user), who, wants)
             if blocked is not None:
                 return blocked
-        for account in self.chain(job.account):
+        for account in self._limited_chain(job.account):
             blocked = self._check_one(account, ("account", account.name), f"account {account.name}", wants)
             if blocked is not None:
                 return blocked
         return None
+
+    @cached_property
+    def _limited_users(self) -> dict[tuple[str, str], UserView]:
+        return {key: user for key, user in self._users.items() if user.limits != NO_LIMITS}
+
+    def _limited_chain(self, account: str) -> list[AccountView]:
+        """Those of the account and its parents that have limits, nearest first."""
+        found = self._chains.get(account)
+        if found is None:
+            found = [each for each in self._scopes.chain(account) if each.limits != NO_LIMITS]
+            self._chains[account] = found
+        return found
 
     def _check_one(
         self,
@@ -253,24 +237,32 @@ class Ledger:
             return Blocked(
                 f"{prefix}GrpJobsLimit", f"{who} may run {limits.grp_jobs} jobs, and {use.jobs} run"
             )
+        minutes = self._minutes_at(scope) if _limits_minutes(limits) else {}
         if limits.grp_wall_s is not None:
-            used = usage.get(WALL, 0.0) / 60 + use.wall
+            used = usage.get(WALL, 0.0) / 60 + minutes.get(WALL, 0.0)
             if used + wants.minutes > limits.grp_wall_s / 60:
                 budget = _Budget(limits.grp_wall_s / 60, "minutes of running jobs", used, wants.minutes)
                 return Blocked(f"{prefix}GrpWallLimit", budget.sentence(who))
-        return _group_minutes(limits, use, wants, usage, prefix=prefix, who=who)
+        return _group_minutes(limits, minutes, wants, usage, prefix=prefix, who=who)
 
 
 def _group_minutes(
-    limits: Limits, use: _Use, wants: _Wants, usage: dict[str, float], *, prefix: str, who: str
+    limits: Limits,
+    minutes: Mapping[str, float],
+    wants: _Wants,
+    usage: Mapping[str, float],
+    *,
+    prefix: str,
+    who: str,
 ) -> Blocked | None:
     """Limits on TRES-minutes: of all that was used and is promised, and of what is promised alone."""
+    nothing: Mapping[str, float] = {}
     for what, table, recorded in (
         ("GrpMinutes", limits.grp_tres_mins, usage),
-        ("GrpRunMinutes", limits.grp_tres_run_mins, {}),
+        ("GrpRunMinutes", limits.grp_tres_run_mins, nothing),
     ):
         for name in sorted(table):
-            used = recorded.get(name, 0.0) / 60 + use.commitment.get(name, 0.0)
+            used = recorded.get(name, 0.0) / 60 + minutes.get(name, 0.0)
             more = wants.tres_minutes(name, wants.minutes)
             if more and used + more > table[name]:
                 budget = _Budget(table[name], f"minutes of {words(name)}", used, more)
@@ -346,6 +338,17 @@ def _minutes_per_job(limits: Limits, wants: _Wants, *, prefix: str, who: str) ->
                 f"{who} allows {most:,} minutes of {words(name)} a job, and it may need {_count(more)}",
             )
     return None
+
+
+def _limits_minutes(limits: Limits) -> bool:
+    return bool(limits.grp_tres_mins or limits.grp_tres_run_mins) or limits.grp_wall_s is not None
+
+
+def _add_minutes(into: dict[str, float], tres: Tres, minutes: float) -> None:
+    into[WALL] = into.get(WALL, 0.0) + minutes
+    for name, count in tres.items():
+        if count:
+            into[name] = into.get(name, 0.0) + count * minutes
 
 
 def _minutes(limit_s: float | None) -> float:

@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from warpdeck.model import Allocation, JobId, iter_tasks
 
-from .access import in_partition, is_restricted, partition_bars, partition_names, time_limit
+from .access import in_partition, partition_bars, partition_names, time_limit
 from .answer import Preempt, Reserve, Resume, Start
+from .cluster import Ints, Mask
 from .field import Field, known, open_fields, planned_s
 from .limits import Ledger
+from .memory import Memory
+from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
 from .preemption import Preemption, Rules
 from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
-from .tres import MIB, asked_per_node, asked_tres, billing
+from .tres import MIB, asked_per_node, billing
 from .view import PendingJob, View
 from .why import throttled
 
 MAX_RESERVATIONS = 1000
 """Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
-
-
-class Obstacle:
-    """Why a job did not start. Without a `sentence` it did not fit, and that is put into words at the end of the pass."""
-
-    __slots__ = ("code", "duration_s", "field", "sentence", "shape")
-
-    def __init__(
-        self,
-        code: str,
-        sentence: str = "",
-        *,
-        field: Field | None = None,
-        shape: Shape | None = None,
-        duration_s: float = 0.0,
-    ) -> None:
-        self.code = code
-        self.sentence = sentence
-        self.field = field
-        self.shape = shape
-        self.duration_s = duration_s
-
-
-class Kind:
-    """Jobs that meet the same obstacles within a pass: same request, limit, and whose limits count for them."""
-
-    __slots__ = ("obstacle", "pool")
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-        self.obstacle: Obstacle | None = None
-
-
-class Pool:
-    """Jobs that compete for the same nodes, as far as their requests tell, and how many of them are protected."""
-
-    __slots__ = ("protected",)
-
-    def __init__(self) -> None:
-        self.protected = 0
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,73 +38,65 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
 
 
-IN_LINE = Obstacle("Priority")
-BUSY = Obstacle("None", "may start in a moment: the scheduler is busy starting others")
-
-
 class Pass:
     """Decides job by job. Jobs are offered in the order in which they have a right to start."""
 
-    def __init__(
-        self, view: View, now: float, settings: Settings, *, without_place: JobId | None = None
-    ) -> None:
+    def __init__(self, memory: Memory, view: View, now: float, *, without_place: JobId | None = None) -> None:
+        """`memory` has followed the view to this moment."""
+        settings = memory.settings
         self.view = view
         self.now = now
         self.settings = settings
-        self.fields = open_fields(view, now, settings)
-        self.ledger = Ledger(view, now, settings)
+        self.queue = memory.queue
+        self._misfits = memory.misfits
+        self.fields = open_fields(view, now, memory)
+        self.ledger = Ledger(view, now, settings, memory.uses)
         self.rules = Rules(view, now, settings, self.ledger)
         self.starts: list[Start] = []
         self.reserves: list[Reserve] = []
         self.preempts: list[Preempt] = []
         self.resumes: list[Resume] = []
+        self.met: dict[int, Obstacle] = {}
+        """By kind what is in the way of all of it, where somebody was asked."""
+        self._certain: Mask = np.zeros(0, dtype=np.bool_)
+        """Kinds of which nobody need be asked."""
         self.blocked: dict[JobId, Obstacle] = {}
+        """Of the jobs that were tried one by one."""
         self.promised: dict[JobId, float] = {}
         """The start that blocked jobs have reserved."""
         self.partly: dict[JobId, tuple[str, str]] = {}
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
         self._partitions = {part.name: part for part in view.partitions}
-        self._is_personal = self.ledger.limits_anything or any(map(is_restricted, view.partitions))
-        """Whether it matters whose a job is."""
         self._reservations = {each.name: each for each in view.reservations}
         self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
-        self._kinds: dict[tuple[object, ...], Kind] = {}
-        self._pools: dict[tuple[object, ...], Pool] = {}
-        self._misfits: dict[tuple[int, float], Obstacle] = {}
+        self._protected: Counter[int] = Counter()
+        """By pool how many of its jobs have a place of their own."""
         self._most_protected = _most_protected(settings)
         self._due: list[tuple[Field, Shape, float, float]] = []
         """Where reservations hold a time only: (field, shape, duration, start)."""
         self._too_long: dict[int, float] = {}
         self._never: dict[int, float] = {}
         self._no_victims: set[tuple[object, ...]] = set()
+        self._asked_per_node: dict[int, Tres] = {}
         self._without_place = without_place
         self._tests = 0
-        self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
-        self._tasks: dict[JobId, int] = {}
-        for job in view.running:
-            self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
+        self._started: Counter[JobId] = Counter()
 
     def tres(self, job: PendingJob) -> Tres:
         """What the job counts against limits."""
-        key = (id(job.resources), job.licenses)
-        found = self._tres.get(key)
-        if found is None:
-            found = asked_tres(
-                job.resources,
-                self.settings.billing_weights,
-                default_mem_per_cpu=self.settings.default_mem_per_cpu_bytes,
-            )
-            for name, count in job.licenses:
-                found[f"license/{name}"] = count
-            self._tres[key] = found
-        return found
+        return self.queue.tres(job)
 
     def _per_node(self, job: PendingJob) -> Tres:
         """The most that the job asks of one node; {} where nothing limits that."""
         if not self.ledger.limits_nodes:
             return {}
-        return asked_per_node(job.resources, default_mem_per_cpu=self.settings.default_mem_per_cpu_bytes)
+        found = self._asked_per_node.get(id(job.resources))
+        if found is None:
+            default = self.settings.default_mem_per_cpu_bytes
+            found = asked_per_node(job.resources, default_mem_per_cpu=default)
+            self._asked_per_node[id(job.resources)] = found
+        return found
 
     def partitions(self, job: PendingJob) -> list[PartitionView | None]:
         """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
@@ -166,63 +123,109 @@ class Pass:
         if self.settings.backfill == "easy" and self._most_protected:
             self._most_protected = max(self._most_protected, count)
 
-    def is_protecting_enough(self, kind: Kind) -> bool:
-        """Whether as many blocked jobs of its pool as the policy protects are ahead of it."""
-        return kind.pool.protected >= self._most_protected
+    def is_protecting_enough(self, pool: int) -> bool:
+        """Whether as many blocked jobs of the pool are protected as the policy wants."""
+        return self._protected[pool] >= self._most_protected
 
-    def try_all(self, jobs: Iterable[tuple[PendingJob, Kind]]) -> None:
-        """Tries jobs that no longer have a right to a reservation, in this order."""
-        pushing = self.rules.active
-        for job, kind in jobs:
-            if kind.obstacle is not None and not pushing and not job.tasks:
-                self.blocked[job.id] = kind.obstacle
-            else:
-                self.try_job(job, kind)
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody else is tried in this pass."""
+        return self.stopped and len(self.starts) >= self.settings.max_starts
 
-    def try_job(self, job: PendingJob, kind: Kind) -> None:
+    def meet_misfits(self) -> Mask:
+        """By kind, whether nothing that it could use is free, so that nobody of it need be asked.
+
+        What forbids a kind to start in any case is not asked for either: `met_by` does, when it is to be told.
+        """
+        self._misfits.follow(self.queue.kinds, self._misfit)
+        certain = self._misfits.certain(self.fields[""].may_fit_now())
+        for kind in np.flatnonzero(certain).tolist() if self.rules.active else ():
+            if self._may_push(self.queue.kinds[kind]):
+                certain[kind] = False
+        self._certain = certain
+        return certain
+
+    def meet_the_same(self, kind: int) -> Mask | None:
+        """Notes of the kinds that are as hard to place as this one, which did not fit, that they do not fit either."""
+        obstacle = self.met[kind]
+        failed = None if obstacle.shape is None else self._too_long.get(id(obstacle.shape))
+        if failed is None or obstacle.shape is None or obstacle.reservation or self.rules.active:
+            return None
+        same = self._misfits.as_hard_as(obstacle.shape, failed)
+        self._certain |= same
+        return same
+
+    def _misfit(self, job: PendingJob) -> Obstacle | None:
+        """What jobs of the kind meet where nothing is free; None if that depends on more than their request."""
+        partitions = self.partitions(job)
+        if job.reservation or job.deadline_unix or len(partitions) != 1:
+            return None
+        limit_s = self.limit_s(job, partitions[0])
+        barred = self._partition_bars(job, partitions[0], limit_s)
+        if barred is not None:
+            return barred
+        shape = self.fields[""].shape(job.resources, partitions[0])
+        return self.fields[""].ground.misfit(shape, planned_s(limit_s), "")
+
+    def met_by(self, kind: int) -> Obstacle | None:
+        """What the jobs of a kind met that were not tried one by one; what forbids them to start goes before what is missing."""
+        found = self.met.get(kind)
+        if found is None and kind < len(self._certain) and self._certain[kind]:
+            found = self._misfits.obstacles[kind]
+            assert found is not None
+            if found.shape is not None:
+                partition = self.partitions(self.queue.kinds[kind])[0]
+                job = in_partition(self.queue.kinds[kind], partition)
+                found = self._limit_bars(job, self.limit_s(job, partition)) or found
+            self.met[kind] = found
+        return found
+
+    def who_waits(self, rows: Ints) -> Mask:
+        """Which of the jobs that were offered to the pass did not wholly start, and are not only throttled."""
+        done = {*self.partly, *(start.job_id for start in self.starts)} - self.blocked.keys()
+        return ~np.isin(self.queue.table["id"][rows], list(done))
+
+    def is_settled(self, kind: int) -> bool:
+        """Whether all others of the kind meet the same, whenever their turn comes, and can do nothing about it."""
+        obstacle = self.met.get(kind)
+        return obstacle is not None and obstacle.shape is None
+
+    def may_push(self, kind: int) -> bool:
+        """Whether others of the kind may find somebody to push aside."""
+        obstacle, job = self.met.get(kind), self.queue.kinds[kind]
+        if obstacle is None or not self.rules.active or job.reservation:
+            return False
+        if obstacle.shape is None:
+            return False
+        return self._may_push(in_partition(job, obstacle.shape.partition))
+
+    def try_job(self, job: PendingJob, kind: int) -> None:
         """Starts the job, or as many of its tasks as can start; what is left is blocked."""
         if not job.tasks:
-            obstacle = kind.obstacle or self._start(job, kind, None)
+            obstacle = self.met_by(kind) or self._start(job, kind, None)
             if obstacle is not None:
                 self._block(job, kind, obstacle)
             return
         for task in iter_tasks(job.tasks):
-            if job.throttle and self._tasks.get(job.array_job_id, 0) >= job.throttle:
+            if job.throttle and self._tasks(job) >= job.throttle:
                 reason = throttled(job)
                 self.partly[job.id] = (reason.code, reason.sentence)
                 return
-            obstacle = kind.obstacle or self._start(job, kind, task)
+            obstacle = self.met_by(kind) or self._start(job, kind, task)
             if obstacle is not None:
                 self._block(job, kind, obstacle)
                 return
         self.partly[job.id] = ("None", "starting")
 
-    def pass_over(self, job: PendingJob) -> None:
-        """Strict order: somebody ahead does not fit, so this one is not tried."""
-        self.blocked[job.id] = IN_LINE
+    def _tasks(self, job: PendingJob) -> int:
+        """Tasks of the job's array that run."""
+        return self._running_tasks[job.array_job_id] + self._started[job.array_job_id]
 
-    def kind(self, job: PendingJob) -> Kind:
-        """The kind of the job in this pass."""
-        key: tuple[object, ...] = (
-            id(job.resources),
-            job.time_limit_s,
-            job.partition,
-            job.reservation,
-            job.time_min_s,
-            job.deadline_unix,
-        )
-        if self._is_personal or job.licenses or job.reservation:
-            key += (job.user, job.account, job.qos, job.licenses)
-        kind = self._kinds.get(key)
-        if kind is None:
-            asked = job.resources
-            where: tuple[object, ...] = (*partition_names(job.partition, self.settings)[:1], job.reservation)
-            if self.settings.backfill != "none":  # strict order is for all of a partition
-                where += (asked.gpus.type, asked.constraint, asked.nodelist)
-            kind = self._kinds[key] = Kind(self._pools.setdefault(where, Pool()))
-        return kind
+    @cached_property
+    def _running_tasks(self) -> Counter[JobId]:
+        return Counter(job.array_job_id for job in self.view.running)
 
-    def _start(self, job: PendingJob, kind: Kind, task: int | None) -> Obstacle | None:
+    def _start(self, job: PendingJob, kind: int, task: int | None) -> Obstacle | None:
         """Starts one task; the obstacle if it cannot."""
         if len(self.starts) >= self.settings.max_starts:
             self.stopped = True
@@ -233,8 +236,9 @@ class Pass:
             if obstacle is None:
                 return None
             obstacles.append(obstacle)
-        kind.obstacle = next((each for each in obstacles if each.shape is not None), obstacles[0])
-        return kind.obstacle
+        found = next((each for each in obstacles if each.shape is not None), obstacles[0])
+        self.met[kind] = found
+        return found
 
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
@@ -245,7 +249,7 @@ class Pass:
             return place
         place.field.start(place.allocation, place.duration_s)
         self.ledger.take(job, self.ledger.tres_of(job, place.allocation), place.limit_s)
-        self._tasks[job.array_job_id] = self._tasks.get(job.array_job_id, 0) + 1
+        self._started[job.array_job_id] += 1
         self.starts.append(
             Start(
                 job_id=job.id,
@@ -271,7 +275,7 @@ class Pass:
         if found is None and job.time_min_s is not None:
             found, given_s = self._shortened(field, shape, job, duration_s)
         if found is None or not self._keeps_promises(field, found, given_s or duration_s):
-            return self._misfit(field, shape, duration_s)
+            return field.ground.misfit(shape, duration_s, job.reservation)
         if given_s is not None:
             limit_s, duration_s = int(given_s), given_s
         allocation = field.allocation(found, duration_s)
@@ -297,17 +301,27 @@ class Pass:
         self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
     ) -> Obstacle | None:
         """What forbids the job to start here now, whatever is free."""
-        if partition is not None:
-            any_time = self.ledger.lifts_partition(job.qos)
-            barred = partition_bars(job, partition, limit_s, any_time=any_time)
-            if barred is not None:
-                return Obstacle(*barred)
+        closed = self._partition_bars(job, partition, limit_s)
+        if closed is not None:
+            return closed
         if job.reservation:
             barred = self._reservation_bars(job, self._reservations.get(job.reservation))
             if barred is not None:
                 return Obstacle(*barred)
+        return self._limit_bars(job, limit_s)
+
+    def _limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
         over = self.ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
         return None if over is None else Obstacle(over.code, over.sentence)
+
+    def _partition_bars(
+        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
+    ) -> Obstacle | None:
+        if partition is None:
+            return None
+        any_time = self.ledger.lifts_partition(job.qos)
+        barred = partition_bars(job, partition, limit_s, any_time=any_time)
+        return None if barred is None else Obstacle(*barred)
 
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self.now:
@@ -315,12 +329,6 @@ class Pass:
         if asked.maintenance or not (job.user in asked.users or job.account in asked.accounts):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
         return None
-
-    def _misfit(self, field: Field, shape: Shape, duration_s: float) -> Obstacle:
-        key = (id(shape), duration_s)
-        if key not in self._misfits:
-            self._misfits[key] = Obstacle("Resources", field=field, shape=shape, duration_s=duration_s)
-        return self._misfits[key]
 
     def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
         """A spot for so long from now; what failed once fails for as long or longer."""
@@ -330,6 +338,8 @@ class Pass:
             return None
         if self._tests >= self.settings.max_backfill_tests:
             self.stopped = self.stopped or bool(self.starts)
+            return None
+        if not field.may_fit(shape):
             return None
         self._tests += 1
         found = field.find_now(shape, duration_s)
@@ -352,19 +362,19 @@ class Pass:
         found = field.find_now(shape, given_s)
         return found, None if found is None else given_s
 
-    def _block(self, job: PendingJob, kind: Kind, obstacle: Obstacle) -> None:
+    def _block(self, job: PendingJob, kind: int, obstacle: Obstacle) -> None:
         """Notes that the job waits; reserves for it, or makes room, if it has the right to that."""
         self.blocked[job.id] = obstacle
-        if obstacle.shape is None or obstacle.field is None or job.id == self._without_place:
+        if obstacle.shape is None or job.id == self._without_place:
             return
+        field = self.fields[obstacle.reservation]
         job = in_partition(job, obstacle.shape.partition)
-        protects = kind.pool.protected < self._most_protected and len(self.promised) < MAX_RESERVATIONS
+        pool = int(self.queue.of_kind["pool"][kind])
+        protects = self._protected[pool] < self._most_protected and len(self.promised) < MAX_RESERVATIONS
         pushes = self.rules.active and not job.reservation and self._may_push(job)
         if protects or pushes:
-            secured = self._secure(
-                job, obstacle, obstacle.field, obstacle.shape, protects=protects, pushes=pushes
-            )
-            kind.pool.protected += secured
+            secured = self._secure(job, obstacle, field, obstacle.shape, protects=protects, pushes=pushes)
+            self._protected[pool] += secured
 
     def _secure(
         self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool

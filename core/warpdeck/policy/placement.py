@@ -8,7 +8,7 @@ first (Slurm's topology/tree).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from .shared import SharedGpu
 from .site import PartitionView
 from .timeline import Timeline
 from .view import GpuView
+from .why import describe_need
 
 
 class Gang(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +43,10 @@ class Shape:
         partition: PartitionView | None,
         *,
         default_mem_per_cpu_bytes: int,
+        number: int = 0,
     ) -> None:
+        self.number = number
+        """Its place among the shapes that are kept."""
         self.asked = asked
         self.partition = partition
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
@@ -59,6 +63,23 @@ class Shape:
             if found:
                 self.gangs.append(Gang(nodes=nodes, wanted=_grouped(found)))
 
+    @cached_property
+    def wants(self) -> str:
+        """What is asked, in words."""
+        return describe_need(self.asked)
+
+    def least(self) -> tuple[int, int, int, int]:
+        """(CPUs, bytes, whole GPUs) that must be free at the least on each of so many nodes, wherever it goes."""
+        needs = [need for gang in self.gangs for need, _ in gang.wanted]
+        if not needs:
+            return NOWHERE
+        return (
+            min(need.cpus for need in needs),
+            min(need.mem_bytes for need in needs),
+            min(need.gpus if need.gpu_share_pct >= 100 else 0 for need in needs),
+            self.gangs[0].nodes,
+        )
+
     def usable(self) -> Mask:
         """The nodes that the request allows at all."""
         found = self.masks[0].copy()
@@ -67,6 +88,8 @@ class Shape:
         return found
 
 
+NOWHERE = (1 << 62, 0, 0, 1)
+"""The least that a request asks for which can be laid out on no number of nodes."""
 MAX_SIZES = 64
 """Numbers of nodes that are tried for --nodes=MIN-MAX."""
 

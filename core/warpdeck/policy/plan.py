@@ -6,11 +6,13 @@ order; a job starts if it fits from now until its limit. One that does not is bl
 delay them (EASY backfill; Lifka 1995; Mu'alem and Feitelson 2001). What remains may start wherever the timeline allows,
 in order of priority or shortest first. Within a pass free resources only shrink: what failed once fails for every equal
 request that runs as long or longer.
+
+A pass is made for every event, and most of what it looks at has not changed: a memory of the last pass makes it quick.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 
 import msgspec
 import numpy as np
@@ -18,100 +20,118 @@ import numpy as np
 from warpdeck.model import JobId, Why
 
 from .answer import End, Plan
+from .cluster import Ints
 from .explain import explain
-from .passing import Kind, Pass
+from .memory import Memory
+from .passing import Pass
 from .priority import Ranking, in_order
+from .queue import Queue
 from .resuming import resumptions
+from .rounds import first_round, second_round
 from .settings import Settings
-from .turns import likely_s, turns
+from .turns import turns
 from .view import PendingJob, View
 from .why import before_its_time
 
 
-def plan(view: View, now: float, settings: Settings) -> Plan:
-    """Which jobs start now and where, and for every other waiting job why not and when."""
-    decided = decide(view, now, settings)
-    current = decided.current
-    whys = {**decided.whys, **explain(current, decided.ordered)}
+def plan(
+    view: View,
+    now: float,
+    settings: Settings,
+    *,
+    memory: Memory | None = None,
+    tell: Collection[JobId] | None = None,
+) -> Plan:
+    """Which jobs start now and where, and for every other waiting job why not and when.
+
+    `memory`, given to pass after pass, makes them quicker and changes nothing. `tell`: only these jobs are told something, and
+    no expected start is worked out but those that are reserved; what is decided is the same.
+    """
+    decided = decide(view, now, settings, memory=memory)
+    current, table = decided.current, decided.current.queue.table
+    told = None if tell is None else np.isin(table["id"], list(tell))
+    whys = explain(
+        current,
+        decided.order,
+        in_line=decided.in_line,
+        forecasts=None if told is None else 0,
+        told=None if told is None else told[decided.order],
+    )
+    ids, priorities = table["id"], decided.priorities
+    if told is not None:
+        ids, priorities = ids[told], priorities[told]
     return Plan(
         starts=tuple(current.starts),
         reserves=tuple(current.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
-        whys=whys,
-        priorities=decided.priorities,
+        whys=whys | {job_id: why for job_id, why in decided.whys.items() if tell is None or job_id in tell},
+        priorities=dict(zip(ids.tolist(), priorities.tolist(), strict=True)),
         more=current.stopped,
     )
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """A pass whose decisions are made, before they are put into words."""
+    """A pass whose decisions are made, before they are put into words. Rows are those of the pass's queue."""
 
     current: Pass
-    ordered: list[PendingJob]
+    order: Ints
+    """The rows of the jobs that could start as far as they themselves go, in the order of their rights."""
+    in_line: Ints
+    """Rows of those that were not asked because jobs start in strict order."""
     ends: list[End]
     whys: dict[JobId, Why]
     """Of jobs that could not start in any case."""
-    priorities: dict[JobId, int]
+    priorities: Ints
 
 
-def decide(view: View, now: float, settings: Settings, *, without_place: JobId | None = None) -> Decided:
+def decide(
+    view: View,
+    now: float,
+    settings: Settings,
+    *,
+    memory: Memory | None = None,
+    without_place: JobId | None = None,
+) -> Decided:
     """All decisions of a pass. The job `without_place` gets no reservation, so that changes of it can be tried."""
-    current = Pass(view, now, settings, without_place=without_place)
-    priorities = Ranking(view, now, settings).of_all(view.pending)
-    queue, ends, whys = _eligible(view, now, settings)
-    likely = np.array([likely_s(job) for job in queue], dtype=np.float64)
-    waiting = turns(queue, view, now, settings=settings, sizes=current.tres, likely=likely)
+    memory = memory or Memory()
+    memory.follow(view, settings)
+    current = Pass(memory, view, now, without_place=without_place)
+    priorities = Ranking(view, now, settings).of_all(memory.queue)
+    rows, ends, whys = _ready(memory.queue, now)
+    table = memory.queue.table.of(rows)
+    waiting = turns(table, memory.queue, memory.ground, view, now)
     current.protect(min(waiting.late_count, settings.overdue_reservations))
-    order = in_order(
-        queue, view, settings, priorities=[priorities[job.id] for job in queue], turns=waiting.keys
-    )
-    ordered = [queue[at] for at in order.tolist()]
-    behind, kinds = _try_in_order(current, ordered)
+    order = rows[in_order(table, memory.queue, view, priorities=priorities[rows], turns=waiting.keys)]
+    behind = first_round(current, order)
     current.resumes += resumptions(current)
     if settings.backfill == "none":
-        for at in behind:
-            current.pass_over(ordered[at])
+        in_line = behind
     else:
+        in_line = behind[:0]
         if settings.backfill_order == "shortest":
-            behind = [behind[at] for at in np.argsort(likely[order][behind], kind="stable").tolist()]
-        current.try_all((ordered[at], kinds[at]) for at in behind)
-    return Decided(current=current, ordered=ordered, ends=ends, whys=whys, priorities=priorities)
+            behind = behind[np.argsort(memory.queue.table["likely_s"][behind], kind="stable")]
+        second_round(current, behind)
+    return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
 
 
-def _try_in_order(current: Pass, ordered: list[PendingJob]) -> tuple[list[int], list[Kind]]:
-    """Tries the jobs until enough are protected. The places in the order of those behind them, and all kinds by place."""
-    kinds = [current.kind(job) for job in ordered]
-    behind: list[int] = []
-    for at in _borrowers_last(current, ordered):
-        if current.is_protecting_enough(kinds[at]):
-            behind.append(at)
-        else:
-            current.try_job(ordered[at], kinds[at])
-    return behind, kinds
-
-
-def _eligible(
-    view: View, now: float, settings: Settings
-) -> tuple[list[PendingJob], list[End], dict[JobId, Why]]:
-    """The jobs that could start as far as they themselves go; those that end; the reasons of the others."""
-    queue: list[PendingJob] = []
+def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]:
+    """The rows of jobs that could start as far as they themselves go; those that end; the reasons of the others."""
+    ready = queue.table["is_ready"].copy()
     ends: list[End] = []
     whys: dict[JobId, Why] = {}
-    for job in view.pending:
-        if not (job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix):
-            queue.append(job)
-            continue
+    for row in np.flatnonzero(~ready).tolist():
+        job = queue.jobs[row]
         reason = before_its_time(job, now)
-        end = _ends(job, reason, now, settings)
+        end = _ends(job, reason, now, queue.settings)
         if end is not None:
             ends.append(end)
         elif reason is not None:
             whys[job.id] = reason
         else:
-            queue.append(job)
-    return queue, ends, whys
+            ready[row] = True
+    return np.flatnonzero(ready), ends, whys
 
 
 def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -> End | None:
@@ -125,18 +145,3 @@ def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -
         return None
     sentence = "it cannot end before its deadline any more"
     return End(job_id=job.id, state="DEADLINE", code="DeadLine", sentence=sentence)
-
-
-def _borrowers_last(current: Pass, ordered: list[PendingJob]) -> Iterable[int]:
-    """Places in the order: jobs within their account's guaranteed quota go before those that would borrow."""
-    return _by_quota(current, ordered) if current.rules.quotas else range(len(ordered))
-
-
-def _by_quota(current: Pass, ordered: list[PendingJob]) -> Iterator[int]:
-    borrowing = []
-    for at, job in enumerate(ordered):
-        if current.rules.within_quota(job, current.tres(job)):
-            yield at
-        else:
-            borrowing.append(at)
-    yield from borrowing

@@ -7,7 +7,7 @@ priority over the largest), and weighted parts of each TRES. With all weights 0 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from warpdeck.model import JobId
 from .access import partition_names, tier
 from .cluster import Floats, Ints
 from .fairshare import fairshare_by_user
+from .queue import Queue, Table
 from .settings import Settings, Weights
 from .site import Tres
 from .tres import asked_tres
@@ -38,119 +39,129 @@ class Factors(msgspec.Struct, frozen=True, kw_only=True):
     set_by_hand: bool = False
 
 
+def priorities(view: View, now: float, settings: Settings) -> dict[JobId, int]:
+    """The priorities of all jobs that wait."""
+    queue = Queue(settings, is_personal=False)
+    queue.follow(view.pending)
+    found = Ranking(view, now, settings).of_all(queue)
+    return dict(zip(queue.table["id"].tolist(), found.tolist(), strict=True))
+
+
 class Ranking:
-    """The priorities of one pass. What jobs of one kind have in common is worked out once."""
+    """The priorities of one pass. What jobs have in common is worked out once."""
 
     def __init__(self, view: View, now: float, settings: Settings) -> None:
         self._now = now
         self._settings = settings
+        self._nodes = view.nodes
         weights = settings.weights
         self._weighted = weights != Weights()
         self._partitions = {part.name: part for part in view.partitions}
         self._top_partition = max((part.priority_job_factor for part in view.partitions), default=0)
         self._qos = {qos.name: qos.priority for qos in view.qos}
         self._top_qos = max(self._qos.values(), default=0)
-        self._total: Tres = {"cpu": sum(node.cpus for node in view.nodes)}
-        self._total["node"] = len(view.nodes)
-        self._total["gres/gpu"] = sum(len(node.gpus) for node in view.nodes)
-        self._total["mem"] = sum(node.mem_bytes for node in view.nodes) >> 20
         self._shares = fairshare_by_user(view.accounts, view.users) if weights.fairshare else {}
-        self._kinds: dict[tuple[object, ...], Factors] = {}
 
-    def of(self, job: PendingJob) -> int:
-        """The job's priority."""
-        if job.priority is not None:
-            return job.priority
-        if not self._weighted:
-            return -job.nice
-        return round(self._kind(job).priority + self._age(job)) - job.nice
-
-    def of_all(self, jobs: Iterable[PendingJob]) -> dict[JobId, int]:
-        """The priorities of many jobs."""
-        if self._weighted:
-            return {job.id: self.of(job) for job in jobs}
-        return {job.id: -job.nice if job.priority is None else job.priority for job in jobs}
+    def of_all(self, queue: Queue) -> Ints:
+        """The priorities of the queue, row by row."""
+        table = queue.table
+        found: Ints = -table["nice"]
+        if self._weighted and len(table):
+            found = (
+                np.rint(self._standing(queue) + self._ages(table["eligible_unix"])).astype(np.int64) + found
+            )
+        return np.where(table["is_ranked"], table["rank"], found)
 
     def explain(self, job: PendingJob) -> Factors:
         """The priority and its parts."""
-        kind = self._kind(job)
-        return msgspec.structs.replace(
-            kind,
-            job_id=job.id,
-            priority=self.of(job),
-            age=self._age(job),
-            nice=job.nice,
-            set_by_hand=job.priority is not None,
-        )
-
-    def _age(self, job: PendingJob) -> float:
-        weight = self._settings.weights.age
-        if not weight:
-            return 0.0
-        waited = max(0.0, self._now - job.eligible_at_unix)
-        return weight * min(1.0, waited / self._settings.max_age_s)
-
-    def _kind(self, job: PendingJob) -> Factors:
-        key = (id(job.resources), job.partition, job.qos, job.account, job.user)
-        found = self._kinds.get(key)
-        if found is None:
-            found = self._kinds[key] = self._work_out(job)
-        return found
-
-    def _work_out(self, job: PendingJob) -> Factors:
-        weights, settings = self._settings.weights, self._settings
-        named = [
-            self._partitions[name]
-            for name in partition_names(job.partition, settings)
-            if name in self._partitions
-        ]
-        factor = max((part.priority_job_factor for part in named), default=0) / (self._top_partition or 1)
-        qos = self._qos.get(job.qos, 0) / self._top_qos if self._top_qos else 0.0
-        share = self._shares.get((job.account, job.user), 0.0)
-        asked = asked_tres(
-            job.resources,
-            settings.billing_weights,
-            default_mem_per_cpu=settings.default_mem_per_cpu_bytes,
-        )
-        size = min(1.0, asked["cpu"] / self._total["cpu"]) if self._total["cpu"] else 0.0
-        tres = {
-            name: weight * min(1.0, asked.get(name, 0) / self._total[name])
-            for name, weight in weights.tres.items()
-            if self._total.get(name)
-        }
+        default = self._settings.default_mem_per_cpu_bytes
+        counts = asked_tres(job.resources, self._settings.billing_weights, default_mem_per_cpu=default)
+        job_size, tres = self._parts(counts)
         found = Factors(
             job_id=job.id,
             priority=0,
-            fairshare=weights.fairshare * share,
-            job_size=weights.job_size * ((1.0 - size) if settings.favor_small else size),
-            partition=weights.partition * factor,
-            qos=weights.qos * qos,
+            age=float(self._ages(np.array([job.eligible_at_unix]))[0]),
+            fairshare=self._fairshare(job.account, job.user),
+            job_size=job_size,
+            partition=self._partition(job.partition),
+            qos=self._of_qos(job.qos),
             tres=tres,
+            nice=job.nice,
+            set_by_hand=job.priority is not None,
         )
         total = found.fairshare + found.job_size + found.partition + found.qos + sum(tres.values())
-        return msgspec.structs.replace(found, priority=round(total))
+        own = round(round(total) + found.age) - job.nice
+        return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
+
+    def _standing(self, queue: Queue) -> Floats:
+        """By row the sum of all parts but age, as `explain` has it."""
+        table = queue.table
+        people = np.array([self._fairshare(*person) for person in queue.people.keys])
+        parts = np.array([self._partition(named) for named in queue.partitions.keys])
+        qos = np.array([self._of_qos(name) for name in queue.qos.keys])
+        requests = [self._parts(counts) for _, counts in queue.requests]
+        sizes = np.array([size for size, _ in requests])
+        tres = np.array([sum(each.values()) for _, each in requests])
+        kind, request = table["kind"], queue.of_kind["request"][table["kind"]]
+        partition = queue.of_kind["partition"][kind]
+        total = (
+            people[table["person"]] + sizes[request] + parts[partition] + qos[table["qos"]] + tres[request]
+        )
+        standing: Floats = np.rint(total)
+        return standing
+
+    def _ages(self, eligible_unix: Floats) -> Floats:
+        waited = np.maximum(0.0, self._now - eligible_unix)
+        ages: Floats = self._settings.weights.age * np.minimum(1.0, waited / self._settings.max_age_s)
+        return ages
+
+    def _fairshare(self, account: str, user: str) -> float:
+        return self._settings.weights.fairshare * self._shares.get((account, user), 0.0)
+
+    def _partition(self, named: str) -> float:
+        """Of those that a job names the part of the one that counts most."""
+        names = partition_names(named, self._settings)
+        factors = [self._partitions[name].priority_job_factor for name in names if name in self._partitions]
+        return self._settings.weights.partition * (max(factors, default=0) / (self._top_partition or 1))
+
+    def _of_qos(self, name: str) -> float:
+        return self._settings.weights.qos * (self._qos.get(name, 0) / self._top_qos if self._top_qos else 0.0)
+
+    def _parts(self, counts: Tres) -> tuple[float, dict[str, float]]:
+        """The parts of size and of each TRES, of a request that counts so much."""
+        weights, total = self._settings.weights, self._total
+        size = min(1.0, counts["cpu"] / total["cpu"]) if total["cpu"] else 0.0
+        tres = {
+            name: weight * min(1.0, counts.get(name, 0) / total[name])
+            for name, weight in weights.tres.items()
+            if total.get(name)
+        }
+        return weights.job_size * ((1.0 - size) if self._settings.favor_small else size), tres
+
+    @cached_property
+    def _total(self) -> Tres:
+        return {
+            "cpu": sum(node.cpus for node in self._nodes),
+            "node": len(self._nodes),
+            "gres/gpu": sum(len(node.gpus) for node in self._nodes),
+            "mem": sum(node.mem_bytes for node in self._nodes) >> 20,
+        }
 
 
-def in_order(
-    jobs: Sequence[PendingJob], view: View, settings: Settings, *, priorities: Sequence[int], turns: Floats
-) -> Ints:
-    """The places of the jobs by partition tier, right to preempt, priority, turn, time eligible and id.
+def in_order(table: Table, queue: Queue, view: View, *, priorities: Ints, turns: Floats) -> Ints:
+    """The places of these rows by partition tier, right to preempt, priority, turn, time eligible and id.
 
     Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
     """
-    by_name = {part.name: part.priority_tier for part in view.partitions}
-    tiers = {named: tier(named, by_name, settings) for named in {job.partition for job in jobs}}
+    keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], turns, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
-    keys: list[Ints | Floats] = [
-        np.array([job.id for job in jobs], dtype=np.int64),
-        np.array([job.eligible_at_unix for job in jobs], dtype=np.float64),
-        turns,
-        -np.array(priorities, dtype=np.int64),
-    ]
     if rights:
-        keys.append(-np.array([rights.get(job.qos, 0) for job in jobs], dtype=np.int64))
-    if by_name:
-        keys.append(-np.array([tiers[job.partition] for job in jobs], dtype=np.int64))
+        of_qos: Ints = np.array([rights.get(name, 0) for name in queue.qos.keys], dtype=np.int64)
+        keys.append(-of_qos[table["qos"]])
+    tiers = {part.name: part.priority_tier for part in view.partitions}
+    if tiers:
+        named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
+        keys.append(-np.array(named, dtype=np.int64)[queue.of_kind["partition"]][table["kind"]])
     keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)
     return order

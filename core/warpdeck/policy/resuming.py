@@ -12,8 +12,9 @@ import msgspec
 from warpdeck.model import Share
 
 from .answer import Resume
-from .field import Field, ends_of
+from .field import Field
 from .passing import Pass, claimant
+from .timeline import ends_of
 from .view import PendingJob, RunningJob
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
 from .demand import WHOLE_NODE, Need
 from .shared import SharedGpu
+from .view import RunningJob
 
 ENDLESS_S = 10 * 365 * 86_400.0
 """A job without a limit is planned to take this long; what could only start after that has no expected start."""
@@ -25,6 +26,8 @@ OVERDUE_S = 1.0
 MAX_CELLS = 4_000_000
 """Bounds rows x steps. Beyond it, ends of one node that lie close together are planned as one, at the last of them."""
 MIN_STEPS = 16
+SPARE_STEPS = 4
+"""Steps of a row beyond those in use: what a pass takes needs some."""
 MAX_MOMENTS = 64
 """Moments at which a gang is tried for the place it needs (one switch, say); with none found it has no expected start."""
 
@@ -34,28 +37,60 @@ Hold = tuple[int, float, tuple[int, ...]]
 """(row, when it frees, amounts by column): what a running job holds on one node."""
 
 
-class Timeline:
-    """The future of all nodes. Starts with what runs; `take` adds reservations and starts."""
+def ends_of(job: RunningJob, now: float) -> float:
+    """When a running job frees what it holds, as far as is promised."""
+    return now + ENDLESS_S if job.ends_by_unix is None else job.ends_by_unix
 
-    def __init__(self, cluster: Cluster, now: float, holds: Sequence[Hold]) -> None:
+
+class Timeline:
+    """The future of all nodes. `lay` puts down what runs; `take` adds reservations and starts."""
+
+    def __init__(self, cluster: Cluster, now: float) -> None:
+        """All that there is, free for good."""
         self.cluster = cluster
         self.now = now
         rows = len(cluster)
         self._used: Ints = np.zeros(rows, dtype=np.int64)
         """Number of steps in use after the first."""
-        if holds:
-            self._build(holds)
-        else:
-            self.times: Floats = np.full((rows, 4), np.inf)
-            self.free: Ints = np.repeat(cluster.capacity[:, :, None], 4, axis=2)
+        self.times: Floats = np.full((rows, SPARE_STEPS), np.inf)
         self.times[:, 0] = now
-        self.free_now: Ints = np.ascontiguousarray(self.free[:, :, 0])
+        self.free: Ints = np.repeat(cluster.capacity[:, :, None], SPARE_STEPS, axis=2)
+        self.free_now: Ints = cluster.capacity.copy()
         """The first step, close together in memory: most questions end with it."""
         self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
         """row -> index -> GPU that is shared already. In the columns of whole GPUs it is taken until its last sharer ends."""
 
-    def _build(self, holds: Sequence[Hold]) -> None:
-        cluster = self.cluster
+    def copy_at(self, now: float) -> Timeline:
+        """The same from another moment on, of which the caller may take. See `overdue_rows`."""
+        made = Timeline.__new__(Timeline)
+        made.cluster, made.now, made.shared = self.cluster, now, self.shared
+        made._used, made.free_now = self._used.copy(), self.free_now.copy()
+        made.times, made.free = self.times.copy(), self.free.copy()
+        made.times[:, 0] = now
+        return made
+
+    def overdue_rows(self) -> list[int]:
+        """The rows of a copy on which steps lie before its first moment, or beyond all that is planned."""
+        last = self.times[np.arange(len(self.times)), self._used]
+        off = (self.times[:, 1] <= self.now) | (last > self.now + ENDLESS_S)
+        found: list[int] = np.flatnonzero(off).tolist()
+        return found
+
+    @property
+    def cells(self) -> int:
+        """Rows x steps: what a look at everything costs."""
+        return len(self.cluster) * (int(self._used.max(initial=0)) + SPARE_STEPS)
+
+    def lay(self, rows: Ints, holds: Sequence[Hold]) -> None:
+        """Begins these rows (ascending) anew, with all that is held of them."""
+        self.times[rows, 1:] = np.inf
+        self.free[:, rows] = self.cluster.capacity[:, rows, None]
+        self._used[rows] = 0
+        if holds:
+            self._hold(holds)
+        self.free_now[:, rows] = self.free[:, rows, 0]
+
+    def _hold(self, holds: Sequence[Hold]) -> None:
         rows = np.array([hold[0] for hold in holds], dtype=np.int64)
         ends = np.array([hold[1] for hold in holds])
         ends = np.where(ends <= self.now, self.now + OVERDUE_S, ends)
@@ -67,20 +102,20 @@ class Timeline:
         moment: Ints = np.cumsum(new_row | np.concatenate(([True], ends[1:] != ends[:-1])), dtype=np.int64)
         before: Ints = moment[new_row][np.cumsum(new_row) - 1]
         position: Ints = np.add(moment - before, 1)
-        counts: Ints = np.zeros(len(cluster), dtype=np.int64)
+        held: Ints = rows[new_row]
+        counts: Ints = np.zeros(len(self.cluster), dtype=np.int64)
         np.maximum.at(counts, rows, position)
-        most = max(MIN_STEPS, MAX_CELLS // max(1, len(cluster)))
+        most = max(MIN_STEPS, MAX_CELLS // max(1, len(self.cluster)))
         if counts.max() + 1 > most:
             position = 1 + (position - 1) * (most - 1) // np.maximum(counts[rows], most - 1)
-        width = int(position.max()) + 4
-        free = np.zeros((cluster.columns, len(cluster), width), dtype=np.int64)
-        for column in range(cluster.columns):
-            np.add.at(free[column], (rows, position), amounts[column])
-        free[:, :, 0] = cluster.capacity - free.sum(axis=2)
-        self.free = np.cumsum(free, axis=2)
-        self.times = np.full((len(cluster), width), np.inf)
+        self._widen_to(int(position.max()) + SPARE_STEPS)
+        freed = np.zeros((self.cluster.columns, len(held), self.times.shape[1]), dtype=np.int64)
+        local: Ints = np.cumsum(new_row) - 1
+        for column in range(self.cluster.columns):
+            np.add.at(freed[column], (local, position), amounts[column])
+        freed[:, :, 0] = self.cluster.capacity[:, held] - freed.sum(axis=2)
+        self.free[:, held] = np.cumsum(freed, axis=2)
         self.times[rows, position] = ends
-        self._used = np.zeros(len(cluster), dtype=np.int64)
         np.maximum.at(self._used, rows, position)
 
     def fitting_now(self, need: Need, duration_s: float, mask: Mask) -> Ints:
@@ -219,7 +254,7 @@ class Timeline:
         if index < len(times) and times[index] == moment:
             return index
         if self._used[row] + 2 >= self.times.shape[1]:
-            self._widen()
+            self._widen_to(2 * self.times.shape[1])
             times = self.times[row]
         times[index + 1 :] = times[index:-1].copy()
         times[index] = moment
@@ -229,10 +264,11 @@ class Timeline:
         self._used[row] += 1
         return index
 
-    def _widen(self) -> None:
-        more = max(8, self.times.shape[1])
-        self.times = np.pad(self.times, ((0, 0), (0, more)), constant_values=np.inf)
-        self.free = np.pad(self.free, ((0, 0), (0, 0), (0, more)), mode="edge")
+    def _widen_to(self, steps: int) -> None:
+        more = steps - self.times.shape[1]
+        if more > 0:
+            self.times = np.pad(self.times, ((0, 0), (0, more)), constant_values=np.inf)
+            self.free = np.pad(self.free, ((0, 0), (0, 0), (0, more)), mode="edge")
 
     def least(self, row: int, start: float, end: float) -> Ints:
         """By column, the least that is free on a node in an interval."""

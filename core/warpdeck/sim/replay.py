@@ -21,7 +21,18 @@ from typing import NamedTuple
 import msgspec
 
 from warpdeck.model import JobId
-from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, Weights, plan
+from warpdeck.policy import (
+    Memory,
+    PendingJob,
+    Plan,
+    Preempt,
+    RunningJob,
+    Settings,
+    Start,
+    View,
+    Weights,
+    plan,
+)
 from warpdeck.policy.predict import Prediction, Predictor
 
 from .simjobs import SimJob
@@ -91,6 +102,7 @@ class _Replay:
         self._runs: dict[JobId, Run] = {}
         self._longest_wait_s = 0.0
         self._predictor = Predictor()
+        self._memory = Memory()
         self._said: dict[JobId, float] = {}
         self._predictions: list[Prediction] = []
         self._back: set[JobId] = set()
@@ -174,7 +186,7 @@ class _Replay:
             view = msgspec.structs.replace(
                 self._site, running=tuple(self._running), pending=shown, longest_wait_s=self._longest_wait_s
             )
-            made = plan(view, self._now_s, self._settings)
+            made = plan(view, self._now_s, self._settings, memory=self._memory, tell=())
             self.passes += 1
             self._apply(made)
             if not self._pending or not (made.more or len(made.starts) == len(shown)):

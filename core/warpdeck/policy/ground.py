@@ -1,0 +1,212 @@
+"""The nodes and what runs on them, as arrays that follow the view: only rows of which something changed are made anew. Pure.
+
+A pass works on copies. What depends on the time (a job that should have ended, one without a limit, a GPU that is shared) is
+worked out for each pass, on the rows that have such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from warpdeck.model import Resources
+
+from .changes import NEW, came_from
+from .cluster import Cluster, Floats, Ints
+from .gpus import GpuBoard, Held
+from .obstacle import Obstacle
+from .placement import Shape
+from .settings import Settings
+from .site import PartitionView
+from .timeline import Hold, Timeline, ends_of
+from .view import NodeView, RunningJob, View
+
+NO_PARTS: Ints = np.zeros((4, 0), dtype=np.int64)
+MAX_SHAPES = 20_000
+"""Kinds of request remembered from pass to pass; a site has some hundred."""
+
+
+class Ground:
+    """Follows the nodes and the running jobs of views. One belongs to one memory, or to one pass."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.nodes: tuple[NodeView, ...] = ()
+        self.running: Sequence[RunningJob] = ()
+        self.cluster = Cluster(())
+        self.ends_unix: Floats = np.zeros(0)
+        """By running job when it is likely to end; infinite without a limit."""
+        self.parts: Ints = NO_PARTS
+        """What running jobs hold: (place of the job, row of the node, CPUs, GPUs) for each of their nodes."""
+        self._tables: tuple[PartitionView, ...] = ()
+        self._held: dict[int, list[Held]] = {}
+        self._base = Timeline(self.cluster, -np.inf)
+        self._unsteady: set[int] = set()
+        """Rows that are laid out anew for each pass."""
+        self._shapes: dict[tuple[int, str], tuple[Resources, Shape]] = {}
+        """By the identity of the request, which is kept with the shape: else another could take its place."""
+        self._by_value: dict[tuple[Resources, str], Shape] = {}
+        self._misfits: dict[tuple[int, float], Obstacle] = {}
+        self._least: list[tuple[int, int, int, int]] = []
+        self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
+        self.shapes_begun = 0
+        """How often shapes were forgotten, and numbered anew."""
+
+    def follow(self, view: View) -> None:
+        """This is what there is now."""
+        rows = self._follow_nodes(view.nodes)
+        if rows is None:
+            self._begin(view)
+        elif rows or view.running is not self.running:
+            self._lay(rows | self._follow_running(view.running))
+        if view.partitions != self._tables or len(self._shapes) > MAX_SHAPES:
+            self._forget_shapes()
+        self._tables = view.partitions
+
+    def timeline(self, now: float, board: GpuBoard) -> Timeline:
+        """What is free from now on, of which the caller may take; `board` is of the same moment."""
+        made = self._base.copy_at(now)
+        rows = sorted(self._unsteady.union(made.overdue_rows()))
+        if rows:
+            holds = [hold for row in rows for hold in self._holds(row, now)]
+            made.lay(np.array(rows), [*holds, *board.shared_holds()])
+        made.shared = board.shared
+        return made
+
+    def board(self, now: float) -> GpuBoard:
+        """Who holds which GPU."""
+        return GpuBoard(self.cluster, self._held, now, rows=self._unsteady)
+
+    def jobs_on(self, rows: Iterable[int]) -> list[RunningJob]:
+        """The jobs that hold something of these rows, by id."""
+        found = {held.job.id: held.job for row in rows for held in self._held.get(row, ())}
+        return [found[number] for number in sorted(found)]
+
+    def shape(self, asked: Resources, partition: PartitionView | None) -> Shape:
+        """The kind of the request; equal requests get the same one."""
+        name = "" if partition is None else partition.name
+        known = self._shapes.get((id(asked), name))
+        if known is not None:
+            return known[1]
+        found = self._by_value.get((asked, name))
+        if found is None:
+            default = self.settings.default_mem_per_cpu_bytes
+            found = Shape(
+                self.cluster,
+                asked,
+                partition,
+                default_mem_per_cpu_bytes=default,
+                number=len(self._by_value),
+            )
+            self._least.append(found.least())
+            self._by_value[asked, name] = found
+        self._shapes[id(asked), name] = asked, found
+        return found
+
+    def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
+        """What those meet for whom there is no room for so long."""
+        key = (id(shape), duration_s)
+        found = self._misfits.get(key)
+        if found is None:
+            found = Obstacle("Resources", shape=shape, duration_s=duration_s, reservation=reservation)
+            self._misfits[key] = found
+        return found
+
+    def least(self) -> Ints:
+        """By shape number what it asks for at the least: Shape.least."""
+        known = len(self._least_rows)
+        if known != len(self._least):
+            more = np.array(self._least[known:], dtype=np.int64)
+            self._least_rows = np.concatenate((self._least_rows, more))
+        return self._least_rows
+
+    def _forget_shapes(self) -> None:
+        self._shapes, self._by_value, self._misfits = {}, {}, {}
+        self._least, self._least_rows = [], np.zeros((0, 4), dtype=np.int64)
+        self.shapes_begun += 1
+
+    def _begin(self, view: View) -> None:
+        self.nodes, self.cluster = view.nodes, Cluster(view.nodes)
+        self._held, self._unsteady = {}, set()
+        self._forget_shapes()
+        self._base = Timeline(self.cluster, -np.inf)
+        self.running, self.ends_unix, self.parts = (), np.zeros(0), NO_PARTS
+        self._lay(self._follow_running(view.running))
+
+    def _follow_nodes(self, nodes: tuple[NodeView, ...]) -> set[int] | None:
+        """The rows that are other than they were; None if the cluster is another."""
+        if nodes is self.nodes:
+            return set()
+        if len(nodes) != len(self.nodes):
+            return None
+        pairs = zip(self.nodes, nodes, strict=True)
+        rows = [row for row, (before, after) in enumerate(pairs) if before is not after]
+        if not all(self.cluster.keeps_its_place(row, nodes[row]) for row in rows):
+            return None
+        self.cluster.renew(nodes, rows)
+        self.nodes = nodes
+        return set(rows)
+
+    def _follow_running(self, running: Sequence[RunningJob]) -> set[int]:
+        """The rows on which others run now."""
+        if running is self.running:
+            return set()
+        before = came_from(self.running, running, _id)
+        gone = np.ones(len(self.running), dtype=np.bool_)
+        gone[before[before != NEW]] = False
+        new = np.flatnonzero(before == NEW).tolist()
+        changed = {row for at in np.flatnonzero(gone).tolist() for row in self._forget(self.running[at])}
+        parts = [part for at in new for part in self._note(at, running[at])]
+        changed.update(part[1] for part in parts)
+        after: Ints = np.full(len(self.running), NEW, dtype=np.int64)
+        after[before[before != NEW]] = np.flatnonzero(before != NEW)
+        kept = self.parts[:, after[self.parts[0]] != NEW]
+        kept[0] = after[kept[0]]
+        self.parts = np.concatenate((kept, np.array(parts, dtype=np.int64).reshape(-1, 4).T), axis=1)
+        ends = self.ends_unix[before] if len(self.ends_unix) else np.zeros(len(running))
+        ends[new] = [_likely_end(running[at]) for at in new]
+        self.running, self.ends_unix = running, ends
+        return changed
+
+    def _forget(self, job: RunningJob) -> Iterator[int]:
+        for share in job.allocation.shares:
+            row = self.cluster.row.get(share.node)
+            if row is not None:
+                self._held[row] = [held for held in self._held[row] if held.job is not job]
+                yield row
+
+    def _note(self, at: int, job: RunningJob) -> Iterator[tuple[int, int, int, int]]:
+        for share in job.allocation.shares:
+            row = self.cluster.row.get(share.node)
+            if row is not None:
+                self._held.setdefault(row, []).append(Held(job, share))
+                yield at, row, share.cpus, len(share.gpus)
+
+    def _lay(self, rows: set[int]) -> None:
+        """Lays out in the base what is held of these rows."""
+        ordered = sorted(rows)
+        for row in ordered:
+            there = self._held.get(row, [])
+            if len(there) > 1:
+                there.sort(key=lambda held: held.job.id)
+            if any(held.is_unsteady for held in there):
+                self._unsteady.add(row)
+            else:
+                self._unsteady.discard(row)
+        steady = [row for row in ordered if row not in self._unsteady]
+        holds = [hold for row in steady for hold in self._holds(row, 0.0)]
+        self._base.lay(np.array(ordered, dtype=np.int64), holds)
+
+    def _holds(self, row: int, now: float) -> Iterator[Hold]:
+        for held in self._held.get(row, ()):
+            yield row, ends_of(held.job, now), self.cluster.holds(held.share)
+
+
+def _id(job: RunningJob) -> int:
+    return job.id
+
+
+def _likely_end(job: RunningJob) -> float:
+    ends = job.ends_by_unix if job.expects_end_unix is None else job.expects_end_unix
+    return np.inf if ends is None else ends

@@ -1,0 +1,214 @@
+"""The waiting jobs as a table of numbers, one row a job, and the kinds of them that meet the same obstacles. Pure.
+
+What a pass has to know of ten thousand jobs it looks up in columns; Python goes over the kinds, of which there are some
+hundred. The table follows the queue from view to view: only rows of jobs that are other objects now are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from warpdeck.model import Resources, count_tasks
+
+from .access import partition_names
+from .changes import NEW, Numbering, came_from
+from .cluster import Ints
+from .settings import Settings
+from .site import Tres
+from .timeline import ENDLESS_S
+from .tres import asked_tres
+from .view import PendingJob
+
+SPARE_KINDS = 250
+"""Kinds kept beyond twice the number of jobs; when there are more, most belong to jobs that are gone."""
+Column = npt.NDArray[Any]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+class Table:
+    """Columns of equal length, by name, of which only some rows may be meant."""
+
+    def __init__(self, columns: dict[str, Column], rows: Ints | None = None) -> None:
+        self._columns = columns
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> Column:
+        column = self._columns[name]
+        return column if self._rows is None else column[self._rows]
+
+    def __len__(self) -> int:
+        return len(self["id"])
+
+    def of(self, rows: Ints) -> Table:
+        """These rows alone."""
+        return Table(self._columns, rows)
+
+    def follow(self, before: Ints, new: Ints, made: dict[str, Column]) -> Table:
+        """A table of which each row is the one before, or for the rows `new` those made."""
+        if len(new) == len(before):
+            return Table(made)
+        columns = {name: column[before] for name, column in self._columns.items()}
+        for name, column in columns.items():
+            column[new] = made[name]
+        return Table(columns)
+
+
+class Queue:
+    """The table in the order of the view. With `is_personal` it matters whose a job is."""
+
+    def __init__(self, settings: Settings, *, is_personal: bool) -> None:
+        self.settings = settings
+        self.is_personal = is_personal
+        self.jobs: Sequence[PendingJob] = ()
+        self.kinds: list[PendingJob] = []
+        """By kind one of its jobs. A kind: same request, limit, and whose limits count for it."""
+        self.people: Numbering[tuple[str, str]] = Numbering()
+        self.qos: Numbering[str] = Numbering()
+        self.partitions: Numbering[str] = Numbering()
+        self.reservations: Numbering[str] = Numbering()
+        self.pools: Numbering[tuple[object, ...]] = Numbering()
+        """Jobs of one pool compete for the same nodes, as far as their requests tell."""
+        self.requests: list[tuple[Resources, Tres]] = []
+        """Each with what it counts, without licenses. Told apart by identity."""
+        self._requests: Numbering[int] = Numbering()
+        none: Ints = np.zeros(0, dtype=np.int64)
+        self.of_kind: dict[str, Ints] = dict.fromkeys(("pool", "partition", "request", "cpus", "gpus"), none)
+        """Columns by kind: pool, partition (as it is named), request, CPUs and GPUs (of one task)."""
+        self._numbers: Numbering[tuple[object, ...]] = Numbering()
+        self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
+        self.table = Table(self._rows(()))
+        """id, kind, person (account and user), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
+        is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), is_throttled (an array that limits how many run),
+        is_ready (no reason of its own to wait)."""
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def is_overgrown(self) -> bool:
+        """Whether it remembers so much of jobs that are gone that it is better begun anew."""
+        return len(self.kinds) > 2 * len(self.jobs) + SPARE_KINDS
+
+    def follow(self, jobs: Sequence[PendingJob]) -> None:
+        """These are the jobs that wait now."""
+        if jobs is not self.jobs:
+            before = came_from(self.jobs, jobs, _id)
+            new = np.flatnonzero(before == NEW)
+            made = self._rows([jobs[at] for at in new.tolist()])
+            self.jobs, self.table = jobs, self.table.follow(before, new, made)
+
+    def tres(self, job: PendingJob) -> Tres:
+        """What a job counts against limits."""
+        key = (id(job.resources), job.licenses)
+        found = self._tres.get(key)
+        if found is None:
+            found = self._asked(job.resources)
+            for name, count in job.licenses:
+                found[f"license/{name}"] = count
+            self._tres[key] = found
+        return found
+
+    def _asked(self, asked: Resources) -> Tres:
+        default = self.settings.default_mem_per_cpu_bytes
+        return asked_tres(asked, self.settings.billing_weights, default_mem_per_cpu=default)
+
+    def pool_of(self, job: PendingJob) -> int:
+        """The number of the job's pool."""
+        asked, settings = job.resources, self.settings
+        where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
+        if settings.backfill != "none":  # strict order is for all of a partition
+            where += (asked.gpus.type, asked.constraint, asked.nodelist)
+        return self.pools.of(where)
+
+    def _kinds_of(self, jobs: Sequence[PendingJob]) -> list[int]:
+        """The kinds of the jobs. Requests are known again by identity: who keeps the job keeps them."""
+        numbers = self._numbers.of_all(map(self._key, jobs))
+        known = len(self.kinds)
+        if len(self._numbers) > known:
+            one_of = dict(zip(numbers, jobs, strict=True))
+            self.kinds += [one_of[number] for number in range(known, len(self._numbers))]
+            self._note_kinds(self.kinds[known:])
+        return numbers
+
+    def _key(self, job: PendingJob) -> tuple[object, ...]:
+        key = (
+            id(job.resources),
+            job.time_limit_s,
+            job.partition,
+            job.reservation,
+            job.time_min_s,
+            job.deadline_unix,
+        )
+        if self.is_personal or job.licenses or job.reservation:
+            return (*key, job.user, job.account, job.qos, job.licenses)
+        return key
+
+    def _note_kinds(self, new: Sequence[PendingJob]) -> None:
+        self.reservations.of_all(job.reservation for job in new)
+        tres = [self.tres(job) for job in new]
+        requests = self._requests.of_all(id(job.resources) for job in new)
+        for number, job in zip(requests, new, strict=True):
+            if number == len(self.requests):
+                self.requests.append((job.resources, self._asked(job.resources)))
+        more = {
+            "pool": [self.pool_of(job) for job in new],
+            "partition": self.partitions.of_all(job.partition for job in new),
+            "request": requests,
+            "cpus": [each.get("cpu", 0) for each in tres],
+            "gpus": [each.get("gres/gpu", 0) for each in tres],
+        }
+        for name, column in self.of_kind.items():
+            self.of_kind[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
+
+    def _rows(self, jobs: Sequence[PendingJob]) -> dict[str, Column]:
+        count, numbered = len(jobs), list(enumerate(jobs))
+        promised = [(at, job.promised_at_unix) for at, job in numbered if job.promised_at_unix is not None]
+        ranked = [(at, job.priority) for at, job in numbered if job.priority is not None]
+        arrays = [(at, job) for at, job in numbered if job.tasks]
+        return {
+            "id": _column([job.id for job in jobs], np.int64),
+            "kind": _column(self._kinds_of(jobs), np.int64),
+            "person": _column(self.people.of_all((job.account, job.user) for job in jobs), np.int64),
+            "qos": _column(self.qos.of_all(job.qos for job in jobs), np.int64),
+            "eligible_unix": _column([job.eligible_at_unix for job in jobs], np.float64),
+            "likely_s": _column([likely_s(job) for job in jobs], np.float64),
+            "tasks": _mostly(1, count, [(at, count_tasks(job.tasks)) for at, job in arrays]),
+            "nice": _mostly(0, count, [(at, job.nice) for at, job in numbered if job.nice]),
+            "is_ranked": _mostly(False, count, [(at, True) for at, _ in ranked]),
+            "rank": _mostly(0, count, ranked),
+            "promised_unix": _mostly(np.inf, count, promised),
+            "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
+            "is_ready": _mostly(True, count, [(at, False) for at, job in numbered if _may_not_start(job)]),
+        }
+
+
+def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
+    return np.array(values, dtype=kind)
+
+
+def _mostly(usual: float, count: int, others: Iterable[tuple[int, float]]) -> Column:
+    """A column of so many that have the usual value, but for a few."""
+    column = np.full(count, usual)
+    for at, value in others:
+        column[at] = value
+    return column
+
+
+def _may_not_start(job: PendingJob) -> bool:
+    """Whether something in the job itself might keep it from starting."""
+    return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+
+
+def likely_s(job: PendingJob) -> float:
+    """How long the job will probably run: predicted, else its limit."""
+    if job.predicted_s is not None:
+        return job.predicted_s
+    return ENDLESS_S if job.time_limit_s is None else float(job.time_limit_s)
+
+
+def _id(job: PendingJob) -> int:
+    return job.id

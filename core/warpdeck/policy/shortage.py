@@ -1,0 +1,86 @@
+"""What a kind of request lacks on a field now, in words; names strangers and nodes that are out. Pure.
+
+Kinds that may use the same nodes share what is found out about these, so that hundreds of kinds cost little more than one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .cluster import CPUS, GPUS, MEM, Ints, Mask
+from .demand import Need
+from .field import Field
+from .placement import Shape
+from .why import GIB, many
+
+INSTANT_S = 0.001
+"""A duration that no reservation is in the way of: what fits for this long fits now but for those ahead."""
+MAX_NAMED = 3
+"""Nodes or GPUs named in a sentence."""
+
+
+class Shortages:
+    """Of one field, as it is when the first question is asked."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        field.look_again()
+        self._usable: dict[int, Mask] = {}
+        self._freest: dict[tuple[int, int, bool], int] = {}
+
+    def fits_now(self, shape: Shape) -> bool:
+        """Whether it would fit if nobody had reserved anything."""
+        return self._field.may_fit(shape) and self._field.find_now(shape, INSTANT_S) is not None
+
+    def usable(self, shape: Shape) -> Mask:
+        """The nodes that the request allows and that take jobs."""
+        found = self._usable.get(id(shape.masks))
+        if found is None:
+            found = self._usable[id(shape.masks)] = shape.usable() & self._field.cluster.takes_jobs
+        return found
+
+    def of(self, shape: Shape) -> str:
+        """What is missing for it now."""
+        cluster = self._field.cluster
+        usable = self.usable(shape)
+        if not usable.any():
+            out = [cluster.nodes[row] for row in np.flatnonzero(shape.usable())[:MAX_NAMED]]
+            named = "; ".join(f"{node.name} {node.unavailable}" for node in out)
+            return "no node that it may use takes jobs now" + (f" ({named})" if named else "")
+        gang = shape.gangs[0]
+        need = gang.wanted[0][0]
+        if gang.nodes > 1 and self._field.may_give(need):
+            fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
+            if fitting:
+                return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
+        best = self._freest_row(shape, need)
+        gpus = cluster.nodes[best].gpus if need.gpus else ()
+        blocked = [f"{gpu.index} {gpu.blocked}" for gpu in gpus if gpu.blocked]
+        return self._free_words(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
+
+    def _column(self, need: Need) -> int:
+        return self._field.cluster.type_columns.get(need.gpu_type, GPUS)
+
+    def _freest_row(self, shape: Shape, need: Need) -> int:
+        key = (id(shape.masks), self._column(need), bool(need.gpus))
+        found = self._freest.get(key)
+        if found is None:
+            rows = np.flatnonzero(self.usable(shape))
+            free = self._field.timeline.free_now[:, rows]
+            freest: Ints = np.arange(len(rows))
+            for counted in (self._column(need), CPUS, MEM) if need.gpus else (CPUS, MEM):
+                freest = freest[free[counted, freest] == free[counted, freest].max()]
+            found = self._freest[key] = int(rows[freest[0]])
+        return found
+
+    def _free_words(self, row: int, need: Need) -> str:
+        cluster = self._field.cluster
+        name = cluster.nodes[row].name
+        free = [max(0, count) for count in self._field.timeline.free_now[:, row].tolist()]
+        if need.gpus and free[self._column(need)] < need.gpus:
+            return f"{name}, the freest, has {free[self._column(need)]} free"
+        if need.exclusive and free[CPUS] < cluster.capacity[CPUS, row]:
+            return "no node is empty"
+        if free[CPUS] < need.cpus:
+            return f"{name}, the freest, has {many(free[CPUS], 'CPU')} free"
+        return f"{name}, the freest, has {free[MEM] / GIB:.0f} GiB free"

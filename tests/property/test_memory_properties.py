@@ -1,0 +1,192 @@
+"""A plan with a memory of the passes before is the plan without one, whatever happens in between; and so is one that tells few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.sites import LENGTHS, NOW, nodes_of, queue_of, running_on, settings_of, site_of, tables_of
+
+from warpdeck.model import JobId
+from warpdeck.policy import Memory, Plan, RunningJob, Settings, View, Weights, plan
+
+EXAMPLES = 60
+STEPS = 8
+seeds = st.integers(0, 2**32)
+
+
+def with_(view: View, **fields: object) -> View:
+    return msgspec.structs.replace(view, **fields)
+
+
+def next_id(view: View) -> int:
+    return max((job.id for job in (*view.pending, *view.running)), default=0) + 1
+
+
+def one_submitted(rng: Random, view: View) -> View:
+    """Of a kind that waits already, or of a new one."""
+    (new,) = queue_of(rng, most=1)
+    number = JobId(next_id(view))
+    asked = rng.choice(view.pending).resources if view.pending and rng.random() < 0.6 else new.resources
+    new = msgspec.structs.replace(
+        new, id=number, array_job_id=number, label=str(number), resources=asked, eligible_at_unix=NOW
+    )
+    return with_(view, pending=(*view.pending, new))
+
+
+def one_gone(rng: Random, view: View) -> View:
+    return with_(view, pending=tuple(job for job in view.pending if rng.random() < 0.8))
+
+
+def one_amended(rng: Random, view: View) -> View:
+    changed = rng.randrange(max(1, len(view.pending)))
+    pending = list(view.pending)
+    for at in range(changed, min(changed + 1, len(pending))):
+        pending[at] = msgspec.structs.replace(
+            pending[at], nice=rng.randint(-3, 3), held=rng.random() < 0.2, time_limit_s=rng.choice(LENGTHS)
+        )
+    return with_(view, pending=tuple(pending))
+
+
+def all_the_same_but_other_objects(rng: Random, view: View) -> View:
+    return with_(
+        view,
+        nodes=tuple(msgspec.structs.replace(node) for node in view.nodes),
+        running=tuple(msgspec.structs.replace(job) for job in view.running),
+        pending=tuple(
+            msgspec.structs.replace(job, resources=msgspec.structs.replace(job.resources))
+            for job in view.pending
+        ),
+    )
+
+
+def some_ended(rng: Random, view: View) -> View:
+    return with_(view, running=tuple(job for job in view.running if rng.random() < 0.7))
+
+
+def others_run(rng: Random, view: View) -> View:
+    return with_(view, running=running_on(rng, view.nodes))
+
+
+def one_node_changed(rng: Random, view: View) -> View:
+    nodes = list(view.nodes)
+    at = rng.randrange(len(nodes))
+    gpus = tuple(
+        msgspec.structs.replace(gpu, blocked="ill" if rng.random() < 0.3 else "") for gpu in nodes[at].gpus
+    )
+    out = rng.choice(["", "", "drained", "does not answer"])
+    nodes[at] = msgspec.structs.replace(nodes[at], unavailable=out, gpus=gpus)
+    return with_(view, nodes=tuple(nodes))
+
+
+def one_node_refitted(rng: Random, view: View) -> View:
+    nodes = list(view.nodes)
+    at = rng.randrange(len(nodes))
+    features = frozenset(each for each in ("ib", "new", "old") if rng.random() < 0.5)
+    nodes[at] = msgspec.structs.replace(
+        nodes[at], features=features, weight=rng.randint(1, 2), mem_bytes=nodes[at].mem_bytes + 2**30
+    )
+    return with_(view, nodes=tuple(nodes))
+
+
+def other_nodes(rng: Random, view: View) -> View:
+    nodes = nodes_of(rng)
+    return with_(view, nodes=nodes, running=running_on(rng, nodes))
+
+
+def other_tables(rng: Random, view: View) -> View:
+    return with_(view, **tables_of(rng, view.nodes))
+
+
+def use_was_charged(rng: Random, view: View) -> View:
+    accounts = tuple(
+        msgspec.structs.replace(each, usage=each.usage + rng.random() * 1000) for each in view.accounts
+    )
+    return with_(view, accounts=accounts)
+
+
+CHANGES: tuple[Callable[[Random, View], View], ...] = (
+    one_submitted,
+    one_submitted,
+    one_gone,
+    one_amended,
+    all_the_same_but_other_objects,
+    some_ended,
+    some_ended,
+    others_run,
+    one_node_changed,
+    one_node_changed,
+    one_node_refitted,
+    other_nodes,
+    other_tables,
+    other_tables,
+    use_was_charged,
+)
+
+
+def started(view: View, made: Plan, now: float) -> View:
+    """The jobs that the plan started run."""
+    waiting = {job.id: job for job in view.pending}
+    begun = []
+    for start in made.starts:
+        job = waiting.pop(start.job_id, None)
+        if job is not None:
+            ends = None if start.time_limit_s is None else now + start.time_limit_s
+            begun.append(
+                RunningJob(
+                    id=job.id,
+                    array_job_id=job.array_job_id,
+                    allocation=start.allocation,
+                    ends_by_unix=ends,
+                    user=job.user,
+                    account=job.account,
+                    qos=job.qos,
+                    partition=start.partition,
+                    start_at_unix=now,
+                )
+            )
+    running = sorted((*view.running, *begun), key=lambda job: job.id)
+    return with_(view, running=tuple(running), pending=tuple(waiting.values()))
+
+
+def decisions(made: Plan) -> tuple[object, ...]:
+    return made.starts, made.reserves, made.preempts, made.resumes, made.ends, made.more
+
+
+def check_telling_few(rng: Random, view: View, made: Plan, now: float, chosen: Settings) -> None:
+    """What is decided is the same, and who is told is told the same but for expected starts that nobody reserved."""
+    few = [job.id for job in view.pending if rng.random() < 0.4]
+    brief = plan(view, now, chosen, tell=few)
+    assert decisions(brief) == decisions(made)
+    assert brief.priorities == {job_id: made.priorities[job_id] for job_id in few}
+    assert brief.whys.keys() == made.whys.keys() & set(few)
+    for job_id, why in brief.whys.items():
+        assert (why.code, why.sentence) == (made.whys[job_id].code, made.whys[job_id].sentence)
+        assert why.expected_start_unix in (None, made.whys[job_id].expected_start_unix)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_a_memory_changes_nothing_but_the_time_it_takes(seed: int) -> None:
+    rng = Random(seed)
+    view, chosen = site_of(rng)
+    view = with_(view, pending=queue_of(rng, most=40))
+    chosen = msgspec.structs.replace(
+        chosen,
+        weights=rng.choice([Weights(), Weights(age=1000, fairshare=3000, job_size=50, tres={"cpu": 7.0})]),
+    )
+    memory, now = Memory(), NOW
+    for _ in range(STEPS):
+        made = plan(view, now, chosen, memory=memory)
+        assert made == plan(view, now, chosen)
+        check_telling_few(rng, view, made, now, chosen)
+        if rng.random() < 0.6:
+            view = started(view, made, now)
+        for change in rng.sample(CHANGES, rng.choice([0, 1, 1, 2])):
+            view = change(rng, view)
+        now += rng.choice([0.0, 0.02, 5.0, 700.0, 5000.0])
+        if rng.random() < 0.05:
+            chosen = settings_of(rng)

@@ -1,0 +1,98 @@
+"""What passes take over from each other: told apart by identity, forgotten when it no longer holds, and never without bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from tests.builders import node, pending, running, view
+
+from warpdeck.policy import (
+    Limits,
+    Memory,
+    PartitionView,
+    PendingJob,
+    QosView,
+    RunningJob,
+    Settings,
+    View,
+    plan,
+)
+from warpdeck.policy.changes import NEW, came_from
+from warpdeck.policy.queue import SPARE_KINDS
+
+NOW = 1000.0
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True)
+class Thing:
+    number: int
+
+
+THINGS = [Thing(number) for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("now", "new"),
+    [
+        (THINGS, []),
+        (THINGS[:500] + THINGS[501:], []),
+        ([Thing(-1), *THINGS[1:], Thing(1000)], [0, 1000]),
+        ([*THINGS[:700], Thing(700), *THINGS[701:]], [700]),
+        (THINGS[3:], []),
+        ([], []),
+    ],
+    ids=["nothing", "one gone", "first replaced and one more", "one replaced", "the first gone", "all gone"],
+)
+def test_only_other_objects_are_new(now: list[Thing], new: list[int]) -> None:
+    found = came_from(THINGS, now, lambda thing: thing.number).tolist()
+    assert [at for at, before in enumerate(found) if before == NEW] == new
+    assert all(THINGS[before] is now[at] for at, before in enumerate(found) if before != NEW)
+
+
+def full_site(limit: int) -> View:
+    """A node of which half is held under no QoS, and a partition whose QoS limits GPUs."""
+    held = msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000), partition="p")
+    waiting = pending(2, gpus=1, partition="p")
+    return msgspec.structs.replace(
+        view([node("a")], [waiting], [held]),
+        partitions=(PartitionView(name="p"),),
+        qos=(QosView(name="few", limits=Limits(grp_tres={"gres/gpu": limit})),),
+    )
+
+
+def test_what_runs_counts_under_the_qos_that_its_partition_gets() -> None:
+    memory, site = Memory(), full_site(4)
+    assert [start.job_id for start in plan(site, NOW, SETTINGS, memory=memory).starts] == [2]
+    strict = msgspec.structs.replace(site, partitions=(PartitionView(name="p", qos="few"),))
+    made = plan(strict, NOW, SETTINGS, memory=memory)
+    assert not made.starts and made.whys[strict.pending[0].id].code == "QOSGrpGRES"
+
+
+def test_a_job_whose_time_is_over_is_planned_to_end_in_a_moment_however_late_it_is() -> None:
+    memory = Memory()
+    site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=NOW + 10)])
+    assert plan(site, NOW, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 10
+    assert plan(site, NOW + 500, SETTINGS, memory=memory).reserves[0].at_unix == NOW + 501
+
+
+def test_endless_jobs_stay_endless_as_time_goes_on() -> None:
+    memory = Memory()
+    site = view([node("a")], [pending(2, gpus=8)], [running(1, "a", tuple(range(8)), ends=None)])
+    for later in (0.0, 500.0, 1e6):
+        made = plan(site, NOW + later, SETTINGS, memory=memory)
+        assert not made.reserves and made.whys[site.pending[0].id].expected_start_unix is None
+
+
+def test_kinds_that_nobody_waits_with_any_more_are_forgotten() -> None:
+    memory = Memory()
+    blocker: RunningJob = running(1, "a", tuple(range(8)), ends=NOW + 10)
+    for round_ in range(2, 12):
+        jobs: list[PendingJob] = [
+            pending(round_ * 100 + number, gpus=1, limit_s=round_ * 1000 + number) for number in range(100)
+        ]
+        made = plan(view([node("a")], jobs, [blocker]), NOW, SETTINGS, memory=memory)
+        assert len(made.whys) == 100
+        assert len(memory.queue.kinds) <= 2 * 100 + SPARE_KINDS + 100
