@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
 from warpdeck.model import JobId, NodeName
-from warpdeck.policy import TOLD, Plan, plan
+from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -37,12 +37,12 @@ from .forecast import Forecaster
 from .hub import Hub
 from .measurements import to_reading
 from .moments import next_moment
+from .passes import Passes, is_small
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .state import State, Transaction
 from .tally import Tally
-from .view import build_view
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -56,9 +56,6 @@ GROUPS_S = 300.0
 """Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
 REST_S = 0.02
 """Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
-SMALL_PASS = 500
-"""A pass over no more nodes and jobs than this (about 3 ms) is made within the transaction that calls for it: a job that
-ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be replayed."""
 ESTIMATE_S = 15.0
 """Between estimates of the starts of jobs far back in the queue."""
 LOOK_S = 1.0
@@ -114,6 +111,7 @@ class Controller:
         self._planned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
         self._told_priorities: dict[JobId, int] = {}
+        self._passes = Passes()
         self.outputs = outputs
         self.submit_host = submit_host
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
@@ -227,7 +225,7 @@ class Controller:
         self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
-        along = self._plan_along(txn) if replan and self._is_small_pass() else None
+        along = self._plan_along(txn) if replan and is_small(self.state) and self.state.has_to_plan else None
         try:
             await self.store.commit(txn.changes())
         except StoreError as error:
@@ -289,7 +287,7 @@ class Controller:
         while True:
             try:
                 # Not wait_for: before Python 3.12 it can swallow a cancellation.
-                async with asyncio.timeout(REPLAN_S):
+                async with asyncio.timeout(self._passes.next_s(self.clock(), most_s=REPLAN_S)):
                     await self._plan_wanted.wait()
             except TimeoutError:
                 if not self.state.has_to_plan:
@@ -312,13 +310,6 @@ class Controller:
         self._take_whys(made)
         return took_s
 
-    def _is_small_pass(self) -> bool:
-        state = self.state
-        return (
-            bool(state.has_to_plan)
-            and len(state.nodes) + len(state.active) + len(state.pending) <= SMALL_PASS
-        )
-
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
         """A pass over what the transaction has changed so far; its decisions are part of it."""
         made = self._plan()
@@ -330,7 +321,7 @@ class Controller:
         now, loop = self.clock(), asyncio.get_running_loop()
         begun = loop.time()
         self.count_use()
-        made = plan(build_view(self.state, now=now), now, self.state.site.settings)
+        made = self._passes.make(self.state, now)
         self.tally.count_pass(loop.time() - begun)
         return made
 
@@ -341,16 +332,7 @@ class Controller:
 
     def _take_whys(self, made: Plan) -> None:
         """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
-        state, changed = self.state, list[JobId]()
-        state.priorities = made.priorities
-        for job_id, why in made.whys.items():
-            if job_id in state.pending and state.whys.get(job_id) != why:
-                state.whys[job_id] = why
-                changed.append(job_id)
-        self.hub.touch(jobs=changed)
-        if state.site.settings.backfill == "conservative":
-            for reserve in made.reserves:
-                state.promise(reserve.job_id, reserve.at_unix)
+        self.hub.touch(jobs=self._passes.keep(self.state, made))
         if made.more:
             self._plan_wanted.set()
         self._planned.set()

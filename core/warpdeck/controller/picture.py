@@ -7,7 +7,7 @@ that it was made from are the same objects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from warpdeck.config import NodeFacts
 from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading, Resources
@@ -31,18 +31,20 @@ MAX_SHAPES = 10_000
 NO_FACTS = NodeFacts()
 
 
-class _NodeMadeFrom(NamedTuple):
+class _KeptNode(NamedTuple):
+    """A node's part, and what it was made from."""
+
     node: Node
     facts: NodeFacts
-    unavailable: str
     blocked: dict[int, str]
+    view: NodeView
 
-    def is_same(self, other: _NodeMadeFrom) -> bool:
+    def is_from(self, node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavailable: str) -> bool:
         return (
-            self.node is other.node
-            and self.facts is other.facts
-            and self.blocked is other.blocked
-            and self.unavailable == other.unavailable
+            self.node is node
+            and self.facts is facts
+            and self.blocked is blocked
+            and self.view.unavailable == unavailable
         )
 
 
@@ -52,7 +54,7 @@ class Picture:
     def __init__(self) -> None:
         self._pending: dict[JobId, PendingJob] = {}
         self._running: dict[JobId, RunningJob] = {}
-        self._nodes: dict[NodeName, tuple[_NodeMadeFrom, NodeView]] = {}
+        self._nodes: dict[NodeName, _KeptNode] = {}
         self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
         self._shapes: dict[Resources, Resources] = {}
         self._last_nodes: tuple[NodeView, ...] = ()
@@ -69,11 +71,14 @@ class Picture:
 
     def pending(self, state: State, *, now: float) -> tuple[PendingJob, ...]:
         """The waiting jobs, by id."""
-        kept, namesakes = self._pending, Namesakes(state)
-        return tuple(
-            kept.get(job_id) or self._pending_job(state, state.jobs[job_id], namesakes, now)
-            for job_id in sorted(state.pending)
-        )
+        kept, ids = self._pending, sorted(state.pending)
+        made = list(map(kept.get, ids))
+        if not all(made):
+            namesakes = Namesakes(state)
+            for at, job in enumerate(made):
+                if job is None:
+                    made[at] = self._pending_job(state, state.jobs[ids[at]], namesakes, now)
+        return tuple(cast("list[PendingJob]", made))
 
     def _pending_job(self, state: State, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
         made = pending_job(state, job, namesakes, now=now)
@@ -108,15 +113,14 @@ class Picture:
         return self._last_nodes
 
     def _node(self, state: State, node: Node) -> NodeView:
-        facts = state.site.nodes.get(node.name, NO_FACTS)
+        facts, blocked = state.site.nodes.get(node.name, NO_FACTS), self.blocked(state, node.name)
         up = not node.drained and state.links.get(node.name) is Link.UP
         unavailable = "" if up else why_unavailable(state, node)
-        made_from = _NodeMadeFrom(node, facts, unavailable, self.blocked(state, node.name))
         kept = self._nodes.get(node.name)
-        if kept is not None and kept[0].is_same(made_from):
-            return kept[1]
-        made = node_view(node, facts, made_from.blocked, unavailable=unavailable)
-        self._nodes[node.name] = (made_from, made)
+        if kept is not None and kept.is_from(node, facts, blocked, unavailable=unavailable):
+            return kept.view
+        made = node_view(node, facts, blocked, unavailable=unavailable)
+        self._nodes[node.name] = _KeptNode(node, facts, blocked, made)
         return made
 
     def blocked(self, state: State, name: NodeName) -> dict[int, str]:
@@ -127,8 +131,8 @@ class Picture:
         strangers = state.site.avoid_foreign_processes
         found = blocked_gpus(node, reading, gpu_users(state, name), strangers=strangers)
         before = self._nodes.get(name)
-        if before is not None and before[0].blocked == found:
-            found = before[0].blocked
+        if before is not None and before.blocked == found:
+            found = before.blocked
         self._blocked[name] = (node, reading, found)
         return found
 

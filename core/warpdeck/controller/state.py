@@ -60,6 +60,8 @@ class State:
         self.health: dict[NodeName, NodeHealth] = {}
         self.whys: dict[JobId, Why] = {}
         self.priorities: dict[JobId, int] = {}
+        self.untold: dict[JobId, None] = {}
+        """Waiting jobs that are new or others since the planner last told them why they wait."""
         self.site = Site()
         self.admission = Admission()
         self.used: dict[tuple[str, str, str], UsageRow] = {}
@@ -150,6 +152,7 @@ class State:
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
+        _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
         for name in _held_nodes(job):
             self._on_node.setdefault(name, {})[job.id] = None
@@ -173,6 +176,7 @@ class State:
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
         self.timed.pop(job_id, None)
+        self.untold.pop(job_id, None)
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)
         self.promised.pop(job_id, None)

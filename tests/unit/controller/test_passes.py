@@ -1,0 +1,85 @@
+"""Who is told what in a pass: on a large site the new ones at once, everybody every TELL_S, and no decision waits for that."""
+
+from __future__ import annotations
+
+from tests.core import ANN, Core, ask
+
+from warpdeck.controller.events import Held, Planned
+from warpdeck.controller.passes import SMALL_PASS, TELL_S, Passes
+from warpdeck.model import JobId
+from warpdeck.policy import Plan
+
+LARGE = SMALL_PASS + 10
+
+
+class Site:
+    """A core with one full node, and passes over it."""
+
+    def __init__(self, waiting: int) -> None:
+        self.core = Core("a")
+        self.passes = Passes()
+        self.first = self.core.run(ask(gpus=4))
+        self.waiting = [self.core.submit(ask(gpus=4, time_limit_s=600)) for _ in range(waiting)]
+
+    def make(self) -> Plan:
+        return self.passes.make(self.core.state, self.core.now)
+
+    def run(self) -> set[JobId]:
+        """A pass and its commit. Whose words have changed."""
+        made = self.make()
+        self.core.apply(Planned(starts=made.starts))
+        return set(self.passes.keep(self.core.state, made))
+
+
+def test_a_small_site_is_told_everything_in_every_pass() -> None:
+    site = Site(3)
+    assert site.run() == set(site.waiting)
+    assert set(site.make().whys) == set(site.waiting)
+    assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
+
+
+def test_a_large_site_tells_the_new_ones_at_once_and_everybody_soon() -> None:
+    site = Site(LARGE)
+    assert site.run() == set(site.waiting)
+    new = site.core.submit(ask(gpus=4))
+    site.core.now += TELL_S / 4
+    assert site.run() == {new}
+    assert site.core.state.whys[new].sentence and new in site.core.state.priorities
+    assert site.passes.next_s(site.core.now, most_s=30.0) == TELL_S * 3 / 4
+    site.core.now += TELL_S
+    assert set(site.make().whys) == {*site.waiting, new}
+    assert site.passes.next_s(site.core.now, most_s=30.0) == 30.0
+
+
+def test_a_job_that_was_changed_is_told_at_once() -> None:
+    site = Site(LARGE)
+    site.run()
+    job_id = site.waiting[7]
+    site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert site.run() == {job_id}
+    assert site.core.state.whys[job_id].code == "JobHeldUser"
+
+
+def test_what_changes_while_words_are_made_is_told_in_the_next_pass() -> None:
+    site = Site(LARGE)
+    site.run()
+    new = site.core.submit(ask(gpus=4))
+    made = site.make()
+    site.core.apply(Held(who=ANN, jobs=(str(new),)))
+    site.passes.keep(site.core.state, made)
+    assert site.run() == {new}
+
+
+def test_no_start_waits_for_words() -> None:
+    site = Site(LARGE)
+    site.run()
+    site.core.end(site.first)
+    made = site.make()
+    assert [start.job_id for start in made.starts] == [site.waiting[0]] and not made.whys
+
+
+def test_a_clock_that_was_set_back_silences_nobody() -> None:
+    site = Site(LARGE)
+    site.run()
+    site.core.now -= 3600.0
+    assert set(site.make().whys) == set(site.waiting)
