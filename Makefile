@@ -25,9 +25,11 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# PEERS=1 measures beside HyperQueue (from PyPI) and Slurm (Debian's packages in a scratch folder).
+# PEERS=1 measures beside HyperQueue (from PyPI) and Slurm (Debian's packages in a scratch folder). Then how long jobs wait
+# under the default policy beside plain EASY: on the workload logs in the folder LOGS, else on made workloads.
 bench: $(VENV)/.dev $(if $(PEERS),$(VENV)/.peers)
 	WARPDECK_BENCH_PEERS=$(PEERS) $(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench.quality $(LOGS)
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from . import commands, footprint, jobs, peers, planning, remote, screen, trees
+from . import commands, cycle, footprint, jobs, peers, planning, remote, screen, trees
 from .rig import open_rig
 from .table import Table
 
@@ -27,6 +27,7 @@ def main(words: list[str]) -> int:
         trees.measure(table)
     if "planning" in wanted:
         planning.measure(table)
+        cycle.measure(table)
     table.foot()
     return 0
 

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 from tests.waiting import eventually
 
+from . import cycle
 from .jobs import BIG_ARRAY, FIRST_WORD, word_of
 from .loopback import free_port
 from .table import PeerReadings, timed
@@ -35,8 +36,14 @@ PATIENCE_S = 120.0
 
 def slurm() -> PeerReadings:
     """Medians in our own units: milliseconds and jobs a second."""
-    with TemporaryDirectory(prefix="wds", dir="/tmp") as folder, _a_slurm(Path(folder)) as environ:
-        return {} if environ is None else _Slurm(Path(folder), environ).readings()
+    with TemporaryDirectory(prefix="wds", dir="/tmp") as folder:
+        readings = {}
+        with _a_slurm(Path(folder)) as environ:
+            readings = {} if environ is None else _Slurm(Path(folder), environ).readings()
+        if (Path(folder) / "root").exists():
+            with _up(Path(folder), nodes=cycle.NODES) as environ:
+                readings |= _Slurm(Path(folder), environ).cycles()
+    return readings
 
 
 @contextmanager
@@ -48,10 +55,17 @@ def _a_slurm(folder: Path) -> Iterator[dict[str, str] | None]:
     if not os.environ.get(WANTED) or not shutil.which("apt-get"):
         yield None
         return
+    subprocess.run([str(SCRIPT), "get", str(folder)], check=True)
+    with _up(folder) as environ:
+        yield environ
+
+
+@contextmanager
+def _up(folder: Path, *, nodes: int = 0) -> Iterator[dict[str, str]]:
+    """The packages in the folder at work, and beside their own node so many that exist in Slurm's tables alone."""
     lab = [str(SCRIPT)]
-    subprocess.run([*lab, "get", str(folder)], check=True)
     try:
-        subprocess.run([*lab, "up", str(folder), str(free_port())], check=True)
+        subprocess.run([*lab, "up", str(folder), str(free_port()), str(nodes)], check=True)
         told = subprocess.run(
             [*lab, "run", str(folder), "env", "-0"], check=True, capture_output=True, text=True
         ).stdout
@@ -65,7 +79,7 @@ class _Slurm:
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self._out = folder / "out"
-        self._out.mkdir()
+        self._out.mkdir(exist_ok=True)
         self._environ = environ
         self._true = _script(folder / "true.sh", "#!/bin/sh\ntrue\n")
         self._word = _script(folder / "word.sh", FIRST_WORD)
@@ -80,6 +94,10 @@ class _Slurm:
             "submit": self._submit(),
             "big_array": timed(self._big_array, 3).median,
         }
+
+    def cycles(self) -> PeerReadings:
+        """How long its looks over a full cluster and a long queue take."""
+        return cycle.slurm_cycles(self._call, self._true)
 
     def _call(self, *argv: str) -> str:
         program = shutil.which(argv[0], path=self._environ["PATH"])

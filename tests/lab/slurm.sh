@@ -1,7 +1,8 @@
 #!/bin/bash
 # A real Slurm in a folder of its own, to measure beside: Debian's packages unpacked, nothing installed, /etc untouched.
 #   slurm.sh get FOLDER          download and unpack (needs apt-get and its mirrors)
-#   slurm.sh up FOLDER PORT      munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node
+#   slurm.sh up FOLDER PORT [N]  munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node; with N beside it a
+#                                partition "cloud" of so many nodes with 8 GPUs that exist in its tables only, and a plan every second
 #   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
 #   slurm.sh down FOLDER         ends the three daemons
 # FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
@@ -40,7 +41,7 @@ PluginDir=$plugins
 AuthType=auth/munge
 CredType=cred/munge
 AuthInfo=socket=$folder/munge.sock
-StateSaveLocation=$folder/state
+StateSaveLocation=$folder/state$2
 SlurmdSpoolDir=$folder/spool
 SlurmctldPidFile=$folder/slurmctld.pid
 SlurmdPidFile=$folder/slurmd.pid
@@ -55,7 +56,7 @@ SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0$([ "$2" = 0 ] || echo ,bf_interval=1,bf_max_time=60,bf_max_job_test=10000)
 MaxArraySize=100001
 MaxJobCount=1000000
 JobCompType=jobcomp/filetxt
@@ -64,15 +65,26 @@ AccountingStorageType=accounting_storage/none
 NodeName=peer NodeHostname=$host NodeAddr=127.0.0.1 Port=$(($1 + 1)) CPUs=64 RealMemory=1000 State=UNKNOWN
 PartitionName=peer Nodes=peer Default=YES MaxTime=INFINITE State=UP
 CONF
+    if [ "$2" -gt 0 ]; then
+        # Nodes that are said to be off, and to take an hour to come up: Slurm gives them to jobs without asking anybody.
+        cat >>"$SLURM_CONF" <<CONF
+GresTypes=gpu
+ResumeProgram=/bin/true
+SuspendProgram=/bin/true
+ResumeTimeout=3600
+NodeName=c[1-$2] CPUs=64 RealMemory=1000 Gres=gpu:8 State=CLOUD
+PartitionName=cloud Nodes=c[1-$2] MaxTime=INFINITE State=UP
+CONF
+    fi
     printf 'CgroupAutomount=no\n' >"$folder/cgroup.conf"
 }
 
 up() {
-    mkdir -p "$folder/munge" "$folder/state" "$folder/spool"
+    mkdir -p "$folder/munge" "$folder/state$2" "$folder/spool"
     chmod 700 "$folder/munge"
     chmod 755 "$folder"
     (umask 077 && head -c 1024 /dev/urandom >"$folder/munge/key")
-    configure "$1"
+    configure "$1" "$2"
     setsid munged --foreground --force --socket="$folder/munge.sock" --key-file="$folder/munge/key" \
         --pid-file="$folder/munged.pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" \
         >"$folder/munged.err" 2>&1 </dev/null &
@@ -106,7 +118,7 @@ down() {
 
 case $word in
 get) get ;;
-up) up "$1" ;;
+up) up "$1" "${2:-0}" ;;
 run) exec "$@" ;;
 down) down ;;
 *) echo "usage: slurm.sh get|up|run|down FOLDER ..." >&2 && exit 2 ;;

@@ -35,7 +35,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """With response: nobody passes a job any more when its wait is going to come to so much of the longest wait lately.
     Half: later there is too little time left to keep the longest wait from growing; earlier nothing is left to order."""
     overdue_reservations: int = 2
-    """With response: so many have a reservation while so many have waited that long already, where `reservations` is less."""
+    """With response: so many have a reservation while so many have waited that long, and as long as they will run."""
     reservation_holds: str = "nodes"
     """nodes, or start: only that the job can start by then on any nodes, as in textbook EASY with one reservation."""
     reservations: int = 1

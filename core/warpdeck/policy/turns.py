@@ -7,8 +7,8 @@ the longest wait that anybody has lately had, so where nobody waits long, nobody
 
 * A job is *overdue*, and goes before all that are not, in order of submission, once its wait so far and the work that
   stands before it by order of submission (over the machine's size) come to a share of the longest wait.
-* It is *late* once its wait alone comes to that share. While some are late, that many jobs have reservations, up to a bound:
-  the second in line is not kept back by what is backfilled while the first one waits.
+* It is *late* once its wait alone comes to that share. While some are late, and have waited for as long as they will run,
+  that many jobs have reservations, up to a bound: the second in line is not kept back by what is backfilled meanwhile.
 * A late job that takes more than half of the machine, and for which so much is free, goes before all. No two such jobs run
   together, and each makes the machine run empty before it starts. One straight after the other they share that; in order
   of submission narrow jobs fill the machine in between, and it has to run empty again.
@@ -37,7 +37,7 @@ FIRST, OVERDUE = -np.inf, -1e300
 
 
 class Turns(NamedTuple):
-    """The keys of the jobs (smaller is sooner), and how many of them are late."""
+    """The keys of the jobs (smaller is sooner), and for how many late ones places should be kept."""
 
     keys: Floats
     late_count: int = 0
@@ -56,7 +56,7 @@ def turns(table: Table, queue: Queue, ground: Ground, view: View, now: float) ->
     ahead, goes_now = _against_machines(table, likely, queue, _Machine(ground, view, now))
     late: Mask = waited >= bound
     keys = np.where(waited + ahead >= bound, OVERDUE, -(waited + likely) / likely)
-    return Turns(np.where(late & goes_now, FIRST, keys), int(np.count_nonzero(late)))
+    return Turns(np.where(late & goes_now, FIRST, keys), int(np.count_nonzero(late & (waited >= likely))))
 
 
 def _against_machines(table: Table, likely: Floats, queue: Queue, machine: _Machine) -> tuple[Floats, Mask]:

@@ -63,6 +63,8 @@ def test_late_jobs_have_two_reservations_but_none_where_the_site_wants_none() ->
     assert len(planned(jobs, longest_wait_s=9000, held=full(NOW + 9000)).reserves) == 1
     assert [each.job_id for each in planned(jobs, longest_wait_s=4000).reserves] == [2, 3]
     assert not planned(jobs, longest_wait_s=4000, reservations=0).reserves
+    longer = [msgspec.structs.replace(job, time_limit_s=9000) for job in jobs]
+    assert len(planned(longer, longest_wait_s=4000).reserves) == 1, "they wait for less than they will run"
 
 
 def beside(jobs: list[PendingJob], *, busy_gpus: int, longest_wait_s: float = 4000, **how: Any) -> Plan:

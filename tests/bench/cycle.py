@@ -1,0 +1,142 @@
+"""One look over a full cluster with a long queue: our pass, and Slurm's own scheduling cycles on the same cluster and queue.
+
+Slurm's nodes exist in its tables alone (State=CLOUD, powered off); its times are what `sdiag` says of its cycles.
+Ours looks at every array each time. Slurm's backfill cycle ends early when jobs change while it yields, as they do here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tests import builders
+from tests.waiting import eventually
+from warpdeck.model import Allocation, GpuAsk, JobId, Resources, Share
+from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
+
+from .planning import NOW, cpu_ms
+from .table import Line, PeerReadings, Table
+
+NODES = 1000
+GPUS, CPUS = 8, 64
+TASKS = 50
+HOLDERS = tuple(range(1, 11))
+"""Hours of the ten arrays that hold a tenth of the nodes each: all within the day that Slurm looks ahead."""
+CYCLES = 5
+PATIENCE_S = 300.0
+
+BACKFILL = Line("pass, 1,000 full nodes, 200 arrays: backfill cycle", "ms", slurm="backfill_cycle")
+MAIN = Line("the same pass: main cycle", "ms", slurm="main_cycle")
+
+
+class Asked(NamedTuple):
+    """What each task of an array asks for."""
+
+    nodes: int
+    gpus: int
+    """On each node; and CPUs."""
+    cpus: int
+    minutes: int
+
+
+QUEUE = tuple(
+    Asked(nodes=nodes, gpus=gpus, cpus=cpus, minutes=minutes)
+    for nodes in (1, 2, 4, 8)
+    for gpus in (1, 2, 4, 6, 8)
+    for cpus in (4, 8)
+    for minutes in (10, 60, 120, 720, 1440)
+)
+"""The arrays that wait, each of TASKS tasks."""
+
+
+def crowd() -> View:
+    """The cluster and the queue as our planner sees them."""
+    machines = [builders.node(f"n{number:04}", gpus=GPUS, cpus=CPUS) for number in range(NODES)]
+    held = []
+    for number, machine in enumerate(machines):
+        share = Share(
+            node=machine.name,
+            cpus=CPUS,
+            mem_bytes=0,
+            gpus=tuple(range(GPUS)),
+            gpu_uuids=tuple(gpu.uuid for gpu in machine.gpus),
+        )
+        hours = HOLDERS[number * len(HOLDERS) // NODES]
+        held.append(
+            RunningJob(
+                id=JobId(1 + number),
+                allocation=Allocation(shares=(share,)),
+                ends_by_unix=NOW + 3600 * hours,
+                user="u",
+                start_at_unix=NOW,
+            )
+        )
+    return builders.view(machines, [_waiting(NODES + 1 + at, asked) for at, asked in enumerate(QUEUE)], held)
+
+
+def _waiting(number: int, asked: Asked) -> PendingJob:
+    resources = Resources(
+        nodes_min=asked.nodes,
+        nodes_max=asked.nodes,
+        cpus_per_task=asked.cpus,
+        gpus=GpuAsk(per_node=asked.gpus),
+    )
+    job = builders.pending(number, resources=resources, limit_s=60 * asked.minutes, user="u")
+    return msgspec.structs.replace(job, tasks=((1, TASKS, 1),))
+
+
+def measure(table: Table) -> None:
+    """Our pass, beside both of Slurm's cycles."""
+    view = crowd()
+    made = plan(view, NOW, Settings())
+    assert not made.starts and len(made.whys) == len(QUEUE), "nothing starts, and every array is told why"
+    found = cpu_ms(lambda: plan(view, NOW, Settings()), 7)
+    table.add(BACKFILL, found)
+    table.add(MAIN, found)
+
+
+def slurm_cycles(call: Callable[..., str], script: Path) -> PeerReadings:
+    """The means of both kinds of cycle, in milliseconds, of a Slurm that has NODES nodes in its partition "cloud"."""
+    submit = ("sbatch", "-p", "cloud", "-o", "/dev/null")
+    for hours in HOLDERS:
+        whole = ("-N1", "--exclusive", f"--array=1-{NODES // len(HOLDERS)}", f"--time={60 * hours}")
+        call(*submit, *whole, str(script))
+    eventually(
+        lambda: len(call("squeue", "-h", "-r", "-t", "CF,R", "-o", "%i").split()) == NODES,
+        timeout_s=PATIENCE_S,
+        what="every node is held",
+    )
+    for asked in QUEUE:
+        what = (f"-N{asked.nodes}", "--ntasks-per-node=1", f"-c{asked.cpus}", f"--gres=gpu:{asked.gpus}")
+        call(*submit, *what, f"--time={asked.minutes}", f"--array=1-{TASKS}", str(script))
+    held = call(*submit, "-H", "--parsable", str(script)).strip()
+    call("sdiag", "--reset")
+    nices = itertools.count(1)
+    return eventually(
+        lambda: _means(call, changed=f"JobId={held} Nice={next(nices)}"),
+        timeout_s=PATIENCE_S,
+        what="Slurm has been over its queue",
+    )
+
+
+def _means(call: Callable[..., str], *, changed: str) -> PeerReadings | None:
+    """Of enough cycles. Slurm looks at its queue only when something has changed: each time a held job has."""
+    call("scontrol", "update", *changed.split())
+    main, backfill = call("sdiag").split("Main schedule statistics")[1].split("Backfilling stats")
+    if min(_figure(main, "Total cycles"), _figure(backfill, "Total cycles")) < CYCLES:
+        return None
+    return {
+        "main_cycle": _figure(main, "Mean cycle") / 1e3,
+        "backfill_cycle": _figure(backfill, "Mean cycle") / 1e3,
+    }
+
+
+def _figure(text: str, name: str) -> float:
+    """A number of sdiag's, 0 if it is not there yet."""
+    found = re.search(rf"{name}:\s*(\d+)", text)
+    return float(found[1]) if found else 0.0
