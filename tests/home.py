@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,9 @@ class Home:
         for name in os.listdir("/proc"):
             if name.isdigit() and int(name) != own and mark in _environ(name):
                 _kill(int(name))
+        for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
+            for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _environ(pid: str) -> list[bytes]:
