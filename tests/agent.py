@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from tests.waiting import eventually
 from warpdeck_agent import groups
 from warpdeck_agent.containment import Containment
-from warpdeck_agent.spool import Spool
+from warpdeck_agent.spool import TABLE, Spool
+from warpdeck_agent.table import LaunchTable, Record
 from warpdeck_agent.tempdirs import TempDirs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
@@ -192,14 +193,27 @@ class AgentProcess:
         """What a file of the launch's folder holds, "" before it is there."""
         return _text(self.job(job_id, name))
 
-    def supervisor(self, job_id: int) -> int:
-        """The pid of the job's supervisor, once it has begun."""
-        return int(eventually(lambda: self.text(job_id, "pid"), what=f"job {job_id} has a supervisor"))
+    def record(self, job_id: int) -> Record | None:
+        """What the agent's table says of the launch."""
+        records = LaunchTable(str(self.folder / TABLE)).records()
+        return next((record for record in records if record.key() == (job_id, 0)), None)
+
+    def begun(self, job_id: int) -> int:
+        """The pid of the job's first process, once there is one."""
+
+        def pid() -> int:
+            record = self.record(job_id)
+            return record.process()[0] if record is not None else 0
+
+        return eventually(pid, what=f"job {job_id} has begun")
+
+    def supervisor(self) -> int:
+        """The pid of the process that starts this agent's jobs."""
+        return lock_holder(self.folder / "supervisor.lock")
 
     def processes(self, job_id: int) -> list[int]:
-        """The processes that carry the job's mark, less its supervisor."""
-        found = marked(f"WARPDECK_JOB={job_id}.0@{self.identity}")
-        return [pid for pid in found if str(pid) != self.text(job_id, "pid")]
+        """The processes that carry the job's mark."""
+        return marked(f"WARPDECK_JOB={job_id}.0@{self.identity}")
 
     @property
     def identity(self) -> str:
@@ -230,7 +244,7 @@ class AgentProcess:
     def _end_jobs(self) -> None:
         eventually(self._no_job_lives, what="the agent's jobs are gone")
         spool, containment = Spool(str(self.folder)), Containment(self.identity)
-        for meta in filter(None, (folder.meta() for folder in spool.jobs())):
+        for meta in [folder.meta() for folder in spool.jobs()]:
             groups.kill(meta.hold.groups)
         eventually(lambda: containment.clear(keep=()), what="its groups are empty")
         containment.close()
@@ -249,6 +263,16 @@ class AgentProcess:
         assert self.process.poll() is None, self.log()
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
             return probe.connect_ex(str(self.folder / "agent.sock")) == 0
+
+
+def lock_holder(path: Path) -> int:
+    """The process that holds a flock on the file, as the kernel lists it; 0 if none does."""
+    inode = str(path.stat().st_ino) if path.exists() else ""
+    for line in Path("/proc/locks").read_text().splitlines():
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == inode:
+            return int(fields[4])
+    return 0
 
 
 def run_to_end(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:

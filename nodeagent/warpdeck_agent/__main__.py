@@ -1,4 +1,4 @@
-"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `ptyhost` and `check` (whether that could run)."""
+"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost` and `check` (whether that could run)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ def main(argv: List[str]) -> int:
         return ptyhost(argv[1:])
     if argv == ["check"]:
         return 0 if sys.version_info >= OLDEST else 1
+    if len(argv) == 3 and argv[:2] == ["supervise", "--dir"]:
+        from .supervisor import main as supervise
+
+        return supervise(argv[2])
     if len(argv) == 3 and argv[1] == "--dir":
         sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # asyncio would load it: 4 MB for nothing
         from . import daemon

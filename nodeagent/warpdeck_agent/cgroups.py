@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import FrozenSet, Iterator, List, Optional, Tuple
 
 from .keeping import in_own_scope
-from .procfs import text
+from .procfs import text, write
 
 CONTROLLERS = ("memory", "cpuset", "pids", "devices", "cpuacct")
 """What we use. devices and cpuacct are controllers in v1 only; v2 has device programs and cpu.stat in every group."""
@@ -121,12 +121,3 @@ def _enable(group: str, controller: str) -> None:
         for pid in text(os.path.join(group, "cgroup.procs")).split():
             write(os.path.join(leaf, "cgroup.procs"), pid)
         write(control, "+" + controller)
-
-
-def write(path: str, words: str) -> None:
-    """One write to a control file. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, words.encode())
-    finally:
-        os.close(descriptor)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Sequence
 
 from .images import Image, for_apptainer, for_enroot, for_podman, parse_image
+from .program import SYSTEM_PATH
 from .refusal import LaunchError
-from .supervisor import SYSTEM_PATH
 from .wire.messages import Container, Mount
 
 PLACES = SYSTEM_PATH + ":/usr/local/bin"

@@ -8,16 +8,15 @@ openly which facility is enforced, watched, or missing.
 from __future__ import annotations
 
 import os
-import resource
 from dataclasses import dataclass
 from typing import Container, Dict, List, Optional, Sequence, Tuple
 
 from . import groups
-from .cgroups import Hierarchy, find_hierarchies, write
+from .cgroups import Hierarchy, find_hierarchies
 from .cpus import Cpus, CpuTable
 from .devices import DeviceGate
 from .hold import Hold
-from .procfs import number, text
+from .procfs import text, write
 from .wire.messages import Facility
 
 KERNEL, WATCHED, ADVISED = "enforced", "watched", "advised"
@@ -152,24 +151,6 @@ class Containment:
         return f"cgroup {versions}: jobs are ended as a whole" + (
             f", and held to their {', '.join(enforced)}" if enforced else ""
         )
-
-
-def contain(pid: int, hold: Hold) -> bool:
-    """Puts a process, and with it all that it will start, where the launch is held. False if no group has taken it."""
-    if hold.cpus:
-        os.sched_setaffinity(pid, hold.cpus)
-    if hold.processes:
-        _limit_processes(pid, hold.processes)
-    return groups.join(hold.groups, pid)
-
-
-def _limit_processes(pid: int, processes: int) -> None:
-    """The kernel counts all threads of the user, of which there are no more than all threads that there are now."""
-    _, _, threads = text("/proc/loadavg").split()[3].partition("/")
-    _, most = resource.prlimit(pid, resource.RLIMIT_NPROC)
-    allowed = number(threads) + processes
-    if most == resource.RLIM_INFINITY or allowed < most:
-        resource.prlimit(pid, resource.RLIMIT_NPROC, (allowed, allowed))
 
 
 def _made(path: str, hierarchy: Hierarchy) -> bool:

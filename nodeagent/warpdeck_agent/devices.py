@@ -12,7 +12,7 @@ import re
 from typing import Callable, Dict, FrozenSet, Iterable, List
 
 from . import bpf
-from .cgroups import write
+from .procfs import write
 
 NVIDIA_MAJOR = 195
 MAX_PROGRAMS = 256

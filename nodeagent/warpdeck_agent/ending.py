@@ -71,8 +71,8 @@ class Ending:
         if self._at_once:
             await asyncio.wait(self._at_once, timeout=KILL_S)
 
-    def supervisor_ended(self, job: Job) -> None:
-        """Takes up a job whose supervisor is gone; what its steps still run ends first."""
+    def ended(self, job: Job) -> None:
+        """Takes up a job whose first process has ended; what its steps still run ends first."""
         if job.phase == "running" and job.has_running_steps():
             left_s = job.grace_until - time.monotonic() if job.cause else job.meta.grace_s
             self._spawn(self._end_steps(job, max(0.0, left_s)))
@@ -97,7 +97,7 @@ class Ending:
         if job.meta.role == "hold" and job.phase == "running":
             self.end_hold(job)
         elif job.meta.role != "hold":
-            self.supervisor_ended(job)
+            self.ended(job)
 
     async def _end(self, job: Job, grace_s: float) -> None:
         """A stopped process takes a signal only when it goes on: CONT follows."""
@@ -114,7 +114,7 @@ class Ending:
             wait_s = KILL_AGAIN_S
             if time.monotonic() > give_up and job.phase == "running":
                 job.message = job.message or f"it did not die of KILL within {job.meta.unkillable_s:g} s"
-                processes.send([job.folder.pid()], signal.SIGKILL)
+                self.ended(job)
 
     async def _finish(self) -> None:
         loop = asyncio.get_running_loop()
@@ -142,13 +142,13 @@ class Ending:
 
     def _close(self, job: Job) -> None:
         status = job.folder.exit_status()
-        job.message = job.folder.read("message") or job.message
+        job.message = job.folder.message() or job.message
         if status is not None:
             job.phase, job.status = "exited", status
             job.cause = "launch_failed" if job.message and not job.cause else job.cause
         elif not job.folder.pid():
             job.phase, job.status = "exited", (1, 0)
-            job.cause, job.message = "launch_failed", "its supervisor could not begin"
+            job.cause, job.message = "launch_failed", "its first process could not begin"
         else:
             job.phase, job.status = "lost", (1, 0)
             job.message = job.message or "its supervisor was killed; how it ended is not known"

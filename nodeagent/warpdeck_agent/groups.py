@@ -11,8 +11,7 @@ import signal
 from dataclasses import dataclass, replace
 from typing import List, Sequence, Tuple
 
-from .cgroups import write
-from .procfs import number, table, text
+from .procfs import number, table, text, write
 
 KILL_ROUNDS = 20
 """How often a group without cgroup.kill is read and killed. It may not fork meanwhile, where it has a pids controller."""

@@ -16,7 +16,7 @@ import time
 from typing import Tuple
 
 from .orphans import OWN
-from .supervisor import SYSTEM_PATH
+from .program import SYSTEM_PATH
 from .wire.messages import Check
 
 NAME = "program"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
+
+from . import groups
+from .procfs import number, text
 
 
 @dataclass(frozen=True)
@@ -33,3 +38,21 @@ def hold_from(values: Dict[str, Any]) -> Hold:
         processes=int(values.get("processes", 0)),
         watch_mem_bytes=int(values.get("watch_mem_bytes", 0)),
     )
+
+
+def contain(pid: int, hold: Hold) -> bool:
+    """Puts a process, and with it all that it will start, where the launch is held. False if no group has taken it."""
+    if hold.cpus:
+        os.sched_setaffinity(pid, hold.cpus)
+    if hold.processes:
+        _limit_processes(pid, hold.processes)
+    return groups.join(hold.groups, pid)
+
+
+def _limit_processes(pid: int, processes: int) -> None:
+    """The kernel counts all threads of the user, of which there are no more than all threads that there are now."""
+    _, _, threads = text("/proc/loadavg").split()[3].partition("/")
+    _, most = resource.prlimit(pid, resource.RLIMIT_NPROC)
+    allowed = number(threads) + processes
+    if most == resource.RLIM_INFINITY or allowed < most:
+        resource.prlimit(pid, resource.RLIMIT_NPROC, (allowed, allowed))

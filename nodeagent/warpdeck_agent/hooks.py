@@ -16,7 +16,7 @@ import tempfile
 from typing import Dict
 
 from .orphans import OWN
-from .supervisor import SYSTEM_PATH
+from .program import SYSTEM_PATH
 
 MAX_REASON_BYTES = 400
 """How much of a failing hook's last line becomes the node's reason."""

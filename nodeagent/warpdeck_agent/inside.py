@@ -15,7 +15,7 @@ import socket
 import subprocess
 from typing import Dict, List, Set
 
-from .containment import contain
+from .hold import contain
 from .job import Job
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
 from .spool import Spool

@@ -9,8 +9,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List
 
-from .program import own_command
-from .supervisor import SYSTEM_PATH
+from .program import SYSTEM_PATH, own_command
 
 CANDIDATES = ("/usr/bin/python3", "/usr/local/bin/python3", "/opt/python3/bin/python3") + tuple(
     f"/usr/bin/python3.{minor}" for minor in range(14, 8, -1)

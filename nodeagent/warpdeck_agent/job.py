@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
 from .limit import TimeLimit
 from .metering import Meter
-from .spool import JobFolder, Meta
+from .spool import LaunchFolder, Meta
 from .wire.messages import JobReport
 
 if TYPE_CHECKING:
@@ -22,14 +21,11 @@ Key = Tuple[int, int]
 class Job:
     """`phase`: running, ending (its supervisor has ended, how is not read yet), exited or lost."""
 
-    def __init__(self, folder: JobFolder, meta: Meta, *, agent: str) -> None:
+    def __init__(self, folder: LaunchFolder, meta: Meta, *, agent: str) -> None:
         self.folder = folder
         self.meta = meta
         self.mark = processes.mark(meta.job_id, meta.restarts, agent=agent)
         self.phase = "running"
-        self.process: Optional[subprocess.Popen[bytes]] = None
-        self.grouped = False
-        """Began inside its group, as we saw ourselves: what the group does not hold has left it."""
         self.ended_at = 0.0
         self.status: Tuple[int, int] = (0, 0)
         self.message = ""
@@ -55,6 +51,11 @@ class Job:
         kept = self.meta.stdout if channel == "out" else self.meta.stderr or self.meta.stdout
         return kept or self.folder.file("out" if channel == "out" else "err")
 
+    @property
+    def grouped(self) -> bool:
+        """Began inside its group: what the group does not hold has left it."""
+        return self.folder.record is not None and self.folder.record.process()[1]
+
     def has_running_steps(self) -> bool:
         """Whether tasks of a step still run."""
         return any(not step.done.is_set() for step in self.steps.values())
@@ -64,23 +65,24 @@ class Job:
         return {task.folder.pid() for step in self.steps.values() for task in step.tasks.values()}
 
     def members(self) -> Tuple[int, ...]:
-        """Its processes, less its supervisors, which have to tell the end, and its callers. One walk over /proc."""
+        """Its processes, less those that have to tell an end (of its terminal, of its steps), and its callers. One walk over /proc."""
         found = set(processes.marked().get(self.mark, ()))
         found.update(groups.pids(self.meta.hold.groups))
-        found.discard(self.folder.pid())
+        if self.meta.pty:
+            found.discard(self.folder.pid())
         found -= self.step_supervisors() | self.callers
         return tuple(sorted(found))
 
-    def batch_shell(self, members: Tuple[int, ...]) -> int:
-        """Of its processes the one that runs the script: the supervisor's own child. 0 if that is gone."""
-        supervisor = self.folder.pid()
-        return next((pid for pid in members if processes.parent_of(pid) == supervisor), 0)
+    def owns(self, pid: int) -> bool:
+        """Whether that process, if there is one, is the launch's: pids are given out again."""
+        return processes.mark_of(pid) == self.mark or pid in groups.pids(self.meta.hold.groups)
 
-    def reap(self) -> None:
-        """Takes the end of its supervisor, and first the CPU time of all that this has waited for."""
-        if self.process is not None:
-            self.cpu_seconds = max(self.cpu_seconds, processes.cpu_seconds(self.process.pid))
-            self.process.wait()
+    def batch_shell(self, members: Tuple[int, ...]) -> int:
+        """Of its processes the one that runs the script, or the terminal's first. 0 if that is gone."""
+        first = self.folder.pid()
+        if not self.meta.pty:
+            return first if first in members else 0
+        return next((pid for pid in members if processes.parent_of(pid) == first), 0)
 
     def report(self, *, curve: bool = True) -> JobReport:
         """The agent's word on it. Output that only the agent keeps is told as "spool:..."."""

@@ -7,14 +7,17 @@ who is held, what a restarted agent adopts, the time limits, and what is let go 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Coroutine, Dict, List, Optional, Set
+from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Set
 
 from .clearing import Clearing
 from .containment import Containment
 from .ending import Ending
+from .fanout import FANOUT
 from .gpus import GpuWatch
 from .hold import hold_name
 from .job import Job, Key
@@ -29,12 +32,13 @@ from .ports import Ports
 from .refusal import LaunchError
 from .room import Rooms
 from .signals import Signals
-from .spool import KEEP_FORGOTTEN_S, JobFolder, Spool
+from .spool import KEEP_FORGOTTEN_S, Folder, Spool
+from .starter import SCRIPT, START, install
 from .steps import Steps
-from .supervisor import install_wrapper
+from .supervision import Supervision, SupervisorLost
 from .tempdirs import TempDirs
 from .trees import TreeStore
-from .watching import Watch
+from .unsupervised import Unsupervised
 from .wire.messages import (
     RESUMED,
     SUSPENDED,
@@ -80,15 +84,18 @@ class Jobs:
         self._parts = Parts(warn=self._warn_sharer, end=self._end_sharer)
         rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, self._turns, sharers=self._sharers)
         self.ports = Ports()
-        self._launcher = Launcher(spool, trees, rooms, pool, ports=self.ports)
+        self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
+        self._launcher = Launcher(spool, trees, rooms, self._supervision, ports=self.ports, pool=pool)
         self.steps = Steps(spool, self.find, tell, pool=pool, ports=self.ports)
         self._signals = Signals(pool)
         self._notices = Notices(pool)
         clearing = Clearing(pool, self.containment, leftovers)
         self._ending = Ending(pool, self._signals, clearing, tell)
-        self._watch = Watch(self._ending.supervisor_ended)
+        self._alone = Unsupervised(self._ending.ended)
         self._memory = MemoryWatch(pool, self._out_of_memory)
-        install_wrapper(spool.file("wrapper.sh"))
+        self._ended_early: Dict[Key, Dict[str, Any]] = {}
+        install(spool.file(START), SCRIPT)
+        install(spool.file("tasks.sh"), FANOUT)
 
     def reports(self) -> List[JobReport]:
         """Every launch held, for Welcome."""
@@ -98,16 +105,13 @@ class Jobs:
     def find(self, job_id: int, restarts: int) -> Optional[Job]:
         return self._jobs.get((job_id, restarts))
 
-    def adopt(self) -> None:
-        """Takes up what an earlier agent left: supervisors that live are watched, ended ones reported."""
+    async def adopt(self) -> None:
+        """Takes up what an earlier agent left: what the supervisor watches goes on, what has ended is reported."""
+        watched = await self._supervision.join()
         for folder in self._spool.jobs():
-            meta = folder.meta()
-            if folder.read("forgotten"):
-                self._remove_if_old(folder)
-            elif meta is None:
-                folder.remove()
-            else:
-                self._adopt_one(Job(folder, meta, agent=self._spool.identity))
+            self._adopt_one(Job(folder, folder.meta(), agent=self._spool.identity), watched)
+        self.clean()
+        self._spawn(self._prepare())
         metas = [job.meta for job in self._jobs.values()]
         self.containment.clear(keep={group for meta in metas for group in meta.hold.groups})
         if not self.containment.groups_jobs:
@@ -115,9 +119,14 @@ class Jobs:
         kept = {meta.tmp_dir for meta in metas}
         asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
-    def _adopt_one(self, job: Job) -> None:
-        lives = job.folder.supervisor_lives()
-        if not lives and job.meta.role != "hold" and not job.folder.pid():
+    async def _prepare(self) -> None:
+        """The first launch need not wait for the supervisor's start; should that fail, it will be told why."""
+        with contextlib.suppress(SupervisorLost):
+            await self._supervision.prepare()
+
+    def _adopt_one(self, job: Job, watched: Container[Key]) -> None:
+        is_watched = job.key in watched
+        if not is_watched and job.meta.role != "hold" and not job.folder.pid():
             job.folder.remove()  # never started; the controller will ask again
             return
         self._jobs[job.key] = job
@@ -129,11 +138,29 @@ class Jobs:
             self._ending.end_hold(job)
         elif job.meta.role == "hold":
             self._limit_time(job)
-        elif lives:
-            self._limit_time(job)
-            self._watch.add(job)
+        elif job.folder.exit_status() is not None:
+            self._ending.ended(job)
         else:
-            self._ending.supervisor_ended(job)
+            self._limit_time(job)
+            if not is_watched:
+                self._alone.add(job)
+
+    def _ended(self, key: Key, said: Dict[str, Any]) -> None:
+        """The supervisor's word that a launch's first process has ended."""
+        job = self._jobs.get(key)
+        if job is None:
+            if key in self._launching:
+                self._ended_early[key] = said
+            return
+        job.cpu_seconds = max(job.cpu_seconds, said["cpu_s"])
+        job.peak_mem_bytes = max(job.peak_mem_bytes, said["peak_bytes"])
+        self._ending.ended(job)
+
+    def _unsupervised(self) -> None:
+        """The supervisor was killed. What it watched goes on."""
+        for job in self._jobs.values():
+            if job.phase == "running" and job.meta.role != "hold":
+                self._alone.add(job)
 
     def start(self, launch: Launch) -> None:
         """Starts a launch, or reports what is known of it."""
@@ -151,6 +178,7 @@ class Jobs:
         try:
             job = await self._launcher.start(launch)
         except LaunchError as error:
+            self._ended_early.pop(key, None)
             self._tell(
                 LaunchFailed(
                     job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
@@ -161,9 +189,11 @@ class Jobs:
             self._launching.discard(key)
         self._jobs[key] = job
         self._limit_time(job)
-        self._tell(job.report())
-        if job.process is not None:
-            self._watch.add(job)
+        ended = self._ended_early.pop(key, None)
+        if ended is not None:
+            self._ended(key, ended)  # its end is told soon, and tells of its start as well
+        else:
+            self._tell(job.report())
 
     def _busy_uids(self) -> Set[int]:
         return {job.meta.uid for job in self._jobs.values() if job.phase in ("running", "ending")}
@@ -269,6 +299,7 @@ class Jobs:
             return
         try:
             job.folder.write("forgotten", str(time.time()))
+            job.folder.release()
         except OSError:  # no space even for that: make some
             job.folder.remove()
 
@@ -280,14 +311,18 @@ class Jobs:
 
     def clean(self) -> None:
         """Removes what was let go long ago."""
-        for folder in self._spool.jobs():
-            if folder.read("forgotten"):
-                self._remove_if_old(folder)
+        known = {job.folder.path for job in self._jobs.values()}
+        launching = {self._spool.job(*key).path for key in self._launching}
+        for folder in self._spool.folders():
+            if folder.path not in known | launching and _is_old(folder):
+                shutil.rmtree(folder.path, ignore_errors=True)
+        self._launcher.scripts.clean({job.meta.script for job in self._jobs.values()})
 
-    def _remove_if_old(self, folder: JobFolder) -> None:
-        try:
-            at = float(folder.read("forgotten"))
-        except ValueError:
-            at = 0.0
-        if time.time() - at > KEEP_FORGOTTEN_S:
-            folder.remove()
+
+def _is_old(folder: Folder) -> bool:
+    """Whether nobody may want what a launch has left there."""
+    try:
+        at = float(folder.read("forgotten"))
+    except ValueError:
+        at = 0.0
+    return time.time() - at > KEEP_FORGOTTEN_S

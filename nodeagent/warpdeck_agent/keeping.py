@@ -14,7 +14,7 @@ import subprocess
 from typing import List
 
 from .procfs import text
-from .supervisor import SYSTEM_PATH
+from .program import SYSTEM_PATH
 
 TRY_S = 5.0
 """How long systemd may take to make a scope before we do without."""

@@ -1,8 +1,7 @@
-"""From a Launch to a running supervisor: folder, room, code, environment, one process as the job's user.
+"""From a Launch to a running process: record, room, code, environment, and an order to the supervisor.
 
 A root agent never runs a program with a user's environment: PATH, LD_PRELOAD and shell functions are the user's word.
-The uid is dropped in the child before exec (Popen's user=), and the group is joined for the child, from outside, while
-its supervisor waits at the gate: a pipe on its standard error.
+The supervisor's child is the user before it looks at any of it (see child).
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ import errno
 import os
 import pwd
 import secrets
-import subprocess
 import time
 from concurrent.futures import Executor
 from typing import Any, Dict, List, Optional, Tuple
 
+from . import processes
 from .containers import Setting, contained
-from .containment import contain
 from .hold import hold_name
 from .interpreters import Interpreters
 from .job import Job
@@ -26,19 +24,35 @@ from .ports import Ports
 from .programs import PROGRAMS
 from .refusal import LaunchError
 from .room import Room, Rooms
-from .spool import JobFolder, Meta, Spool, write_all
+from .scripts import Scripts
+from .spool import LaunchFolder, Meta, Spool
+from .starter import Order
+from .supervision import Supervision, SupervisorLost
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
+MAX_ATTEMPTS = 3
+"""How often a launch is ordered anew because the supervisor was killed under it."""
 
 
 class Launcher:
     """Starts launches; what must outlive the agent is in the spool when `start` returns."""
 
-    def __init__(self, spool: Spool, trees: TreeStore, rooms: Rooms, pool: Executor, *, ports: Ports) -> None:
+    def __init__(
+        self,
+        spool: Spool,
+        trees: TreeStore,
+        rooms: Rooms,
+        supervision: Supervision,
+        *,
+        ports: Ports,
+        pool: Executor,
+    ) -> None:
         self._spool = spool
+        self._supervision = supervision
+        self.scripts = Scripts(spool.file("jobs/scripts"))
         self._trees = trees
         self._rooms = rooms
         self._ports = ports
@@ -56,8 +70,7 @@ class Launcher:
             room = await self._rooms.make(launch, uid=uid, gid=gid)
             job = await self._prepare(launch, folder, room)
             if launch.role != "hold":
-                loop = asyncio.get_running_loop()
-                job.process = await loop.run_in_executor(self._pool, self._run, launch, job)
+                await self._begin(launch, job)
         except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
             if room is not None:
@@ -69,7 +82,19 @@ class Launcher:
             raise LaunchError(_sentence(error)) from error
         return job
 
-    async def _prepare(self, launch: Launch, folder: JobFolder, room: Room) -> Job:
+    async def _begin(self, launch: Launch, job: Job) -> None:
+        """Raises LaunchError. A supervisor that is lost before the child has put its pid down has started nothing."""
+        order = await self._order_in_time(launch, job)
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                await self._supervision.start(order)
+                return
+            except SupervisorLost as error:
+                if job.folder.pid() or attempt == MAX_ATTEMPTS:
+                    processes.sweep(job.mark, job.meta.hold.groups)
+                    raise LaunchError(str(error), again=True) from error
+
+    async def _prepare(self, launch: Launch, folder: LaunchFolder, room: Room) -> Job:
         """Code and meta of a launch; nothing runs yet."""
         uid, gid = account(launch)
         work_dir = await self._work_dir(launch, uid, gid)
@@ -100,6 +125,7 @@ class Launcher:
             share_grace_s=launch.share_grace_s,
             mem_bytes=launch.mem_bytes,
             token=secrets.token_hex(TOKEN_BYTES),
+            script=self.scripts.path(launch.script, uid=uid, gid=gid) if launch.script else "",
         )
         folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
@@ -126,63 +152,58 @@ class Launcher:
             raise TreeError("a submit folder outside its snapshot")
         return folder if os.path.isdir(folder) else target
 
-    def _run(self, launch: Launch, job: Job) -> subprocess.Popen[bytes]:
-        """Starts the supervisor and lets it through the gate. Runs in a thread."""
-        folder, meta = job.folder, job.meta
+    async def _order_in_time(self, launch: Launch, job: Job) -> Order:
+        """Programs for terminals and containers are looked for, which may block."""
+        if not launch.pty and launch.container is None:
+            return self._order(launch, job)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._order, launch, job)
+
+    def _order(self, launch: Launch, job: Job) -> Order:
+        """What the supervisor is to start."""
         uid, gid = account(launch)
-        env = self._environment(launch, job)
-        lock = folder.open_lock()
-        gate, opener = os.pipe()
-        try:
-            process = subprocess.Popen(
-                self._command(launch, job, gid, env=env),
-                stdin=lock,
-                stdout=subprocess.DEVNULL,
-                stderr=gate,
-                start_new_session=True,
-                env=env,
-                cwd="/",
-                **as_user(launch.user, uid=uid, gid=gid),
-            )
-            job.grouped = contain(process.pid, meta.hold)
-            write_all(opener, b"go\n")
-            return process
-        finally:
-            for descriptor in (lock, gate, opener):
-                os.close(descriptor)
+        out, err = self._outputs(launch, job, gid)
+        env = {**self._environment(launch, job), "SLURM_PROCID": str(launch.first_rank), "SLURM_LOCALID": "0"}
+        argv = self._command(launch, job, gid, env=env)
+        if any("\0" in text for text in (*argv, *env, *env.values())):
+            raise ValueError("a zero byte in it")
+        return Order(
+            job_id=launch.job_id,
+            restarts=launch.restarts,
+            record=job.folder.number,
+            argv=argv,
+            env=env,
+            cwd=job.meta.work_dir,
+            out=out,
+            err=err,
+            append=launch.append,
+            hold=vars(job.meta.hold),
+            account=None if uid == os.geteuid() else (uid, gid, os.getgrouplist(launch.user, gid)),
+        )
+
+    def _outputs(self, launch: Launch, job: Job, gid: int) -> Tuple[str, str]:
+        """The files of standard output and error. What is kept only here is made by us: its folder is not the user's."""
+        if launch.pty:  # the terminal's host says nothing, and keeps what the terminal shows
+            for name in ("out", "active"):
+                job.folder.give(name, uid=job.meta.uid, gid=gid)
+            return os.devnull, ""
+        if job.meta.stdout:
+            return job.meta.stdout, job.meta.stderr
+        out = job.folder.give("out", uid=job.meta.uid, gid=gid)
+        if launch.role == "tasks" or launch.stderr:
+            return out, job.folder.give("err", uid=job.meta.uid, gid=gid)
+        return out, job.meta.stderr
 
     def _command(self, launch: Launch, job: Job, gid: int, *, env: Dict[str, str]) -> List[str]:
-        folder = job.folder
-        if launch.script:
-            script = launch.script.encode("utf-8", "surrogateescape")
-            command = [
-                folder.give("script", script, uid=job.meta.uid, gid=gid, mode=0o700),
-                *launch.script_args,
-            ]
-        else:
-            command = list(launch.argv)
+        command = [job.meta.script, *launch.script_args] if job.meta.script else list(launch.argv)
         if launch.container is not None:
             command = contained(command, launch.container, self._setting(launch, job, env=env))
         if launch.pty:
-            for name in ("out", "active"):
-                folder.give(name, uid=job.meta.uid, gid=gid)
-            size = [str(launch.rows), str(launch.cols)]
-            return [
-                *self._program(launch, job, gid),
-                "ptyhost",
-                folder.path,
-                job.meta.work_dir,
-                *size,
-                *command,
-            ]
-        kept, errors = job.meta.stdout, job.meta.stderr
-        if not kept:  # only here, and made by us: its folder is not the user's
-            kept = folder.give("out", uid=job.meta.uid, gid=gid)
-            if launch.role == "tasks" or launch.stderr:
-                errors = folder.give("err", uid=job.meta.uid, gid=gid)
-        mode = "append" if launch.append else "truncate"
-        wrapper = ["/bin/sh", self._spool.file("wrapper.sh"), folder.path, kept, errors, mode]
-        return [*wrapper, job.meta.work_dir, str(launch.tasks), str(launch.first_rank), *command]
+            host = [*self._program(launch, job, gid), "ptyhost", job.folder.path, job.meta.work_dir]
+            return [*host, str(launch.rows), str(launch.cols), *command]
+        if launch.role == "tasks" and launch.tasks > 1:
+            ranks = [str(launch.tasks), str(launch.first_rank)]
+            return ["/bin/sh", self._spool.file("tasks.sh"), *ranks, *command]
+        return command
 
     def _program(self, launch: Launch, job: Job, gid: int) -> List[str]:
         """This program, as the job's user may run it."""
@@ -196,7 +217,7 @@ class Launcher:
 
     def _setting(self, launch: Launch, job: Job, *, env: Dict[str, str]) -> Setting:
         meta = job.meta
-        script = [job.folder.file("script")] if launch.script else []
+        script = [meta.script] if meta.script else []
         return Setting(
             launch=hold_name(*job.key),
             work_dir=meta.work_dir,

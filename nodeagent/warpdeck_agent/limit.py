@@ -11,14 +11,14 @@ import contextlib
 import time
 from typing import Callable, List
 
-from .spool import JobFolder, Meta
+from .spool import LaunchFolder, Meta
 
 
 class TimeLimit:
     """Of one launch. `warn` and `over` are called once each, from the event loop."""
 
     def __init__(
-        self, folder: JobFolder, meta: Meta, *, warn: Callable[[], None], over: Callable[[], None]
+        self, folder: LaunchFolder, meta: Meta, *, warn: Callable[[], None], over: Callable[[], None]
     ) -> None:
         self._folder = folder
         self._meta = meta

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import subprocess
 from concurrent.futures import Executor
 
 from .job import Job
 from .launching import as_user
-from .supervisor import SYSTEM_PATH
+from .program import SYSTEM_PATH
 
 WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
@@ -59,8 +60,11 @@ def _errors(job: Job) -> str:
 
 
 def _group(job: Job) -> int:
-    """The group of the job's own files."""
-    return os.stat(job.folder.file("pid")).st_gid
+    """The group of the job's user."""
+    try:
+        return pwd.getpwuid(job.meta.uid).pw_gid
+    except KeyError:
+        return os.getegid()
 
 
 def _terminal(job: Job) -> str:

@@ -1,7 +1,8 @@
-"""Reading /proc and /sys: small files that may be gone, unreadable, or hold any bytes."""
+"""Small files in /proc and /sys: they may be gone, unreadable, or hold any bytes."""
 
 from __future__ import annotations
 
+import os
 from typing import Dict
 
 
@@ -27,3 +28,12 @@ def number(words: str) -> int:
     """The number that the words begin with ("128 kB"), 0 for anything else ("max", "")."""
     first = words.split(None, 1)[0] if words else ""
     return int(first) if first.isdecimal() else 0
+
+
+def write(path: str, words: str) -> None:
+    """One write to a control file. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, words.encode())
+    finally:
+        os.close(descriptor)

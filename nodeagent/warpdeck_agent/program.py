@@ -7,14 +7,16 @@ import os
 import sys
 from typing import List
 
+SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+"""Where our own tools are: a job's PATH is its user's affair."""
 FROM_SOURCE = "import sys; sys.path.insert(0, {root!r}); from warpdeck_agent.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
 def own_command() -> List[str]:
-    """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach it."""
+    """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach it; the archive needs no `site`."""
     archive = _archive()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return [sys.executable, "-I", *([archive] if archive else ["-c", FROM_SOURCE.format(root=root)])]
+    return [sys.executable, "-I", *(["-S", archive] if archive else ["-c", FROM_SOURCE.format(root=root)])]
 
 
 def build_id() -> str:

@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import resource
 import select
 import signal
 import socket
@@ -275,34 +276,17 @@ def split_status(status: int) -> Any:
 
 
 def main(argv: List[str]) -> int:
-    """Runs the command; standard input is the job folder's lock, held until the end, standard error the gate."""
+    """Runs the command, and ends as it did."""
     folder, cwd, rows, cols, *command = argv
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if os.read(2, 8) != b"go\n":  # the gate, as in supervisor.py
-        return 1
-    lock = os.dup(0)
-    os.set_inheritable(lock, False)
-    null = os.open("/dev/null", os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 2)
-    _write(folder, "pid", str(os.getpid()))
-    try:
-        host = PtyHost(folder, cwd, int(rows), int(cols), command)
-    except OSError as error:
-        _write(folder, "message", f"cannot make a terminal: {error.strerror}")
-        _write(folder, "rc", "1 0 end\n")
-        return 1
+    host = PtyHost(folder, cwd, int(rows), int(cols), command)
     status = host.run()
     host.keep_scrollback()
     code, number = split_status(status)
-    _write(folder, "rc", f"{code} {number} end\n")
-    os.close(lock)
-    return 0
-
-
-def _write(folder: str, name: str, text: str) -> None:
-    with open(os.path.join(folder, name), "r+", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    if number:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):  # KILL has no other handling
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    return int(code)

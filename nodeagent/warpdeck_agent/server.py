@@ -69,7 +69,7 @@ class Agent:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        self.jobs.adopt()
+        await self.jobs.adopt()
         install(self._spool.path)
         folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         address = f"/proc/self/fd/{folder}/agent.sock"

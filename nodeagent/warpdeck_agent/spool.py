@@ -1,19 +1,17 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
-    D/agent.sock access.sock agent.lock agent.log identity wrapper.sh task.sh
+    D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
     D/bin/ D/programs/         srun for jobs (see programs.py)
-    D/jobs/<job>.<restarts>/   the agent's: meta.json lock cause stopped warned forgotten; the user's: pid rc message script out err
-                               terminal/ steps/ (see steps.py)
+    D/jobs/table               a record for each launch (see table.py)
+    D/jobs/scripts/            the scripts of launches (see scripts.py)
+    D/jobs/<job>.<restarts>/   of few launches; the agent's: cause stopped warned forgotten steps/ (see steps.py); the user's: out err
+                               terminal/
     D/lib/                     pynvml's module, unpacked and compiled
     D/work/<workspace>/        checkouts; they stay after the job
     D/trees/<sha256>.tar.gz    packed snapshots
 
-`lock` is held (flock) by the job's supervisor through its standard input: free and no `pid` means it never started;
-free, `pid` and no whole `rc` means the supervisor was killed. `rc` is "<code> <signal> end": without "end" it counts as absent.
-
-A launch's folder belongs to the agent, so that a root agent's jobs can neither put a link or a pipe where the agent reads
-nor change what it believes of them. What the supervisor writes, as the user, is made before, and made of spaces: writing
-over them needs no room, and a full disk loses no exit status.
+All of this belongs to the agent, so that a root agent's jobs can neither put a link or a pipe where the agent reads nor
+change what it believes of them.
 """
 
 from __future__ import annotations
@@ -28,10 +26,12 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from .hold import Hold, hold_from
+from .table import LaunchTable, Record
 from .wire.messages import Hooks
 
 IDENTITY_BYTES = 8
 """Random bytes of the agent's identity: enough that two never meet on one machine."""
+TABLE = "jobs/table"
 KEEP_FORGOTTEN_S = 3600.0
 """How long output that only the agent keeps can still be read after the controller let the job go."""
 
@@ -64,6 +64,8 @@ class Meta:
     mem_bytes: int = 0
     tmp_dir: str = ""
     unkillable_s: float = 60.0
+    script: str = ""
+    """The file that it runs; others may run it too."""
     hooks: Optional[Hooks] = None
     token: str = ""
     """With it the job's processes prove to this agent whose they are."""
@@ -114,7 +116,8 @@ class Folder:
 
 
 class JobFolder(Folder):
-    """One launch's folder."""
+    """A process under a shell of its own: `lock` is held (flock) by that shell through its standard input. Free and no `pid`
+    means it never started; free, `pid` and no whole `rc` means it was killed. What it writes is made of spaces before."""
 
     def create(self, *, uid: int, gid: int, terminal: bool) -> None:
         """Makes it, anew if an agent died before its supervisor began."""
@@ -140,23 +143,6 @@ class JobFolder(Folder):
         finally:
             os.close(descriptor)
         return self.file(name)
-
-    def write_meta(self, meta: Meta) -> None:
-        """Not durable: a power cut ends the launch too, and the controller knows of it by the node's boot id."""
-        values = {**meta.__dict__, "hold": meta.hold.__dict__}
-        values["hooks"] = meta.hooks and meta.hooks.__dict__
-        self.write("meta.json", json.dumps(values), durable=False)
-
-    def meta(self) -> Optional[Meta]:
-        """The launch, or None if the agent died before it was written."""
-        text = self.read("meta.json")
-        if not text:
-            return None
-        values: Dict[str, Any] = json.loads(text)
-        values["gpus"] = tuple(values.get("gpus") or ())
-        values["hold"] = hold_from(values.get("hold") or {})
-        values["hooks"] = Hooks(**values["hooks"]) if values.get("hooks") else None
-        return Meta(**values)
 
     def pid(self) -> int:
         """The supervisor's pid, 0 before it has begun."""
@@ -214,6 +200,87 @@ class JobFolder(Folder):
             shutil.rmtree(self.path, ignore_errors=True)
 
 
+class LaunchFolder(Folder):
+    """One launch: its record in the table, and a folder that is made when something is put into it."""
+
+    def __init__(self, path: str, table: LaunchTable, record: Optional[Record] = None) -> None:
+        super().__init__(path)
+        self._table = table
+        self.record = record
+
+    def create(self, *, uid: int, gid: int, terminal: bool) -> None:
+        """A record for a new launch. Raises OSError where the disk is full."""
+        if os.path.exists(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.record = self._table.take()
+        if terminal:
+            self._make()
+            os.mkdir(self.file("terminal"), 0o700)
+            if os.geteuid() == 0:
+                os.chown(self.file("terminal"), uid, gid)
+
+    def write(self, name: str, text: str, *, durable: bool = True) -> None:
+        self._make()
+        super().write(name, text, durable=durable)
+
+    def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
+        """Makes a file that is the user's; its path."""
+        self._make()
+        return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
+
+    def write_meta(self, meta: Meta) -> None:
+        """Not durable: a power cut ends the launch too, and the controller knows of it by the node's boot id."""
+        assert self.record is not None
+        values = {**meta.__dict__, "hold": meta.hold.__dict__}
+        values["hooks"] = meta.hooks and meta.hooks.__dict__
+        self.record.begin((meta.job_id, meta.restarts), json.dumps(values))
+
+    def meta(self) -> Meta:
+        """What was known at its begin."""
+        assert self.record is not None
+        values: Dict[str, Any] = json.loads(self.record.meta())
+        values["gpus"] = tuple(values.get("gpus") or ())
+        values["hold"] = hold_from(values.get("hold") or {})
+        values["hooks"] = Hooks(**values["hooks"]) if values.get("hooks") else None
+        return Meta(**values)
+
+    @property
+    def number(self) -> int:
+        """Which record is its."""
+        assert self.record is not None
+        return self.record.number
+
+    def message(self) -> str:
+        """Why its process could not begin, "" if it did."""
+        return self.record.message() if self.record is not None else ""
+
+    def pid(self) -> int:
+        """The launch's first process, 0 before there is one."""
+        return self.record.process()[0] if self.record is not None else 0
+
+    def exit_status(self) -> Optional[Tuple[int, int]]:
+        """(code, signal), None where that is not known."""
+        return self.record.status() if self.record is not None else None
+
+    def sync_exit(self) -> None:
+        """The exit status, and those of all others, outlive a power cut from here on."""
+        self._table.sync()
+
+    def remove(self) -> None:
+        """Leaves nothing. The record goes last: without it nobody would look for the rest."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
+    def release(self) -> None:
+        """The launch is known no more; what the folder holds stays."""
+        if self.record is not None:
+            self._table.release(self.record)
+        self.record = None
+
+    def _make(self) -> None:
+        os.makedirs(self.path, mode=_passable(), exist_ok=True)
+
+
 class Spool(Folder):
     """The agent's folder. `identity` is random and stays: no other agent has it, wherever its folder or job ids are alike."""
 
@@ -227,16 +294,36 @@ class Spool(Folder):
         if not self.read("identity"):
             self.write("identity", secrets.token_hex(IDENTITY_BYTES))
         self.identity = self.read("identity")
+        self._table = LaunchTable(self.file(TABLE))
 
-    def job(self, job_id: int, restarts: int) -> JobFolder:
-        """The folder of a launch, there or not."""
-        return JobFolder(os.path.join(self.path, "jobs", f"{job_id}.{restarts}"))
+    def job(self, job_id: int, restarts: int) -> LaunchFolder:
+        """A launch that is not known yet, or no more."""
+        return LaunchFolder(self.file(f"jobs/{job_id}.{restarts}"), self._table)
 
-    def jobs(self) -> Iterator[JobFolder]:
-        """All launches' folders, in a stable order."""
-        base = os.path.join(self.path, "jobs")
-        for name in sorted(os.listdir(base)):
-            yield JobFolder(os.path.join(base, name))
+    def jobs(self) -> Iterator[LaunchFolder]:
+        """All launches that are known, in the order of the table."""
+        for record in self._table.records():
+            key = record.key()
+            assert key is not None, "the table names those that hold a launch"
+            yield LaunchFolder(self.file(f"jobs/{key[0]}.{key[1]}"), self._table, record)
+
+    def folders(self) -> Iterator[Folder]:
+        """What launches have put into folders, known launches or not."""
+        for entry in os.scandir(self.file("jobs")):
+            if entry.is_dir() and entry.name != "scripts":
+                yield Folder(entry.path)
+
+
+def give(path: str, data: bytes, *, uid: int, gid: int, mode: int) -> str:
+    """Makes a file that is the user's; its path."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        write_all(descriptor, data)
+        if os.geteuid() == 0:
+            os.fchown(descriptor, uid, gid)
+    finally:
+        os.close(descriptor)
+    return path
 
 
 def write_all(descriptor: int, data: bytes) -> None:

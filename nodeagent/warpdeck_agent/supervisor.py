@@ -1,77 +1,251 @@
-"""The supervisor of a batch job: a POSIX shell, 0.1 MB, that outlives the agent and writes how the job ended.
+"""The supervisor: one small process that starts this node's jobs, outlives the agent, and writes how each job ended.
 
-It runs as the job's user from its first instruction. It holds the job folder's lock on its standard input, waits at the
-gate (standard error) until the agent has put it into its group, writes its pid, opens the output, starts the tasks in
-sessions of their own, waits for them whatever signal comes, and writes the exit status in one short write. Nothing runs
-where the agent went away before the gate was opened, or where the pid cannot be written: then the launch never was.
+It is the parent of every job's first process, so that it sees true wait statuses, and does nothing that may block: it
+starts, reaps, and writes short fields into the table of launches. It lives as long as it has an agent or jobs. Were it
+killed, the jobs would go on; how they end is then not known.
+
+The agent speaks to it over a socket, in lines of JSON: an Order starts a launch; it says "running" first, with all that
+it watches, then "started" and "ended" of each. A newer connection replaces an older one, which is read to its end before:
+what an agent ordered before it was killed counts.
 """
 
 from __future__ import annotations
 
+import fcntl
+import gc
+import json
 import os
-import shutil
+import select
+import signal
+import socket
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from .spool import write_all
+from .hold import contain, hold_from
+from .starter import START, Order, start
+from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 
-SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
-"""Where our own tools are: a job's PATH is its user's affair."""
-
-WRAPPER = r"""# folder, stdout, stderr ("" joins it), append|truncate, working folder, tasks, first rank; then the command
-dir=$1 out=$2 err=$3 mode=$4 cwd=$5 tasks=$6 rank=$7
-shift 7
-trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
-read -r go <&2 && [ "$go" = go ] || exit 1
-exec 2>/dev/null
-echo "$$" 1<>"$dir/pid" || exit 1
-fail() {
-    echo "$1" 1<>"$dir/message"
-    echo "1 0 end" 1<>"$dir/rc"
-    exit 1
-}
-ready() {
-    folder=${1%/*}/
-    [ -d "$folder" ] || PATH=@PATH@ mkdir -p "$folder" 2>/dev/null || fail "cannot make the folder $folder for the output"
-    if [ "$mode" = append ]; then
-        true 2>/dev/null >>"$1" || fail "cannot write the output file $1"
-    else
-        true 2>/dev/null >"$1" || fail "cannot write the output file $1"
-    fi
-}
-cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
-export PWD="$cwd"
-ready "$out"
-[ -z "$err" ] || ready "$err"
-exec >>"$out"
-if [ -z "$err" ]; then exec 2>&1; else exec 2>>"$err"; fi
-i=0 pids=
-while [ "$i" -lt "$tasks" ]; do
-    export SLURM_PROCID=$((rank + i)) SLURM_LOCALID=$i
-    @SETSID@ "$@" </dev/null &
-    pids="$pids $!"
-    i=$((i + 1))
-done
-code=0
-for pid in $pids; do
-    while :; do
-        wait "$pid"
-        ended=$?
-        kill -0 "$pid" 2>/dev/null || break
-    done
-    [ "$ended" -le "$code" ] || code=$ended
-done
-echo "$code 0 end" 1<>"$dir/rc"
-"""
+READ_BYTES = 256 * 1024
+MAX_NOTE_BYTES = 480
+"""Of the reason why a job cannot begin: what its record has room for."""
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""An order holds an environment and arguments, which the kernel bounds, but for the escapes of JSON."""
 
 
-def install_wrapper(path: str) -> None:
-    """Writes the wrapper script, readable by every job's user."""
-    setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
-    text = WRAPPER.replace("@PATH@", SYSTEM_PATH).replace("@SETSID@", setsid)
-    temporary = path + ".new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+class Launch:
+    """A process that was started. `gate` is open until its shell has become the job's program, or cannot."""
+
+    def __init__(self, order: Order, gate: socket.socket) -> None:
+        self.order = order
+        self.gate = gate
+        self.note = b""
+
+    def take_note(self) -> bool:
+        """Reads what the shell says; False once it says no more."""
+        try:
+            data = self.gate.recv(MAX_NOTE_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self.note = (self.note + data)[:MAX_NOTE_BYTES]
+        return bool(data)
+
+
+class Supervisor:
+    """Serves one folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
+        self._script = os.path.join(folder, START)
+        self._running: Dict[int, Launch] = {}
+        self._poll = select.epoll()
+        self._acts: Dict[int, Callable[[], object]] = {}
+        self._listener = _listen(folder)
+        self._watch(self._listener.fileno(), self._join)
+        self._agent: Optional[socket.socket] = None
+        self._received = bytearray()
+        self._unsent = bytearray()
+        self._children, waker = os.pipe()
+        for descriptor in (self._children, waker):
+            os.set_blocking(descriptor, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._watch(self._children, self._reap)
+        self._was_joined = False
+
+    def run(self) -> None:
+        """Until there is neither an agent nor a job."""
+        while self._agent is not None or self._running or not self._was_joined:
+            for descriptor, _ in self._poll.poll():
+                act = self._acts.get(descriptor)
+                if act is not None:
+                    act()
+            self._flush()
+
+    def _watch(self, descriptor: int, act: Callable[[], object]) -> None:
+        self._acts[descriptor] = act
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def _forget(self, link: socket.socket) -> None:
+        if self._acts.pop(link.fileno(), None) is not None:
+            self._poll.unregister(link)
+        link.close()
+
+    def _join(self) -> None:
+        """A new agent. What the one before has ordered is done first."""
+        while self._agent is not None and self._read():
+            continue
+        self._drop()
+        self._agent, _ = self._listener.accept()
+        self._agent.setblocking(False)
+        self._watch(self._agent.fileno(), self._read)
+        self._was_joined = True
+        running = [[each.order.job_id, each.order.restarts, pid] for pid, each in self._running.items()]
+        self._say({"is": "running", "pid": os.getpid(), "launches": running})
+
+    def _read(self) -> bool:
+        """Takes what the agent sends; False if there is nothing."""
+        if self._agent is None:
+            return False
+        try:
+            data = self._agent.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        self._received += data
+        *lines, rest = self._received.split(b"\n") if b"\n" in data else [self._received]
+        self._received = bytearray(rest)
+        for line in lines:
+            self._start(_order(json.loads(line)))
+        if not data or len(rest) > MAX_LINE_BYTES:
+            self._drop()
+        return bool(data)
+
+    def _start(self, order: Order) -> None:
+        record = self._table.record(order.record)
+        try:
+            pid, gate = start(order, self._script)
+        except (
+            OSError
+        ) as error:  # too many processes, too little memory, arguments longer than the kernel takes
+            record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
+            record.put(STATUS, "1 0 end")
+            self._tell("started", order, pid=0)
+            self._tell("ended", order, cpu_s=0.0, peak_bytes=0)
+            return
+        launch = self._running[pid] = Launch(order, gate)
+        try:
+            grouped = contain(pid, hold_from(order.hold))
+            record.put(PROCESS, f"{pid} {int(grouped)}")
+            gate.send(b"go\n")
+        except OSError as error:  # somebody was quicker to kill it, or it cannot be held: it must not go on
+            launch.note = f"its first process cannot be held: {os.strerror(error.errno or 0)}".encode()
+            os.kill(pid, signal.SIGKILL)
+        self._watch(gate.fileno(), lambda: self._listen_to(launch))
+        self._tell("started", order, pid=pid)
+
+    def _listen_to(self, launch: Launch) -> None:
+        if not launch.take_note():
+            self._forget(launch.gate)
+
+    def _reap(self) -> None:
+        """Puts down how children ended, and only then tells of it."""
+        while self._take_wakeups():
+            continue
+        while self._running:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
+            if not pid:
+                return
+            launch = self._running.pop(pid, None)
+            if launch is not None:
+                self._end(launch, status, used)
+
+    def _end(self, launch: Launch, status: int, used: Any) -> None:
+        if launch.gate.fileno() >= 0:
+            while launch.take_note():
+                continue
+            self._forget(launch.gate)
+        code, number = split_status(status)
+        record = self._table.record(launch.order.record)
+        if launch.note:
+            record.put(MESSAGE, launch.note.decode("utf-8", "replace").strip())
+        record.put(STATUS, f"{code} {number} end")
+        spent_s = used.ru_utime + used.ru_stime
+        self._tell("ended", launch.order, cpu_s=spent_s, peak_bytes=used.ru_maxrss * 1024)
+
+    def _tell(self, what: str, order: Order, **facts: object) -> None:
+        self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts})
+
+    def _take_wakeups(self) -> bytes:
+        try:
+            return os.read(self._children, READ_BYTES)
+        except BlockingIOError:
+            return b""
+
+    def _say(self, words: Dict[str, Any]) -> None:
+        if self._agent is not None:
+            self._unsent += json.dumps(words).encode() + b"\n"
+            if len(self._unsent) > MAX_UNSENT_BYTES:
+                self._drop()
+
+    def _flush(self) -> None:
+        if self._agent is None or not self._unsent:
+            return
+        try:
+            del self._unsent[: self._agent.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop()
+            return
+        self._poll.modify(self._agent, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
+
+    def _drop(self) -> None:
+        if self._agent is not None:
+            self._forget(self._agent)
+        self._agent = None
+        self._unsent.clear()
+        self._received.clear()
+
+
+def _order(values: Dict[str, Any]) -> Order:
+    account = values.pop("account")
+    return Order(account=tuple(account) if account else None, **values)
+
+
+def _listen(folder: str) -> socket.socket:
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    address = f"/proc/self/fd/{descriptor}/supervisor.sock"
+    listener = socket.socket(socket.AF_UNIX)
+    if os.path.lexists(address):
+        os.unlink(address)
+    before = os.umask(0o077)
+    listener.bind(address)
+    os.umask(before)
+    os.close(descriptor)
+    listener.listen(8)
+    return listener
+
+
+def split_status(status: int) -> Tuple[int, int]:
+    """(exit code, signal) of a wait status."""
+    if os.WIFSIGNALED(status):
+        return 0, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), 0
+
+
+def main(folder: str) -> int:
+    """Serves unless another does."""
+    lock = os.open(os.path.join(folder, "supervisor.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        write_all(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-    os.chmod(temporary, 0o644)
-    os.replace(temporary, path)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # jobs end one by one; it ends with the last
+    gc.disable()  # no cycles here, and a collector would touch pages that a fork shares with us
+    Supervisor(folder).run()
+    return 0

@@ -13,10 +13,9 @@ import shutil
 import subprocess
 from typing import Dict, List, Optional, Tuple
 
-from .containment import contain
-from .hold import Hold
+from .hold import Hold, contain
+from .program import SYSTEM_PATH
 from .spool import JobFolder, write_all
-from .supervisor import SYSTEM_PATH
 from .wire.steps import ERR, OUT, StepTask
 
 SCRIPT_NAME = "task.sh"

@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 from typing import Container, List
 
+from .program import SYSTEM_PATH
 from .spool import Spool
-from .supervisor import SYSTEM_PATH
 
 DEFAULT_PLACE = "/tmp"
 NOTE = "tmp"

@@ -43,7 +43,7 @@ def with_rig(table: Table, wanted: list[str]) -> None:
             screen.measure(table, rig)
         if "idle" in wanted:
             footprint.measure_idle(table, rig)
-            footprint.measure_wrapper(table, rig)
+            footprint.measure_supervisor(table, rig)
         if "jobs" in wanted:
             jobs.measure(table, rig)
         if "commands" in wanted and "jobs" in wanted:

@@ -19,12 +19,15 @@ STORED = 100_000
 WAITING = 10_000
 """Of the stored jobs; the others ended within the hour, so that they are in memory too."""
 BATCH = 5000
+RUNNING = 2
+"""Jobs at once: as many as the smallest machine has processors."""
 
 CONTROLLER_MEMORY = Line("controller, idle, nothing in the queue", "MB")
 CONTROLLER_CPU = Line("controller, idle, CPU of one core", "%", budget=2)
 AGENT_MEMORY = Line("agent, idle", "MB", budget=30)
 AGENT_CPU = Line("agent, idle, samples at 1 Hz, CPU of one core", "%", budget=0.5)
-WRAPPER = Line("supervisor of a running job (PSS)", "MB", budget=1)
+SUPERVISOR = Line("supervisor of all jobs, idle (PSS)", "MB")
+A_JOB = Line("what a running job adds to agent and supervisor (PSS)", "MB", budget=1)
 RESTART = Line(f"controller back after kill -9 with {STORED:,} jobs", "s", budget=2)
 LOADED_MEMORY = Line(f"controller with {STORED:,} jobs", "MB", budget=300)
 LOADED_CPU = Line(f"controller with {STORED:,} jobs, idle CPU of one core", "%", budget=2)
@@ -40,13 +43,15 @@ def measure_idle(table: Table, rig: Rig) -> None:
     table.add(AGENT_CPU, Measured([cpu_percent(agent, over_s=IDLE_S)]))
 
 
-def measure_wrapper(table: Table, rig: Rig) -> None:
-    """What a job costs its node beside itself."""
-    job = rig.submit("#!/bin/sh\nexec sleep 1000\n", output="sleep.out")
-    pid_file = rig.home.path / "agent" / "jobs" / f"{job}.0" / "pid"
-    pid = int(eventually(lambda: pid_file.exists() and pid_file.read_text().strip(), what="it runs"))
-    table.add(WRAPPER, Measured([pss_mb(pid)]))
-    rig.client.call("cancel", jobs=[str(job)])
+def measure_supervisor(table: Table, rig: Rig) -> None:
+    """What starts the jobs of a node, and what each job costs the node beside itself: memory of supervisor and agent."""
+    pids = (rig.supervisor_pid(), rig.agent_pid())
+    table.add(SUPERVISOR, Measured([pss_mb(pids[0])]))
+    before = sum(pss_mb(pid) for pid in pids)
+    jobs = [rig.submit("#!/bin/sh\nexec sleep 1000\n", output="sleep.out") for _ in range(RUNNING)]
+    eventually(lambda: rig.counts().get("RUNNING", 0) == RUNNING, what="they run")
+    table.add(A_JOB, Measured([(sum(pss_mb(pid) for pid in pids) - before) / RUNNING]))
+    rig.client.call("cancel", jobs=[str(job) for job in jobs])
     rig.wait_until_idle()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
 from warpdeck.api.sync import SyncClient
@@ -94,7 +95,12 @@ class Rig:
 
     def agent_pid(self) -> int:
         """The pid of this machine's agent."""
-        return int(_lock_holder(self.home.path / "agent" / "agent.lock"))
+        return lock_holder(self.home.path / "agent" / "agent.lock")
+
+    def supervisor_pid(self) -> int:
+        """The pid of the process that starts this machine's jobs."""
+        lock = self.home.path / "agent" / "supervisor.lock"
+        return eventually(lambda: lock_holder(lock), what="the supervisor runs")
 
     def close(self) -> None:
         self.hang_up()
@@ -144,13 +150,3 @@ def _status_kb(pid: int, key: str) -> int:
         if text.startswith(key + ":"):
             return int(text.split()[1])
     return 0
-
-
-def _lock_holder(path: Path) -> int:
-    """The process that holds a flock on the file, as the kernel lists it."""
-    inode = path.stat().st_ino
-    for text in Path("/proc/locks").read_text().splitlines():
-        fields = text.split()
-        if fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
-            return int(fields[4])
-    raise AssertionError(f"nobody holds {path}")

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
 
@@ -109,14 +110,12 @@ def cmdline(pid: str) -> list[bytes]:
         return []
 
 
-def test_a_killed_supervisor_is_never_success(home: Home) -> None:
-    job = submit(home, "sleep 1000")
+def test_the_end_of_a_job_whose_supervisor_was_killed_is_never_success(home: Home) -> None:
+    gate = home.path.parent / "gate"
+    job = submit(home, f"while [ ! -e {gate} ]; do sleep 0.05; done")
     eventually(lambda: home.state(job) == "RUNNING", what="it runs")
-    folder = home.path / "agent" / "jobs" / f"{job}.0"
-    eventually(
-        lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip(), what="its pid is known"
-    )
-    os.kill(int((folder / "pid").read_text()), signal.SIGKILL)
+    os.kill(lock_holder(home.path / "agent" / "supervisor.lock"), signal.SIGKILL)
+    gate.touch()
     row = ended(home, job)
     assert (row["state"], row["exit_cause"]) == ("FAILED", "unknown")
 

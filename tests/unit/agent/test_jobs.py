@@ -28,7 +28,7 @@ def gated(agent: AgentProcess, rest: str) -> tuple[Path, str]:
         ("exit 3", 3, 0),
         ("kill -9 $$", 0, signal.SIGKILL),
         ("kill -SEGV $$", 0, signal.SIGSEGV),
-        ("exit 137", 0, signal.SIGKILL),  # a shell tells no difference
+        ("exit 137", 137, 0),
         ("exit 255", 255, 0),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_time_limit_is_the_agents_own_affair(agent: AgentProcess) -> None:
 def test_a_time_limit_that_passed_while_no_agent_ran_is_kept(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000", time_limit_s=1.0, grace_s=5.0)
     agent.link.report(1, "running")
-    agent.supervisor(1)
+    agent.begun(1)
     agent.kill()
     agent.start()
     assert agent.link.report(1, "exited").cause == "timeout"
@@ -113,10 +113,10 @@ def test_a_killed_agent_adopts_what_runs_and_reports_what_ended_meanwhile(agent:
     agent.launch(1, script)
     agent.launch(2, WAIT_FOR_GATE.format(gate=end) + "exit 5")
     for job in (1, 2):
-        agent.supervisor(job)
+        agent.begun(job)
     agent.kill()
     end.touch()
-    eventually(lambda: agent.text(2, "rc") == "5 0 end", what="job 2 has ended")
+    eventually(lambda: has_ended(agent, 2), what="job 2 has ended")
     agent.start()
     assert agent.link.report(2, "exited").exit_code == 5
     agent.link.report(1, "running")
@@ -133,16 +133,27 @@ def test_an_end_is_repeated_in_each_welcome_until_it_is_let_go(agent: AgentProce
     assert agent.start().jobs == []
 
 
+def has_ended(agent: AgentProcess, job_id: int) -> bool:
+    """Whether its exit status is known on the node."""
+    record = agent.record(job_id)
+    return record is not None and record.status() is not None
+
+
 @pytest.mark.parametrize("agent_lives", [True, False])
-def test_a_killed_supervisor_is_never_success(agent: AgentProcess, agent_lives: bool) -> None:
-    agent.launch(1, "sleep 1000")
-    supervisor = agent.supervisor(1)
-    eventually(lambda: agent.processes(1), what="the job runs")
+def test_jobs_outlive_a_killed_supervisor_but_their_end_is_never_success(
+    agent: AgentProcess, agent_lives: bool
+) -> None:
+    gate, script = gated(agent, "sleep 1000 & exit 0")
+    agent.launch(1, script)
+    agent.begun(1)
     if not agent_lives:
         agent.kill()
-    os.kill(supervisor, signal.SIGKILL)
+    os.kill(agent.supervisor(), signal.SIGKILL)
     if not agent_lives:
         agent.start()
+    assert agent.run(2, "exit 3").exit_code == 3, "another supervisor serves what comes"
+    assert agent.processes(1)
+    gate.touch()
     said = agent.link.report(1, "lost")
     assert said.exit_code != 0 and "not known" in said.message
     eventually(lambda: not agent.processes(1), what="nothing of it is left")
@@ -151,7 +162,7 @@ def test_a_killed_supervisor_is_never_success(agent: AgentProcess, agent_lives: 
 def test_quit_ends_the_agent_and_no_job(agent: AgentProcess) -> None:
     gate, script = gated(agent, "exit 7")
     agent.launch(1, script)
-    agent.supervisor(1)
+    agent.begun(1)
     agent.link.send(wire.Quit())
     assert agent.process is not None and agent.process.wait(30.0) == 0
     assert agent.processes(1)

@@ -49,8 +49,10 @@ def test_the_identity_stays_over_restarts_and_the_job_sees_its_mark(agent: Agent
 
 def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(agent: AgentProcess) -> None:
     agent.launch(1, "sleep 1000")
-    agent.supervisor(1)
-    groups = [Path(path) for path in json.loads(agent.job(1, "meta.json").read_text())["hold"]["groups"]]
+    agent.begun(1)
+    record = agent.record(1)
+    assert record is not None
+    groups = [Path(path) for path in json.loads(record.meta())["hold"]["groups"]]
     agent.kill()
     for group in groups:  # a node may have none
         group.with_name("job-99.0").mkdir()

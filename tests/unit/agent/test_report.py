@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warpdeck_agent.job import Job
-from warpdeck_agent.spool import JobFolder, Meta
+from warpdeck_agent.spool import Meta, Spool
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,6 @@ def test_only_output_that_exists_is_told(tmp_path: Path, role: str, stdout: str,
         work_dir="/",
         pty=False,
     )
-    path = Job(JobFolder(str(tmp_path)), meta, agent="a").report().stdout_path
+    folder = Spool(str(tmp_path)).job(1, 0)
+    path = Job(folder, meta, agent="a").report().stdout_path
     assert path.startswith(told) if told else path == ""

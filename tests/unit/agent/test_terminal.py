@@ -80,9 +80,11 @@ def test_who_watches_reads_and_does_nothing_else(agent: AgentProcess) -> None:
 
 
 def test_what_a_short_command_said_is_kept_for_the_viewer_on_the_way(agent: AgentProcess) -> None:
-    agent.launch(1, role="tasks", argv=["sh", "-c", "echo short-$((1+1)); exit 5"], pty=True)
+    done = agent.folder.parent / "done"
+    command = f"echo short-$((1+1)); touch {done}; exit 5"
+    agent.launch(1, role="tasks", argv=["sh", "-c", command], pty=True)
     agent.link.report(1, "running")
-    eventually(lambda: len(agent.processes(1)) == 0, what="the command has ended")
+    eventually(lambda: done.exists() and agent.processes(1) == [agent.begun(1)], what="only its host is left")
     open_terminal(agent)
     agent.link.output(1, b"short-2")
     assert agent.link.report(1, "exited").exit_code == 5

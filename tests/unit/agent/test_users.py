@@ -92,8 +92,11 @@ def test_nothing_runs_as_root_with_the_users_path(agent: AgentProcess, short_tmp
 
 
 def test_a_job_reaches_neither_anothers_spool_nor_the_agents_own_files(agent: AgentProcess) -> None:
-    agent.run(1, "echo secret", user="ada", uid=ADA)
-    tries = [f"cat {agent.job(1, name)}" for name in ("out", "script", "meta.json", "rc")]
+    agent.run(1, "echo secret; echo $0", user="ada", uid=ADA)
+    script = agent.text(1).split()[1]
+    assert script.startswith(f"{agent.folder}/jobs/scripts/")
+    tries = [f"cat {path}" for path in (agent.job(1, "out"), script, agent.folder / "jobs" / "table")]
+    tries += [f"ls {Path(script).parent}"]
     tries += [f"ls {agent.folder}/trees", f"ls {agent.folder}/jobs", f"cat {agent.folder}/identity"]
     agent.run(2, "\n".join(f"{words} && echo reached" for words in tries), user="bob", uid=BOB)
     seen = agent.text(2)
@@ -104,22 +107,26 @@ def test_a_job_reaches_neither_anothers_spool_nor_the_agents_own_files(agent: Ag
 def test_a_job_cannot_change_what_the_agent_believes_of_it(agent: AgentProcess) -> None:
     script = "\n".join(
         [
-            'cd "${0%/*}" || exit 9',
-            "for name in rc pid message meta.json lock; do rm -f $name && echo removed $name; done",
+            f"cd {agent.folder}/jobs || exit 9",
+            "rm -f table && echo removed",
             "mkfifo pipe && echo made a pipe",
-            "echo x >meta.json && echo wrote",
+            "echo x >>table && echo wrote",
+            "touch 1.0/cause 2.0 && echo made",
+            "kill -9 $PPID && echo killed the supervisor",
             "exit 4",
         ]
     )
     agent.launch(1, script, user="ada", uid=ADA)
     assert agent.link.report(1, "exited").exit_code == 4
-    assert not [word for word in ("removed", "made", "wrote") if word in agent.text(1).replace("cannot", "")]
+    said = agent.text(1).replace("cannot", "")
+    assert not [word for word in ("removed", "made", "wrote", "killed") if word in said]
 
 
-def test_the_exit_status_that_a_job_forges_is_no_harm_to_others(agent: AgentProcess) -> None:
-    agent.launch(1, 'echo "999999999999 99 end" >"${0%/*}/rc"; kill -9 $PPID', user="ada", uid=ADA)
-    assert agent.link.report(1, "lost").exit_code != 0
-    assert agent.run(2, "exit 3", user="bob", uid=BOB).exit_code == 3
+def test_a_script_that_a_job_changes_is_no_other_jobs_script(agent: AgentProcess) -> None:
+    script = 'echo as submitted; chmod u+w "$0"; echo "echo changed" >>"$0"; exit 0'
+    for job in (1, 2):
+        agent.run(job, script, user="ada", uid=ADA)
+        assert agent.text(job) == "as submitted"
 
 
 def test_a_log_is_read_only_where_it_is_the_users(agent: AgentProcess, short_tmp: Path) -> None:
@@ -144,7 +151,8 @@ def test_a_terminals_socket_that_is_somebody_elses_is_not_joined(
         roots.bind(str(short_tmp / "roots"))
         roots.listen()
         linked = open_folder(short_tmp) / "linked"
-        script = f'ln -sf {short_tmp}/roots "${{0%/*}}/terminal/pty.sock" && touch {linked}; sleep 1000'
+        theirs = agent.job(1, "terminal") / "pty.sock"
+        script = f"ln -sf {short_tmp}/roots {theirs} && touch {linked}; sleep 1000"
         agent.launch(1, script, user="ada", uid=ADA, pty=True)
         eventually(linked.exists, what="the link is there")
         agent.link.send(wire.OpenPty(stream=1, job_id=1, restarts=0, rows=24, cols=80))

@@ -1,0 +1,57 @@
+"""The scripts of launches: one file for all that run the same one as the same user, such as the tasks of an array.
+
+A file is its user's, who must be able to run it. Should the user change it, launches that begin later get a new one: what
+a launch runs is what was submitted. Files stay while a launch may still read them, and a while longer for the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import time
+from typing import Container, Dict, Tuple
+
+from .spool import give
+
+KEEP_S = 600.0
+"""How long a script is kept for a launch that may come."""
+
+
+class Scripts:
+    """The files below one folder."""
+
+    def __init__(self, folder: str) -> None:
+        os.makedirs(folder, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
+        self._folder = folder
+        self._written: Dict[Tuple[int, bytes], str] = {}
+        self._changed_ns: Dict[str, int] = {}
+        self._numbers = itertools.count(time.time_ns())
+
+    def path(self, text: str, *, uid: int, gid: int) -> str:
+        """A file that holds this script and that the user may run. Raises OSError."""
+        data = text.encode("utf-8", "surrogateescape")
+        key = (uid, hashlib.sha256(data).digest())
+        path = self._written.get(key, "")
+        if not path or not self._is_as_written(path):
+            path = os.path.join(self._folder, f"{next(self._numbers)}.sh")
+            give(path, data, uid=uid, gid=gid, mode=0o700)
+            self._written[key] = path
+            self._changed_ns[path] = os.stat(path).st_ctime_ns
+        return path
+
+    def clean(self, used: Container[str]) -> None:
+        """Removes those that nobody uses, nor has begun to use lately."""
+        before = time.time() - KEEP_S
+        for entry in os.scandir(self._folder):
+            if entry.path not in used and entry.stat().st_ctime < before:
+                os.unlink(entry.path)
+                self._changed_ns.pop(entry.path, None)
+        self._written = {key: path for key, path in self._written.items() if path in self._changed_ns}
+
+    def _is_as_written(self, path: str) -> bool:
+        """No write, and no change of its rights, leaves a file's ctime as it was."""
+        try:
+            return os.stat(path).st_ctime_ns == self._changed_ns.get(path)
+        except FileNotFoundError:
+            return False

@@ -1,0 +1,124 @@
+"""From an order to the job's program: a shell that is the job's user, waits at a gate, and becomes the program.
+
+Its standard error is one end of a pair of sockets. The supervisor puts the process where the launch is held, writes its
+pid into the launch's record, and says "go"; only then anything of the user's is looked at. So there is a pid in the record
+of whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program
+it says on the same sockets. A folder on a server that hangs holds up this one process.
+
+A fork of a Python process costs as much as two programs, because it touches its pages: posix_spawn, unless ids must change.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .program import SYSTEM_PATH
+
+START = "start.sh"
+"""The file of SCRIPT in the agent's folder."""
+SCRIPT = r"""# working folder, output, errors ("" joins them), append|truncate; then the command
+cwd=$1 out=$2 err=$3 mode=$4
+shift 4
+read -r go <&2 && [ "$go" = go ] || exit 1
+fail() {
+    echo "$1" >&2
+    exit 1
+}
+ready() {
+    folder=${1%/*}/
+    [ -d "$folder" ] || PATH=@PATH@ mkdir -p "$folder" 2>/dev/null || fail "cannot make the folder $folder for the output"
+    if [ "$mode" = append ]; then
+        true 2>/dev/null >>"$1" || fail "cannot write the output file $1"
+    else
+        true 2>/dev/null >"$1" || fail "cannot write the output file $1"
+    fi
+}
+cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
+export PWD="$cwd"
+ready "$out"
+[ -z "$err" ] || ready "$err"
+if [ -z "$err" ]; then
+    exec "$@" </dev/null >>"$out" 2>&1
+else
+    exec "$@" </dev/null >>"$out" 2>>"$err"
+fi
+"""
+CHANGED_SIGNALS = (
+    *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+)
+"""What Python or the supervisor ignores would stay so over exec."""
+
+
+class Order(NamedTuple):
+    """What the supervisor is to start. `account`: uid, gid and all groups; None: as whoever we are."""
+
+    job_id: int
+    restarts: int
+    record: int
+    argv: List[str]
+    env: Dict[str, str]
+    cwd: str
+    out: str
+    err: str
+    """"" joins standard error to the output."""
+    append: bool
+    hold: Dict[str, Any]
+    """Hold's fields: what the launch is held by."""
+    account: Optional[Tuple[int, int, List[int]]] = None
+
+
+def install(path: str, script: str) -> None:
+    """Writes a shell script that jobs begin with, readable by every job's user."""
+    import shutil  # it is large, and the supervisor needs none of it
+
+    setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
+    with open(path + ".new", "w", encoding="ascii") as file:
+        file.write(script.replace("@PATH@", SYSTEM_PATH).replace("@SETSID@", setsid))
+    os.chmod(path + ".new", 0o644)
+    os.replace(path + ".new", path)
+
+
+def start(order: Order, script: str) -> Tuple[int, socket.socket]:
+    """(pid, our end of the gate). Raises OSError; then there is no process."""
+    ours, theirs = socket.socketpair()
+    mode = "append" if order.append else "truncate"
+    argv = ["/bin/sh", script, order.cwd, order.out, order.err, mode, *order.argv]
+    try:
+        if order.account is None:
+            gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+            pid = os.posix_spawn(
+                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=CHANGED_SIGNALS
+            )
+        else:
+            pid = _fork(order.account, argv, order.env, theirs.fileno())
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    ours.setblocking(False)
+    return pid, ours
+
+
+def _fork(account: Tuple[int, int, List[int]], argv: List[str], env: Dict[str, str], gate: int) -> int:
+    """The child is the user before it runs a program with the user's environment."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        uid, gid, groups = account
+        os.setsid()
+        for number in CHANGED_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for stream in (0, 1, 2):
+            os.dup2(gate, stream)
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+        os.execve(argv[0], argv, env)
+    finally:
+        os._exit(1)

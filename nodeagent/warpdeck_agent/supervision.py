@@ -1,0 +1,133 @@
+"""The agent's link to the supervisor: starts one where none runs, passes orders on, and hears of what began and ended.
+
+One link at a time, for as long as the agent lives. Where it breaks the supervisor was killed: what it watched goes on
+without it, and another is started for what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from typing import Any, Callable, Dict, Optional
+
+from .program import own_command
+from .starter import Order
+from .table import Key
+
+START_S = 15.0
+"""How long a supervisor may take to answer."""
+LOOK_S = 0.01
+"""How often a starting supervisor is looked for."""
+LINE_BYTES = 1 << 20
+"""Its lines are short, but for the first, which holds three numbers for each launch that it watches."""
+
+
+class SupervisorLost(Exception):
+    """It was killed, or cannot be started."""
+
+
+class Supervision:
+    """`on_end` gets each launch whose first process has ended; `on_loss` is called when a supervisor was lost."""
+
+    def __init__(
+        self, folder: str, *, on_end: Callable[[Key, Dict[str, Any]], None], on_loss: Callable[[], None]
+    ) -> None:
+        self._folder = folder
+        self._on_end = on_end
+        self._on_loss = on_loss
+        self._writer: Optional[asyncio.StreamWriter] = None
+        self._starting: Dict[Key, asyncio.Future[int]] = {}
+        self._opening = asyncio.Lock()
+        self._listening: Optional[asyncio.Task[None]] = None
+        self._process: Optional[subprocess.Popen[bytes]] = None
+
+    async def join(self) -> Dict[Key, int]:
+        """What a supervisor of an earlier agent still watches: pids by launch; nothing where none runs."""
+        try:
+            return await self._connect()
+        except OSError:
+            return {}
+
+    async def prepare(self) -> None:
+        """Starts a supervisor unless one runs. Raises SupervisorLost."""
+        async with self._opening:
+            if self._writer is None:
+                await self._start()
+
+    async def start(self, order: Order) -> int:
+        """The pid of the launch's first process. Raises SupervisorLost: perhaps it runs, perhaps not."""
+        await self.prepare()
+        key = (order.job_id, order.restarts)
+        started = self._starting[key] = asyncio.get_running_loop().create_future()
+        try:
+            assert self._writer is not None
+            self._writer.write(json.dumps(order._asdict()).encode() + b"\n")
+            return int(await started)
+        finally:
+            del self._starting[key]
+
+    async def _start(self) -> None:
+        deadline = asyncio.get_running_loop().time() + START_S
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                self._run()  # again, where one that was just ending held the lock
+            try:
+                await self._connect()
+                return
+            except OSError as error:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise SupervisorLost("the supervisor of jobs does not start") from error
+            await asyncio.sleep(LOOK_S)
+
+    def _run(self) -> None:
+        """A process that ends by itself, after us or after its last job."""
+        self._process = subprocess.Popen(
+            [*own_command(), "supervise", "--dir", self._folder],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+        )
+
+    async def _connect(self) -> Dict[Key, int]:
+        descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            reader, writer = await asyncio.open_unix_connection(
+                f"/proc/self/fd/{descriptor}/supervisor.sock", limit=LINE_BYTES
+            )
+        finally:
+            os.close(descriptor)
+        first = await reader.readline()
+        if not first.endswith(b"\n"):
+            writer.close()
+            raise ConnectionResetError("it is just ending")
+        self._writer = writer
+        self._listening = asyncio.get_running_loop().create_task(self._listen(reader))
+        return {(job, restarts): pid for job, restarts, pid in json.loads(first)["launches"]}
+
+    async def _listen(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while line := await reader.readline():
+                self._take(json.loads(line))
+        except ConnectionError:
+            pass
+        self._lost()
+
+    def _take(self, said: Dict[str, Any]) -> None:
+        key = (said["job"], said["restarts"])
+        if said["is"] == "ended":
+            self._on_end(key, said)
+        elif key in self._starting and not self._starting[key].done():
+            self._starting[key].set_result(said["pid"])
+
+    def _lost(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = None
+        if self._process is not None:
+            self._process.poll()
+        for waiting in list(self._starting.values()):
+            if not waiting.done():
+                waiting.set_exception(SupervisorLost("the supervisor of jobs was killed"))
+        self._on_loss()

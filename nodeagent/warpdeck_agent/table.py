@@ -1,0 +1,146 @@
+"""The launches of this node in one file of fixed records: what a restarted agent needs to find every job again.
+
+    key        "<job> <restarts>", the last that is written of a new launch: without it the record is free
+    process    "<pid> <grouped>", written by the launch's own process before it becomes the job: without it nothing ever ran
+    status     "<code> <signal> end", written by the supervisor: without "end" it is not known how the launch ended
+    message    why the process could not become the job, in one sentence
+    meta       JSON, up to a line feed
+
+One file and not one for each launch: ext4 takes a millisecond to make a handful of small files in a folder and to unlink
+them, and two bare programs are started in that time. The agent writes key and meta, supervisor and child the rest, each
+in one short write over blanks. Those take no room: a full disk loses no exit status.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+Key = Tuple[int, int]
+"""(job id, restarts): one launch."""
+
+RECORD_BYTES = 16 * 1024
+"""Room for three paths of the kernel's longest. What is not written of a record takes no room on the disk."""
+HEAD_BYTES = 1024
+MAX_PID = 1 << 22
+"""The kernel's own limit."""
+
+
+class Field(NamedTuple):
+    """A part of a record."""
+
+    offset: int
+    size: int
+
+
+KEY, PROCESS, STATUS, MESSAGE = Field(0, 64), Field(64, 32), Field(96, 32), Field(128, 512)
+META = Field(HEAD_BYTES, RECORD_BYTES - HEAD_BYTES)
+
+
+class LaunchTable:
+    """The file. `free` and `release` are the agent's alone; of agents of one folder a lock lets only one run."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._free: List[int] = []
+        self._size = os.fstat(self._file).st_size // RECORD_BYTES
+        self._used: Dict[int, None] = {}
+        for number in range(self._size):
+            if self.record(number).key() is None:
+                self._free.append(number)
+            else:
+                self._used[number] = None
+
+    def record(self, number: int) -> Record:
+        """The record of that number, whatever it holds."""
+        return Record(self._file, number)
+
+    def records(self) -> Iterator[Record]:
+        """All that hold a launch."""
+        for number in list(self._used):
+            yield self.record(number)
+
+    def take(self) -> Record:
+        """A record for a new launch. Raises OSError where the disk has no room for one."""
+        if not self._free:
+            self.record(self._size).clear()
+            os.ftruncate(self._file, (self._size + 1) * RECORD_BYTES)
+            self._free.append(self._size)
+            self._size += 1
+        number = self._free.pop()
+        self._used[number] = None
+        record = self.record(number)
+        record.clear()
+        return record
+
+    def release(self, record: Record) -> None:
+        """The launch is let go."""
+        record.put(KEY, "")
+        if self._used.pop(record.number, True) is None:
+            self._free.append(record.number)
+
+    def sync(self) -> None:
+        """What was written outlives a power cut from here on."""
+        os.fdatasync(self._file)
+
+
+class Record:
+    """One launch in the table."""
+
+    def __init__(self, file: int, number: int) -> None:
+        self._file = file
+        self.number = number
+
+    def clear(self) -> None:
+        """Blanks, which later writes of agent, child and supervisor go over."""
+        self._write(0, b" " * HEAD_BYTES)
+
+    def begin(self, key: Key, meta: str) -> None:
+        """The launch is known from here on. Raises ValueError where its paths are longer than any kernel takes."""
+        data = meta.encode("utf-8", "surrogateescape") + b"\n"
+        if len(data) > META.size:
+            raise ValueError("the paths of its files are too long")
+        self._write(META.offset, data)
+        self.put(KEY, f"{key[0]} {key[1]}")
+
+    def key(self) -> Optional[Key]:
+        """The launch, None if the record is free."""
+        found = re.fullmatch(r"(\d{1,18}) (\d{1,9})", self.get(KEY), re.ASCII)
+        return (int(found.group(1)), int(found.group(2))) if found else None
+
+    def meta(self) -> str:
+        """What was put down at its begin."""
+        data = self._read(META.offset, META.size)
+        return data.partition(b"\n")[0].decode("utf-8", "surrogateescape")
+
+    def process(self) -> Tuple[int, bool]:
+        """(pid of the launch's first process, whether it is in its group); (0, False) where none ever was."""
+        found = re.fullmatch(r"(\d{1,9}) ([01])", self.get(PROCESS), re.ASCII)
+        pid = int(found.group(1)) if found else 0
+        return (pid, found is not None and found.group(2) == "1") if pid <= MAX_PID else (0, False)
+
+    def status(self) -> Optional[Tuple[int, int]]:
+        """(exit code, signal), None where it is not known."""
+        found = re.fullmatch(r"(\d{1,3}) (\d{1,2}) end", self.get(STATUS), re.ASCII)
+        return (int(found.group(1)), int(found.group(2))) if found else None
+
+    def message(self) -> str:
+        return self.get(MESSAGE)
+
+    def get(self, field: Field) -> str:
+        """A field's text."""
+        return self._read(field.offset, field.size).decode("utf-8", "replace").strip()
+
+    def put(self, field: Field, text: str) -> None:
+        """Writes a field in one piece; what is too long for it is cut."""
+        data = text.encode("utf-8", "replace")[: field.size - 1].decode("utf-8", "ignore").encode()
+        self._write(field.offset, data.ljust(field.size))
+
+    def _read(self, offset: int, size: int) -> bytes:
+        return os.pread(self._file, size, self.number * RECORD_BYTES + offset)
+
+    def _write(self, offset: int, data: bytes) -> None:
+        done = os.pwrite(self._file, data, self.number * RECORD_BYTES + offset)
+        while done < len(data):  # a disk that is nearly full may take less at once
+            done += os.pwrite(self._file, data[done:], self.number * RECORD_BYTES + offset + done)

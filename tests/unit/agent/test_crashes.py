@@ -1,0 +1,94 @@
+"""An agent that is killed at any point of a launch: the job runs once, its end is told, and nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.agent import ANSWER_S, FROM_SOURCE, AgentProcess
+
+from warpdeck_agent.wire import messages as wire
+
+LETTING_GO = {("jobs.py", "forget"), ("table.py", "release")}
+CRASH = Path(__file__).parents[2] / "lab" / "crash.py"
+POINTS = [
+    ("launching.py", "start", "call"),
+    ("spool.py", "create", "return"),
+    ("room.py", "make", "call"),
+    ("room.py", "make", "return"),
+    ("table.py", "begin", "call"),
+    ("table.py", "begin", "return"),
+    ("launching.py", "_begin", "call"),
+    ("launching.py", "_order", "return"),
+    ("supervision.py", "start", "return"),
+    ("supervision.py", "_take", "call"),
+    ("supervision.py", "_take", "return"),
+    ("job.py", "report", "return"),
+    ("ending.py", "ended", "call"),
+    ("clearing.py", "settle", "call"),
+    ("clearing.py", "settle", "return"),
+    ("ending.py", "_close", "call"),
+    ("ending.py", "_tell_end", "return"),
+    ("jobs.py", "forget", "call"),
+    ("table.py", "release", "call"),
+    ("table.py", "release", "return"),
+]
+"""Where it is killed, in the order in which a launch comes by. A coroutine's `return` is also where it first waits."""
+
+
+@pytest.mark.parametrize(("file", "function", "moment"), POINTS)
+def test_a_launch_outlives_an_agent_killed_at_any_point(
+    short_tmp: Path, file: str, function: str, moment: str
+) -> None:
+    runs = short_tmp / "runs"
+    was_let_go = (file, function) in LETTING_GO
+    agent = AgentProcess(short_tmp / "agent", program=[sys.executable, str(CRASH), file, function, moment])
+    try:
+        agent.start()
+        ask(agent, runs)
+        if was_let_go:
+            agent.link.report(1, "exited")
+            agent.link.send(wire.Forget(job_id=1, restarts=0))
+        assert agent.process is not None
+        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "it came to that point"
+        agent.program = FROM_SOURCE
+        known = agent.start().jobs
+        if not known and not was_let_go:
+            ask(agent, runs)  # as the controller does with what it had sent and the agent does not know
+        if known or not was_let_go:
+            assert agent.link.report(1, "exited").exit_code == 0
+        agent.link.send(wire.Forget(job_id=1, restarts=0))
+        assert agent.connect().jobs == []
+        assert runs.read_text() == "ran\n"
+        assert not list((agent.folder / "jobs").glob("1.*"))
+    finally:
+        agent.close()
+
+
+def ask(agent: AgentProcess, runs: Path) -> None:
+    """Job 1: it says that it ran, in a file of its own, and needs a moment."""
+    agent.launch(1, f"echo ran >>{runs}; sleep 0.2", stdout="/dev/null")
+
+
+JOBS = 1000
+
+
+def test_a_thousand_launches_at_once_all_run_and_leave_nothing(agent: AgentProcess, short_tmp: Path) -> None:
+    runs = short_tmp / "runs"
+    for number in range(1, JOBS + 1):
+        agent.launch(
+            number,
+            f"echo $WARPDECK_JOB >>{runs}; exit $(($SLURM_RANK % 7))",
+            stdout="/dev/null",
+            env={"PATH": "/usr/bin:/bin", "SLURM_RANK": str(number)},
+        )
+    codes = {}
+    for _ in range(JOBS):
+        said = agent.link.expect(wire.JobReport, lambda found: found.phase == "exited")
+        codes[said.job_id] = said.exit_code
+        agent.link.send(wire.Forget(job_id=said.job_id, restarts=0))
+    assert codes == {number: number % 7 for number in range(1, JOBS + 1)}
+    assert len(set(runs.read_text().split())) == len(runs.read_text().split()) == JOBS
+    assert agent.connect().jobs == []
