@@ -216,6 +216,18 @@ def test_the_app_says_when_the_controller_crashes_and_starts_it_again(home: Home
     window.shows("● R")
 
 
+def test_a_shell_in_the_app_comes_back_after_the_controller_was_killed(home: Home, window: Tmux) -> None:
+    window.shows("no jobs; n submits one")
+    open_shell(window)
+    home.kill_controller()
+    window.shows("Trying again")
+    home.ok("up")
+    window.shows("back again")
+    window.type("echo sum-$((50+3))")
+    window.keys("Enter")
+    window.shows("sum-53")
+
+
 def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -> None:
     window.shows("no jobs; n submits one")
     home.ok("down")

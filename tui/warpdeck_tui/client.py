@@ -188,9 +188,9 @@ class Core:
             raise UserError(f"job {other} has no snapshot", "compare with another")
         return await asyncio.to_thread(code.diff, there, snapshot)
 
-    def relay_client(self) -> SyncClient:
-        """A connection of its own for a terminal."""
-        return SyncClient.connect(self.paths)
+    def relay_client(self, *, start: bool = True) -> SyncClient:
+        """A connection of its own for a terminal. Raises UserError."""
+        return SyncClient.connect(self.paths, start=start)
 
     def _live(self) -> Client:
         if self._client is None:

@@ -10,7 +10,7 @@ import os
 import signal
 import termios
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from textual.app import App
 
@@ -48,17 +48,31 @@ def kept_terminal() -> Iterator[None]:
             termios.tcsetattr(STDIN, termios.TCSADRAIN, saved)
 
 
-def join_terminal(app: App[None], connect: Callable[[], SyncClient], label: str) -> str:
+class Connect(Protocol):
+    """Makes a connection to the controller, starting one that does not run if so asked. Raises UserError."""
+
+    def __call__(self, *, start: bool = True) -> SyncClient: ...
+
+
+def join_terminal(app: App[None], connect: Connect, label: str) -> str:
     """The terminal of an interactive job in the app's place until it ends or is detached; how it ended, in words.
 
-    Ctrl-C while the job still waits gives up waiting, not the job. Raises UserError.
+    A controller or a node that is lost meanwhile is waited for. Ctrl-C while the job still waits gives up waiting, not the
+    job. Raises UserError.
     """
 
     def borrow() -> RelayEnd:
         client = connect()
         try:
             print(f"job {label}: Enter ~d detaches, Enter ~? helps", flush=True)
-            return relay(client, label, stdin_fd=STDIN, stdout_fd=STDOUT, progress=print)
+            return relay(
+                client,
+                label,
+                stdin_fd=STDIN,
+                stdout_fd=STDOUT,
+                progress=print,
+                again=lambda: connect(start=False),
+            )
         finally:
             client.close()
 
