@@ -193,10 +193,19 @@ class AgentProcess:
         """What a file of the launch's folder holds, "" before it is there."""
         return _text(self.job(job_id, name))
 
+    def records(self) -> dict[int, Record]:
+        """The launches in the agent's table, by job."""
+        found = LaunchTable(str(self.folder / TABLE)).records()
+        return {key[0]: record for record in found if (key := record.key()) is not None}
+
     def record(self, job_id: int) -> Record | None:
         """What the agent's table says of the launch."""
-        records = LaunchTable(str(self.folder / TABLE)).records()
-        return next((record for record in records if record.key() == (job_id, 0)), None)
+        return self.records().get(job_id)
+
+    def meta(self, job_id: int) -> str:
+        """What the agent keeps of the launch, as JSON; "" if nothing."""
+        record = self.record(job_id)
+        return record.meta() if record is not None else ""
 
     def begun(self, job_id: int) -> int:
         """The pid of the job's first process, once there is one."""

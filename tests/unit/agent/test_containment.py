@@ -129,8 +129,7 @@ def test_jobs_beside_each_other_get_different_cpus(agent: AgentProcess) -> None:
 def nothing_left(agent: AgentProcess) -> Iterator[None]:
     """Ends the jobs that a test leaves running."""
     yield
-    for folder in (agent.folder / "jobs").iterdir():
-        job = int(folder.name.partition(".")[0])
+    for job in agent.records():
         end(agent, job)
 
 
@@ -139,7 +138,7 @@ def started(agent: AgentProcess, **fields: object) -> tuple[int, str]:
     job = agent.new_id()
     agent.launch(job, "sleep 1000", **fields)
     agent.link.report(job, "running")
-    return job, agent.text(job, "meta.json")
+    return job, agent.meta(job)
 
 
 def end(agent: AgentProcess, job: int) -> None:
@@ -154,5 +153,5 @@ def forgotten(agent: AgentProcess, job: int) -> str:
 
 
 def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
-    found: dict[str, dict[str, list[object]]] = json.loads(agent.text(job, "meta.json"))
+    found: dict[str, dict[str, list[object]]] = json.loads(agent.meta(job))
     return found

@@ -201,7 +201,7 @@ def call(agent: AgentProcess) -> Iterator[Callable[..., Caller]]:
 
 @pytest.fixture
 def token(agent: AgentProcess) -> Callable[[int], str]:
-    return lambda job: str(json.loads(agent.text(job, "meta.json"))["token"])
+    return lambda job: str(json.loads(agent.meta(job))["token"])
 
 
 def test_a_process_that_proves_its_job_is_passed_on(
