@@ -14,7 +14,7 @@ import numpy.typing as npt
 from warpdeck.model import NodeName, Resources, Share
 
 from .demand import WHOLE_NODE, Need
-from .features import parse_constraint
+from .features import Traits, parse_constraint
 from .view import GpuView, NodeView
 
 CPUS, MEM, GPUS, FIRST_TYPE = 0, 1, 2, 3
@@ -60,7 +60,8 @@ class Cluster:
         return (
             (before.name, before.features, before.switch, before.weight)
             == (node.name, node.features, node.switch, node.weight)
-            and [(gpu.uuid, gpu.type) for gpu in before.gpus] == [(gpu.uuid, gpu.type) for gpu in node.gpus]
+            and [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in before.gpus]
+            == [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in node.gpus]
         )  # fmt: skip
 
     def renew(self, nodes: tuple[NodeView, ...], rows: Sequence[int]) -> None:
@@ -141,7 +142,7 @@ class Cluster:
             return [base]
         masks = []
         for test in parse_constraint(asked.constraint):
-            masks.append(base & np.array([test(node.features) for node in self.nodes], dtype=np.bool_))
+            masks.append(base & np.array([test(_traits(node)) for node in self.nodes], dtype=np.bool_))
         return masks
 
     def named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
@@ -185,6 +186,10 @@ class Cluster:
         else:
             self._blocked.pop(node.name, None)
         return found
+
+
+def _traits(node: NodeView) -> Traits:
+    return Traits(node.features, min((gpu.mem_bytes for gpu in node.gpus), default=0))
 
 
 def _switches(nodes: tuple[NodeView, ...]) -> tuple[Ints, int]:

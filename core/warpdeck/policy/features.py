@@ -2,6 +2,7 @@
 
     a&b  a,b   both                 a|b        either, and each node of the job may differ
     (a|b)&c    grouping             [a|b|c]    either, but the same one on every node of the job
+    gpumem>=40G    every GPU of the node has so much memory, in the decimal gigabytes that cards are sold by
 
 Counts (`a*2`) and nested brackets are refused by name.
 """
@@ -10,20 +11,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
-Test = Callable[[frozenset[str]], bool]
-"""Whether a node with these features will do."""
+
+class Traits(NamedTuple):
+    """What a constraint may ask of a node: its features, and the memory of the smallest of its GPUs (0: it has none)."""
+
+    features: frozenset[str]
+    gpu_mem_bytes: int = 0
+
+
+Test = Callable[[Traits], bool]
+"""Whether a node will do."""
 
 MAX_LENGTH = 1024
+_GPU_MEMORY = re.compile(r"gpumem>=(\d{1,5})(?:GB|G)", re.IGNORECASE)
+_GB = 10**9
 _TOKEN = re.compile(r"\s*([&|,()\[\]]|[^\s&|,()\[\]]+)")
 
 
 def parse_constraint(text: str) -> tuple[Test, ...]:
     """The alternatives of a constraint: all nodes of a job meet the same one. "" is no constraint. Raises UserError."""
     if not text.strip():
-        return (lambda features: True,)
+        return (lambda node: True,)
     if len(text) > MAX_LENGTH:
         raise UserError(f"the constraint is longer than {MAX_LENGTH} characters", "shorten it")
     bracket = re.search(r"\[([^\[\]]*)\]", text)
@@ -54,13 +66,13 @@ class _Parser:
         tests = [self._both()]
         while self._accept("|"):
             tests.append(self._both())
-        return tests[0] if len(tests) == 1 else lambda features: any(test(features) for test in tests)
+        return tests[0] if len(tests) == 1 else lambda node: any(test(node) for test in tests)
 
     def _both(self) -> Test:
         tests = [self._one()]
         while self._accept("&") or self._accept(","):
             tests.append(self._one())
-        return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
+        return tests[0] if len(tests) == 1 else lambda node: all(test(node) for test in tests)
 
     def _one(self) -> Test:
         if self._accept("("):
@@ -74,7 +86,16 @@ class _Parser:
         self._at += 1
         if "*" in name:
             raise self._error(f"counts such as {name!r} are not supported")
-        return lambda features: name in features
+        if any(sign in name for sign in "<>="):
+            return self._gpu_memory(name)
+        return lambda node: name in node.features
+
+    def _gpu_memory(self, name: str) -> Test:
+        found = _GPU_MEMORY.fullmatch(name)
+        if found is None:
+            raise self._error(f"{name!r} is no comparison, only gpumem>=40G is")
+        least = int(found[1]) * _GB
+        return lambda node: node.gpu_mem_bytes >= max(1, least)
 
     def _accept(self, token: str) -> bool:
         if self._at < len(self._tokens) and self._tokens[self._at] == token:

@@ -1,0 +1,61 @@
+"""Constraints: features in Slurm's grammar, and how much memory a node's GPUs must have."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.builders import node, pending, view
+
+from warpdeck.errors import UserError
+from warpdeck.model import GpuAsk, JobId, Resources
+from warpdeck.policy import Settings, parse_constraint, plan
+from warpdeck.policy.features import Traits
+from warpdeck.policy.view import NodeView
+
+A100_40, H100_80 = 42_949_672_960, 85_520_809_984
+"""Bytes that NVML tells of cards sold as 40 and 80 GB."""
+
+
+def sized(name: str, *mem_bytes: int) -> NodeView:
+    made = node(name, gpus=len(mem_bytes))
+    gpus = [
+        msgspec.structs.replace(gpu, mem_bytes=size) for gpu, size in zip(made.gpus, mem_bytes, strict=True)
+    ]
+    return msgspec.structs.replace(made, gpus=tuple(gpus))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fits"),
+    [
+        ("a100&ib", True),
+        ("a100,gold", False),
+        ("(h100|a100)&ib", True),
+        ("gpumem>=40G", True),
+        ("gpumem>=40GB&ib", True),
+        ("gpumem>=80g", False),
+        ("h100|gpumem>=24G", True),
+        ("gpumem>=0G", True),
+    ],
+)
+def test_a_node_meets_a_constraint_or_not(constraint: str, fits: bool) -> None:
+    (test,) = parse_constraint(constraint)
+    assert test(Traits(frozenset({"a100", "ib"}), A100_40)) is fits
+
+
+@pytest.mark.parametrize("constraint", ["gpumem>40G", "gpumem>=lots", "mem>=40G", "gpumem=40G"])
+def test_what_is_no_comparison_is_refused_by_name(constraint: str) -> None:
+    with pytest.raises(UserError, match="gpumem>=40G is"):
+        parse_constraint(constraint)
+
+
+def test_without_gpus_there_is_no_gpu_memory() -> None:
+    (test,) = parse_constraint("gpumem>=0G")
+    assert not test(Traits(frozenset()))
+
+
+def test_a_job_goes_where_every_gpu_has_the_memory() -> None:
+    nodes = [sized("small", A100_40, A100_40), sized("mixed", H100_80, A100_40), sized("large", H100_80)]
+    asked = Resources(gpus=GpuAsk(per_node=1), constraint="gpumem>=80G")
+    made = plan(view(nodes, [pending(1, resources=asked), pending(2, resources=asked)]), 10_000.0, Settings())
+    assert [start.allocation.node_names() for start in made.starts] == [("large",)]
+    assert made.whys[JobId(2)].code == "Resources"
