@@ -45,6 +45,7 @@ HOST_ONLY = frozenset(
 )
 """Variables that are about the node's file system."""
 OF_TASKS = ("SLURM_PROCID", "SLURM_LOCALID")
+OF_RANKS = ("RANK", "LOCAL_RANK")
 """Variables that the supervisor adds."""
 MAX_PROCESSES = 32_768
 """Podman takes no more where it may not raise limits."""
@@ -216,7 +217,8 @@ def _passed(asked: Container, setting: Setting) -> List[str]:
     """The names of the variables that go along."""
     hidden = HOST_ONLY if asked.mount_home else HOST_ONLY | {"HOME"}
     wanted = {name for name in setting.env if name not in hidden and name.isidentifier()}
-    return sorted(wanted.union(asked.env, OF_TASKS))
+    ranks = OF_RANKS if "WORLD_SIZE" in wanted else ()
+    return sorted(wanted.union(asked.env, OF_TASKS, ranks))
 
 
 def _podman_limits() -> List[str]:

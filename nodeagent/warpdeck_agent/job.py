@@ -61,8 +61,10 @@ class Job:
         return any(not step.done.is_set() for step in self.steps.values())
 
     def step_supervisors(self) -> Set[int]:
-        """The supervisors of its steps' tasks."""
-        return {task.folder.pid() for step in self.steps.values() for task in step.tasks.values()}
+        """The supervisors of its steps' tasks, those too that have not written their pid yet."""
+        tasks = [task for step in self.steps.values() for task in step.tasks.values()]
+        own = {task.process.pid for task in tasks if task.process is not None}
+        return own | {task.folder.pid() for task in tasks}
 
     def members(self) -> Tuple[int, ...]:
         """Its processes, less those that have to tell an end (of its terminal, of its steps), and its callers. One walk over /proc."""

@@ -28,6 +28,8 @@ from .watching import Watch
 from .wire.steps import ForgetStep, StepKill, StepLaunch, StepReport, TaskEnded
 
 STEP_VARIABLE = "WARPDECK_STEP"
+TERM_AGAIN_S = 0.5
+"""How often, within the grace time, processes are looked for that have not had TERM yet."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a step still forks while it is being ended."""
 StepKey = Tuple[int, int, int]
@@ -49,7 +51,7 @@ class Step:
         self.tasks: Dict[int, Task] = {}
         self.message = ""
         self.failed = False
-        self.starting = True
+        self.started = asyncio.Event()
         self.done = asyncio.Event()
         self.listeners: Set[asyncio.Event] = set()
         self.timer: Optional[asyncio.TimerHandle] = None
@@ -81,13 +83,18 @@ class Step:
 
     def members(self, rank: int = -1) -> List[int]:
         """The processes of the step, or of one task, less the supervisors. One walk over /proc."""
+        found = self.members_by_rank()
+        return found.get(rank, []) if rank >= 0 else [pid for pids in found.values() for pid in pids]
+
+    def members_by_rank(self) -> Dict[int, List[int]]:
+        """The same, task by task."""
         supervisors = self.job.step_supervisors()
-        found = []
+        found: Dict[int, List[int]] = {}
         for pid in processes.marked().get(self.job.mark, ()):
             if pid in supervisors or processes.variable(pid, STEP_VARIABLE) != str(self.number):
                 continue
-            if rank < 0 or processes.variable(pid, "SLURM_PROCID") == str(rank):
-                found.append(pid)
+            rank = processes.variable(pid, "SLURM_PROCID")
+            found.setdefault(int(rank) if rank.isdecimal() else -1, []).append(pid)
         return found
 
 
@@ -164,7 +171,7 @@ class Steps:
         except (OSError, ValueError) as error:
             await self._give_up(step, error)
             return
-        step.starting = False
+        step.started.set()
         if launch.time_limit_s:
             step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
         self._tell(step.report([]))
@@ -215,7 +222,7 @@ class Steps:
         """It could not be started whole: what runs of it ends."""
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         step.message = f"the step's tasks cannot be started on this node: {text}"
-        step.starting = False
+        step.started.set()
         await self._end(step, 0.0)
         for task in step.tasks.values():
             if task.process is None and task.ended is None:
@@ -231,7 +238,7 @@ class Steps:
 
     def _settle(self, step: Step, ends: List[TaskEnded]) -> None:
         """Tells what has ended; the step itself when nothing of it runs."""
-        if not step.starting and all(task.ended is not None for task in step.tasks.values()):
+        if step.started.is_set() and all(task.ended is not None for task in step.tasks.values()):
             if step.timer is not None:
                 step.timer.cancel()
             step.done.set()
@@ -249,10 +256,15 @@ class Steps:
         step = self.get(asked.job_id, asked.restarts, asked.step)
         if step is None or step.done.is_set():
             return
+        self._spawn(self._kill(step, asked))
+
+    async def _kill(self, step: Step, asked: StepKill) -> None:
+        """What is being started is complete first: of a task that only begins it cannot be told which process is whose."""
+        await step.started.wait()
         if asked.signal:
-            self._spawn(self._signal(step, asked.rank, asked.signal))
+            await self._signal(step, asked.rank, asked.signal)
         else:
-            self._spawn(self._end(step, asked.grace_s))
+            await self._end(step, asked.grace_s)
 
     async def _signal(self, step: Step, rank: int, *numbers: int) -> None:
         loop = asyncio.get_running_loop()
@@ -262,10 +274,20 @@ class Steps:
 
     async def _end(self, step: Step, grace_s: float) -> None:
         """TERM, the grace time, KILL until nothing of it is left."""
-        done = asyncio.get_running_loop().create_task(step.done.wait())
-        if grace_s > 0:
-            await self._signal(step, -1, signal.SIGTERM, signal.SIGCONT)
-            await asyncio.wait([done], timeout=grace_s)
+        loop = asyncio.get_running_loop()
+        done = loop.create_task(step.done.wait())
+        until = loop.time() + grace_s
+        told: Set[int] = set()
+        while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
+            if len(told) < len(
+                step.tasks
+            ):  # one may only just begin; what a told one starts now is its own affair
+                found = await loop.run_in_executor(self._pool, step.members_by_rank)
+                for rank in found.keys() - told:
+                    processes.send(found[rank], signal.SIGTERM)
+                    processes.send(found[rank], signal.SIGCONT)
+                told.update(found)
+            await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
         while step.job.phase == "running" and any(
             task.process is not None and task.ended is None for task in step.tasks.values()
         ):
@@ -302,7 +324,7 @@ class Steps:
             meant = json.loads(words)
             step = Step(job, int(name), folder, gpus=meant["gpus"], begin_unix=meant["begin_unix"])
             step.meter.restore(folder)
-            step.starting = False
+            step.started.set()
             self._steps[job.meta.job_id, job.meta.restarts, step.number] = step
             job.steps[step.number] = step
             for rank in meant["ranks"]:

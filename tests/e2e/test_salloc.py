@@ -54,6 +54,13 @@ def test_srun_outside_a_job_makes_one_for_its_step(home: Home, short_tmp: Path) 
     eventually(lambda: last_job(home)["exit_code"] == "5:0", what="the job has the step's exit code")
 
 
+def test_srun_with_a_terminal_outside_is_a_job_with_a_terminal(home: Home, short_tmp: Path) -> None:
+    assert (
+        home.run("srun", "--pty", "sh", "-c", "tty -s && echo on a terminal", cwd=short_tmp).stdout.strip()
+        == "on a terminal"
+    )
+
+
 def test_input_reaches_the_tasks_of_an_srun_outside(home: Home, short_tmp: Path) -> None:
     assert home.run("srun", "cat", cwd=short_tmp, data="words\n").stdout == "words\n"
 

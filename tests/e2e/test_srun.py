@@ -168,6 +168,9 @@ def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> Non
     assert lines[0] == "srun: error: srun: unknown option --nosuch"
     assert "No command given to execute." in lines[3]
     assert "--ntasks=0 is no whole number" in lines[6]
+    lines = batch.run("srun --pty bash\nsrun --container-image x true\n")
+    assert "--pty is not supported inside an allocation yet" in lines[0]
+    assert "--container-image is not supported for steps yet" in lines[2]
 
 
 def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:
@@ -262,3 +265,29 @@ def test_steps_of_a_cancelled_job_get_its_grace_time(batch: Batch) -> None:
     eventually(lambda: home.job(job)["end"], what="the job has ended")
     assert (batch.folder / "saved").read_text() == "saved\n"
     assert home.state(job) == "CANCELLED"
+
+
+def test_a_batch_script_has_a_rendezvous_and_its_steps_have_one_each(batch: Batch) -> None:
+    lines = batch.run(
+        "echo $MASTER_ADDR:$MASTER_PORT .$RANK\nsrun -n1 sh -c 'echo $MASTER_ADDR:$MASTER_PORT .$RANK'\n"
+    )
+    script, step = (line.split(" .") for line in lines)
+    assert script[0] != step[0]
+    assert (script[1], step[1]) == ("", "0")
+
+
+def test_a_rendezvous_of_the_user_s_own_stays(batch: Batch) -> None:
+    script = (
+        "export MASTER_ADDR=here MASTER_PORT=29500\nsrun -n1 sh -c 'echo $MASTER_ADDR:$MASTER_PORT $RANK'\n"
+    )
+    assert batch.run(script) == ["here:29500 0"]
+
+
+def test_a_command_knows_its_rank_too(home: Home, short_tmp: Path) -> None:
+    words = ("sh", "-c", "echo $RANK/$WORLD_SIZE $LOCAL_RANK $NODE_RANK $MASTER_PORT")
+    rank, port = home.run("run", *words, cwd=short_tmp).stdout.rsplit(" ", 1)
+    assert rank == "0/1 0 0"
+    assert int(port) >= 20_000
+    several = home.run("run", "-n2", *words, cwd=short_tmp).stdout.splitlines()
+    assert sorted(line.split()[0] for line in several) == ["0/2", "1/2"]
+    assert len({line.split()[-1] for line in several}) == 1

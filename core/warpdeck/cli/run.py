@@ -63,11 +63,20 @@ def main(verb: str, words: list[str]) -> int:
         now=time.time(),
         pty=window_size(sys.stdout.fileno()) if pty else None,
     )
+    if not pty and "container" not in draft.request and _has_several_tasks(draft.request["resources"]):
+        from .srun import main as run_step  # costs a verb milliseconds, and few commands have several tasks
+
+        return run_step("srun", words)
     with SyncClient.connect(paths) as client:
         done = submit(client, draft, paths=paths, snapshot="none")
         for line in done.notes:
             note(f"warpdeck: {line}")
         return _attach(client, str(done.job_id)) if pty else _follow(client, done.job_id)
+
+
+def _has_several_tasks(resources: dict[str, Any]) -> bool:
+    """Then it is a step, as srun's: each of them is told where it stands among the others."""
+    return max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
 
 
 def split_words(words: list[str]) -> tuple[list[str], list[str], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from warpdeck.api.sync import SyncClient
@@ -10,6 +11,7 @@ from warpdeck.paths import default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, patiently
 from warpdeck_agent.client.step import StepClient
 
+from .run import main as run_terminal
 from .submit import current_folder
 
 HELP = """usage: warpdeck srun [OPTIONS] COMMAND...
@@ -40,6 +42,8 @@ def main(_: str, words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0 if words else 2
+    if _wants_terminal(words) and "SLURM_JOB_ID" not in os.environ:
+        return run_terminal("run", words)
     paths = default_paths()
 
     def connect() -> Link:
@@ -54,3 +58,9 @@ def main(_: str, words: list[str]) -> int:
         return client.run(words, dict(os.environ), current_folder())
     except Refused as refused:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
+
+
+def _wants_terminal(words: list[str]) -> bool:
+    """Whether --pty stands among the options: a job with a terminal is `warpdeck run`'s."""
+    leading = itertools.takewhile(lambda word: word != "--", words)
+    return "--pty" in itertools.takewhile(lambda word: word.startswith("-") or word.isdecimal(), leading)

@@ -16,9 +16,8 @@ from warpdeck.notation.multiprog import program_of
 from warpdeck_agent.wire import steps as wire
 
 from .environment import made_environment, run_lengths
+from .launching import LOOPBACK
 from .stepevents import StepAsked
-
-LOOPBACK = "127.0.0.1"
 
 
 def build_step_launch(

@@ -15,6 +15,7 @@ import msgspec
 
 from warpdeck.errors import UserError
 
+from .containers import OPTIONS as CONTAINER_OPTIONS
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .multiprog import parse_programs
@@ -182,6 +183,11 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
         multi = multi or option == "multi-prog"
         _apply(asked, option, value, WHERE)
     asked.export = asked.export or environ.get("SRUN_EXPORT_ENV") or environ.get("SLURM_EXPORT_ENV", "")
+    if asked.streams.pty:
+        raise UserError(
+            "srun: --pty is not supported inside an allocation yet",
+            "get a terminal with a job of its own: warpdeck run --pty, warpdeck srun --pty",
+        )
     if not command:
         raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
     if multi:
@@ -213,6 +219,11 @@ def parse_salloc(words: list[str]) -> Salloc:
 
 
 def _apply(asked: Srun, option: str, value: str, where: str) -> None:
+    if option in CONTAINER_OPTIONS:
+        raise UserError(
+            f"{where}: --{option} is not supported for steps yet",
+            "give it to the job: sbatch or warpdeck run --container-image ...",
+        )
     if option in _QUIET or option in STEP or option in HONOURED:
         try:
             act = _ACTS.get(option)
