@@ -18,8 +18,8 @@ from .table import Key
 
 START_S = 15.0
 """How long a supervisor may take to answer."""
-LOOK_S = 0.01
-"""How often a starting supervisor is looked for."""
+LOOK_S, LONGEST_LOOK_S = 0.01, 1.0
+"""How often a starting supervisor is looked for; less often with each that ended without a word."""
 LINE_BYTES = 1 << 20
 """Its lines are short, but for the first, which holds three numbers for each launch that it watches."""
 
@@ -70,16 +70,18 @@ class Supervision:
 
     async def _start(self) -> None:
         deadline = asyncio.get_running_loop().time() + START_S
+        pause_s = LOOK_S / 2
         while True:
             if self._process is None or self._process.poll() is not None:
                 self._run()  # again, where one that was just ending held the lock
+                pause_s = min(2 * pause_s, LONGEST_LOOK_S)
             try:
                 await self._connect()
                 return
             except OSError as error:
                 if asyncio.get_running_loop().time() > deadline:
                     raise SupervisorLost("the supervisor of jobs does not start") from error
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(pause_s)
 
     def _run(self) -> None:
         """A process that ends by itself, after us or after its last job."""
