@@ -90,6 +90,7 @@ class StepSession:
             raise LogError("the step is not known on this node any more")
         reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
         try:
+            await step.started.wait()  # before that it does not have all its tasks, nor their files
             await StepOutput(step, out, asked).run(self.tell)
         finally:
             reading.cancel()

@@ -46,6 +46,8 @@ class NodePart:
     async def ended(self, error: str) -> None:
         self.pipe = None
         self.over = not error or self._stream.is_up(self.share.node)
+        if error and self.over:
+            self._stream.note(f"error: {self.share.node}: what its tasks wrote is not all here: {error}")
         if self.over:
             self.taken += sum(map(len, self._pending))
             self._pending.clear()
@@ -131,7 +133,7 @@ class StepStream(ClientStream):
         for node, part in self._parts.items():
             if part.over or part.pipe is not None or phases[node] == "launching":
                 continue
-            if self._controller.state.links.get(node) is not Link.UP:
+            if not self._is_linked(node):
                 continue
             asked = OpenStep(
                 stream=0,
@@ -152,7 +154,13 @@ class StepStream(ClientStream):
 
     def _is_sent(self, step: Step) -> bool:
         """Whether all that the nodes have was sent; a node that is away keeps nobody waiting once the step has ended."""
-        return all(part.over or part.pipe is None for part in self._parts.values())
+        return all(
+            part.over or (part.pipe is None and not self._is_linked(node))
+            for node, part in self._parts.items()
+        )
+
+    def _is_linked(self, node: NodeName) -> bool:
+        return self._controller.state.links.get(node) is Link.UP
 
     def _tell_ends(self, step: Step) -> None:
         """Tasks that ended badly, as srun tells them: those of one node together."""
@@ -165,7 +173,7 @@ class StepStream(ClientStream):
                     if end.shell_code():
                         fresh.setdefault(_how(end), []).append(rank)
             for how, ranks in fresh.items():
-                self._note(f"error: {share.node}: {_tasks(ranks)}: {how}")
+                self.note(f"error: {share.node}: {_tasks(ranks)}: {how}")
         if self._told and self._first_end is None:
             self._first_end = asyncio.get_running_loop().time()
 
@@ -177,7 +185,7 @@ class StepStream(ClientStream):
         if left > 0:
             asyncio.get_running_loop().call_later(left, self.changed.set)
             return
-        self._note(f"First task exited {self._wait_s}s ago")
+        self.note(f"First task exited {self._wait_s}s ago")
         await self._end_step("cancelled")
 
     async def _finish(self, step: Step) -> None:
@@ -189,14 +197,18 @@ class StepStream(ClientStream):
         )
         message = step.exit.message if step.exit is not None else ""
         if step.ending_cause == "cancelled" and not message:
-            self._note(f"error: StepId={step.label()} was cancelled")
+            self.note(f"error: StepId={step.label()} was cancelled")
+        for node, part in self._parts.items():
+            if not part.over:
+                self.note(f"error: {node} is away: what its tasks wrote last is not here")
         self._keeper.left(self._key, cut_off=True)
         self.say_end(message, exit_)
         for node in self._parts:
             forget = ForgetStep(job_id=step.job_id, restarts=step.restarts, step=step.number)
             await self._controller.fleet.send(node, forget)
 
-    def _note(self, line: str) -> None:
+    def note(self, line: str) -> None:
+        """A line of srun's own."""
         self.connection.send({"t": "note", "stream": self.number, "line": line})
 
     async def incoming(self, data: bytes) -> None:
@@ -240,7 +252,7 @@ class StepStream(ClientStream):
                 ("exited", [rank for rank in share.ranks if rank in ended]),
             ):
                 if ranks:
-                    self._note(f"StepId={step.label()} {_tasks(ranks)}: {word}")
+                    self.note(f"StepId={step.label()} {_tasks(ranks)}: {word}")
 
     async def _end_step(self, cause: str, *, signal: int = 0) -> None:
         event = StepEndAsked(

@@ -42,8 +42,6 @@ def build_step_launch(
         **_gpus(share),
         **_rendezvous(step, at, event, nodes),
     }
-    if ask.mpi:
-        env["SLURM_MPI_TYPE"] = ask.mpi
     if ask.tasks_per_node is not None:
         env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
     return wire.StepLaunch(
@@ -55,7 +53,6 @@ def build_step_launch(
         argv=list(ask.argv),
         tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
         cpu_bind=ask.cpu_bind,
-        mpi=ask.mpi,
         time_limit_s=float(ask.time_limit_s or 0),
     )
 

@@ -61,7 +61,6 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     """The task that gets input; 2**32 - 1: all, -1: none."""
     chdir: Text = ""
     env: dict[str, str] = {}
-    mpi: Word = ""
 
 
 class StepShare(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,7 +49,6 @@ class StepLaunch:
     argv: List[str] = field(default_factory=list)
     tasks: List[StepTask] = field(default_factory=list)
     cpu_bind: str = ""
-    mpi: str = ""
     time_limit_s: float = 0.0
     """0: the job's alone."""
     t: Literal["step_launch"] = "step_launch"

@@ -86,6 +86,15 @@ def test_outputs_come_with_the_task_they_are_of(agent: AgentProcess, job: int) -
     }
 
 
+def test_a_stream_that_is_asked_for_while_the_step_begins_misses_nothing(
+    agent: AgentProcess, job: int
+) -> None:
+    start(agent, job, "sh", "-c", "echo out $SLURM_PROCID", tasks=32)
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
+    ended(agent, job)
+    assert pieces(agent.link, 5) == {(rank, wire.OUT): b"out %d\n" % rank for rank in range(32)}
+
+
 def test_what_was_taken_before_is_not_sent_again(agent: AgentProcess, job: int) -> None:
     start(agent, job, "echo", "one two")
     ended(agent, job)
