@@ -12,7 +12,7 @@ trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
 i=0 pids=
 while [ "$i" -lt "$tasks" ]; do
     export SLURM_PROCID=$((rank + i)) SLURM_LOCALID=$i
-    [ -z "$WORLD_SIZE" ] || export RANK=$((rank + i)) LOCAL_RANK=$i
+    [ -z "${LOCAL_WORLD_SIZE-}" ] || export RANK=$SLURM_PROCID LOCAL_RANK=$i
     @SETSID@ "$@" &
     pids="$pids $!"
     i=$((i + 1))

@@ -163,8 +163,8 @@ class Launcher:
         uid, gid = account(launch)
         out, err = self._outputs(launch, job, gid)
         env = {**self._environment(launch, job), "SLURM_PROCID": str(launch.first_rank), "SLURM_LOCALID": "0"}
-        if "WORLD_SIZE" in launch.env and launch.role == "tasks":
-            env.update(RANK=str(launch.first_rank), LOCAL_RANK="0")
+        if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
+            env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
         argv = self._command(launch, job, gid, env=env)
         if any("\0" in text for text in (*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
@@ -237,10 +237,7 @@ class Launcher:
             if not launch.cwd_visible or name not in env:
                 env[name] = value
         env["PWD"] = job.meta.work_dir
-        own = launch.env.get("MASTER_ADDR", "")
-        if own and "MASTER_PORT" not in env:
-            env["MASTER_PORT"] = str(self._ports.reserve(job.key))
-            env["WARPDECK_MASTER"] = f"{own}:{env['MASTER_PORT']}"
+        env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
         if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
             env.pop("XDG_RUNTIME_DIR", None)

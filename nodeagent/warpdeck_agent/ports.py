@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 import socket
-from typing import Dict, Set, Tuple
+from typing import Dict, Mapping, Set, Tuple
 
 from .procfs import text
+from .wire.steps import FIRST_GANG_PORT, MADE
 
 FIRST_PORT = 20_000
-LAST_PORT = 29_999
+LAST_PORT = FIRST_GANG_PORT - 1
 TRIES = 200
 """Ports that are looked at before there is none."""
 
@@ -34,6 +35,23 @@ class Ports:
                 self._held.setdefault(launch, set()).add(port)
                 return port
         return 0
+
+    def with_master(self, env: Mapping[str, str], launch: Tuple[int, int], *, tasks: bool) -> Dict[str, str]:
+        """The environment with a port where the controller left the choice to us, and what follows from address and port.
+
+        `tasks`: it is that of tasks, which are told in every launcher's own way.
+        """
+        made = dict(env)
+        address, port = made.get("MASTER_ADDR", ""), made.get("MASTER_PORT", "")
+        if MADE in made:
+            port = port or str(self.reserve(launch))
+            made.update({"MASTER_PORT": port, MADE: f"{address}:{port}"})
+        if tasks and address and port:
+            host = f"[{address}]" if ":" in address else address
+            made.setdefault("JAX_COORDINATOR_ADDRESS", f"{host}:{port}")
+            if "PET_NNODES" in made:
+                made.update({"PET_MASTER_ADDR": address, "PET_MASTER_PORT": port})
+        return made
 
     def release(self, launch: Tuple[int, int]) -> None:
         """The launch has ended."""

@@ -180,8 +180,7 @@ class Steps:
     def _environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
         """Of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
         env = {**account_environment(step.job.meta.uid), **launch.env}
-        if "MASTER_ADDR" in env and "MASTER_PORT" not in env:
-            env["MASTER_PORT"] = str(self._ports.reserve(step.job.key))
+        env = self._ports.with_master(env, step.job.key, tasks=True)
         env.update(job_variables(step.job, self._spool))
         env[STEP_VARIABLE] = str(step.number)
         return with_programs(env, self._spool)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.batch import run
 from tests.home import Home
 from tests.lab.hosts import Lab
 
@@ -19,22 +20,6 @@ def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
         words = ["--name", f"step{host}", "--accept-host-key", lab.fingerprint(host)]
         shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
     return shared_home
-
-
-def run(home: Home, folder: Path, script: str, *options: str, code: int | None = 0) -> str:
-    """The output of a batch job that has ended with this code."""
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    path = folder / "job.sh"
-    path.write_text("#!/bin/bash\n" + script)
-    done = home.run(
-        "submit", "--no-snapshot", "--wait", "-o", str(folder / "out"), *options, str(path), cwd=folder
-    )
-    text = ""
-    if (folder / "out").exists():
-        text = (folder / "out").read_text()
-    assert code is None or done.returncode == code, f"{done.stdout}{done.stderr}\n{text}\n{home.log()}"
-    return text
 
 
 def test_a_step_runs_its_tasks_on_all_nodes_of_the_job(cluster: Home, short_tmp: Path) -> None:

@@ -41,6 +41,7 @@ configure() {
     for name in passwd group shadow; do
         [ -f "$dir/etc/$name" ] || cp "/etc/$name" "$dir/etc/$name"
     done
+    { echo "127.0.0.1 localhost"; for name in 1 2 3 4 5 6 7 8 9; do echo "$(address $name) host$name"; done; } >"$dir/etc/hosts"
     cat >"$dir/sshd_config" <<END
 ListenAddress $(address "$1"):22
 ListenAddress $(address "$1"):2222
@@ -61,7 +62,7 @@ END
 # bash as the first process: it buries the orphans of killed agents and jobs.
 INIT='
 mount --make-rprivate /
-for name in passwd group shadow; do mount --bind "$1/etc/$name" "/etc/$name"; done
+for name in passwd group shadow hosts; do mount --bind "$1/etc/$name" "/etc/$name"; done
 hostname "$2"
 : >"$1/ready"
 sleep infinity &

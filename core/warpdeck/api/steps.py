@@ -17,6 +17,7 @@ from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.master import has_own_master
 from warpdeck.notation.srun import Srun, parse_srun
 from warpdeck_agent.wire.steps import EVERY_TASK
 
@@ -58,7 +59,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         cwd=message.cwd,
         caller=connection.caller.node if connection.caller is not None else None,
         first=job.shares[0].node if job.shares else NodeName(""),
-        own_master=_has_own_master(message.env),
+        own_master=has_own_master(message.env),
     )
     try:
         step = await _place(connection, message.id, event)
@@ -125,12 +126,6 @@ def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
         return msgspec.convert({**asked.ask, "input_rank": rank}, StepAsk)
     except msgspec.ValidationError as error:
         raise UserError(f"the step cannot be so: {error}", "see `srun --help`") from error
-
-
-def _has_own_master(env: dict[str, str]) -> bool:
-    """Whether the user has set where rank 0 listens, over what the job was given."""
-    address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
-    return bool(address and port) and f"{address}:{port}" != env.get("WARPDECK_MASTER", "")
 
 
 async def _place(connection: Connection, number: int, event: StepAsked) -> Step:

@@ -28,8 +28,9 @@ from .events import (
 from .health import question
 from .launching import build_launch, output_paths
 from .ports import Fleet, OutputCollector, TreeCache
-from .steplaunch import address_of, build_step_launch
+from .steplaunch import build_step_launch
 from .steps import find_step
+from .training import master_address
 
 if TYPE_CHECKING:
     from .app import Controller
@@ -136,8 +137,8 @@ class EffectRunner:
             job,
             rank,
             submit_host=self._submit_host,
-            master_addr=address_of(job.allocation.shares[0].node, self._controller.state.nodes),
             config=config,
+            master=master_address(job.allocation.node_names(), self._controller.state.nodes),
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
         )
         snapshot = job.request.snapshot

@@ -1,4 +1,4 @@
-"""The SLURM_* variables of a job's processes on one node, and the others that launchers look for. Pure.
+"""The SLURM_* variables of a job's processes on one node; see training for those of other launchers. Pure.
 
 Job-wide and node-wide variables are made here; the agent adds what differs between tasks (SLURM_PROCID, SLURM_LOCALID).
 Which programs read which: see the launchers' own sources (Lightning, jax, submitit, TensorFlow, fairseq).

@@ -9,16 +9,18 @@ from warpdeck_agent.wire import messages as wire
 
 from .environment import job_environment
 from .hooks import build_hooks
+from .training import LOOPBACK, launch_variables
 
 MIB = 2**20
-LOOPBACK = "127.0.0.1"
-"""Where all of a job on one node reach each other, whatever the node is called."""
 
 
 def build_launch(
-    job: Job, rank: int, *, submit_host: str, master_addr: str = "", config: Config, gpu_mem_bytes: int = 0
+    job: Job, rank: int, *, submit_host: str, config: Config, gpu_mem_bytes: int = 0, master: str = LOOPBACK
 ) -> wire.Launch:
-    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part."""
+    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part.
+
+    `master`: where its first task is reached.
+    """
     assert job.allocation is not None
     request, share = job.request, job.allocation.shares[rank]
     stdout, stderr = output_paths(job)
@@ -34,7 +36,7 @@ def build_launch(
         env={
             **job_environment(job, rank, submit_host=submit_host),
             **_mps_limit(share, gpu_mem_bytes),
-            **_rendezvous(job, rank, role, master_addr),
+            **launch_variables(job, rank, role=role, master=master),
         },
         cwd=request.chdir or request.submit_dir,
         cwd_visible=True,
@@ -79,27 +81,6 @@ def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
     if share.gpu_share_pct >= 100 or not gpu_mem_bytes:
         return {}
     return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={gpu_mem_bytes * share.gpu_share_pct // 100 // MIB}M"}
-
-
-def _rendezvous(job: Job, rank: int, role: str, master_addr: str) -> dict[str, str]:
-    """Where rank 0 would listen, for a script that starts its own launcher; the agent chooses the port.
-
-    A command has its ranks too; a batch script is no task, and would be taken for one.
-    """
-    assert job.allocation is not None
-    if role == "hold":
-        return {}
-    theirs = job.request.env
-    alone = len(job.allocation.shares) == 1
-    has_own = "MASTER_ADDR" in theirs and "MASTER_PORT" in theirs
-    made = {} if has_own else {"MASTER_ADDR": LOOPBACK if alone else master_addr or LOOPBACK}
-    if role == "tasks":
-        made |= {
-            "WORLD_SIZE": str(sum(share.tasks for share in job.allocation.shares)),
-            "LOCAL_WORLD_SIZE": str(job.allocation.shares[rank].tasks),
-            "NODE_RANK": str(rank),
-        }
-    return made
 
 
 def output_paths(job: Job) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """A committed step becomes the StepLaunch of one node: environment of its tasks, folder, command lines. Pure.
 
-Variables are those of srun(1), beside those that launchers of distributed training look for: MASTER_ADDR, MASTER_PORT, RANK,
-WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK. A user who has set MASTER_ADDR or MASTER_PORT keeps both.
+Variables are those of srun(1), beside those that launchers of distributed training look for (see training). A user who has set
+MASTER_ADDR and MASTER_PORT keeps both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from warpdeck.notation.multiprog import program_of
 from warpdeck_agent.wire import steps as wire
 
 from .environment import made_environment, run_lengths
-from .launching import LOOPBACK
 from .stepevents import StepAsked
+from .training import master_address, master_variables, task_variables
 
 
 def build_step_launch(
@@ -36,11 +36,12 @@ def build_step_launch(
     share = step.shares[at]
     rank_in_job = job.allocation.node_names().index(node)
     env = {
-        **(ask.env if event.own_master else _without_master(ask.env)),
+        **ask.env,
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **_layout(step, at),
+        **task_variables([len(each.ranks) for each in step.shares], at),
         **_gpus(share),
-        **_rendezvous(step, at, event, nodes),
+        **_rendezvous(step, event, nodes),
     }
     if ask.tasks_per_node is not None:
         env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
@@ -100,10 +101,6 @@ def _layout(step: Step, at: int) -> dict[str, str]:
         "SLURM_CPUS_ON_NODE": str(share.cpus),
         "SLURM_NODEID": str(at),
         "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
-        "WORLD_SIZE": str(tasks),
-        "LOCAL_WORLD_SIZE": str(len(share.ranks)),
-        "NODE_RANK": str(at),
-        "GROUP_RANK": str(at),
     }
 
 
@@ -118,26 +115,11 @@ def _gpus(share: StepShare) -> dict[str, str]:
     return made
 
 
-def _without_master(env: Mapping[str, str]) -> dict[str, str]:
-    """What the batch script was told is not for its steps: each has a rank 0 of its own."""
-    return {name: value for name, value in env.items() if name not in ("MASTER_ADDR", "MASTER_PORT")}
-
-
-def _rendezvous(step: Step, at: int, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
+def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Where rank 0 listens. The port of a step on one node is that node's own choice."""
     if event.own_master:
         return {}
-    first = step.shares[0].node
-    made = {"MASTER_ADDR": LOOPBACK if len(step.shares) == 1 else address_of(first, nodes)}
-    if event.port:
-        made["MASTER_PORT"] = str(event.port)
-    return made
-
-
-def address_of(name: NodeName, nodes: Mapping[NodeName, Node]) -> str:
-    """Under which other nodes reach it: the address it was reached at, else its own name."""
-    node = nodes.get(name)
-    return name if node is None else node.address or node.hostname or name
+    return master_variables(master_address(step.node_names(), nodes), event.port)
 
 
 def node_folder(job: Job, node: NodeName, *, cwd: str, caller: NodeName | None) -> str:

@@ -16,6 +16,7 @@ from .dependencies import parse_dependencies
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .licenses import parse_licenses
+from .master import without_training
 from .memory import parse_memory
 from .moments import parse_moment
 from .options import HARMLESS, HONOURED
@@ -89,7 +90,7 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
     """
     own = {
         name: value
-        for name, value in environ.items()
+        for name, value in without_training(environ).items()
         if not name.startswith(("SLURM_", "WARPDECK_")) and _is_text(name + value)
     }
     words = export.split(",")

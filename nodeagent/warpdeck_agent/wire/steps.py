@@ -21,6 +21,10 @@ OUT, ERR, IN = 1, 2, 0
 EVERY_TASK = 0xFFFFFFFF
 FIRST_CALL = 1 << 31
 """Ids of streams that an agent begins."""
+FIRST_GANG_PORT, GANG_PORTS = 29_000, 1_000
+"""Ports that follow from the job's number, for commands that begin on several nodes at once and ask nobody; no others are these."""
+MADE = "WARPDECK_MASTER"
+"""A variable which says that MASTER_ADDR is ours, and behind it MASTER_PORT."""
 MAX_ACCESS_BYTES = 64 * 1024
 """The largest message that a process may say before it is known who it is."""
 
