@@ -132,7 +132,7 @@ def test_signals_reach_the_tasks(batch: Batch) -> None:
         "srun -n1 sh -c 'trap \"echo got it; exit 7\" USR1; touch here; while :; do sleep 0.05; done' &\n"
         "while [ ! -e here ]; do sleep 0.05; done\nkill -USR1 $!; wait $!; echo $?\n"
     )
-    assert lines[0] == "got it"
+    assert "got it" in lines  # the shell may say first that its sleep was hit too
     assert lines[-1] == "7"
 
 
