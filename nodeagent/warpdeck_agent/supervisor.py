@@ -24,6 +24,8 @@ from .hold import contain, hold_from
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 
+JOIN_S = 60.0
+"""Whoever started a supervisor joins it at once, or was killed."""
 READ_BYTES = 256 * 1024
 MAX_NOTE_BYTES = 480
 """Of the reason why a job cannot begin: what its record has room for."""
@@ -75,10 +77,13 @@ class Supervisor:
         self._watch(self._children, self._reap)
         self._was_joined = False
 
-    def run(self) -> None:
-        """Until there is neither an agent nor a job."""
+    def run(self, join_s: float = JOIN_S) -> None:
+        """Until there is neither an agent nor a job; so long for the first agent."""
         while self._agent is not None or self._running or not self._was_joined:
-            for descriptor, _ in self._poll.poll():
+            ready = self._poll.poll(-1 if self._was_joined else join_s)
+            if not ready and not self._was_joined:
+                return
+            for descriptor, _ in ready:
                 act = self._acts.get(descriptor)
                 if act is not None:
                     act()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.agent import ANSWER_S, FROM_SOURCE, AgentProcess
 
+import warpdeck_agent
 from warpdeck_agent.wire import messages as wire
 
 LETTING_GO = {("jobs.py", "forget"), ("table.py", "release")}
@@ -92,3 +94,13 @@ def test_a_thousand_launches_at_once_all_run_and_leave_nothing(agent: AgentProce
     assert codes == {number: number % 7 for number in range(1, JOBS + 1)}
     assert len(set(runs.read_text().split())) == len(runs.read_text().split()) == JOBS
     assert agent.connect().jobs == []
+
+
+def test_a_supervisor_whose_agent_was_killed_before_it_joined_ends(short_tmp: Path) -> None:
+    (short_tmp / "jobs").mkdir()
+    code = "import sys; from warpdeck_agent.supervisor import Supervisor; Supervisor(sys.argv[1]).run(join_s=0.1)"
+    folder = str(Path(warpdeck_agent.__file__).parent.parent)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(short_tmp)], env={"PYTHONPATH": folder}, timeout=30, check=False
+    )
+    assert ended.returncode == 0
