@@ -38,7 +38,7 @@ from .steps import Steps
 from .supervision import Supervision, SupervisorLost
 from .tempdirs import TempDirs
 from .trees import TreeStore
-from .unsupervised import Unsupervised
+from .watching import Watch
 from .wire.messages import (
     RESUMED,
     SUSPENDED,
@@ -91,7 +91,9 @@ class Jobs:
         self._notices = Notices(pool)
         clearing = Clearing(pool, self.containment, leftovers)
         self._ending = Ending(pool, self._signals, clearing, tell)
-        self._alone = Unsupervised(self._ending.ended)
+        self._alone: Watch[Job] = Watch(
+            self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
+        )
         self._memory = MemoryWatch(pool, self._out_of_memory)
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         install(spool.file(START), SCRIPT)

@@ -118,7 +118,9 @@ class Steps:
         self._steps: Dict[StepKey, Step] = {}
         self._owners: Dict[int, Step] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
-        self._watch: Watch[Task] = Watch(self._task_ended)
+        self._watch: Watch[Task] = Watch(
+            self._task_ended, pid=Task.supervisor_pid, lives=lambda task: task.folder.supervisor_lives()
+        )
         install_script(spool.file(SCRIPT_NAME))
 
     def reports(self) -> List[StepReport]:
@@ -231,6 +233,7 @@ class Steps:
 
     def _task_ended(self, task: Task) -> None:
         step = self._owners.pop(id(task))
+        task.reap()
         task.read_end()
         assert task.ended is not None
         self._settle(step, [TaskEnded(task.rank, *task.ended)])

@@ -63,6 +63,10 @@ class Task:
         self.ended: Optional[Tuple[int, int]] = None
         self.over = asyncio.Event()
 
+    def supervisor_pid(self) -> int:
+        """Our own child's, or that of an earlier agent's."""
+        return self.process.pid if self.process is not None else self.folder.pid()
+
     def reap(self) -> None:
         """Takes the end of its supervisor."""
         if self.process is not None:

@@ -1,61 +1,57 @@
-"""Noticing that a supervisor has ended: by pidfd, for own children and adopted ones alike; by its lock on old kernels."""
+"""Noticing that a process has ended which may be nobody's child here: by pidfd, or by looking again.
+
+A step's task is watched by its supervisor, which holds a lock. A launch's first process is watched only where the supervisor
+that would have told of its end was killed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-from typing import Callable, Generic, Optional, Protocol, Set, TypeVar
-
-from .spool import JobFolder
+from typing import Callable, Generic, Set, TypeVar
 
 POLL_S = 0.05
-"""How often a lock is looked at where there is no pidfd (kernels before 5.3)."""
+"""How often is looked where there is no pidfd (kernels before 5.3)."""
 
-
-class Supervised(Protocol):
-    """A job, or a task of a step: its folder, and its supervisor where that is our own child."""
-
-    folder: JobFolder
-    process: Optional[subprocess.Popen[bytes]]
-
-    def reap(self) -> None:
-        """Takes the end of its supervisor."""
-
-
-_T = TypeVar("_T", bound=Supervised)
+_T = TypeVar("_T")
 
 
 class Watch(Generic[_T]):
-    """Calls `on_end` once for each job or task whose supervisor has ended."""
+    """Calls `on_end` once for each job or task whose process has ended.
 
-    def __init__(self, on_end: Callable[[_T], None]) -> None:
+    `lives` tells whether the process of that `pid` is still the one that is meant: pids are given out again.
+    """
+
+    def __init__(
+        self, on_end: Callable[[_T], None], *, pid: Callable[[_T], int], lives: Callable[[_T], bool]
+    ) -> None:
         self._on_end = on_end
+        self._pid = pid
+        self._lives = lives
         self._polling: Set[asyncio.Task[None]] = set()
 
-    def add(self, job: _T) -> None:
-        """Watches from now on; a supervisor that is gone already is noticed too."""
+    def add(self, watched: _T) -> None:
+        """Watches from now on; what is gone already is noticed too."""
         loop = asyncio.get_running_loop()
-        pid = job.process.pid if job.process is not None else job.folder.pid()
         try:
-            descriptor = os.pidfd_open(pid)
+            descriptor = os.pidfd_open(self._pid(watched))
         except (AttributeError, OSError):
-            task = loop.create_task(self._poll(job))
+            task = loop.create_task(self._poll(watched))
             self._polling.add(task)
             task.add_done_callback(self._polling.discard)
             return
-        loop.add_reader(descriptor, self._ended, job, descriptor)
+        if self._lives(watched):
+            loop.add_reader(descriptor, self._ended, watched, descriptor)
+        else:
+            os.close(descriptor)
+            loop.call_soon(self._on_end, watched)
 
-    def _ended(self, job: _T, descriptor: int) -> None:
+    def _ended(self, watched: _T, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
-        self._tell(job)
+        self._on_end(watched)
 
-    async def _poll(self, job: _T) -> None:
-        while job.folder.supervisor_lives():
+    async def _poll(self, watched: _T) -> None:
+        while self._lives(watched):
             await asyncio.sleep(POLL_S)
-        self._tell(job)
-
-    def _tell(self, job: _T) -> None:
-        job.reap()
-        self._on_end(job)
+        self._on_end(watched)

@@ -43,7 +43,7 @@ def test_node_show_says_what_is_enforced(home: Home) -> None:
 
 
 def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_tmp: Path) -> None:
-    hog = "python3 -c 'import time; held = bytearray(200 << 20); time.sleep(1000)'"
+    hog = "python3 -c 'import signal; held = bytearray(200 << 20); signal.pause()'"
     row = ended(home, submit(home, short_tmp, hog, "--mem=100M"))
     assert (row["state"], row["exit_cause"]) == ("OUT_OF_MEMORY", "oom")
     assert row["message"].startswith("out of memory: it used")

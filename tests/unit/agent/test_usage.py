@@ -214,7 +214,7 @@ def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
 
 
 def test_memory_of_what_runs_is_seen(agent: AgentProcess, short_tmp: Path) -> None:
-    code = "x = bytearray(150 << 20); import time; time.sleep(1000)"
+    code = "import signal; x = bytearray(150 << 20); signal.pause()"
     agent.launch(1, f"exec {sys.executable} -c '{code}'")
     agent.link.report(1, "running")
     eventually(
