@@ -71,19 +71,23 @@ class Home:
     def close(self) -> None:
         """Ends the controller, this machine's agent and whatever jobs they left."""
         self.run("down")
-        mark = f"WARPDECK_HOME={self.path}".encode()
+        mark, folder = f"WARPDECK_HOME={self.path}".encode(), f"{self.path}/agent/"
         own = os.getpid()
         for name in os.listdir("/proc"):
-            if name.isdigit() and int(name) != own and mark in _environ(name):
+            if not name.isdigit() or int(name) == own:
+                continue
+            if mark in _words(name, "environ") or any(
+                folder.encode() in word for word in _words(name, "cmdline")
+            ):
                 _kill(int(name))
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
             for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _environ(pid: str) -> list[bytes]:
+def _words(pid: str, file: str) -> list[bytes]:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
     except OSError:
         return []
 
