@@ -79,7 +79,7 @@ class Paths:
 
     @property
     def programs(self) -> str:
-        """This user's `srun` for the shells of salloc."""
+        """This user's scripts with Slurm's command names: `srun`, `squeue` and the rest."""
         return self._of_user("programs")
 
     def _of_user(self, name: str) -> str:

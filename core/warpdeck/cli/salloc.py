@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import select
-import shlex
 import subprocess
-import sys
 import time
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, default_paths
+from warpdeck.slurm.shims import install
 
 from .output import note
 from .submit import current_folder
@@ -46,7 +45,7 @@ def main(_: str, words: list[str]) -> int:
         return 0
     note(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
     command = granted["command"] or [os.environ.get("SHELL") or "/bin/sh"]
-    env = {**os.environ, **granted["env"], "PATH": f"{programs(paths)}:{os.environ.get('PATH', '')}"}
+    env = {**os.environ, **granted["env"], "PATH": f"{install(paths)}:{os.environ.get('PATH', '')}"}
     try:
         child = subprocess.Popen(command, env=env)
     except OSError as error:
@@ -56,19 +55,6 @@ def main(_: str, words: list[str]) -> int:
     code = _hold(_Holder(paths, client, number, job), child)
     note(f"salloc: Relinquishing job allocation {job}")
     return code
-
-
-def programs(paths: Paths) -> str:
-    """The folder with `srun` for shells here; made if it is not there."""
-    folder = paths.programs
-    path = os.path.join(folder, "srun")
-    text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m warpdeck.cli.main srun "$@"\n'
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(path + ".new", 0o700)
-    os.replace(path + ".new", path)
-    return folder
 
 
 def _wait(client: SyncClient, number: int) -> dict[str, Any]:

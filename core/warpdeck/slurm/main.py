@@ -1,0 +1,79 @@
+"""The entry of Slurm's commands: `python -m warpdeck.slurm.main squeue --me`, which is what the shims run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pwd
+import sys
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import default_paths
+
+from .console import CommandError, Console
+
+COMMANDS: dict[str, str] = {}
+"""Command -> module of this package with `main(words, console) -> exit code`."""
+FRONTED = {"srun": "srun", "salloc": "salloc"}
+"""Commands that are verbs of warpdeck: command -> module of warpdeck.cli."""
+APP = "sview"
+
+
+def main(name: str, words: list[str]) -> int:
+    """Runs one command for the user of this process; the value is its exit code."""
+    try:
+        if name == APP:
+            # By name: the core does not depend on the app, which depends on the core.
+            return int(importlib.import_module("warpdeck_tui.app").main())
+        if name in FRONTED:
+            return int(importlib.import_module(f"warpdeck.cli.{FRONTED[name]}").main(name, words))
+        return run(name, words, own_console())
+    except UserError as error:
+        return _fail(name, error.message, error.hint, error.exit_code)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def run(name: str, words: list[str], console: Console) -> int:
+    """Runs a command of COMMANDS; its errors go to the console."""
+    try:
+        module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
+        return int(module.main(words, console))
+    except CommandError as error:
+        print(f"{name}: error: {error.message}", file=console.err)
+        return error.exit_code
+    except UserError as error:
+        print(f"{name}: error: {error.message}", file=console.err)
+        if error.hint:
+            print(f"  {error.hint}", file=console.err)
+        return error.exit_code
+
+
+def own_console() -> Console:
+    """This process's own streams, environment and folder."""
+    columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return Console(
+        env=os.environ,
+        folder=os.environ.get("PWD") or os.getcwd(),
+        user=pwd.getpwuid(os.getuid()).pw_name,
+        stdin=sys.stdin,
+        out=sys.stdout,
+        err=sys.stderr,
+        connect=lambda: SyncClient.connect(default_paths()),
+        columns=columns,
+    )
+
+
+def _fail(name: str, message: str, hint: str, code: int) -> int:
+    print(f"{name}: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
