@@ -19,8 +19,8 @@ from tests.waiting import eventually
 from warpdeck.model import Allocation, GpuAsk, JobId, Resources, Share
 from warpdeck.policy import PendingJob, RunningJob, Settings, View, plan
 
-from .planning import NOW, cpu_ms
-from .table import Line, PeerReadings, Table
+from .crowded import NOW
+from .table import Line, PeerReadings, Table, cpu_timed
 
 NODES = 1000
 GPUS, CPUS = 8, 64
@@ -95,7 +95,7 @@ def measure(table: Table) -> None:
     view = crowd()
     made = plan(view, NOW, Settings())
     assert not made.starts and len(made.whys) == len(QUEUE), "nothing starts, and every array is told why"
-    found = cpu_ms(lambda: plan(view, NOW, Settings()), 7)
+    found = cpu_timed(lambda: plan(view, NOW, Settings()), 7)
     table.add(BACKFILL, found)
     table.add(MAIN, found)
 

@@ -1,313 +1,33 @@
-"""Planning passes over full clusters with long queues, and passes after one event, in CPU time; how they grow, what they take.
-
-The events are those of a site that stays as full as it is: somebody submits; a job ends, and what starts in its place runs; a
-node fails or comes back. The pass that follows is the controller's: with a memory of the last one, and telling the new job.
-"""
+"""The planning benchmarks (bench_planning, for pytest-benchmark) as lines of the table."""
 
 from __future__ import annotations
 
-import gc
-import time
-import tracemalloc
-from collections.abc import Callable
-from random import Random
-
-import msgspec
-
-from tests import builders
-from warpdeck.model import Allocation, GpuAsk, JobId, NodeName, Resources, Share
-from warpdeck.policy import (
-    AccountView,
-    Limits,
-    Memory,
-    NodeView,
-    PartitionView,
-    PendingJob,
-    Plan,
-    QosView,
-    ReservationView,
-    RunningJob,
-    Settings,
-    Start,
-    UserView,
-    View,
-    Weights,
-    plan,
-)
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 from .table import Line, Measured, Table
 
-NOW = 1_000_000.0
-SHAPES = 200
-USERS, ACCOUNTS = 50, 10
-WEIGHTED = Settings(weights=Weights(age=1000, fairshare=10_000, job_size=100, partition=100, qos=1000))
-FREE_ONE_IN = 50
-"""One node in so many is free."""
-SMALL = Line("planning pass, 1,000 nodes x 8 GPUs, 10,000 pending", "ms", budget=50)
-LARGE = Line("planning pass, 10,000 nodes, 100,000 pending, 64 reservations", "ms", budget=500)
-MEMORY = Line("planning pass, 1,000 nodes, 10,000 pending: peak", "MB")
-KEPT = "kept from pass to pass"
-GROWTH = (1_000, 10_000, 100_000)
-EVENT_BUDGET_MS = 5
-EVENT_QUEUE = 10_000
-"""The length of the queue for which the budget is."""
-EVENT_RUNS = 15
-
-
-def crowded_site(nodes: int, pending: int, *, reservations: int = 0, free: bool = True) -> View:
-    """Jobs of many sizes hold nearly all nodes; the waiting ones have 200 kinds of request, gangs among them."""
-    rng = Random(nodes * 1_000_003 + pending)
-    machines = [
-        msgspec.structs.replace(builders.node(f"n{number:05}"), switch=f"s{number // 32}")
-        for number in range(nodes)
-    ]
-    idle = set(range(0, nodes, FREE_ONE_IN)) if free else set()
-    held: list[RunningJob] = []
-    for number, machine in enumerate(machines):
-        if number not in idle:
-            held += _jobs_on(rng, machine, len(held) + 1)
-    kinds = [_kind(rng) for _ in range(SHAPES)]
-    jobs = [_waiting(rng, len(held) + 1 + number, kinds) for number in range(pending)]
-    set_aside = tuple(
-        ReservationView(
-            name=f"r{number:02}",
-            nodes=frozenset(machine.name for machine in rng.sample(machines, 4)),
-            start_unix=NOW + 1000 * number,
-            end_unix=NOW + 1000 * number + 7200,
-        )
-        for number in range(reservations)
-    )
-    return msgspec.structs.replace(builders.view(machines, jobs, held), reservations=set_aside)
-
-
-def _jobs_on(rng: Random, machine: NodeView, first_id: int) -> list[RunningJob]:
-    found: list[RunningJob] = []
-    at = 0
-    while at < len(machine.gpus):
-        gpus = machine.gpus[at : at + rng.choice((1, 1, 2, 4, 8))]
-        at += len(gpus)
-        share = Share(
-            node=NodeName(machine.name),
-            cpus=8 * len(gpus),
-            mem_bytes=32 * builders.GIB * len(gpus),
-            gpus=tuple(gpu.index for gpu in gpus),
-            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
-        )
-        number = JobId(first_id + len(found))
-        found.append(
-            RunningJob(
-                id=number,
-                array_job_id=number,
-                allocation=Allocation(shares=(share,)),
-                ends_by_unix=NOW + rng.randint(1, 100_000),
-                user=f"u{rng.randrange(USERS)}",
-                start_at_unix=NOW - 1000,
-            )
-        )
-    return found
-
-
-def _kind(rng: Random) -> tuple[Resources, int]:
-    nodes = rng.choice((1, 1, 1, 1, 2, 4, 8))
-    asked = Resources(
-        nodes_min=nodes,
-        nodes_max=nodes,
-        cpus_per_task=rng.randint(1, 32),
-        mem_per_node_bytes=rng.randint(1, 256) * builders.GIB,
-        gpus=GpuAsk(per_node=rng.choice((1, 1, 2, 4, 8))),
-    )
-    return asked, rng.choice((600, 3600, 7200, 86_400))
-
-
-def _waiting(rng: Random, number: int, kinds: list[tuple[Resources, int]]) -> PendingJob:
-    asked, limit_s = rng.choice(kinds)
-    return builders.pending(number, resources=asked, limit_s=limit_s, user=f"u{rng.randrange(USERS)}")
-
-
-class Site:
-    """A full cluster on which one thing after the other happens."""
-
-    def __init__(
-        self, nodes: int, pending: int, *, reservations: int = 0, settings: Settings | None = None
-    ) -> None:
-        self._rng = Random(pending)
-        self.settings = settings or Settings()
-        self.view = crowded_site(nodes, pending, reservations=reservations, free=False)
-        if settings is not None:
-            self.view = with_tables(self.view)
-        self.memory = Memory()
-        self.now = NOW
-        self._next_id = max(job.id for job in self.view.pending) + 1
-
-    def submitted(self) -> Callable[[], Plan]:
-        """One job more waits, of a kind that others are of. The pass that follows, to be made."""
-        like = self._rng.choice(self.view.pending)
-        number = JobId(self._next_id)
-        self._next_id += 1
-        new = msgspec.structs.replace(like, id=number, array_job_id=number, eligible_at_unix=self.now)
-        return self._happened([number], pending=(*self.view.pending, new))
-
-    def ended(self) -> Callable[[], Plan]:
-        """One job less runs."""
-        gone = self._rng.randrange(len(self.view.running))
-        return self._happened([], running=self.view.running[:gone] + self.view.running[gone + 1 :])
-
-    def node_changed(self) -> Callable[[], Plan]:
-        """A node takes no more jobs, or takes them again."""
-        nodes = list(self.view.nodes)
-        at = self._rng.randrange(len(nodes))
-        out = "" if nodes[at].unavailable else "does not answer"
-        nodes[at] = msgspec.structs.replace(nodes[at], unavailable=out)
-        return self._happened([], nodes=tuple(nodes))
-
-    def _happened(self, tell: list[JobId], **changed: object) -> Callable[[], Plan]:
-        self.now += 1.0
-        self.view = msgspec.structs.replace(self.view, **changed)
-        return lambda: self.follow(plan(self.view, self.now, self.settings, memory=self.memory, tell=tell))
-
-    def full_pass(self) -> Plan:
-        """A pass that tells everybody."""
-        return plan(self.view, self.now, self.settings, memory=self.memory)
-
-    def follow(self, made: Plan) -> Plan:
-        """What the plan started is to run before the next event."""
-        self._made = made
-        return made
-
-    def settle(self) -> None:
-        """The last plan's starts run."""
-        started = {start.job_id: start for start in self._made.starts}
-        waiting = {job.id: job for job in self.view.pending if job.id in started}
-        begun = [_begun(waiting[start.job_id], start, self.now) for start in started.values()]
-        self.view = msgspec.structs.replace(
-            self.view,
-            running=tuple(sorted((*self.view.running, *begun), key=lambda job: job.id)),
-            pending=tuple(job for job in self.view.pending if job.id not in started),
-        )
-
-
-def _begun(job: PendingJob, start: Start, now: float) -> RunningJob:
-    return RunningJob(
-        id=job.id,
-        array_job_id=job.array_job_id,
-        allocation=start.allocation,
-        ends_by_unix=now + (start.time_limit_s or 0),
-        user=job.user,
-        account=job.account,
-        qos=job.qos,
-        partition=start.partition,
-        start_at_unix=now,
-    )
-
-
-def with_tables(view: View) -> View:
-    """The site with partitions, QoS, accounts and limits, so that it matters whose a job is."""
-    rng = Random(5)
-    accounts = {f"u{number}": f"a{number % ACCOUNTS}" for number in range(USERS)}
-    half = frozenset(node.name for node in view.nodes[: len(view.nodes) // 2])
-
-    def of(job: RunningJob | PendingJob) -> RunningJob | PendingJob:
-        return msgspec.structs.replace(
-            job,
-            account=accounts[job.user],
-            qos="high" if rng.random() < 0.1 else "normal",
-            partition=rng.choice(("gpu", "short")) if isinstance(job, PendingJob) else "gpu",
-        )
-
-    return msgspec.structs.replace(
-        view,
-        running=tuple(map(of, view.running)),
-        pending=tuple(map(of, view.pending)),
-        partitions=(
-            PartitionView(name="gpu", max_time_s=172_800),
-            PartitionView(name="short", nodes=half, max_time_s=86_400),
-        ),
-        qos=(
-            QosView(name="high", priority=10, limits=Limits(max_tres_per_user={"gres/gpu": 64})),
-            QosView(name="normal", limits=Limits(max_jobs_per_user=2000)),
-        ),
-        accounts=(
-            *(
-                AccountView(
-                    name=f"a{number}",
-                    parent="root",
-                    usage=1000.0 * number,
-                    limits=Limits(grp_tres={"gres/gpu": 2000}),
-                )
-                for number in range(ACCOUNTS)
-            ),
-            AccountView(name="root"),
-        ),
-        users=tuple(
-            UserView(user=user, account=account, usage=float(at))
-            for at, (user, account) in enumerate(sorted(accounts.items(), key=lambda pair: pair[::-1]))
-        ),
-    )
-
-
-def cpu_ms(work: Callable[[], object], runs: int, *, after: Callable[[], None] | None = None) -> Measured:
-    """CPU time of each run; the collector rests, as nothing here makes cycles."""
-    return events_ms(lambda: work, runs, after=after)
-
-
-def events_ms(
-    happen: Callable[[], Callable[[], object]], runs: int, *, after: Callable[[], None] | None = None
-) -> Measured:
-    """CPU time of what is to be done each time after something has happened."""
-    gc.collect()
-    gc.disable()
-    readings = []
-    for _ in range(runs):
-        work = happen()
-        began = time.process_time()
-        work()
-        readings.append((time.process_time() - began) * 1e3)
-        if after is not None:
-            after()
-    gc.enable()
-    return Measured(readings)
+BENCHMARKS = Path(__file__).with_name("bench_planning.py")
+MEMORY = {"peak_mb": "peak", "kept_mb": "kept from pass to pass"}
 
 
 def measure(table: Table) -> None:
-    """The budgets of full passes, then what grows with the length of the queue."""
-    small = crowded_site(1000, 10_000)
-    table.add(SMALL, cpu_ms(lambda: plan(small, NOW, Settings()), 7))
-    table.add(MEMORY, _peak_mb(small))
-    large = crowded_site(10_000, 100_000, reservations=64)
-    table.add(LARGE, cpu_ms(lambda: plan(large, NOW, Settings()), 3))
-    for pending in GROWTH:
-        _measure_events(table, Site(1000, pending), f"1,000 full nodes, {pending:,} pending")
-    _measure_events(
-        table,
-        Site(1000, 10_000, settings=WEIGHTED),
-        "the same, 10,000 pending, with accounts, limits, weights",
-    )
-    _measure_events(
-        table, Site(10_000, 100_000, reservations=64), "10,000 full nodes, 100,000 pending, 64 reservations"
-    )
-
-
-def _measure_events(table: Table, site: Site, where: str) -> None:
-    tracemalloc.start()
-    site.full_pass()
-    kept = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    table.add(Line(f"{where}: {KEPT}", "MB"), Measured([kept / 1e6]))
-    table.add(Line(f"{where}: nothing kept", "ms"), cpu_ms(lambda: plan(site.view, NOW, site.settings), 3))
-    table.add(Line(f"{where}: all told", "ms"), cpu_ms(site.full_pass, 5))
-    is_budget = len(site.view.nodes) == 1000 and len(site.view.pending) == EVENT_QUEUE
-    for name, happen in (
-        ("one submitted", site.submitted),
-        ("one ended", site.ended),
-        ("one node changed", site.node_changed),
-    ):
-        line = Line(f"{where}: {name}", "ms", budget=EVENT_BUDGET_MS if is_budget else None)
-        table.add(line, events_ms(happen, EVENT_RUNS, after=site.settle))
-
-
-def _peak_mb(view: View) -> Measured:
-    tracemalloc.start()
-    plan(view, NOW, Settings())
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return Measured([peak / 1e6])
+    """Runs them; CPU time, so that other work on the machine counts little."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder, "found.json")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(BENCHMARKS)]
+        options = ["--benchmark-timer=time.process_time", "--benchmark-quiet", f"--benchmark-json={found}"]
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"the planning benchmarks failed:\n{done.stdout}{done.stderr}")
+        benchmarks = json.loads(found.read_text())["benchmarks"]
+    for one in benchmarks:
+        info = one["extra_info"]
+        readings = [seconds * 1e3 for seconds in one["stats"]["data"]]
+        table.add(Line(info["what"], "ms", budget=info["budget_ms"]), Measured(readings))
+        for key, words in MEMORY.items():
+            if key in info:
+                table.add(Line(f"{info['what']}: {words}", "MB"), Measured([info[key]]))
