@@ -7,7 +7,7 @@
 #   hosts.sh partition I     link down                    hosts.sh heal I          link up
 #   hosts.sh drop I          silently drop all packets    hosts.sh undrop I
 #   hosts.sh shun I          drop those of this machine   hosts.sh undrop I
-#   hosts.sh crash I         kill the whole host          hosts.sh boot I          bring it back
+#   hosts.sh crash I         kill the whole host          hosts.sh boot I          bring it back, with a new boot id
 #
 # The caller is in a network namespace of the lab's own (tests/lab/hosts.py enters it): names and addresses are the same in
 # every lab and never meet. No namespace is named and no mount is made outside a host, so what a host's first process
@@ -63,6 +63,8 @@ END
 INIT='
 mount --make-rprivate /
 for name in passwd group shadow hosts; do mount --bind "$1/etc/$name" "/etc/$name"; done
+cat /proc/sys/kernel/random/uuid >"$1/boot_id"
+mount --bind "$1/boot_id" /proc/sys/kernel/random/boot_id
 hostname "$2"
 : >"$1/ready"
 sleep infinity &
