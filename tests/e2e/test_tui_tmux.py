@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
+
+from warpdeck_agent.procfs import number, table
 
 pytestmark = pytest.mark.tmux
 
@@ -170,6 +173,59 @@ def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, windo
     window.shows("row 99999 ")
     window.keys("q")
     window.shows("left with 0")
+
+
+MIB = 1 << 20
+FLOOD = (
+    "i=0; while [ ! -e {gate} ]; do i=$((i+1)); head -c 67108864 /dev/zero; echo; echo piece $i; "
+    "[ $((i % 8)) != 0 ] || : >{output}; done"
+)
+"""As fast as the disk takes it. It begins anew now and then: nobody wants so much kept."""
+GROWTH = 64 * MIB
+
+
+def test_a_flood_of_output_is_watched_and_nothing_grows_or_stands_still(
+    home: Home, window: Tmux, short_tmp: Path
+) -> None:
+    """Somebody follows it in the app, somebody reads it as it comes, somebody does not read at all."""
+    window.shows("no jobs; n submits one")
+    gate, output = short_tmp / "gate", short_tmp / "out"
+    command = FLOOD.format(gate=gate, output=output)
+    agent = lock_holder(home.path / "agent" / "agent.lock")
+    before = {pid: peak_bytes(pid) for pid in (home.controller_pid(), agent)}
+    job = home.json("submit", "--no-snapshot", "-J", "torrent", "-o", str(output), "--wrap", command)[
+        "job_id"
+    ]
+    follow = [sys.executable, "-m", "warpdeck.cli.main", "logs", "-f", str(job)]
+    lazy, eager = (subprocess.Popen(follow, env=home.environ, stdout=subprocess.PIPE) for _ in range(2))
+    try:
+        window.shows("torrent")
+        window.keys("Enter")
+        window.shows("piece ")
+        read = 0
+        assert eager.stdout is not None
+        while read < 64 * MIB:
+            read += len(os.read(eager.stdout.fileno(), MIB))
+        other = home.json("submit", "--no-snapshot", "--wrap", "exit 3")["job_id"]
+        eventually(lambda: home.job(other)["end"], what="another job runs beside it")
+        assert home.job(other)["exit_code"] == "3:0"
+        window.keys("d")
+        window.shows("runs in")
+        assert all(peak_bytes(pid) - peak < GROWTH for pid, peak in before.items())
+        gate.touch()
+        eventually(lambda: home.state(job) == "COMPLETED", what="the flood has ended")
+    finally:
+        gate.touch()
+        for follower in (lazy, eager):
+            follower.kill()
+            follower.communicate()
+    window.keys("q")
+    window.shows("left with 0")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has ever had."""
+    return number(table(f"/proc/{pid}/status")["VmHWM"]) * 1024
 
 
 def test_without_colour_no_colour_is_written(home: Home, short_tmp: Path) -> None:
