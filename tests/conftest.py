@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.home import Home
+from tests.lab.peer import RealSlurm
 
 # No deadline: a machine that others use too has no steady speed. Under CI the same examples at every run; elsewhere new ones.
 settings.register_profile("warpdeck", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -20,6 +21,7 @@ settings.load_profile("warpdeck")
 NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
     "podman": ("/usr/bin/podman", "/usr/bin/crun", "/usr/bin/unshare"),
+    "slurm": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmctld", "/usr/bin/nsenter", "/usr/sbin/ip"),
     "tmux": ("/usr/bin/tmux",),
     "root": (),
 }
@@ -33,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker(marker) is None:
                 continue
             missing = [program for program in programs if not Path(program).exists()]
-            if marker in ("lab", "podman", "root") and os.geteuid() != 0:
+            if marker in ("lab", "podman", "slurm", "root") and os.geteuid() != 0:
                 missing.append("root")
             if missing and item not in left:
                 left.append(item)
@@ -66,3 +68,10 @@ def home(short_tmp: Path) -> Iterator[Home]:
     made = Home(short_tmp / "home")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[RealSlurm]:
+    """A real Slurm, for tests marked `slurm`: up in a second, with four nodes of four GPUs."""
+    with RealSlurm() as running:
+        yield running

@@ -7,13 +7,16 @@ for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:g
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
-[ -n "$missing" ] || exit 0
+peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/lab/peer.py starts them
+[ -x $peer/root/usr/sbin/slurmctld ] || unpack=$peer
+[ -n "$missing${unpack-}" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "not installed (root on Debian or Ubuntu could):$missing"
+    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-}"
     exit 0
 fi
-echo "installing:$missing"
+echo "installing:$missing ${unpack-}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
-apt-get install -y -qq --no-install-recommends $missing >/dev/null
+[ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
+[ -z "${unpack-}" ] || bash "$(dirname "$0")/lab/slurm.sh" get "$unpack"

@@ -3,8 +3,10 @@
 #   slurm.sh get FOLDER          download and unpack (needs apt-get and its mirrors)
 #   slurm.sh up FOLDER PORT [N]  munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node; with N beside it a
 #                                partition "cloud" of so many nodes with 8 GPUs that exist in its tables only, and a plan every second
+#                                Where FOLDER/site.conf lies, the nodes and partitions are what it says (see tests/lab/peer.py), and
+#                                a slurmd is started for each name in FOLDER/nodes
 #   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
-#   slurm.sh down FOLDER         ends the three daemons
+#   slurm.sh down FOLDER         ends the daemons
 # FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
 #
 # The node claims 64 CPUs whatever the machine has: with few, Slurm's scheduling ticks would be measured and not its work.
@@ -42,11 +44,11 @@ AuthType=auth/munge
 CredType=cred/munge
 AuthInfo=socket=$folder/munge.sock
 StateSaveLocation=$folder/state$2
-SlurmdSpoolDir=$folder/spool
+SlurmdSpoolDir=$folder/spool/%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/slurmd.%n.pid
 SlurmctldLogFile=$folder/slurmctld.log
-SlurmdLogFile=$folder/slurmd.log
+SlurmdLogFile=$folder/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -54,20 +56,31 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0$([ "$2" = 0 ] || echo ,bf_interval=1,bf_max_time=60,bf_max_job_test=10000)
 MaxArraySize=100001
 MaxJobCount=1000000
+CONF
+    if [ -e "$folder/site.conf" ]; then
+        cat "$folder/site.conf" >>"$SLURM_CONF"
+    else
+        one_node "$1" "$2" "$host" >>"$SLURM_CONF"
+    fi
+    printf 'CgroupAutomount=no\n' >"$folder/cgroup.conf"
+}
+
+one_node() {
+    cat <<CONF
+SelectTypeParameters=CR_CPU
 JobCompType=jobcomp/filetxt
 JobCompLoc=$folder/ended.txt
 AccountingStorageType=accounting_storage/none
-NodeName=peer NodeHostname=$host NodeAddr=127.0.0.1 Port=$(($1 + 1)) CPUs=64 RealMemory=1000 State=UNKNOWN
+NodeName=peer NodeHostname=$3 NodeAddr=127.0.0.1 Port=$(($1 + 1)) CPUs=64 RealMemory=1000 State=UNKNOWN
 PartitionName=peer Nodes=peer Default=YES MaxTime=INFINITE State=UP
 CONF
     if [ "$2" -gt 0 ]; then
         # Nodes that are said to be off, and to take an hour to come up: Slurm gives them to jobs without asking anybody.
-        cat >>"$SLURM_CONF" <<CONF
+        cat <<CONF
 GresTypes=gpu
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true
@@ -76,7 +89,6 @@ NodeName=c[1-$2] CPUs=64 RealMemory=1000 Gres=gpu:8 State=CLOUD
 PartitionName=cloud Nodes=c[1-$2] MaxTime=INFINITE State=UP
 CONF
     fi
-    printf 'CgroupAutomount=no\n' >"$folder/cgroup.conf"
 }
 
 up() {
@@ -90,8 +102,11 @@ up() {
         >"$folder/munged.err" 2>&1 </dev/null &
     waits_for test -S "$folder/munge.sock"
     setsid slurmctld -D >"$folder/slurmctld.err" 2>&1 </dev/null &
-    setsid slurmd -D -N peer -d "$root/usr/sbin/slurmstepd" >"$folder/slurmd.err" 2>&1 </dev/null &
-    waits_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle'
+    for node in $(cat "$folder/nodes" 2>/dev/null || echo peer); do
+        mkdir -p "$folder/spool/$node"
+        setsid slurmd -D -N "$node" -d "$root/usr/sbin/slurmstepd" >"$folder/slurmd.$node.err" 2>&1 </dev/null &
+    done
+    waits_for eval 'sinfo -h -o %T 2>/dev/null | grep -q idle && ! sinfo -h -o %T | grep -q unk'
 }
 
 waits_for() {
@@ -104,9 +119,9 @@ waits_for() {
 }
 
 down() {
-    for name in slurmd slurmctld munged; do
-        [ -s "$folder/$name.pid" ] || continue
-        pid=$(cat "$folder/$name.pid")
+    for file in "$folder"/slurmd.*.pid "$folder/slurmctld.pid" "$folder/munged.pid"; do
+        [ -s "$file" ] || continue
+        pid=$(cat "$file")
         kill "$pid" 2>/dev/null || continue
         for _ in $(seq 100); do
             kill -0 "$pid" 2>/dev/null || break

@@ -1,0 +1,43 @@
+"""The real Slurm that others are compared with works, apart from this machine, and leaves nothing."""
+
+from pathlib import Path
+
+import pytest
+from tests.lab.peer import RealSlurm
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+
+
+def test_a_job_of_the_real_slurm_gets_its_gpus_and_ends(slurm):
+    slurm.ok("sbatch", "-o", "told", "--gres=gpu:2", "--wrap", "echo $SLURMD_NODENAME $SLURM_GPUS_ON_NODE")
+    eventually(lambda: not slurm.ok("squeue", "-h"), what="the job has ended")
+    assert (slurm.folder / "told").read_text() == "n1 2\n"
+
+
+def test_what_a_command_says_wrong_comes_with_its_exit_code(slurm):
+    done = slurm.run(["sbatch", "--no-such-option"])
+    assert done.rc == 255
+    assert done.err.startswith("sbatch: unrecognized option '--no-such-option'\n")
+
+
+def test_jobs_and_daemons_end_with_it():
+    with RealSlurm() as running:
+        running.ok("sbatch", "--wrap", "sleep 1000")
+        eventually(lambda: "R" in running.ok("squeue", "-h", "-o", "%t"), what="the job runs")
+        folder = str(running.folder)
+    assert not Path(folder).exists()
+    eventually(lambda: not _naming(folder), what="no process of it is left")
+
+
+def _naming(folder: str) -> list[str]:
+    """Processes whose command line or environment names the folder."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (each / "cmdline").read_bytes() + (each / "environ").read_bytes()
+        except OSError:
+            continue
+        if folder.encode() in words:
+            found.append(each.name)
+    return found

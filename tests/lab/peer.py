@@ -1,0 +1,161 @@
+"""A real Slurm beside us: Debian's slurmctld, munged and one slurmd a node, in namespaces of their own.
+
+    with RealSlurm() as slurm:
+        done = slurm.run(["squeue", "--me"])
+
+The packages are unpacked once for the machine (`tests/setup.sh`), nothing is installed. All of it lives in process, network
+and host name spaces that end with the block, so nothing is left, no port is taken and the host is called `login`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+SCRIPT = Path(__file__).with_name("slurm.sh")
+PACKAGES = Path("/var/cache/warpdeck-tests/slurm")
+"""Where `slurm.sh get` has put them; tests/setup.sh names it too."""
+HOST = "login"
+PORT = 6817
+"""Of slurmctld, in a network of its own; slurmd's follow."""
+ADDRESS = "198.18.61.1/32"
+"""Beside 127.0.0.1, without which slurmd finds no address to listen at."""
+_NULL = os.makedev(1, 3)
+UP_S = 90.0
+COMMAND_S = 60.0
+NODES = ("n1", "n2", "n3", "n4")
+SITE = f"""
+SelectTypeParameters=CR_Core_Memory
+PriorityType=priority/multifactor
+PriorityWeightJobSize=1000
+PriorityWeightPartition=1000
+GresTypes=gpu
+DefMemPerCPU=100
+JobCompType=jobcomp/none
+AccountingStorageType=accounting_storage/none
+NodeName=n[1-4] NodeHostname={HOST} NodeAddr=127.0.0.1 Port=[{PORT + 1}-{PORT + 4}] \
+CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000 Gres=gpu:a100:4 State=UNKNOWN
+PartitionName=gpu Nodes=n[1-4] Default=YES MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=10 State=UP
+PartitionName=debug Nodes=n[1-2] MaxTime=30 PriorityTier=1 State=UP
+"""
+GRES = "NodeName=n[1-4] Name=gpu Type=a100 File={folder}/gpu[0-3]\n"
+GPU_FILES = 8
+"""gpu0 ... in the folder: Slurm counts device files."""
+
+_INIT = """
+ip link set lo up; ip address add {address} dev lo; hostname {host}; mount --bind {folder}/hosts /etc/hosts
+{script} up {folder} {port} || exit 1
+echo up; read -r _; {script} down {folder}
+"""
+"""bash as the first process of the namespaces, for it reaps what daemons leave."""
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    rc: int
+    out: str
+    err: str
+
+
+class RealSlurm:
+    """A small cluster: `site` are the lines of slurm.conf from SelectTypeParameters on, `gres` is gres.conf."""
+
+    def __init__(self, site: str = SITE, *, nodes: Sequence[str] = NODES, gres: str = GRES) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="wdp", dir="/tmp"))
+        self.folder.chmod(0o755)
+        (self.folder / "root").symlink_to(PACKAGES / "root")
+        (self.folder / "site.conf").write_text(site)
+        (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
+        (self.folder / "gres.conf").write_text(gres.format(folder=self.folder))
+        for number in range(GPU_FILES):
+            os.mknod(self.folder / f"gpu{number}", 0o666 | stat.S_IFCHR, _NULL)
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost {HOST}\n")
+        self._init: subprocess.Popen[str] | None = None
+        self._pid = 0
+
+    def __enter__(self) -> Self:
+        words = {"address": ADDRESS, "script": SCRIPT, "folder": self.folder, "port": PORT, "host": HOST}
+        script = _INIT.format(**{name: shlex.quote(str(word)) for name, word in words.items()})
+        apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--uts", "--ipc"]
+        with (self.folder / "up.log").open("wb") as log:
+            self._init = subprocess.Popen(
+                ["timeout", "1h", *apart, "bash", "-c", script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                text=True,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_up()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _wait_until_up(self) -> None:
+        assert self._init is not None and self._init.stdout is not None
+        said = self._init.stdout.readline()
+        assert said == "up\n", "\n".join(
+            path.read_text(errors="replace")[-3000:]
+            for path in (*sorted(self.folder.glob("*.err")), *sorted(self.folder.glob("*.log")))
+        )
+        self._pid = _first_below(_first_below(self._init.pid))
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all of it, running jobs too."""
+        if self._init is not None:
+            self._init.communicate("down\n", timeout=UP_S)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        data: str = "",
+        user: str = "root",
+    ) -> Done:
+        """One command as the user; `env` is set beside what Slurm's commands need."""
+        become = ["setpriv", f"--reuid={user}", "--clear-groups"] if user != "root" else []
+        done = subprocess.run(
+            ["nsenter", f"--target={self._pid}", "--pid", "--mount", "--net", "--uts", "--ipc"]
+            + [f"--wd={cwd or self.folder}", *become, str(SCRIPT), "run", str(self.folder), *words],
+            env={**_plain_environ(), **(env or {})},
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *words: str) -> str:
+        """What a command prints that must succeed."""
+        done = self.run(words)
+        assert done.rc == 0, f"{' '.join(words)}: {done.out}{done.err}"
+        return done.out
+
+
+def _plain_environ() -> dict[str, str]:
+    """Nothing of ours that Slurm's commands read."""
+    kept = ("HOME", "LANG", "PATH", "TZ")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {"LC_ALL": "C.UTF-8"}
+
+
+def _first_below(pid: int) -> int:
+    """The process's first child."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
