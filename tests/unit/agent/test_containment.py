@@ -100,6 +100,20 @@ def test_a_fork_bomb_stays_within_its_limit(agent: AgentProcess) -> None:
     assert agent.run(agent.new_id(), "exit 0").exit_code == 0
 
 
+def test_a_bomb_that_forks_for_ever_harms_nobody_and_is_ended_whole(agent: AgentProcess) -> None:
+    """The classic one: every process of it starts two more and tries again where it may not."""
+    if strength(agent, "processes") != "enforced":
+        return  # root has no other limit
+    job = agent.new_id()
+    agent.launch(job, "exec bash -c 'bomb() { bomb | bomb & }; bomb; sleep 1000'", max_processes=100)
+    eventually(lambda: "Resource temporarily unavailable" in agent.text(job), what="it is at its limit")
+    for _ in range(3):
+        assert agent.run(agent.new_id(), "sleep 0.01 | cat; exit 4").exit_code == 4
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+    assert agent.link.report(job, "exited").cause == "cancelled"
+    assert agent.processes(job) == []
+
+
 def test_a_job_sees_the_cpus_it_asked_for(agent: AgentProcess) -> None:
     if (os.cpu_count() or 1) < 2:
         return
