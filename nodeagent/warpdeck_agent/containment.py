@@ -14,9 +14,10 @@ from typing import Container, Dict, List, Optional, Sequence, Tuple
 from . import groups
 from .cgroups import Hierarchy, find_hierarchies
 from .cpus import Cpus, CpuTable
-from .devices import DeviceGate
+from .devices import DeviceGate, gpu_minors
 from .hold import Hold
 from .procfs import text, write
+from .spares import Settings, Spares
 from .wire.messages import Facility
 
 KERNEL, WATCHED, ADVISED = "enforced", "watched", "advised"
@@ -48,6 +49,7 @@ class Containment:
         devices = self._of.get("devices")
         self._gate = DeviceGate(unified=unified, devices=devices.base if devices else "")
         self._used = self._needed(unified)
+        self._spares = Spares()
         self._cpus = CpuTable(sorted(os.sched_getaffinity(0)), start=int(agent[:8] or "0", 16))
         self.facilities = self._describe()
         self.words = self._sentence()
@@ -59,14 +61,20 @@ class Containment:
         held = dict.fromkeys(GATED, False)
         for hierarchy in self._used:
             path = os.path.join(hierarchy.base, name)
-            if not _made(path, hierarchy):
+            settings = self._settings(hierarchy, limits, cpus)
+            own = [each for each in GATED if self._of.get(each) is hierarchy]
+            if self._spares.take(path, settings):
+                held.update(dict.fromkeys(own, True))
+            elif _made(path, hierarchy, cpus):
+                for controller in own:
+                    held[controller] = _limit(path, controller, hierarchy.version, limits, cpus)
+                if limits.gpus is not None and self._gates(hierarchy):
+                    self._gate.close(path, given=limits.gpus)
+                if hierarchy.version == 1 and all(held[each] for each in own):
+                    self._spares.made(path, settings)
+            else:
                 continue
             made.append(path)
-            for controller in hierarchy.controllers:
-                if controller in held and self._of[controller] is hierarchy:
-                    held[controller] = _limit(path, controller, hierarchy.version, limits, cpus)
-            if limits.gpus is not None and self._gates(hierarchy):
-                self._gate.close(path, given=limits.gpus)
         return Hold(
             groups=tuple(made),
             cpus=cpus,
@@ -81,7 +89,8 @@ class Containment:
     def release(self, name: str, held: Sequence[str]) -> bool:
         """The launch has ended. False while a group is still not empty; its CPUs are free in any case."""
         self._cpus.release(name)
-        return groups.remove(held)
+        empty = groups.remove([path for path in held if not self._spares.knows(path)])
+        return empty and groups.remove([path for path in held if not self._spares.keep(path)])
 
     @property
     def groups_jobs(self) -> bool:
@@ -98,6 +107,7 @@ class Containment:
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""
+        groups.remove(self._spares.clear())
         for hierarchy in self._hierarchies:
             groups.remove([hierarchy.base])
 
@@ -111,6 +121,16 @@ class Containment:
         if self._gate.version == 1:
             wanted.add(id(self._of["devices"]))
         return [each for each in self._hierarchies if id(each) in wanted]
+
+    def _settings(self, hierarchy: Hierarchy, limits: Limits, cpus: Cpus) -> Settings:
+        """All that a launch's group in this hierarchy is set to."""
+        return (
+            hierarchy.base,
+            limits.mem_bytes if "memory" in hierarchy.controllers else 0,
+            limits.processes if "pids" in hierarchy.controllers else 0,
+            cpus if "cpuset" in hierarchy.controllers else (),
+            (limits.gpus, gpu_minors()) if limits.gpus is not None and self._gates(hierarchy) else None,
+        )
 
     def _gates(self, hierarchy: Hierarchy) -> bool:
         """Whether devices are closed to the groups of this hierarchy."""
@@ -153,12 +173,12 @@ class Containment:
         )
 
 
-def _made(path: str, hierarchy: Hierarchy) -> bool:
-    """An empty group; v1's cpuset takes no process before it has CPUs and memory nodes."""
+def _made(path: str, hierarchy: Hierarchy, cpus: Cpus) -> bool:
+    """An empty group; v1's cpuset takes no process before it has CPUs (these, if any) and memory nodes."""
     try:
         os.makedirs(path, exist_ok=True)
         if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
-            for file in ("cpuset.cpus", "cpuset.mems"):
+            for file in ("cpuset.mems",) if cpus else ("cpuset.cpus", "cpuset.mems"):
                 write(os.path.join(path, file), text(os.path.join(hierarchy.base, file)))
     except OSError:
         return False

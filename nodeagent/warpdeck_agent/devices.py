@@ -7,9 +7,10 @@ jobs that asked for none. MIG instances share their GPU's device and are not tol
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from typing import Callable, Dict, FrozenSet, Iterable, List
+from typing import Callable, Dict, FrozenSet, Iterable, Tuple
 
 from . import bpf
 from .procfs import write
@@ -19,13 +20,19 @@ MAX_PROGRAMS = 256
 """Loaded programs that are kept: one for each set of GPUs that is closed. Each takes a page of kernel memory."""
 
 
-def gpu_minors(folder: str = "/dev") -> List[int]:
+def gpu_minors(folder: str = "/dev") -> Tuple[int, ...]:
     """The minor numbers of the GPUs that this node shows."""
     try:
-        names = os.listdir(folder)
+        return _minors(folder, os.stat(folder).st_mtime_ns)
     except OSError:
-        return []
-    return sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia\d+", name))
+        return ()
+
+
+@functools.lru_cache(maxsize=4)
+def _minors(folder: str, changed_ns: int) -> Tuple[int, ...]:
+    """Asked for at every launch; a folder whose names change gets another time."""
+    names = os.listdir(folder)
+    return tuple(sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia\d+", name)))
 
 
 class DeviceGate:

@@ -169,3 +169,17 @@ def forgotten(agent: AgentProcess, job: int) -> str:
 def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
     found: dict[str, dict[str, list[object]]] = json.loads(agent.meta(job))
     return found
+
+
+def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: AgentProcess) -> None:
+    """Its peak and CPU time begin at zero, it may fork, and it was not killed for memory, whatever the last one did."""
+    work = "import os, time; held = bytearray(60 << 20); end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
+    limits = {"mem_bytes": 100 * MIB, "max_processes": 500, "env": {"PATH": "/usr/bin:/bin"}}
+    before = agent.run(agent.new_id(), f"exec python3 -c '{work}'", **limits)
+    assert before.peak_mem_bytes >= 50 * MIB and before.cpu_seconds > 0.3
+    agent.run(agent.new_id(), "setsid sleep 1004 &\nexit 0", **limits)
+    said = agent.run(agent.new_id(), "sh -c 'exit 3' & wait $!", **limits)
+    assert (said.exit_code, said.cause) == (3, "")
+    assert said.peak_mem_bytes < 30 * MIB and said.cpu_seconds < 0.3
+    agent.run(agent.new_id(), "exec python3 -c 'held = bytearray(300 << 20)'", **limits)
+    assert agent.run(agent.new_id(), "true", **limits).cause == ""
