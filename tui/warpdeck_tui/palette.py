@@ -43,6 +43,18 @@ _ANSI_HEAT = (
     ("black", "bright_yellow"),
 )
 """(text, background): ordered in brightness as far as 16 colours go, and readable in every step."""
+_ANSI_HEAT_ON_LIGHT = (
+    ("black", "bright_white"),
+    ("black", "white"),
+    ("black", "white"),
+    ("black", "bright_cyan"),
+    ("black", "cyan"),
+    ("bright_white", "blue"),
+    ("bright_white", "blue"),
+    ("bright_white", "black"),
+)
+_ANSI_ON_LIGHT = {"yellow": "blue"}
+"""In place of inks that vanish on white."""
 _ANSI_ROLES = {
     "muted": Style(color="bright_black"),
     "accent": Style(color="cyan"),
@@ -52,7 +64,7 @@ _ANSI_ROLES = {
     "cursor-blurred": Style(bold=True),
     "cursor-sign": Style(bold=True),
     "marked": Style(bold=True),
-    "mark-sign": Style(color="yellow", bold=True),
+    "mark-sign": Style(color="magenta", bold=True),
     "match": Style(underline=True, bold=True),
     "new": Style(reverse=True, bold=True),
 }
@@ -60,17 +72,18 @@ FEW_COLOURS = frozenset({"standard", "windows"})
 """Rich's names of terminals with 16 colours."""
 
 
-def ansi_styles() -> dict[str, Style]:
-    """A palette of the terminal's own 16 colours, which its user has chosen to be readable."""
-    styles = {state: Style(color=colour) for state, colour in _ANSI_STATES.items()}
-    for step, (text, ground) in enumerate(_ANSI_HEAT):
+def ansi_styles(*, dark: bool = True) -> dict[str, Style]:
+    """A palette of the terminal's own 16 colours, which its user has chosen to be readable on a dark or a light ground."""
+    instead = {} if dark else _ANSI_ON_LIGHT
+    styles = {state: Style(color=instead.get(colour, colour)) for state, colour in _ANSI_STATES.items()}
+    for step, (text, ground) in enumerate(_ANSI_HEAT if dark else _ANSI_HEAT_ON_LIGHT):
         styles[f"heat{step}"] = Style(color=text, bgcolor=ground)
     return styles | _ANSI_ROLES
 
 
-def for_terminal(styles: Palette, color_system: str | None) -> Palette:
+def for_terminal(styles: Palette, color_system: str | None, *, dark: bool) -> Palette:
     """The palette as it is, or the one of 16 colours where nearest colours would swallow cursor and heat map.
 
-    `color_system` in Rich's words: truecolor, 256, standard, windows; None writes no colour at all.
+    `color_system` in Rich's words: truecolor, 256, standard, windows; None writes no colour at all. `dark`: the ground.
     """
-    return ansi_styles() if color_system in FEW_COLOURS else styles
+    return ansi_styles(dark=dark) if color_system in FEW_COLOURS else styles

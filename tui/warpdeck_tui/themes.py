@@ -168,7 +168,7 @@ def to_textual(theme: ThemeFile) -> Theme:
 def text_styles(theme: ThemeFile) -> dict[str, Style]:
     """The styles that the line widgets draw with, by role (see `palette`)."""
     if theme.ansi:
-        return ansi_styles()
+        return ansi_styles(dark=theme.dark)
     colours = _state_colours(theme)
     styles = {state: _ink(colours[role]) for state, role in STATE_ROLES.items()}
     match = theme.match or theme.warning

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +30,12 @@ FAINT_SHARE = 0.75
 """Of the foreground in hints, as app.tcss has it."""
 LOG_INKS = [f"ansi{number}" for number in range(16)]
 INKS = (*STATE_ROLES, "muted", "accent", "warn", "cursor-sign", "mark-sign")
-NAMES = ("deck-dark", "deck-light")
+NAMES = ("deck-dark", "deck-light", "deck-contrast", "deck-safe")
+ANSI_NAMES = ("deck-ansi", "deck-ansi-light")
+HIGH_CONTRAST = 7.0
+"""WCAG 2.1, level AAA."""
+SAME_COLOUR = 12.0
+"""CIE 1976 distance in Lab below which two inks are taken for one: five times what is just noticed."""
 
 
 def shipped(name: str) -> ThemeFile:
@@ -68,16 +76,61 @@ def pairs(theme: ThemeFile) -> Iterator[tuple[str, str, str]]:
     yield "the head while away", theme.background, theme.error
 
 
-def contrast(text: str, ground: str) -> float:
-    def luminance(given: str) -> float:
-        red, green, blue = (
-            each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
-            for each in Color.parse(given).normalized
-        )
-        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def luminance(given: str) -> float:
+    red, green, blue = linear(given)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
+
+def contrast(text: str, ground: str) -> float:
     dark, light = sorted((luminance(text), luminance(ground)))
     return (light + 0.05) / (dark + 0.05)
+
+
+DICHROMATS = {
+    "protan": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deutan": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritan": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+"""What is left of linear red, green and blue (Machado, Oliveira and Fernandes 2009, severity 1)."""
+
+
+def linear(given: str) -> list[float]:
+    return [
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4
+        for each in Color.parse(given).normalized
+    ]
+
+
+def seen_by(vision: str, given: str) -> list[float]:
+    """Linear red, green and blue as these eyes see them."""
+    rgb = linear(given)
+    rows = DICHROMATS[vision]
+    return [min(1.0, max(0.0, sum(map(operator.mul, row, rgb)))) for row in rows]
+
+
+def lab(rgb: list[float]) -> tuple[float, float, float]:
+    """CIE Lab under D65 of linear red, green and blue."""
+    to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    x, y, z = (
+        value ** (1 / 3) if value > 0.008856 else 7.787 * value + 16 / 116
+        for value in (
+            sum(map(operator.mul, row, rgb)) / white
+            for row, white in zip(to_xyz, (0.9505, 1.0, 1.089), strict=True)
+        )
+    )
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,12 +156,44 @@ def test_states_that_mean_different_things_look_different(name: str) -> None:
     assert len(set(looks)) == len(looks)
 
 
+def test_high_contrast_is_seven_to_one() -> None:
+    poor = [
+        f"{what}: {contrast(text, ground):.2f} ({text} on {ground})"
+        for what, text, ground in pairs(shipped("deck-contrast"))
+        if contrast(text, ground) < HIGH_CONTRAST and not what.startswith("faint")
+    ]
+    assert not poor, "\n".join(poor)
+
+
+@pytest.mark.parametrize("vision", DICHROMATS)
+def test_the_safe_theme_keeps_states_apart_for_all_kinds_of_colour_vision(vision: str) -> None:
+    styles = text_styles(shipped("deck-safe"))
+    states = ("RUNNING", "PENDING", "FAILED", "HELD", "COMPLETED")
+    seen = {state: lab(seen_by(vision, colour(styles[state]))) for state in states}
+    alike = [
+        f"{one} and {other}: {math.dist(seen[one], seen[other]):.1f}"
+        for one, other in itertools.combinations(states, 2)
+        if math.dist(seen[one], seen[other]) < SAME_COLOUR
+    ]
+    assert not alike, "\n".join(alike)
+
+
+def test_inks_for_a_light_ground_leave_out_yellow() -> None:
+    assert not [
+        role
+        for role, style in ansi_styles(dark=False).items()
+        if style.color and "yellow" in style.color.name
+    ]
+    assert text_styles(shipped("deck-ansi-light")) == ansi_styles(dark=False)
+
+
 def test_sixteen_colours_have_every_role_and_more_have_the_themes() -> None:
     styles = text_styles(shipped("deck-dark"))
     assert set(ansi_styles()) >= set(styles) - set(LOG_INKS)
-    assert for_terminal(styles, "standard") == ansi_styles()
-    assert for_terminal(styles, "256") is styles
-    assert for_terminal(styles, None) is styles
+    assert for_terminal(styles, "standard", dark=True) == ansi_styles()
+    assert for_terminal(styles, "standard", dark=False) == ansi_styles(dark=False)
+    assert for_terminal(styles, "256", dark=True) is styles
+    assert for_terminal(styles, None, dark=True) is styles
 
 
 def test_the_cursor_and_the_badge_stand_out_on_sixteen_colours_without_a_colour_of_their_own() -> None:
@@ -121,7 +206,7 @@ def test_all_shipped_themes_can_be_put_on(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("WARPDECK_HOME", raising=False)
     themes, notices = all_themes()
-    assert {theme.name for theme in themes} >= set(NAMES)
+    assert {theme.name for theme in themes} >= {*NAMES, *ANSI_NAMES}
     assert notices == []
     for theme in themes:
         to_textual(theme).to_color_system().generate()

@@ -36,11 +36,13 @@ class LineView(ScrollView, can_focus=True):
     def use_palette(self, styles: Palette) -> None:
         """Another theme."""
         self._given_styles = styles
-        self._styles = for_terminal(styles, self.app.console.color_system)
+        self._styles = for_terminal(styles, self.app.console.color_system, dark=self.app.current_theme.dark)
         self.refresh()
 
     def on_mount(self) -> None:
-        self._styles = for_terminal(self._given_styles, self.app.console.color_system)
+        self._styles = for_terminal(
+            self._given_styles, self.app.console.color_system, dark=self.app.current_theme.dark
+        )
 
     @property
     def line_width(self) -> int:
