@@ -23,9 +23,11 @@ class Stage:
         """One pass, carried out."""
         made = plan(self.view, self.now, self.settings)
         running = {job.id: job for job in self.view.running}
+        waiting = {job.id: job for job in self.view.pending}
         for told in made.preempts:
             assert told.job_id in running, f"{told.job_id} does not run"
             self.told.append((self.now, told))
+            waiting[told.for_job_id] = msgspec.structs.replace(waiting[told.for_job_id], room=told.room)
             running[told.job_id] = self._pushed(running[told.job_id], told)
         for resumed in made.resumes:
             job = running[resumed.job_id]
@@ -33,7 +35,6 @@ class Stage:
             running[job.id] = msgspec.structs.replace(
                 job, suspended=False, allocation=job.resumes_to, resumes_to=None
             )
-        waiting = {job.id: job for job in self.view.pending}
         for start in made.starts:
             job = waiting.pop(start.job_id)
             ends = None if start.time_limit_s is None else self.now + start.time_limit_s

@@ -22,6 +22,7 @@ from warpdeck.policy import (
     Settings,
     UserView,
     View,
+    Weights,
 )
 
 NOW = 100_000.0
@@ -358,3 +359,76 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
     return View(nodes=nodes, running=running, pending=queue), chosen
+
+
+def contested_site_of(rng: Random) -> tuple[View, Settings]:
+    """A site where claims meet: tiers, QoS and quotas that speak for different jobs, some that give up nobody, and waits, use
+    and ends of which the sums are not round."""
+    view, chosen = site_of(rng)
+    while not view.qos:
+        view, chosen = site_of(rng)
+    weights = Weights(fairshare=1000, age=100, qos=50, job_size=30, tres={"cpu": 10.0, "gres/gpu": 3.0})
+    chosen = msgspec.structs.replace(
+        chosen,
+        preempt_by=rng.choice(["qos", "partition"]),
+        reclaim=rng.random() < 0.7,
+        weights=rng.choice([Weights(), weights]),
+    )
+    contested = msgspec.structs.replace(
+        view,
+        partitions=_contested_partitions(rng, view),
+        qos=_ranked_qos(rng, view.qos),
+        accounts=tuple(_used(rng, account) for account in view.accounts),
+        users=tuple(msgspec.structs.replace(user, usage=rng.random() * 1000) for user in view.users),
+        pending=tuple(_long_waiting(rng, job) for job in view.pending),
+        running=tuple(_expected(rng, job) for job in view.running),
+        longest_wait_s=rng.choice([0, 300.3, 4000]),
+    )
+    return contested, chosen
+
+
+def _contested_partitions(rng: Random, view: View) -> tuple[PartitionView, ...]:
+    third = PartitionView(name="p3", preempt_mode=rng.choice(["", "suspend", "cancel"]))
+    return tuple(
+        msgspec.structs.replace(
+            part,
+            priority_tier=rng.choice([1, 2, 3]),
+            preempt_mode=rng.choice([part.preempt_mode, "", "requeue", rng.choice(["requeue", "off"])]),
+            grace_s=rng.choice([0, 0, 120]),
+        )
+        for part in (*view.partitions, third)
+    )
+
+
+def _ranked_qos(rng: Random, table: tuple[QosView, ...]) -> tuple[QosView, ...]:
+    preempts = {"high": {"low", "normal"}, "normal": {"low"}}
+    return tuple(
+        msgspec.structs.replace(
+            qos, preempts=frozenset(preempts.get(qos.name, ())), grace_s=rng.choice([0, 0, 60])
+        )
+        for qos in table
+    )
+
+
+def _used(rng: Random, account: AccountView) -> AccountView:
+    quota = {"gres/gpu": rng.randint(1, 4)} if rng.random() < 0.3 else account.quota
+    return msgspec.structs.replace(account, shares=rng.randint(1, 3), usage=rng.random() * 1000, quota=quota)
+
+
+def _long_waiting(rng: Random, job: PendingJob) -> PendingJob:
+    return msgspec.structs.replace(
+        job,
+        eligible_at_unix=NOW - rng.choice([0, 1, 33.3, 1000.7, 50_000.1]),
+        qos=rng.choice(["high", "low", "normal"]),
+        partition=rng.choice(["p1", "p2", "p3", "p1,p3", "p2,p3", "p1,p2,p3"]),
+    )
+
+
+def _expected(rng: Random, job: RunningJob) -> RunningJob:
+    ends = job.ends_by_unix
+    return msgspec.structs.replace(
+        job,
+        start_at_unix=NOW - rng.choice([0, 7.7, 1000]),
+        partition=rng.choice(["p1", "p2", "p3"]),
+        expects_end_unix=None if ends is None else ends - rng.choice([0, 0.1, 13.37]),
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
-from tests.property.sites import NOW, plain_site_of, site_of
+from tests.property.sites import NOW, contested_site_of, plain_site_of, site_of
 
 from warpdeck.model import JobId
 from warpdeck.policy import Plan, Settings, View, admit, advise, plan
@@ -36,10 +37,23 @@ def test_whatever_starts_is_whole_allowed_and_within_limits(seed: int) -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(seeds)
-def test_the_plan_does_not_depend_on_the_order_of_lists(seed: int) -> None:
-    view, chosen = site_of(rng := Random(seed))
-    tables = ("running", "pending", "partitions", "qos", "accounts", "users", "reservations", "licenses")
+@given(seeds, st.sampled_from([site_of, contested_site_of]))
+@example(234, site_of)  # two reservations begin before the job could end: the words named either
+def test_the_plan_does_not_depend_on_the_order_of_lists(
+    seed: int, make: Callable[[Random], tuple[View, Settings]]
+) -> None:
+    view, chosen = make(rng := Random(seed))
+    tables = (
+        "nodes",
+        "running",
+        "pending",
+        "partitions",
+        "qos",
+        "accounts",
+        "users",
+        "reservations",
+        "licenses",
+    )
     mixed = {name: tuple(rng.sample(table, len(table))) for name in tables if (table := getattr(view, name))}
     made, again = plan(view, NOW, chosen), plan(msgspec.structs.replace(view, **mixed), NOW, chosen)
     assert (made.starts, made.reserves, made.resumes) == (again.starts, again.reserves, again.resumes)

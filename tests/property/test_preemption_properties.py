@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
 from tests.property.play import Stage
-from tests.property.sites import NOW, site_of
+from tests.property.sites import NOW, contested_site_of, site_of
 
 from warpdeck.model import GpuUuid, JobId
 from warpdeck.policy import Plan, Preempt, RunningJob, Settings, View, plan
@@ -114,22 +115,37 @@ def starts(
     return any(start.job_id == number for start in again.starts)
 
 
+def contested_site(seed: int) -> tuple[View, Settings]:
+    view, chosen = contested_site_of(Random(seed))
+    jobs = tuple(
+        msgspec.structs.replace(job, tasks=(), throttle=0, deadline_unix=None) for job in view.pending
+    )
+    return msgspec.structs.replace(view, pending=jobs), chosen
+
+
 @settings(max_examples=EXAMPLES)
-@given(seeds)
-def test_nothing_is_pushed_aside_in_vain_or_in_circles(seed: int) -> None:
-    view, chosen = preempting_site(seed)
+@given(seeds, st.sampled_from([preempting_site, contested_site]))
+@example(1631, preempting_site)  # of two who made room one started on the other's, which had more made
+@example(1_000_321, preempting_site)  # one within its quota took what was cleared for one that borrows
+def test_nothing_is_pushed_aside_in_vain_or_in_circles(
+    seed: int, make: Callable[[int], tuple[View, Settings]]
+) -> None:
+    view, chosen = make(seed)
     stage = Stage(view, chosen, NOW)
     pushed: dict[JobId, int] = {}
+    pairs: set[tuple[JobId, JobId]] = set()
     for _ in range(STEPS):
         made = stage.step()
         for told in made.preempts:
             pushed[told.job_id] = pushed.get(told.job_id, 0) + 1
+            pairs.add((told.job_id, told.for_job_id))
         again = stage.step()
         twice = {each.for_job_id for each in made.preempts} & {each.for_job_id for each in again.preempts}
         assert not twice, f"others leave for {twice} while it waits for those that were told to"
         if not stage.wait():
             break
     assert all(count <= len(view.pending) for count in pushed.values()), f"in circles: {pushed}"
+    assert not {(winner, victim) for victim, winner in pairs} & pairs, f"to and fro: {pairs}"
 
 
 def _given_away(job: RunningJob) -> set[GpuUuid]:

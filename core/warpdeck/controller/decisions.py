@@ -52,6 +52,7 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
     if job is None or job.state is not JobState.RUNNING:
         return []
     txn.log(job.id, f"preempted ({preempt.mode}): {preempt.sentence}")
+    _keep_room(txn, preempt)
     if preempt.mode == "suspend":
         return suspend_job(txn, job, keeps_gpus=preempt.keeps_gpus)
     job = amend(
@@ -60,6 +61,13 @@ def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
         leaves_by_unix=txn.now + preempt.grace_s,
     )
     return end_job(txn, job, "preempted", grace_s=preempt.grace_s)
+
+
+def _keep_room(txn: Transaction, preempt: Preempt) -> None:
+    """The one for whom others leave knows where."""
+    job = txn.state.jobs.get(preempt.for_job_id)
+    if job is not None and job.state is JobState.PENDING and job.room != preempt.room:
+        txn.put_job(amend(job, room=preempt.room))
 
 
 def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
@@ -82,13 +90,14 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     if job.is_folded_array:
         if start.task is None or not has_task(job.pending_tasks, start.task):
             return []
-        job = split_tasks(txn, job, ((start.task, start.task, 1),))
+        job = split_tasks(txn, amend(job, room=None), ((start.task, start.task, 1),))
     names = start.allocation.node_names()
     job = txn.put_job(
         amend(
             job,
             state=JobState.CONFIGURING,
             allocation=start.allocation,
+            room=None,
             partition=start.partition or job.request.partition,
             time_limit_s=_limit_s(job, start, txn.now),
             eligible_at_unix=eligible_unix(txn.state, job, now=txn.now),

@@ -232,6 +232,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         licenses=request.licenses,
         deadline_unix=request.deadline_unix,
         held_by_admin=job.held_by_admin,
+        room=job.room,
         partition=request.partition,
         account=request.account,
         qos=request.qos,

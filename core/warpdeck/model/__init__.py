@@ -2,7 +2,7 @@
 
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
-from .job import Allocation, ExitStatus, Job, Share, ShareStatus, Why
+from .job import Allocation, ExitStatus, Job, Room, Share, ShareStatus, Why
 from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
 from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, ranges_of, split_ranges
 from .request import (
@@ -72,6 +72,7 @@ __all__ = [
     "Request",
     "Reservation",
     "Resources",
+    "Room",
     "Share",
     "ShareStatus",
     "Snapshot",

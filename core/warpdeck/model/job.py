@@ -82,6 +82,13 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     expected_start_unix: float | None = None
 
 
+class Room(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes on which others were told to leave for a job, and until when that gives it the first word on them."""
+
+    nodes: tuple[NodeName, ...]
+    until_unix: float
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One job, one array task, or the waiting rest of an array."""
 
@@ -106,6 +113,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that this start has had; the number of the next one."""
     held: bool = False
     held_by_admin: bool = False
+    room: Room | None = None
+    """Of a waiting job: what was cleared for it."""
     partition: str = ""
     """Where it started; of a request for several the one that had room."""
     time_limit_s: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model import Allocation, JobId, NodeName, Why
+from warpdeck.model import Allocation, JobId, NodeName, Room, Why
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,8 @@ class Preempt(msgspec.Struct, frozen=True, kw_only=True):
     """Why this one, in words: for the journal of both jobs."""
     keeps_gpus: bool = True
     """Suspended, it keeps its GPUs."""
+    room: Room | None = None
+    """Where the other job is going to run: all of its nodes, also those that nobody has to leave."""
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):

@@ -267,11 +267,14 @@ class _Explainer:
         spot = field.find_now(shape, INSTANT_S)
         names = set(field.names(spot)) if spot else set()
         now = self._pass.now
-        for each in self._pass.view.reservations:
-            if now < each.start_unix < now + duration_s and names & each.nodes:
-                what = "maintenance" if each.maintenance else "the reservation"
-                left = roughly(each.start_unix - now)
-                return (
-                    f"would fit now, but {what} {each.name} begins in {left}; a --time below that starts it"
-                )
-        return ""
+        closing = [
+            each
+            for each in self._pass.view.reservations
+            if now < each.start_unix < now + duration_s and names & each.nodes
+        ]
+        if not closing:
+            return ""
+        first = min(closing, key=lambda each: (each.start_unix, each.name))
+        what = "maintenance" if first.maintenance else "the reservation"
+        left = roughly(first.start_unix - now)
+        return f"would fit now, but {what} {first.name} begins in {left}; a --time below that starts it"

@@ -120,7 +120,7 @@ class _Walk:
 def _standings(parent: str, children: Iterable[_Child], depth: int) -> list[Standing]:
     children = list(children)
     shares = sum(max(0, child[2]) for child in children) or 1
-    usage = sum(child[3] for child in children)
+    usage = math.fsum(child[3] for child in children)  # the same in any order
     found = []
     for account, user, own_shares, own_usage in children:
         norm_shares = max(0, own_shares) / shares

@@ -67,7 +67,8 @@ class Ledger:
         found: dict[Scope, dict[str, float]] = {scope: {} for scope in limited}
         # What was used is known up to the last count only: the time since then is still to come, or it would be lost.
         counted = self._now if self._counted_unix is None else min(self._now, self._counted_unix)
-        for job in self._running if limited else ():
+        # By id: a sum of floats depends on its order, and the plan must not.
+        for job in sorted(self._running, key=lambda job: job.id) if limited else ():
             ends, since = job.ends_by_unix, max(counted, min(job.start_at_unix, self._now))
             minutes = self._minutes(job.qos, None if ends is None else max(0.0, ends - since))
             tres, scopes = self._uses.of(job)

@@ -7,13 +7,18 @@ time, and a pass that fails leaves it useless.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
 from .access import is_restricted
 from .ground import Ground
 from .misfits import Misfits
 from .queue import Queue
 from .settings import Settings
 from .uses import Uses
-from .view import View
+from .view import NodeView, View
 
 
 class Memory:
@@ -28,8 +33,11 @@ class Memory:
         self._misfits_of: tuple[object, ...] = ()
         """What they depend on."""
 
-    def follow(self, view: View, settings: Settings) -> None:
-        """This is what there is now."""
+    def follow(self, view: View, settings: Settings) -> View:
+        """This is what there is now. Returns it with its nodes by name: nodes that are equally good are taken in this order."""
+        if view.nodes is not self.ground.nodes and not _are_by_name(view.nodes):
+            nodes = tuple(sorted(view.nodes, key=lambda node: node.name))
+            view = msgspec.structs.replace(view, nodes=nodes)
         is_personal = bool(view.qos or view.accounts or view.users) or any(
             map(is_restricted, view.partitions)
         )
@@ -45,3 +53,8 @@ class Memory:
         misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting)
         if misfits_of != self._misfits_of:
             self.misfits, self._misfits_of = Misfits(), misfits_of
+        return view
+
+
+def _are_by_name(nodes: Sequence[NodeView]) -> bool:
+    return all(one.name < other.name for one, other in pairwise(nodes))

@@ -270,7 +270,9 @@ class Pass:
         field = self.fields[job.reservation]
         shape = field.shape(job.resources, partition)
         duration_s = planned_s(limit_s)
-        found = self._find(field, shape, duration_s)
+        room = self._room(job, field, shape)
+        found = None if room is None else field.find_now(room, duration_s)
+        found = found or self._find(field, shape, duration_s)
         given_s = None
         if found is None and job.time_min_s is not None:
             found, given_s = self._shortened(field, shape, job, duration_s)
@@ -381,7 +383,10 @@ class Pass:
     ) -> bool:
         """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
         later = self._find_later(field, shape, obstacle.duration_s)
-        soon = later is not None and later[0] <= self.now + self._patience_s()
+        room, patience = self._room(job, field, shape), self.now + self._patience_s()
+        if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
+            later = there if there[0] <= patience else later
+        soon = later is not None and later[0] <= patience
         if pushes and (soon or self._make_room(job, obstacle, field, shape)):
             # Its turn is near: what it will use counts already, so that nobody else leaves in vain.
             self.ledger.take(job, self.tres(job), self.limit_s(job, shape.partition))
@@ -397,6 +402,16 @@ class Pass:
             field.reserve(later[1], later[0], obstacle.duration_s)
         self._promise(job, field, later[1], later[0])
         return True
+
+    def _room(self, job: PendingJob, field: Field, shape: Shape) -> Shape | None:
+        """The request on the nodes alone that others left for the job a moment ago; None if there are none."""
+        if job.room is None or not self.has_room(job):
+            return None
+        return shape.within(field.cluster.named(frozenset(job.room.nodes)))
+
+    def has_room(self, job: PendingJob) -> bool:
+        """Whether others left for the job a moment ago."""
+        return job.room is not None and self.now < job.room.until_unix
 
     def _may_push(self, job: PendingJob) -> bool:
         return claimant(job) not in self._no_victims and self.rules.may_push(job, self.tres(job))

@@ -8,6 +8,7 @@ first (Slurm's topology/tree).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -79,6 +80,12 @@ class Shape:
             min(need.gpus if need.gpu_share_pct >= 100 else 0 for need in needs),
             self.gangs[0].nodes,
         )
+
+    def within(self, rows: Mask) -> Shape:
+        """The same on these nodes alone."""
+        made = copy(self)
+        made.masks = [mask & rows for mask in self.masks]
+        return made
 
     def usable(self) -> Mask:
         """The nodes that the request allows at all."""

@@ -20,7 +20,7 @@ import numpy as np
 from warpdeck.model import JobId, Why
 
 from .answer import End, Plan
-from .cluster import Ints
+from .cluster import Ints, Mask
 from .explain import explain
 from .memory import Memory
 from .passing import Pass
@@ -96,14 +96,18 @@ def decide(
 ) -> Decided:
     """All decisions of a pass. The job `without_place` gets no reservation, so that changes of it can be tried."""
     memory = memory or Memory()
-    memory.follow(view, settings)
+    view = memory.follow(view, settings)
     current = Pass(memory, view, now, without_place=without_place)
     priorities = Ranking(view, now, settings).of_all(memory.queue)
     rows, ends, whys = _ready(memory.queue, now)
     table = memory.queue.table.of(rows)
     waiting = turns(table, memory.queue, memory.ground, view, now)
     current.protect(min(waiting.late_count, settings.overdue_reservations))
-    order = rows[in_order(table, memory.queue, view, priorities=priorities[rows], turns=waiting.keys)]
+    has_room: Mask = table["room_until_unix"] > now
+    keys = in_order(
+        table, memory.queue, view, has_room=has_room, priorities=priorities[rows], turns=waiting.keys
+    )
+    order = rows[keys]
     behind = first_round(current, order)
     current.resumes += resumptions(current)
     if settings.backfill == "none":
@@ -111,7 +115,9 @@ def decide(
     else:
         in_line = behind[:0]
         if settings.backfill_order == "shortest":
-            behind = behind[np.argsort(memory.queue.table["likely_s"][behind], kind="stable")]
+            all_of = memory.queue.table
+            keys = np.lexsort((all_of["likely_s"][behind], all_of["room_until_unix"][behind] <= now))
+            behind = behind[keys]
         second_round(current, behind)
     return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
 

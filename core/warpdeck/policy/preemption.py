@@ -1,8 +1,10 @@
 """Who must leave so that another may start: by QoS, by partition tier, or to give an account back its quota. Pure.
 
 Victims, worst claim first: those who borrow beyond their account's quota, then lowest QoS or tier, then those that lose
-least work (started last). On each node as few as meet the need; nodes on which least work is lost. A job that has not yet
-run for its exempt time, or is leaving already, is no victim.
+least work (started last). Whose account is within its quota is no victim of one whose account would borrow, whatever their
+QoS and tiers: it would reclaim its place at once. A QoS or partition with preempt_mode off gives up nobody. On each node as
+few as meet the need; nodes on which least work is lost. A job that has not yet run for its exempt time, or is leaving
+already, is no victim.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from functools import partial
 
 import msgspec
 
-from warpdeck.model import JobId, Share
+from warpdeck.model import JobId, Room, Share
 
 from .answer import Preempt
 from .cluster import CPUS, GPUS, Cluster, Ints
@@ -83,7 +85,7 @@ class Rules:
 
     def claim(self, job: PendingJob, tres: Tres, victim: RunningJob) -> Claim | None:
         """The right of a waiting job over a running one, None if it has none."""
-        if victim.ending or victim.suspended:
+        if victim.ending or victim.suspended or self._mode(victim) == "off":
             return None
         qos, own = self._qos.get(victim.qos), self._qos.get(job.qos)
         exempt = max(self._settings.preempt_exempt_s, qos.preempt_exempt_s if qos else 0)
@@ -95,6 +97,8 @@ class Rules:
             if borrower is not None and self._is_within(own_accounts, tres):
                 why = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
                 return Claim(0, self._mode(victim), why, others)
+        if self._is_guaranteed_against(victim, job, tres):
+            return None
         if self._by_qos and own is not None and victim.qos in own.preempts:
             rank = 1 + (qos.priority if qos else 0)
             return Claim(rank, self._mode(victim), f"QoS {own.name} preempts QoS {victim.qos}")
@@ -106,6 +110,14 @@ class Rules:
                 )
                 return Claim(1 + theirs, self._mode(victim), why)
         return None
+
+    def _is_guaranteed_against(self, victim: RunningJob, job: PendingJob, tres: Tres) -> bool:
+        """Whether the victim could have its place back at once, by the right of its quota: the two would go in circles."""
+        if not (self.quotas and self._settings.reclaim) or victim.account == job.account:
+            return False
+        ours, theirs = self._apart(job.account, victim.account)
+        started = {account.name: {name: -count for name, count in tres.items()} for account in ours}
+        return self._is_within(theirs, {}) and self._borrower(ours, started) is not None
 
     @property
     def suspended_keep_gpus(self) -> bool:
@@ -150,7 +162,7 @@ class Rules:
     ) -> AccountView | None:
         """The nearest account, if none of these is within its quota. Without any quota all that they use is borrowed.
 
-        `given_back` is what victims that were chosen already free, by account.
+        `given_back` is what victims that were chosen already free, by account; less than nothing is what it would take.
         """
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
@@ -181,6 +193,9 @@ def _inside(quota: Mapping[str, int], used: Mapping[str, int], more: Mapping[str
 
 MAX_ROUNDS = 8
 """Tries to find victims so that no account is pushed below its quota."""
+ROOM_KEPT_S = 120.0
+"""How long those who leave may take beyond their grace time until others may have what is cleared: KILL, epilogs, the
+emptying of GPUs. A job that cannot start by then for another reason has no more right to it than anybody."""
 Found = tuple[Spot, list[Preempt]]
 
 
@@ -210,7 +225,7 @@ class Preemption:
             chosen.sort(key=lambda victim: (-victim.start_at_unix, victim.id))
             spared = self._rules.too_many(chosen, claims)
             if not spared:
-                return found[0], [self._order(job, victim, claims[victim.id]) for victim in chosen]
+                return found[0], self._orders(job, found[0], chosen, claims)
             for victim in spared:
                 del claims[victim.id]
         return None
@@ -264,12 +279,24 @@ class Preemption:
             (self._now - victim.start_at_unix) * max(1, victim.allocation.gpu_count()) for victim in victims
         )
 
-    def _order(self, job: PendingJob, victim: RunningJob, claim: Claim) -> Preempt:
-        return Preempt(
-            job_id=victim.id,
-            for_job_id=job.id,
-            mode=claim.mode,
-            grace_s=0 if claim.mode == "suspend" else self._rules.grace_s(victim),
-            keeps_gpus=self._rules.suspended_keep_gpus,
-            sentence=f"makes room for job {job.name} of {job.user}: {claim.because}",
-        )
+    def _orders(
+        self, job: PendingJob, spot: Spot, chosen: Sequence[RunningJob], claims: Mapping[JobId, Claim]
+    ) -> list[Preempt]:
+        """To leave, and to leave the room to the job."""
+        graces_s = [
+            0 if claims[victim.id].mode == "suspend" else self._rules.grace_s(victim) for victim in chosen
+        ]
+        nodes = tuple(self._timeline.cluster.nodes[row].name for row, _ in spot)
+        room = Room(nodes=nodes, until_unix=self._now + max(graces_s) + ROOM_KEPT_S)
+        return [
+            Preempt(
+                job_id=victim.id,
+                for_job_id=job.id,
+                mode=claims[victim.id].mode,
+                grace_s=grace_s,
+                keeps_gpus=self._rules.suspended_keep_gpus,
+                room=room,
+                sentence=f"makes room for job {job.name} of {job.user}: {claims[victim.id].because}",
+            )
+            for victim, grace_s in zip(chosen, graces_s, strict=True)
+        ]

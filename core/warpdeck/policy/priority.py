@@ -15,7 +15,7 @@ import numpy as np
 from warpdeck.model import JobId
 
 from .access import partition_names, tier
-from .cluster import Floats, Ints
+from .cluster import Floats, Ints, Mask
 from .fairshare import fairshare_by_user
 from .queue import Queue, Table
 from .settings import Settings, Weights
@@ -148,10 +148,13 @@ class Ranking:
         }
 
 
-def in_order(table: Table, queue: Queue, view: View, *, priorities: Ints, turns: Floats) -> Ints:
+def in_order(
+    table: Table, queue: Queue, view: View, *, has_room: Mask, priorities: Ints, turns: Floats
+) -> Ints:
     """The places of these rows by partition tier, right to preempt, priority, turn, time eligible and id.
 
-    Who may push others aside goes before those who may not: else the room that is made for it would be theirs.
+    Who may push others aside goes before those who may not, and those for whom others have just left (`has_room`) before all:
+    else the room that is made for them would be somebody else's, and they would make more.
     """
     keys: list[Ints | Floats] = [table["id"], table["eligible_unix"], turns, -priorities]
     rights = {qos.name: max(1, qos.priority) for qos in view.qos if qos.preempts}
@@ -162,6 +165,7 @@ def in_order(table: Table, queue: Queue, view: View, *, priorities: Ints, turns:
     if tiers:
         named = [tier(each, tiers, queue.settings) for each in queue.partitions.keys]
         keys.append(-np.array(named, dtype=np.int64)[queue.of_kind["partition"]][table["kind"]])
+    keys.append(np.where(has_room, 0, 1))
     keys[2:] = [key for key in keys[2:] if len(key) and (key != key[0]).any()]
     order: Ints = np.lexsort(keys)
     return order

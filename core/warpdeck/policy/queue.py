@@ -82,8 +82,8 @@ class Queue:
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
         self.table = Table(self._rows(()))
         """id, kind, person (account and user), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
-        is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), is_throttled (an array that limits how many run),
-        is_ready (no reason of its own to wait)."""
+        is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
+        none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait)."""
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -142,6 +142,7 @@ class Queue:
             job.reservation,
             job.time_min_s,
             job.deadline_unix,
+            job.room,
         )
         if self.is_personal or job.licenses or job.reservation:
             return (*key, job.user, job.account, job.qos, job.licenses)
@@ -168,6 +169,7 @@ class Queue:
         count, numbered = len(jobs), list(enumerate(jobs))
         promised = [(at, job.promised_at_unix) for at, job in numbered if job.promised_at_unix is not None]
         ranked = [(at, job.priority) for at, job in numbered if job.priority is not None]
+        rooms = [(at, job.room.until_unix) for at, job in numbered if job.room is not None]
         arrays = [(at, job) for at, job in numbered if job.tasks]
         return {
             "id": _column([job.id for job in jobs], np.int64),
@@ -181,6 +183,7 @@ class Queue:
             "is_ranked": _mostly(False, count, [(at, True) for at, _ in ranked]),
             "rank": _mostly(0, count, ranked),
             "promised_unix": _mostly(np.inf, count, promised),
+            "room_until_unix": _mostly(0.0, count, rooms),
             "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
             "is_ready": _mostly(True, count, [(at, False) for at, job in numbered if _may_not_start(job)]),
         }

@@ -98,7 +98,7 @@ def second_round(current: Pass, rows: Ints) -> None:
 
 
 def _borrowers_last(current: Pass, rows: Ints) -> Ints:
-    """Jobs within their account's guaranteed quota go before those that would borrow."""
+    """Jobs within their account's guaranteed quota, and those for whom others left, go before those that would borrow."""
     behind: list[int] = []
     kinds, jobs = current.queue.table["kind"].tolist(), current.queue.jobs
     pools = current.queue.of_kind["pool"]
@@ -114,7 +114,7 @@ def _by_quota(current: Pass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
         job = current.queue.jobs[row]
-        if current.rules.within_quota(job, current.tres(job)):
+        if current.has_room(job) or current.rules.within_quota(job, current.tres(job)):
             yield row
         else:
             borrowing.append(row)

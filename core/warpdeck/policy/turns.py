@@ -80,7 +80,10 @@ def _against_machines(table: Table, likely: Floats, queue: Queue, machine: _Mach
 
 
 class _Use(NamedTuple):
-    """Of a partition: what there is, what of it is free, and what runs will still use, in seconds of the whole partition."""
+    """Of a partition: what there is, what of it is free, and what runs will still use, in seconds of the whole partition.
+
+    The last is summed in whole milliseconds: a sum of floats depends on the order of those who run.
+    """
 
     cpus: int
     gpus: int
@@ -113,5 +116,5 @@ class _Machine:
             gpus=gpus,
             free_cpus=cpus - int(held_cpus.sum()),
             free_gpus=gpus - int(held_gpus.sum()),
-            running_s=float(part @ self._left_s),
+            running_s=int(np.rint(part * self._left_s * 1000).astype(np.int64).sum()) / 1000,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources
+from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Room
 
 from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 
@@ -96,6 +96,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """How long it is likely to run, from its user's history; orders backfill, promises nothing."""
     promised_at_unix: float | None = None
     """The start that the last pass reserved for it; with conservative backfill promises are kept in their order."""
+    room: Room | None = None
+    """What others were told to leave for it: it goes first, and there."""
     partition: str = ""
     account: str = ""
     qos: str = ""
@@ -124,7 +126,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pass may look at. Nodes are sorted by name, jobs by id; site tables by name.
+    """Everything a pass may look at. Nodes are sorted by name, jobs by id; site tables by name. In any other order the plan is
+    the same, only more of it is made anew.
 
     No partitions: one nameless partition holds all nodes. No accounts: no shares, quotas or account limits.
     """

@@ -242,6 +242,9 @@ class _Replay:
         if running.ending:
             return
         self.preempted += 1
+        waiting = self._pending.get(preempt.for_job_id)
+        if waiting is not None:
+            self._pending[preempt.for_job_id] = msgspec.structs.replace(waiting, room=preempt.room)
         leaves_s = self._now_s + preempt.grace_s
         self._running[index] = msgspec.structs.replace(running, ending=True, ends_by_unix=leaves_s)
         if preempt.mode != "cancel":

@@ -22,7 +22,7 @@ from warpdeck.controller.events import (
 from warpdeck.controller.launching import build_launch
 from warpdeck.controller.view import build_view, gpu_holders
 from warpdeck.errors import UserError
-from warpdeck.model import JobId, JobState, NodeName, WarnSignal
+from warpdeck.model import JobId, JobState, NodeName, Room, WarnSignal
 from warpdeck.policy import Preempt, Resume
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
@@ -62,6 +62,23 @@ def test_a_suspended_job_gives_up_its_cpus_and_perhaps_its_gpus(keeps_gpus: bool
     other = core.submit(ask(gpus=4), BOB)
     core.launch(core.plan().effects)
     assert core.job(other).state is (JobState.PENDING if keeps_gpus else JobState.RUNNING)
+
+
+def test_the_one_for_whom_others_leave_knows_where_until_it_starts() -> None:
+    core = Core("a")
+    victim = core.run(ask(gpus=4))
+    other = core.submit(ask(gpus=4), BOB)
+    room = Room(nodes=(NodeName("a"),), until_unix=core.now + 1000)
+    order = Preempt(
+        job_id=victim, for_job_id=other, mode="requeue", grace_s=20, sentence="makes room", room=room
+    )
+    core.apply(Planned(preempts=(order,)))
+    assert core.reload().jobs[other].room == room
+    assert [job.room for job in build_view(core.state, now=core.now).pending] == [room]
+    core.end(victim, cause="preempted")
+    core.launch(core.plan().effects)
+    assert core.job(other).state is JobState.RUNNING and core.job(other).room is None
+    assert core.job(victim).state is JobState.PENDING
 
 
 def test_a_suspended_job_that_is_cancelled_does_not_take_back_what_it_gave_away() -> None:

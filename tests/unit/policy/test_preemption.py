@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.builders import node, pending, running, view
 
-from warpdeck.model import JobId, NodeName
+from warpdeck.model import JobId, NodeName, Room
 from warpdeck.policy import (
     AccountView,
     PartitionView,
@@ -19,6 +19,7 @@ from warpdeck.policy import (
     View,
     plan,
 )
+from warpdeck.policy.preemption import ROOM_KEPT_S
 
 NOW = 10_000.0
 QOS = (QosView(name="high", priority=10, preempts=frozenset({"low"})), QosView(name="low", grace_s=120))
@@ -111,6 +112,47 @@ def test_an_account_takes_back_its_quota_from_those_who_borrow() -> None:
     assert not greedy.preempts
     off = planned(site(view([node("a")], jobs, there), accounts=accounts), reclaim=False)
     assert not off.preempts
+
+
+def test_a_guaranteed_job_leaves_for_nobody_whose_account_would_borrow() -> None:
+    accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 8}))
+    there = [held(1, "a", tuple(range(8)), account="vision", qos="low")]
+    picture = site(view([node("a")], [pending(2, gpus=8, account="guests", qos="high")], there), qos=QOS)
+    assert not planned(site(picture, accounts=accounts)).preempts, "it would take its place back at once"
+    assert planned(site(picture, accounts=accounts), reclaim=False).preempts
+    borrowing = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 7}))
+    assert planned(site(picture, accounts=borrowing)).preempts
+
+
+def test_what_is_never_preempted_gives_up_nobody() -> None:
+    qos = (QOS[0], QosView(name="low", preempt_mode="off"))
+    there = [held(1, "a", tuple(range(8)), qos="low", partition="batch")]
+    picture = view([node("a")], [pending(2, gpus=8, qos="high", partition="batch")], there)
+    assert not planned(site(picture, qos=qos)).preempts
+    for mode, victims in (("off", 0), ("requeue", 1)):
+        batch = (PartitionView(name="batch", preempt_mode=mode),)
+        assert len(planned(site(picture, qos=QOS, partitions=batch)).preempts) == victims
+
+
+def test_whoever_others_left_for_goes_first_and_to_that_place() -> None:
+    room = Room(nodes=(NodeName("b"),), until_unix=NOW + 10)
+    first = msgspec.structs.replace(pending(1, gpus=8), time_limit_s=60)
+    owner = msgspec.structs.replace(pending(2, gpus=8), room=room)
+    picture = view([node("a"), node("b")], [first, owner], [held(3, "a", (0,))])
+    for settings in ({}, {"reservations": 0}):
+        made = planned(picture, **settings)
+        assert [(start.job_id, start.allocation.node_names()) for start in made.starts] == [(2, ("b",))]
+    late = plan(picture, NOW + 10, Settings())
+    assert [start.job_id for start in late.starts] == [1]
+
+
+def test_who_is_told_to_leave_leaves_the_whole_place_to_the_other() -> None:
+    there = [held(1, "a", tuple(range(8)), qos="low"), held(2, "b", (0,), qos="low")]
+    asked = pending(4, gpus=8, nodes=3, qos="high")
+    made = planned(site(view([node("a"), node("b"), node("c")], [asked], there), qos=QOS))
+    assert {told.room for told in made.preempts} == {
+        Room(nodes=(NodeName("a"), NodeName("b"), NodeName("c")), until_unix=NOW + 120 + ROOM_KEPT_S)
+    }
 
 
 def test_jobs_within_their_quota_go_before_those_that_would_borrow() -> None:
