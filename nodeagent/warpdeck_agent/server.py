@@ -170,6 +170,7 @@ class Agent:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # this controller asks for its launches itself
+        self.jobs.steps.repeat_fences()
 
     async def _tell_late_gpus(self) -> None:
         """A controller that was welcomed while the driver was only starting learns what it has found since."""

@@ -9,15 +9,17 @@ WARPDECK_STEP tells them from other steps. A restarted agent finds them again as
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import time
 from concurrent.futures import Executor
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import processes
 from .affinity import allowed_cpus, bind
+from .exchange import Exchange
 from .job import Job
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
 from .metering import Meter
@@ -25,7 +27,18 @@ from .ports import Ports
 from .spool import Folder, JobFolder, Spool
 from .tasks import SCRIPT_NAME, Task, install_script, make_folder, run_task
 from .watching import Watch
-from .wire.steps import ForgetStep, StepKill, StepLaunch, StepReport, TaskEnded
+from .wire.steps import (
+    FENCE_PIECE_BYTES,
+    ForgetStep,
+    Pmi,
+    StepFence,
+    StepFenced,
+    StepKill,
+    StepLaunch,
+    StepReport,
+    TaskEnded,
+    pieces,
+)
 
 STEP_VARIABLE = "WARPDECK_STEP"
 TERM_AGAIN_S = 0.5
@@ -55,6 +68,10 @@ class Step:
         self.done = asyncio.Event()
         self.listeners: Set[asyncio.Event] = set()
         self.timer: Optional[asyncio.TimerHandle] = None
+        self.exchange: Optional[Exchange] = None
+        self.abort: Optional[TaskEnded] = None
+        self.is_ending = False
+        """It was told to end: that its ranks end is no news."""
 
     @property
     def phase(self) -> str:
@@ -79,6 +96,7 @@ class Step:
             peak_mem_bytes=self.peak_mem_bytes if over else 0,
             gpu=self.meter.usage() if over else None,
             message=self.message,
+            abort=self.abort,
         )
 
     def members(self, rank: int = -1) -> List[int]:
@@ -144,6 +162,8 @@ class Steps:
         gpus = [uuid for uuid in launch.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
         folder = Folder(step_folder(job, launch.step))
         step = Step(job, launch.step, folder, gpus=gpus, begin_unix=time.time())
+        if launch.pmi is not None:
+            step.exchange = self._exchange(step, launch.pmi, [task.rank for task in launch.tasks])
         self._steps[key] = step
         job.steps[launch.step] = step
         self._spawn(self._start(step, launch))
@@ -165,9 +185,11 @@ class Steps:
             for at, asked in enumerate(launch.tasks):
                 task = step.tasks[asked.rank]
                 argv = asked.argv or launch.argv
-                await loop.run_in_executor(
-                    self._pool, self._run, step, task, argv, {**env, **asked.env}, launch.cwd, cpus[at]
-                )
+                with _line(step, asked.rank) as (keep, told):
+                    given = {**env, **asked.env, **told}
+                    await loop.run_in_executor(
+                        self._pool, self._run, step, task, argv, given, launch.cwd, cpus[at], keep
+                    )
                 self._owners[id(task)] = step
                 self._watch.add(task)
         except (OSError, ValueError) as error:
@@ -204,7 +226,14 @@ class Steps:
             step.tasks[asked.rank] = make_folder(path, asked, uid=meta.uid, gid=group_of(meta))
 
     def _run(
-        self, step: Step, task: Task, argv: List[str], env: Dict[str, str], cwd: str, cpus: List[int]
+        self,
+        step: Step,
+        task: Task,
+        argv: List[str],
+        env: Dict[str, str],
+        cwd: str,
+        cpus: List[int],
+        keep: Sequence[int],
     ) -> None:
         meta = step.job.meta
         run_task(
@@ -217,6 +246,7 @@ class Steps:
             hold=meta.hold,
             cpus=cpus,
             user=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+            keep=keep,
         )
 
     async def _give_up(self, step: Step, error: BaseException) -> None:
@@ -236,7 +266,51 @@ class Steps:
         task.reap()
         task.read_end()
         assert task.ended is not None
+        if step.exchange is not None:
+            step.exchange.ended(task.rank, *task.ended)
         self._settle(step, [TaskEnded(task.rank, *task.ended)])
+
+    def _exchange(self, step: Step, asked: Pmi, ranks: Sequence[int]) -> Exchange:
+        return Exchange(
+            asked,
+            ranks,
+            fence=lambda number, values: self._tell_fence(step, number, values),
+            lost=lambda rank, code, why: self._abort(step, rank, code, why),
+        )
+
+    def _tell_fence(self, step: Step, number: int, values: Dict[str, str]) -> None:
+        parts = pieces(values, FENCE_PIECE_BYTES)
+        for at, part in enumerate(parts, 1):
+            meta = step.job.meta
+            self._tell(
+                StepFence(
+                    job_id=meta.job_id,
+                    restarts=meta.restarts,
+                    step=step.number,
+                    number=number,
+                    values=part,
+                    last=at == len(parts),
+                )
+            )
+
+    def fenced(self, said: StepFenced) -> None:
+        """All ranks of a step have come to a fence."""
+        step = self.get(said.job_id, said.restarts, said.step)
+        if step is not None and step.exchange is not None:
+            step.exchange.fenced(said.number, said.values, last=said.last)
+
+    def repeat_fences(self) -> None:
+        """To a controller that may not have heard of them."""
+        for step in self._steps.values():
+            if step.exchange is not None:
+                step.exchange.repeat()
+
+    def _abort(self, step: Step, rank: int, code: int, why: str) -> None:
+        """One of its ranks wants the step to end, or cannot do its part any more; the first one counts."""
+        if step.abort is None and not step.is_ending and not step.job.cause:
+            step.abort = TaskEnded(rank, code=code)
+            step.message = why
+            self._tell(step.report([]))
 
     def _settle(self, step: Step, ends: List[TaskEnded]) -> None:
         """Tells what has ended; the step itself when nothing of it runs."""
@@ -244,6 +318,8 @@ class Steps:
             if step.timer is not None:
                 step.timer.cancel()
             step.done.set()
+            if step.exchange is not None:
+                step.exchange.close()
         for listener in step.listeners:
             listener.set()
         if ends or step.done.is_set():
@@ -276,6 +352,7 @@ class Steps:
 
     async def _end(self, step: Step, grace_s: float) -> None:
         """TERM, the grace time, KILL until nothing of it is left."""
+        step.is_ending = True
         loop = asyncio.get_running_loop()
         done = loop.create_task(step.done.wait())
         until = loop.time() + grace_s
@@ -346,6 +423,19 @@ class Steps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+@contextlib.contextmanager
+def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], Dict[str, str]]]:
+    """What a rank is given to speak PMI with, until it has been started: its descriptor, and what it is told."""
+    if step.exchange is None:
+        yield (), {}
+        return
+    descriptor = step.exchange.open(rank)
+    try:
+        yield (descriptor,), step.exchange.variables(rank, descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def step_folder(job: Job, number: int) -> str:

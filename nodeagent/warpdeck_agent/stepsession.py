@@ -11,7 +11,15 @@ from .logs import LogError
 from .steps import Step
 from .stepstreams import StepInput, StepOutput
 from .streams import OutStream
-from .wire.steps import ForgetStep, OpenStep, PortReserved, ReservePort, StepKill, StepLaunch
+from .wire.steps import (
+    ForgetStep,
+    OpenStep,
+    PortReserved,
+    ReservePort,
+    StepFenced,
+    StepKill,
+    StepLaunch,
+)
 
 
 class StepSession:
@@ -41,6 +49,8 @@ class StepSession:
             steps.kill(message)
         elif isinstance(message, ForgetStep):
             steps.forget(message)
+        elif isinstance(message, StepFenced):
+            steps.fenced(message)
         elif isinstance(message, ReservePort):
             port = self._jobs.ports.reserve((message.job_id, message.restarts))
             self.tell(PortReserved(ask=message.ask, port=port))

@@ -11,7 +11,7 @@ import asyncio
 import os
 import shutil
 import subprocess
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from .hold import Hold, contain
 from .program import SYSTEM_PATH
@@ -133,8 +133,12 @@ def run_task(
     hold: Hold,
     cpus: List[int],
     user: Dict[str, object],
+    keep: Sequence[int] = (),
 ) -> None:
-    """Starts the supervisor and lets it through the gate. Raises OSError, ValueError. Runs in a thread."""
+    """Starts the supervisor and lets it through the gate; `keep` are descriptors that the task gets.
+
+    Raises OSError, ValueError. Runs in a thread.
+    """
     folder = task.folder
     lock = folder.open_lock()
     gate, opener = os.pipe()
@@ -146,6 +150,7 @@ def run_task(
             stdout=source,
             stderr=gate,
             start_new_session=True,
+            pass_fds=keep,
             env=env,
             cwd="/",
             **user,  # type: ignore[call-overload]

@@ -39,6 +39,9 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         raise UserError(
             f"the text of {asked.multi_prog} is needed", "", code="file", details={"file": asked.multi_prog}
         )
+    if asked.told:
+        connection.send({"t": "told", "id": message.id, "text": asked.told})
+        return
     wanted = _convert(asked, has_input=message.has_input)
     job = _find_job(connection, asked)
     if job is None:
@@ -58,6 +61,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         ask=wanted,
         cwd=message.cwd,
         caller=connection.caller.node if connection.caller is not None else None,
+        mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
         first=job.shares[0].node if job.shares else NodeName(""),
         own_master=has_own_master(message.env),
     )

@@ -267,6 +267,13 @@ class Interactive(Table, frozen=True, kw_only=True):
     """Who may watch a terminal besides its owner and the admins: nobody, those of the job's account, everybody."""
 
 
+class Steps(Table, frozen=True, kw_only=True):
+    """[steps]: what srun starts inside allocations."""
+
+    mpi: Literal["none", "pmi2"] = "none"
+    """How the ranks of an MPI program find each other where srun is not told by --mpi (MpiDefault)."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """config.toml."""
 
@@ -285,6 +292,7 @@ class Config(Table, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     health: Health = Health()
     interactive: Interactive = Interactive()
+    steps: Steps = Steps()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

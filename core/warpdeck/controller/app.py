@@ -33,6 +33,7 @@ from .events import (
     Reported,
     StepReported,
 )
+from .fences import Fences
 from .forecast import Forecaster
 from .hub import Hub
 from .measurements import to_reading
@@ -114,6 +115,7 @@ class Controller:
         self._passes = Passes()
         self.outputs = outputs
         self.submit_host = submit_host
+        self._fences = Fences()
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
 
     @property
@@ -199,6 +201,8 @@ class Controller:
                 self._put(LaunchRefused(name=name, failed=message))
             case stepwire.StepReport():
                 self._put(StepReported(name=name, report=message))
+            case stepwire.StepFence():
+                self._effects.add(self._fences.take(name, message, self.state))
             case wire.Sample():
                 self._take_sample(name, message)
 

@@ -23,6 +23,7 @@ from .events import (
     KillStep,
     LaunchShare,
     LaunchStep,
+    SpreadFence,
     TellJob,
 )
 from .health import question
@@ -122,6 +123,8 @@ class EffectRunner:
                     job_id=effect.job_id, restarts=effect.restarts, step=effect.number
                 )
                 await self._fleet.send(effect.node, forget)
+            case SpreadFence():
+                await self._fleet.send(effect.node, effect.said)
             case _:
                 assert_never(effect)
 

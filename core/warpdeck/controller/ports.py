@@ -187,6 +187,7 @@ FleetEvent = tuple[
     | wire.Sample
     | wire.Health
     | stepwire.StepReport
+    | stepwire.StepFence
     | str,
 ]
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
@@ -198,6 +199,7 @@ Order = (
     | stepwire.StepLaunch
     | stepwire.StepKill
     | stepwire.ForgetStep
+    | stepwire.StepFenced
 )
 """What a node is told in passing: nobody waits for an answer."""
 

@@ -18,6 +18,8 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
     ask: StepAsk
     cwd: str
+    mpi: str = "none"
+    """How its ranks find each other: none, pmi2."""
     caller: NodeName | None = None
     """The node on which srun runs; None: none of ours."""
     first: NodeName
@@ -82,5 +84,12 @@ class ForgetStep(msgspec.Struct, frozen=True, kw_only=True):
     number: int
 
 
+class SpreadFence(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell a node what the ranks of all nodes have put before a fence."""
+
+    node: NodeName
+    said: wire.StepFenced
+
+
 StepEvent = StepAsked | StepEndAsked | StepReported | HolderLeft
-StepEffect = LaunchStep | KillStep | ForgetStep
+StepEffect = LaunchStep | KillStep | ForgetStep | SpreadFence

@@ -16,6 +16,7 @@ from warpdeck.notation.multiprog import program_of
 from warpdeck_agent.wire import steps as wire
 
 from .environment import made_environment, run_lengths
+from .mpi import PMI_VARIABLES, pmi_of
 from .stepevents import StepAsked
 from .training import master_address, master_variables, task_variables
 
@@ -36,7 +37,7 @@ def build_step_launch(
     share = step.shares[at]
     rank_in_job = job.allocation.node_names().index(node)
     env = {
-        **ask.env,
+        **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **_layout(step, at),
         **task_variables([len(each.ranks) for each in step.shares], at),
@@ -55,6 +56,7 @@ def build_step_launch(
         tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
         cpu_bind=ask.cpu_bind,
         time_limit_s=float(ask.time_limit_s or 0),
+        pmi=pmi_of(step) if event.mpi == "pmi2" else None,
     )
 
 

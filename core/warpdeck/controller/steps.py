@@ -142,6 +142,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         peak_mem_bytes=said.peak_mem_bytes,
         gpu=to_usage(said.gpu),
         message=said.message or part.message,
+        abort=part.abort or _abort(said),
     )
     if moved == part:
         return []
@@ -169,11 +170,18 @@ def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bo
         return release(txn, job, ended) if is_all else []
     if step.ending_cause:
         return []
+    if any(part.abort is not None for part in step.parts):
+        return _end_step(txn, step, "aborted")
     if failed:
         return _end_step(txn, step, "launch_failed")
     if step.kill_on_bad_exit and any(each.shell_code() for each in fresh):
         return _end_step(txn, step, "bad_exit")
     return []
+
+
+def _abort(said: wire.StepReport) -> TaskEnd | None:
+    end = said.abort
+    return None if end is None else TaskEnd(rank=end.rank, code=end.code, signal=end.signal)
 
 
 def _end_step(txn: Transaction, step: Step, cause: str) -> list[Effect]:
@@ -192,7 +200,10 @@ def _kills(step: Step, *, signal: int = 0) -> list[Effect]:
 
 
 def _finish(txn: Transaction, step: Step, *, ended_at: float) -> ExitStatus:
+    aborted = next((part.abort for part in step.parts if part.abort is not None), None)
     worst = max(step.ends().values(), key=TaskEnd.shell_code, default=TaskEnd(rank=0, code=1))
+    if aborted is not None and step.ending_cause == "aborted":
+        worst = aborted if aborted.shell_code() else TaskEnd(rank=aborted.rank, code=1)
     message = next((part.message for part in step.parts if part.message), "")
     state = _STATE_OF_CAUSE.get(step.ending_cause)
     if state is None:

@@ -307,7 +307,8 @@ class AgentFleet:
             | wire.Sample
             | wire.Health
             | wire.Welcome
-            | stepwire.StepReport,
+            | stepwire.StepReport
+            | stepwire.StepFence,
         ):
             self._on_event((link.node.name, message))
 

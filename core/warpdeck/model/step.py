@@ -5,7 +5,7 @@ The batch script and what else the job runs on its nodes are no steps here: sacc
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -56,6 +56,8 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     wait_s: Seconds = 0
     """After the first task has ended the others get so long; 0: for ever."""
     time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    mpi: Literal["", "none", "pmi2"] = ""
+    """How ranks of an MPI program that is started directly find each other; "": as the site has it."""
     cpu_bind: Word = ""
     input_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] = -1
     """The task that gets input; 2**32 - 1: all, -1: none."""
@@ -98,6 +100,8 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     gpu: GpuUsage | None = None
     """What its tasks had of their GPUs there, once they have ended."""
     message: str = ""
+    abort: TaskEnd | None = None
+    """The rank for which the whole step is to end, with this code."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

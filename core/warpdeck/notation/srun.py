@@ -141,6 +141,11 @@ _VARIABLES = {
 """Variables that stand for options; the job's own (SLURM_NTASKS ...) say what the controller knows better."""
 
 
+MPI_TYPES = {"none": "none", "pmi": "pmi2", "pmi1": "pmi2", "pmi2": "pmi2"}
+"""PMI-2's server speaks PMI-1 too, as in Slurm."""
+MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n"
+
+
 class Streams(msgspec.Struct, kw_only=True):
     """What becomes of the tasks' streams: patterns of files on srun's side, modes "all", "none" or a rank; "" is srun's own."""
 
@@ -167,7 +172,8 @@ class Srun(msgspec.Struct, kw_only=True):
     """--export; "" is all."""
     multi_prog: str = ""
     """The file that --multi-prog reads the commands from."""
-    notes: list[str] = []
+    told: str = ""
+    """What is answered in place of a step."""
 
 
 def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[str, str]) -> Srun:
@@ -188,6 +194,8 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
             "srun: --pty is not supported inside an allocation yet",
             "get a terminal with a job of its own: warpdeck run --pty, warpdeck srun --pty",
         )
+    if asked.told:
+        return asked
     if not command:
         raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
     if multi:
@@ -325,10 +333,15 @@ def _exclusive(asked: Srun, value: str) -> None:
 
 
 def _mpi(asked: Srun, value: str) -> None:
-    """Tasks that were not told of each other would each be a rank 0, and nobody would notice: so it is refused."""
-    if value != "none":
+    """Tasks that were not told of each other would each be a rank 0, and nobody would notice: so others are refused."""
+    if value == "list":
+        asked.told = MPI_LIST
+    elif value in MPI_TYPES:
+        asked.ask["mpi"] = MPI_TYPES[value]
+    else:
         raise UserError(
-            f"--mpi={value} is not supported yet", "start MPI programs with mpirun inside the job"
+            f"--mpi={value} is not supported",
+            "write pmi2 for MPICH and its kin; Open MPI programs are started by mpirun, which finds the job's nodes itself",
         )
 
 

@@ -59,7 +59,9 @@ class StepClient:
         while True:
             self._open("srun", files=texts, **asked)
             try:
-                self._wait_for_start()
+                ended = self._wait_for_start()
+                if ended is not None:
+                    return ended
                 break
             except Refused as refused:
                 if not refused.file or refused.file in texts:
@@ -74,8 +76,8 @@ class StepClient:
         self._link.socket.settimeout(None)
         self._link.socket.sendall(json_frame({"t": kind, "id": REQUEST, **fields}))
 
-    def _wait_for_start(self) -> None:
-        """Until the step runs, telling why it does not yet. Raises Refused, Away."""
+    def _wait_for_start(self) -> Optional[int]:
+        """Until the step runs, telling why it does not yet; the exit code where none is to run. Raises Refused, Away."""
         while not self._step:
             assert self._link is not None
             sources: List[Any] = [self._link.socket, self._wake_r]
@@ -84,7 +86,10 @@ class StepClient:
                 self._link.socket.close()
                 raise KeyboardInterrupt
             if self._link.socket in ready:
-                self._receive()
+                ended = self._receive()
+                if ended is not None:
+                    return ended
+        return None
 
     def _relay_until_end(self) -> int:
         while True:
@@ -159,6 +164,9 @@ class StepClient:
             )
         elif word == "end":
             return self._end(message)
+        elif word == "told":
+            write_all(1, str(message["text"]).encode())
+            return 0
         return None
 
     def _begin(self, result: Dict[str, Any]) -> None:

@@ -352,7 +352,14 @@ class PathProbed:
     t: Literal["path_probed"] = "path_probed"
 
 
-_AboutSteps = Union[steps.StepLaunch, steps.StepKill, steps.ForgetStep, steps.OpenStep, steps.ReservePort]
+_AboutSteps = Union[
+    steps.StepLaunch,
+    steps.StepKill,
+    steps.ForgetStep,
+    steps.OpenStep,
+    steps.ReservePort,
+    steps.StepFenced,
+]
 ControllerMessage = Union[
     Hello,
     Launch,
@@ -372,7 +379,7 @@ ControllerMessage = Union[
     StreamEnd,
     _AboutSteps,
 ]
-_OfSteps = Union[steps.StepReport, steps.PortReserved, steps.CallOpened]
+_OfSteps = Union[steps.StepReport, steps.StepFence, steps.PortReserved, steps.CallOpened]
 AgentMessage = Union[
     Welcome,
     JobReport,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Dict, List, Literal, Optional
+from typing import Dict, List, Literal, Mapping, Optional
 
 from .watch import GpuUsage
 
@@ -25,6 +25,8 @@ FIRST_GANG_PORT, GANG_PORTS = 29_000, 1_000
 """Ports that follow from the job's number, for commands that begin on several nodes at once and ask nobody; no others are these."""
 MADE = "WARPDECK_MASTER"
 """A variable which says that MASTER_ADDR is ours, and behind it MASTER_PORT."""
+FENCE_PIECE_BYTES = 256 * 1024
+"""So much of what ranks have put goes in one message."""
 MAX_ACCESS_BYTES = 64 * 1024
 """The largest message that a process may say before it is known who it is."""
 
@@ -42,6 +44,16 @@ class StepTask:
 
 
 @dataclass(frozen=True)
+class Pmi:
+    """The tasks are ranks that may speak PMI. `mapping`: which ranks are on which node, as PMI_process_mapping says it."""
+
+    name: str
+    size: int
+    nodes: int
+    mapping: str = ""
+
+
+@dataclass(frozen=True)
 class StepLaunch:
     """Start these tasks inside the launch that runs on this node. `cwd` is a folder of this node."""
 
@@ -55,6 +67,7 @@ class StepLaunch:
     cpu_bind: str = ""
     time_limit_s: float = 0.0
     """0: the job's alone."""
+    pmi: Optional[Pmi] = None
     t: Literal["step_launch"] = "step_launch"
 
 
@@ -81,7 +94,35 @@ class StepReport:
     gpu: Optional[GpuUsage] = None
     message: str = ""
     """Why it could not be started, or what became of it, where its tasks do not tell."""
+    abort: Optional[TaskEnded] = None
+    """The rank for which the whole step is to end, with this code."""
     t: Literal["step_report"] = "step_report"
+
+
+@dataclass(frozen=True)
+class StepFence:
+    """What the ranks of this node have put before the fence of that number, at which all of them wait; `last` of its pieces."""
+
+    job_id: int
+    restarts: int
+    step: int
+    number: int
+    values: Dict[str, str]
+    last: bool
+    t: Literal["step_fence"] = "step_fence"
+
+
+@dataclass(frozen=True)
+class StepFenced:
+    """All ranks of all nodes have come to that fence; these are the values of all, or a piece of them."""
+
+    job_id: int
+    restarts: int
+    step: int
+    number: int
+    values: Dict[str, str]
+    last: bool
+    t: Literal["step_fenced"] = "step_fenced"
 
 
 @dataclass(frozen=True)
@@ -146,3 +187,16 @@ class CallOpened:
     job_id: int
     restarts: int
     t: Literal["call_opened"] = "call_opened"
+
+
+def pieces(values: Mapping[str, str], size_bytes: int) -> List[Dict[str, str]]:
+    """Parts that are no larger than that by much; one at least."""
+    made: List[Dict[str, str]] = [{}]
+    used = 0
+    for key, value in values.items():
+        if used > size_bytes:
+            made.append({})
+            used = 0
+        made[-1][key] = value
+        used += len(key) + len(value)
+    return made

@@ -1,0 +1,177 @@
+"""PMI, sans-io: what an MPI library says to whoever started it, on the descriptor that PMI_FD names, and how it is answered.
+
+Two dialects begin with the same line, which says which it is to be. PMI-1 goes on in lines, "cmd=put key=k value=v". PMI-2
+puts a length of six letters before each message, "    27cmd=kvs-put;key=k;value=v;", writes ";" within values twice, and gives
+back "thrid", by which a rank of several threads knows whose answer it is. Both are MPICH's, and documented in its sources and
+by what it sends; the numbers of get_maxes are those of its own launcher.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+MAX_NAME_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES = 256, 64, 1024
+MAX_MESSAGE_BYTES = 64 * 1024
+"""The longest that PMI-2 allows; a line of PMI-1 is far shorter."""
+LENGTH_LETTERS = 6
+
+
+class PmiError(Exception):
+    """A rank said what is no PMI: it is not listened to any more."""
+
+
+class Request(NamedTuple):
+    """What a rank asks. `command` has the name that PMI-2 gives it where both dialects have it."""
+
+    command: str
+    pairs: Dict[str, str]
+
+
+ONE_TO_TWO = {
+    "init": "init",
+    "get_maxes": "get_maxes",
+    "get_appnum": "get_appnum",
+    "get_my_kvsname": "job-getid",
+    "get_universe_size": "get_universe_size",
+    "put": "kvs-put",
+    "get": "kvs-get",
+    "barrier_in": "kvs-fence",
+    "finalize": "finalize",
+    "abort": "abort",
+    "publish_name": "name-publish",
+    "unpublish_name": "name-unpublish",
+    "lookup_name": "name-lookup",
+    "spawn": "spawn",
+}
+ANSWERS_OF_ONE = {
+    "init": "response_to_init",
+    "get_maxes": "maxes",
+    "get_appnum": "appnum",
+    "job-getid": "my_kvsname",
+    "get_universe_size": "universe_size",
+    "kvs-put": "put_result",
+    "kvs-get": "get_result",
+    "kvs-fence": "barrier_out",
+    "finalize": "finalize_ack",
+    "name-publish": "publish_result",
+    "name-unpublish": "unpublish_result",
+    "name-lookup": "lookup_result",
+    "spawn": "spawn_result",
+}
+
+
+class Conversation:
+    """One rank's: cuts its bytes into requests, and words the answers in its dialect."""
+
+    def __init__(self) -> None:
+        self.dialect = 1
+        self._received = b""
+        self._spawns = False
+
+    def feed(self, data: bytes) -> Iterator[Request]:
+        """The requests that are complete. Raises PmiError."""
+        self._received += data
+        while True:
+            text = self._next()
+            if text is None:
+                break
+            found = self._read(text)
+            if found is not None:
+                yield found
+        if len(self._received) > MAX_MESSAGE_BYTES:
+            raise PmiError("a message that does not end")
+
+    def _next(self) -> Optional[str]:
+        """One message, cut off from what was received."""
+        if self.dialect == 1:
+            line, newline, rest = self._received.partition(b"\n")
+            if not newline:
+                return None
+            self._received = rest
+            return line.decode("utf-8", "surrogateescape")
+        if len(self._received) < LENGTH_LETTERS:
+            return None
+        words = self._received[:LENGTH_LETTERS].strip()
+        if not words.isdigit() or int(words) > MAX_MESSAGE_BYTES:
+            raise PmiError("a message without its length")
+        end = LENGTH_LETTERS + int(words)
+        if len(self._received) < end:
+            return None
+        text, self._received = self._received[LENGTH_LETTERS:end], self._received[end:]
+        return text.decode("utf-8", "surrogateescape")
+
+    def _read(self, text: str) -> Optional[Request]:
+        if self.dialect == 2:
+            return _read_two(text)
+        if self._spawns or text.startswith(
+            "mcmd="
+        ):  # several lines up to the last; what is in them does not matter
+            self._spawns = text.strip() != "endcmd"
+            return None if self._spawns else Request("spawn", {})
+        return _read_one(text)
+
+    def answer(self, request: Request, pairs: Dict[str, str], *, error: str = "") -> bytes:
+        """An answer's bytes. With `error` it says that it was not done."""
+        if self.dialect == 2:
+            self.dialect = 1 if request.command == "finalize" else 2  # the next program begins anew
+            return _answer_two(request, pairs, error=error)
+        made = _answer_one(request, pairs, error=error)
+        if request.command == "init" and pairs.get("pmi_version") == "2":
+            self.dialect = 2
+        return made
+
+
+def _read_one(text: str) -> Request:
+    """A value is the rest of its line, as some have blanks in them."""
+    head, has_value, value = text.partition(" value=")
+    pairs = dict(_pair(word) for word in head.split())
+    if has_value:
+        pairs["value"] = value.strip()
+    command = pairs.pop("cmd", "")
+    if command not in ONE_TO_TWO:
+        raise PmiError(f"an unknown command {command[:MAX_KEY_BYTES]!r}")
+    return Request(ONE_TO_TWO[command], pairs)
+
+
+def _pair(word: str) -> Tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise PmiError(f"{word[:MAX_KEY_BYTES]!r} is no NAME=VALUE")
+    return name, value
+
+
+def _answer_one(request: Request, pairs: Dict[str, str], *, error: str) -> bytes:
+    words = [f"cmd={ANSWERS_OF_ONE[request.command]}"]
+    if request.command in ("init", "kvs-put", "kvs-get", "spawn") or request.command.startswith("name-"):
+        words.append(f"rc={-1 if error else 0}")
+        if request.command != "init":
+            words.append("msg=" + (error.replace(" ", "_") or "success"))
+    words += [f"{name}={value}" for name, value in pairs.items()]
+    return (" ".join(words) + "\n").encode("utf-8", "surrogateescape")
+
+
+def _read_two(text: str) -> Request:
+    pairs = dict(_pair(part) for part in _split(text))
+    command = pairs.pop("cmd", "")
+    if not command:
+        raise PmiError("a message without a command")
+    return Request(command, pairs)
+
+
+def _split(text: str) -> List[str]:
+    """The parts between single ";"; a double one stands for one."""
+    hidden = text.replace(";;", "\0")
+    return [part.replace("\0", ";") for part in hidden.split(";") if part]
+
+
+def _answer_two(request: Request, pairs: Dict[str, str], *, error: str) -> bytes:
+    words = {"cmd": request.command + "-response"}
+    if "thrid" in request.pairs:
+        words["thrid"] = request.pairs["thrid"]
+    words["rc"] = "1" if error else "0"
+    if error:
+        words["errmsg"] = error
+    words.update(pairs)
+    text = "".join(f"{name}={value.replace(';', ';;')};" for name, value in words.items())
+    body = text.encode("utf-8", "surrogateescape")
+    return f"{len(body):{LENGTH_LETTERS}d}".encode() + body

@@ -1,0 +1,110 @@
+"""MPI on two real hosts: srun starts MPICH's programs itself, and the launchers of Open MPI and MPICH find the allocation."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.batch import run
+from tests.home import Home
+from tests.lab.hosts import Lab
+
+pytestmark = pytest.mark.lab
+SUM = r"""
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, size, sum, number;
+    char host[256];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    number = rank + 1;
+    MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    gethostname(host, sizeof host);
+    printf("rank %d of %d on %s sum %d\n", rank, size, host, sum);
+    fflush(stdout);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (argc > 1 && rank == 1 && atoi(argv[1]) == 0) raise(SIGKILL);
+    if (argc > 1 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[1]));
+    if (argc > 1) sleep(600);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def programs(lab: Lab) -> Iterator[Path]:
+    """A folder with the program, built by each."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    folder.chmod(0o755)
+    (folder / "sum.c").write_text(SUM)
+    for kind in ("mpich", "openmpi"):
+        words = [f"mpicc.{kind}", "-o", str(folder / f"sum.{kind}"), str(folder / "sum.c")]
+        subprocess.run(words, check=True, timeout=60)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+    """Two hosts."""
+    for host in (1, 2):
+        words = ["--name", f"mpi{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    return shared_home
+
+
+def ranks(out: str) -> list[str]:
+    return sorted(line for line in out.splitlines() if line.startswith("rank"))
+
+
+FOUR = [f"rank {rank} of 4 on host{1 + rank // 2} sum 10" for rank in range(4)]
+TWO_EACH = ("-N2", "--ntasks-per-node=2")
+
+
+def test_srun_starts_a_program_of_mpich_on_two_hosts(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    out = run(cluster, short_tmp / "w", f"srun --mpi=pmi2 {programs}/sum.mpich\n", *TWO_EACH)
+    assert ranks(out) == FOUR, out
+
+
+def test_a_rank_that_aborts_ends_the_step_with_its_code(
+    cluster: Home, programs: Path, short_tmp: Path
+) -> None:
+    out = run(cluster, short_tmp / "w", f"srun --mpi=pmi2 {programs}/sum.mpich 7\necho code $?\n", *TWO_EACH)
+    assert "rank 1 has called MPI_Abort" in out
+    assert out.splitlines()[-1] == "code 7"
+
+
+def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
+    cluster: Home, programs: Path, short_tmp: Path
+) -> None:
+    out = run(
+        cluster, short_tmp / "w", f"srun --mpi=pmi2 {programs}/sum.mpich die\necho code $?\n", *TWO_EACH
+    )
+    assert "without MPI_Finalize" in out
+    assert out.splitlines()[-1] == "code 137"
+
+
+def test_ranks_may_be_dealt_out_in_turn(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    out = run(cluster, short_tmp / "w", f"srun -m cyclic --mpi=pmi2 {programs}/sum.mpich\n", *TWO_EACH)
+    assert ranks(out) == [f"rank {rank} of 4 on host{1 + rank % 2} sum 10" for rank in range(4)]
+
+
+def test_open_mpi_s_mpirun_finds_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    command = f"mpirun.openmpi --allow-run-as-root --mca btl_tcp_if_include eth0 {programs}/sum.openmpi\n"
+    out = run(cluster, short_tmp / "w", command, *TWO_EACH)
+    assert ranks(out) == FOUR, out
+
+
+def test_mpich_s_mpiexec_finds_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
+    out = run(cluster, short_tmp / "w", f"mpiexec.mpich {programs}/sum.mpich\n", *TWO_EACH)
+    assert ranks(out) == FOUR, out
