@@ -110,4 +110,5 @@ class Job:
             gpu=self.meter.usage() if self.phase in ("exited", "lost") else None,
             curve=self.meter.curve() if curve and self.phase in ("exited", "lost") else None,
             suspended=self.limit is not None and self.limit.suspended,
+            time_limit_s=-1.0 if self.limit is None else self.limit.limit_s or 0.0,
         )

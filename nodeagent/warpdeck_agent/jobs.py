@@ -50,6 +50,7 @@ from .wire.messages import (
     LaunchFailed,
     Notice,
     Remark,
+    SetLimit,
 )
 
 GIB = 2**30
@@ -281,6 +282,12 @@ class Jobs:
             self._suspend(job, asked)
         else:
             self._ending.kill(job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal)
+
+    def set_limit(self, asked: SetLimit) -> None:
+        """A launch gets another time limit."""
+        job = self.find(asked.job_id, asked.restarts)
+        if job is not None and job.limit is not None and job.phase == "running":
+            job.limit.change(asked.time_limit_s)
 
     def notify(self, notice: Notice) -> None:
         """Shows a line where the people who look at the job see it."""

@@ -301,6 +301,8 @@ class Session:
             self.tell(self._agent.monitor.usage.answer(message))
         elif isinstance(message, wire.Notice):
             jobs.notify(message)
+        elif isinstance(message, wire.SetLimit):
+            jobs.set_limit(message)
         elif isinstance(message, wire.Quit):
             self._agent.quit()
 

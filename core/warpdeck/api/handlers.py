@@ -30,6 +30,7 @@ from warpdeck.controller.events import (
     StepEndAsked,
     Submitted,
     Suspended,
+    Updated,
 )
 from warpdeck.controller.jobs import may_touch
 from warpdeck.controller.steprows import step_rows
@@ -115,6 +116,8 @@ class Handlers:
                 return await self._change(Suspended(**await self._named(message.jobs)))
             case ask.Resume():
                 return await self._change(Resumed(**await self._named(message.jobs)))
+            case ask.JobUpdate():
+                return await self._change(Updated(**await self._named(message.jobs), change=message.change))
             case ask.Nodes():
                 nodes = self._nodes(message.name)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
@@ -342,7 +345,7 @@ class Handlers:
     async def _change(self, event: Event) -> dict[str, Any]:
         outcome = await self._controller.apply(event)
         if outcome.errors and not outcome.labels:
-            raise UserError("; ".join(outcome.errors))
+            raise UserError("; ".join(outcome.errors), code=outcome.codes[0])
         return {"jobs": list(outcome.labels), "errors": list(outcome.errors)}
 
     async def _cancel(self, words: Sequence[str], signal: int) -> dict[str, Any]:

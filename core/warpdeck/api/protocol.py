@@ -28,6 +28,7 @@ from typing import Annotated, Any
 import msgspec
 
 from warpdeck.model import PtySide, Request, Reservation
+from warpdeck.model.change import JobChange
 
 API_VERSION = 1
 LOST = "lost"
@@ -171,6 +172,12 @@ class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
 
 class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
     """Suspended jobs go on. Only for the controller's own user and root."""
+
+
+class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
+    """Makes jobs other than they are: `change` holds what is to be other. Who may change what: controller/updates."""
+
+    change: JobChange
 
 
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
@@ -432,6 +439,7 @@ ClientMessage = (
     | Requeue
     | Suspend
     | Resume
+    | JobUpdate
     | Nodes
     | NodeAdd
     | NodeDrain

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from warpdeck.errors import UserError
-from warpdeck.model import Job, Node
+from warpdeck.model import Job, Node, count_tasks
 from warpdeck.policy import PendingJob, Refusal, Settings, View, admit
 
+from .accounting import key_of
 from .view import Namesakes, pending_job, rules_view
 
 if TYPE_CHECKING:
@@ -33,10 +34,15 @@ class Admission:
         self._settings: Settings | None = None
         self._kept: dict[tuple[object, ...], Refusal | None] = {}
 
-    def check(self, state: State, job: Job, *, now: float) -> None:
-        """Raises UserError where the site forbids the job, or the cluster can never hold it."""
+    def check(self, state: State, job: Job, *, now: float, there_already: bool = False) -> None:
+        """Raises UserError where the site forbids the job, or the cluster can never hold it.
+
+        One that is `there_already` does not count against the limits on how many may be submitted.
+        """
         asked = pending_job(state, job, Namesakes(state), now=now)
         view, settings = rules_view(state), state.site.settings
+        if there_already:
+            view = _without(view, job)
         refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
         if refusal is not None:
             raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
@@ -54,6 +60,13 @@ class Admission:
             whole = msgspec.structs.replace(view, nodes=state.picture.nodes(state))
             self._kept[key] = admit(asked, whole, settings)
         return self._kept[key]
+
+
+def _without(view: View, job: Job) -> View:
+    """As if it had not been submitted."""
+    key = key_of(job)
+    rest = view.submitted.get(key, 0) - max(1, count_tasks(job.pending_tasks))
+    return msgspec.structs.replace(view, submitted={**view.submitted, key: max(0, rest)})
 
 
 def _same_answer(asked: PendingJob) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ from .events import (
     KillStep,
     LaunchShare,
     LaunchStep,
+    LimitShare,
     SpreadFence,
     TellJob,
 )
@@ -102,6 +103,8 @@ class EffectRunner:
                         signal=effect.signal,
                     ),
                 )
+            case LimitShare():
+                await self._limit(effect)
             case ForgetShare():
                 self._forget(effect)
             case CollectOutput():
@@ -147,6 +150,14 @@ class EffectRunner:
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None
         await self._fleet.launch(effect.node, launch, tree)
+
+    async def _limit(self, effect: LimitShare) -> None:
+        job = self._controller.state.jobs.get(effect.job_id)
+        if job is not None and job.restarts == effect.restarts:
+            told = wire.SetLimit(
+                job_id=effect.job_id, restarts=effect.restarts, time_limit_s=job.time_limit_s
+            )
+            await self._fleet.send(effect.node, told)
 
     async def _launch_step(self, effect: LaunchStep) -> None:
         state = self._controller.state

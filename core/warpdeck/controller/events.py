@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model.change import JobChange
 from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
 from warpdeck_agent.wire import messages as wire
@@ -79,6 +80,12 @@ class Suspended(Order, frozen=True, kw_only=True):
 
 class Resumed(Order, frozen=True, kw_only=True):
     """Suspended jobs go on. Only for admins."""
+
+
+class Updated(Order, frozen=True, kw_only=True):
+    """Jobs that are to be other than they are."""
+
+    change: JobChange
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +183,7 @@ Event = (
     | Requeued
     | Suspended
     | Resumed
+    | Updated
     | Planned
     | NodeAdded
     | NodeDrained
@@ -217,6 +225,14 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     """Between TERM and KILL; None is the site's setting."""
 
 
+class LimitShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the node the time limit that the job has now."""
+
+    node: NodeName
+    job_id: JobId
+    restarts: int
+
+
 class ForgetShare(msgspec.Struct, frozen=True, kw_only=True):
     """The end of this launch is durable; the node may drop its record once the output was brought here."""
 
@@ -254,7 +270,17 @@ class DropNode(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
 
 
-Effect = LaunchShare | KillShare | ForgetShare | CollectOutput | AskHealth | TellJob | DropNode | StepEffect
+Effect = (
+    LaunchShare
+    | KillShare
+    | LimitShare
+    | ForgetShare
+    | CollectOutput
+    | AskHealth
+    | TellJob
+    | DropNode
+    | StepEffect
+)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,4 +291,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     step: Step | None = None
     labels: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    """Of the errors: warpdeck.errors.UserError.code."""
     replan: bool = True

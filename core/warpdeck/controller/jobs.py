@@ -38,11 +38,11 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
     _check_array(event)
     _check_rights(event)
-    _check_times(event.request, txn.now)
+    check_times(event.request, txn.now)
     parse_constraint(request.resources.constraint)
     _check_dependencies(txn, event)
     request = state.site.complete(request, event.who.user)
-    _check_reservation(txn, request, event.who)
+    check_reservation(txn, request, event.who)
     job_id = txn.new_job_id()
     base = Job(
         id=job_id,
@@ -73,20 +73,24 @@ def _check_rights(event: Submitted) -> None:
         raise UserError("only admins may set a --priority", "leave it out; --nice lowers your own jobs")
 
 
-def _check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+    """Raises UserError where the request names a reservation that is not there, or not for its user."""
     name = request.reservation
     if not name:
         return
     found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
     if found is None or found.end_unix <= txn.now:
-        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`")
+        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="reservation")
     if found.maintenance or not (who.user in found.users or request.account in found.accounts):
         raise UserError(
-            f"reservation {name} is not for {who.user}", "leave out --reservation, or ask its admin"
+            f"reservation {name} is not for {who.user}",
+            "leave out --reservation, or ask its admin",
+            code="reservation",
         )
 
 
-def _check_times(request: Request, now: float) -> None:
+def check_times(request: Request, now: float) -> None:
+    """Raises UserError where the request could not be done before its deadline."""
     if request.deadline_unix is None:
         return
     begins = max(now, request.begin_at_unix or 0.0)
@@ -134,7 +138,7 @@ def cancel(txn: Transaction, event: Cancelled) -> Outcome:
 
 def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.is_finished:
-        raise UserError(f"job {job.label()} has ended already ({job.state})")
+        raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
     txn.log(job.id, f"cancelled by {who.user}")
     if job.state is JobState.PENDING:
         txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
@@ -194,7 +198,9 @@ def _hold_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     _check_waits(job)
     if job.held_by_admin and not who.admin:
-        raise UserError(f"job {job.label()} is held by an admin", "ask an administrator to release it")
+        raise UserError(
+            f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
+        )
     if job.held:
         # Who was held did not wait for anybody.
         eligible = max(job.eligible_at_unix, txn.now)
@@ -217,15 +223,17 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 
 def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
     if job.state is JobState.PENDING:
-        raise UserError(f"job {job.label()} is waiting already")
+        raise UserError(f"job {job.label()} is waiting already", code="pending")
     if job.request.pty is not None or job.request.holder:
-        raise UserError(f"job {job.label()} is interactive; it cannot be requeued", "start a new one")
+        raise UserError(
+            f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
+        )
     txn.log(job.id, "requeue asked")
     if job.is_finished:
         put_back(txn, job)
         return []
     if job.state is JobState.COMPLETING:
-        raise UserError(f"job {job.label()} is ending", "requeue it when it has ended")
+        raise UserError(f"job {job.label()} is ending", "requeue it when it has ended", code="ending")
     job = amend(job, requeue_on_exit=True)
     return end_job(txn, job, "requeued")
 
@@ -324,6 +332,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     effects: list[Effect] = []
     labels: list[str] = []
     errors: list[str] = []
+    codes: list[str] = []
     who = order.who
     _recall(txn, order.ended)
     for reference in order.jobs:
@@ -332,10 +341,13 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
             found = find_jobs(txn, reference)
             denied = [job for job in found if not may_touch(who, job)]
             if denied:
-                raise UserError(f"job {reference} belongs to {denied[0].user}, not to {who.user}")
+                raise UserError(
+                    f"job {reference} belongs to {denied[0].user}, not to {who.user}", code="denied"
+                )
             effects += _on_some(txn, found, act)
             labels.append(reference)
         except UserError as error:
             txn.undo(mark)
             errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
-    return Outcome(effects=tuple(effects), labels=tuple(labels), errors=tuple(errors))
+            codes.append(error.code)
+    return Outcome(effects=tuple(effects), labels=tuple(labels), errors=tuple(errors), codes=tuple(codes))

@@ -76,7 +76,8 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True):
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction: rows to write whole, rows to drop, history to append, the next free id.
 
-    `requests` are new submissions by array_job_id; `jobs` refer to them and are written without them.
+    `requests` are new submissions by array_job_id, and changed ones by a key below 0 (Job.request_key); `jobs` refer to them
+    and are written without them.
     """
 
     requests: tuple[tuple[JobId, Request], ...] = ()
@@ -193,6 +194,7 @@ FleetEvent = tuple[
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
 Order = (
     wire.Kill
+    | wire.SetLimit
     | wire.Forget
     | wire.AskHealth
     | wire.Notice

@@ -27,6 +27,7 @@ from .events import (
     ForgetShare,
     KillShare,
     LaunchRefused,
+    LimitShare,
     Outcome,
     Remarked,
     Reported,
@@ -147,6 +148,8 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
     if not visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     effects += set_right(job, share.node, stopped_there=said.suspended)
+    if said.time_limit_s not in (-1.0, job.time_limit_s or 0.0):
+        effects.append(LimitShare(node=share.node, job_id=job.id, restarts=job.restarts))
     if job.state is JobState.COMPLETING:
         effects.append(
             KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)

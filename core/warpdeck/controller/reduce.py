@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import allocations, decisions, health, jobs, nodes, progress, reservations, steps, suspension
+from . import allocations, decisions, health, jobs, nodes, progress, reservations, steps, suspension, updates
 from .events import (
     Cancelled,
     Event,
@@ -36,6 +36,7 @@ from .events import (
     StepReported,
     Submitted,
     Suspended,
+    Updated,
 )
 from .state import Transaction
 
@@ -57,6 +58,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return suspension.suspend(txn, event)
         case Resumed():
             return suspension.resume(txn, event)
+        case Updated():
+            return updates.update(txn, event)
         case Planned():
             return decisions.decide(txn, event)
         case Reported():

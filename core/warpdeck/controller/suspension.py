@@ -34,7 +34,7 @@ def resume(txn: Transaction, event: Resumed) -> Outcome:
 def _check_admin(who: Who) -> None:
     if not who.admin:
         hint = "ask an administrator; `warpdeck hold` keeps waiting jobs from starting"
-        raise UserError("only admins may suspend and resume jobs", hint)
+        raise UserError("only admins may suspend and resume jobs", hint, code="denied")
 
 
 def _suspend_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
@@ -44,14 +44,16 @@ def _suspend_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
         return []
     if job.state is not JobState.RUNNING:
         raise UserError(
-            f"job {job.label()} is not running ({job.state})", "only running jobs can be suspended"
+            f"job {job.label()} is not running ({job.state})",
+            "only running jobs can be suspended",
+            code="pending" if job.state is JobState.PENDING else "not_running",
         )
     return suspend_job(txn, job, keeps_gpus=True, by=who.user)
 
 
 def _resume_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.state is not JobState.SUSPENDED or job.allocation is None:
-        raise UserError(f"job {job.label()} is not suspended ({job.state})")
+        raise UserError(f"job {job.label()} is not suspended ({job.state})", code="not_suspended")
     if not all_is_free(txn.state, job.allocation, besides=job.id):
         raise UserError(
             f"what job {job.label()} held is not free", "wait until it is, or cancel what runs in its place"

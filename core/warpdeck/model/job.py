@@ -133,6 +133,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
+    request_key: int = 0
+    """The request's number in the store, where it is not the submission's own: it was changed since."""
+    amendments: int = 0
+    """How often it was."""
     notice: str = ""
     """The last trouble with its node or GPUs that it was told of."""
     ending_cause: str = ""

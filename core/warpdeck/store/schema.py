@@ -54,5 +54,6 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE INDEX steps_open ON steps (job_id) WHERE finished = 0;
     """,
+    "ALTER TABLE jobs ADD COLUMN request_key INTEGER;",
 )
 """Each entry takes the schema one version on."""

@@ -38,7 +38,10 @@ _CURVE = msgspec.msgpack.Decoder(JobCurve)
 _ENCODER = msgspec.msgpack.Encoder()
 
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-_JOIN = "SELECT jobs.data, requests.array_job_id, requests.data FROM jobs JOIN requests USING (array_job_id)"
+_JOIN = """
+SELECT jobs.data, requests.array_job_id, requests.data FROM jobs
+JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
+"""
 
 _ENDED_USERS = """
 WITH RECURSIVE names (name) AS (
@@ -222,10 +225,10 @@ def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> l
     """Jobs with their requests, row by row: a hundred thousand rows at once would take 130 MB beside the jobs."""
     requests: dict[int, Request] = {}
     found = []
-    for data, array_job_id, request in db.execute(query, values):
-        if array_job_id not in requests:
-            requests[array_job_id] = _REQUEST.decode(request)
-        found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[array_job_id]))
+    for data, key, request in db.execute(query, values):
+        if key not in requests:
+            requests[key] = _REQUEST.decode(request)
+        found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[key]))
     return found
 
 
@@ -236,7 +239,7 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         rows: Iterable[Any] = [(key, _ENCODER.encode(request)) for key, request in changes.requests]
         many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
     if changes.jobs:
-        many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
+        many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
     if changes.nodes:
         rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
         many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
@@ -279,4 +282,5 @@ def _job_row(job: Job) -> tuple[Any, ...]:
         job.submit_at_unix,
         job.end_at_unix,
         data,
+        job.request_key or None,
     )

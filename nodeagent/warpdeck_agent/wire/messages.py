@@ -73,6 +73,8 @@ class JobReport:
     """Of a launch that has ended: its whole life, thinned."""
     suspended: bool = False
     """It runs, but is stopped, and the time of its limit with it."""
+    time_limit_s: float = -1.0
+    """Of one that runs: the limit that it is kept to; 0 is none, -1 not known."""
     drain: str = ""
     """Of one that ended: why the node should take no more jobs."""
     t: Literal["report"] = "report"
@@ -232,6 +234,16 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class SetLimit:
+    """The time limit that a launch has from now on, counted from its start; None is no limit."""
+
+    job_id: int
+    restarts: int
+    time_limit_s: Optional[float] = None
+    t: Literal["set_limit"] = "set_limit"
+
+
+@dataclass(frozen=True)
 class Forget:
     """The end of this launch is durably recorded by the controller; its spool may go."""
 
@@ -365,6 +377,7 @@ ControllerMessage = Union[
     Launch,
     PutTree,
     Kill,
+    SetLimit,
     Forget,
     OpenLog,
     OpenPty,

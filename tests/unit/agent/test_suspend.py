@@ -125,3 +125,24 @@ def test_a_plain_stop_signal_does_not_stop_the_time(agent: AgentProcess) -> None
     eventually(lambda: agent.processes(1), what="it runs")
     agent.link.send(wire.Kill(job_id=1, restarts=0, signal=signal.SIGSTOP))
     assert agent.link.report(1, "exited").cause == "timeout"
+
+
+def test_a_limit_that_is_changed_holds_for_a_restarted_agent_too(agent: AgentProcess) -> None:
+    agent.launch(1, "exec sleep 600", time_limit_s=600.0)
+    agent.launch(2, "exec sleep 600", time_limit_s=60.0)
+    agent.link.report(1, "running")
+    agent.link.report(2, "running")
+    agent.link.send(wire.SetLimit(job_id=2, restarts=0, time_limit_s=None))
+    agent.link.send(wire.SetLimit(job_id=1, restarts=0, time_limit_s=500.0))
+    eventually(lambda: _limits(agent) == {1: 500.0, 2: 0.0}, what="new limits")
+    agent.kill()
+    told = agent.start()
+    assert {said.job_id: said.time_limit_s for said in told.jobs} == {1: 500.0, 2: 0.0}
+    agent.link.send(wire.SetLimit(job_id=1, restarts=0, time_limit_s=0.1))
+    assert agent.link.report(1, "exited").cause == "timeout"
+
+
+def _limits(agent: AgentProcess) -> dict[int, float]:
+    """Of all launches, as a new link is told."""
+    agent.link.close()
+    return {said.job_id: said.time_limit_s for said in agent.connect().jobs}

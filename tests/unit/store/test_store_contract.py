@@ -195,3 +195,18 @@ async def test_a_commit_that_fails_keeps_nothing_and_the_store_goes_on(tmp_path:
     await store.commit(submission(make_job(2)))
     assert [job.id for job in (await store.load(finished_since_unix=0.0)).jobs] == [1, 2]
     await store.close()
+
+
+async def test_a_changed_job_keeps_its_own_request_and_its_siblings_theirs(store: Store) -> None:
+    first = make_job(1)
+    await store.commit(submission(first))
+    other = Request(name="changed", script="#!/bin/sh\n")
+    second = msgspec.structs.replace(first, id=JobId(2), request=other, request_key=-5)
+    await store.commit(Changes(requests=((JobId(-5), other),), jobs=(second,)))
+    found = await store.named(JobId(1))
+    assert [(job.id, job.request.name, job.request_key) for job in found] == [
+        (1, "job1", 0),
+        (2, "changed", -5),
+    ]
+    loaded = await store.load(finished_since_unix=0.0)
+    assert [job.request for job in loaded.jobs] == [first.request, other]

@@ -1,0 +1,192 @@
+"""Jobs that are there already are changed: `scontrol update job`. Handlers of the reducer.
+
+Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
+cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or not
+yet (name, comment, requeue, the array's throttle). Users shorten limits, lower priorities and raise `nice`; admins do all.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.errors import UserError
+from warpdeck.model import ArraySpec, Dependencies, Job, JobId, JobState, Request, Resources
+from warpdeck.model.change import JobChange
+
+from .dependencies import clause_name, targets
+from .events import Effect, LimitShare, Outcome, Updated, Who
+from .jobs import check_reservation, check_times, on_each
+from .state import Transaction, amend
+
+ANY_TIME = frozenset({"name", "comment", "requeue", "throttle"})
+"""What may change as long as the job has not ended."""
+LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
+AFTERWARDS = frozenset({"comment"})
+"""What may change of a job that has ended."""
+MAX_AMENDMENTS = 2**20
+"""Of one job: each is kept beside the request it was made from."""
+OF_RESOURCES = frozenset(Resources.__struct_fields__)
+OF_REQUEST = frozenset(Request.__struct_fields__)
+
+
+def update(txn: Transaction, event: Updated) -> Outcome:
+    """Changes the jobs named, all or none of what is asked for each."""
+    wanted = event.change.asked()
+    if not wanted:
+        raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
+    amended = _Amended()
+    return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
+
+
+class _Amended:
+    """Jobs that had one request have one again afterwards, so that an array's stays one in the store."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[Request, Request, int]] = {}
+
+    def of(self, txn: Transaction, job: Job, request: Request) -> Job:
+        """The job with this request in place of its own."""
+        known = self._made.get(id(job.request))
+        if known is None or known[1] != request:
+            number = job.amendments + 1
+            if number >= MAX_AMENDMENTS:
+                raise UserError(f"job {job.label()} was changed {number:,} times", "submit a new one")
+            # Below zero no submission has its number.
+            key = -(job.id * MAX_AMENDMENTS + number)
+            known = self._made[id(job.request)] = (job.request, request, key)
+            txn.add_request(JobId(key), request)
+        return amend(job, request=known[1], request_key=known[2], amendments=job.amendments + 1)
+
+
+def _update_one(txn: Transaction, job: Job, event: Updated, amended: _Amended) -> list[Effect]:
+    change, wanted = event.change, event.change.asked()
+    _check_state(job, wanted)
+    _check_rights(job, change, event.who, txn)
+    changed = job
+    effects: list[Effect] = []
+    if job.state is JobState.PENDING:
+        request = _changed_request(txn, job, change, event.who)
+        changed = amended.of(txn, job, request)
+        if "begin_at_unix" in wanted:
+            changed = amend(changed, eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0))
+    else:
+        rest = wanted - LIMIT
+        if rest:
+            changed = amended.of(txn, job, _replaced(job.request, change))
+        if wanted & LIMIT:
+            changed, effects = _limited(changed, change)
+    txn.put_job(changed)
+    txn.log(job.id, f"changed by {event.who.user}: {', '.join(sorted(wanted))}")
+    return effects
+
+
+def _check_state(job: Job, wanted: frozenset[str]) -> None:
+    if job.is_finished and wanted - AFTERWARDS:
+        raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
+    if job.state is JobState.PENDING:
+        if "end_at_unix" in wanted:
+            raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
+        return
+    fixed = sorted(wanted - ANY_TIME - LIMIT - AFTERWARDS)
+    if fixed:
+        raise UserError(
+            f"job {job.label()} does not wait any more ({job.state}): {fixed[0]} stays as it is",
+            "cancel it and submit it anew",
+            code="not_pending",
+        )
+
+
+def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> None:
+    if who.admin:
+        return
+    request = job.request
+    if isinstance(change.nice, int) and change.nice < request.nice:
+        raise _denied("only admins may lower --nice")
+    if change.priority is not msgspec.UNSET:
+        now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
+        if change.priority is None or now is None or change.priority > now:
+            raise _denied("only admins may raise a priority")
+    if change.asked() & LIMIT and job.state is not JobState.PENDING:
+        asked_s = _asked_limit(job, change)
+        if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
+            raise _denied("only admins may lengthen the time limit of a running job")
+
+
+def _denied(sentence: str) -> UserError:
+    return UserError(sentence, "ask an administrator", code="denied")
+
+
+def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) -> Request:
+    """The request of a waiting job as it is to be, if it may be so."""
+    wanted, state = change.asked(), txn.state
+    request = state.site.complete(_replaced(job.request, change), job.user)
+    if wanted & LIMIT:
+        request = amend(request, time_limit_s=_asked_limit(job, change))
+    if request.time_min_s and request.time_limit_s and request.time_min_s > request.time_limit_s:
+        raise UserError("its least time is more than its time limit", "give a shorter TimeMin")
+    check_times(request, txn.now)
+    if isinstance(change.dependencies, Dependencies):
+        _check_dependencies(txn, job, change.dependencies)
+    if "reservation" in wanted:
+        check_reservation(txn, request, who)
+    for name in {*request.resources.nodelist, *request.resources.exclude}:
+        if wanted & {"nodelist", "exclude"} and name not in state.nodes:
+            raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="no_node")
+    if wanted - ANY_TIME:
+        state.admission.check(state, amend(job, request=request), now=txn.now, there_already=True)
+    return request
+
+
+def _check_dependencies(txn: Transaction, job: Job, asked: Dependencies) -> None:
+    for clause in asked.clauses:
+        if clause.kind == "singleton":
+            continue
+        found = targets(clause, txn.state.named)
+        if not found or any(each.array_job_id == job.array_job_id for each in found):
+            what = "which does not exist" if not found else "which is itself"
+            raise UserError(f"it depends on job {clause_name(clause)}, {what}", code="dependency")
+
+
+def _replaced(request: Request, change: JobChange) -> Request:
+    """The request with all that is plainly put in place of another value."""
+    wanted = change.asked() - LIMIT
+    values = {name: getattr(change, name) for name in wanted}
+    resources = {name: value for name, value in values.items() if name in OF_RESOURCES}
+    if "mem_per_node_bytes" in resources or "mem_per_cpu_bytes" in resources:
+        none = {"mem_per_node_bytes": None, "mem_per_cpu_bytes": None, "mem_per_gpu_bytes": None}
+        resources = {**none, **resources}
+    if "nodes_min" in resources or "nodes_max" in resources:
+        low = resources.get("nodes_min", request.resources.nodes_min)
+        resources["nodes_max"] = max(low, resources.get("nodes_max", low))
+    plain = {name: value for name, value in values.items() if name in OF_REQUEST}
+    if "throttle" in wanted and request.array is not None:
+        plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])
+    if resources:
+        plain["resources"] = amend(request.resources, **resources)
+    return amend(request, **plain)
+
+
+def _asked_limit(job: Job, change: JobChange) -> int | None:
+    """The time limit that the job is to have."""
+    if isinstance(change.end_at_unix, float):
+        assert job.start_at_unix is not None
+        return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
+    if not change.time_limit_more_s:
+        return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s
+    now_s = job.request.time_limit_s if job.state is JobState.PENDING else job.time_limit_s
+    if now_s is None:
+        raise UserError(f"job {job.label()} has no time limit that could be changed by so much", code="limit")
+    limit_s = now_s + change.time_limit_more_s
+    if limit_s < 1:
+        raise UserError(f"job {job.label()} would have no time left", "take less off", code="limit")
+    return limit_s
+
+
+def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
+    """The running job under its new limit, and what its nodes are told: they keep it."""
+    limited = amend(job, time_limit_s=_asked_limit(job, change))
+    return limited, [
+        LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
+        for share in job.shares
+        if share.phase != "exited"
+    ]

@@ -1,0 +1,69 @@
+"""What is asked to be other about a job that is there already: `scontrol update`. UNSET is "leave it as it is".
+
+Names are those of Request, as are the limits of the types.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from .request import Bytes, Count, CountOrNone, Dependencies, GpuAsk, NodeCount, Seconds, Signed, Text, Word
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+MAX_NAMED = 100_000
+"""Nodes of one list."""
+NodeNames = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMED)]
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """None takes a thing away, where the job may be without it."""
+
+    time_limit_s: Limit | UnsetType | None = UNSET
+    time_limit_more_s: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
+    """Added to the present limit; less than 0 shortens it."""
+    end_at_unix: float | UnsetType = UNSET
+    """Of a running job: when its limit is to be over."""
+    time_min_s: Limit | UnsetType | None = UNSET
+    deadline_unix: float | UnsetType | None = UNSET
+    begin_at_unix: float | UnsetType | None = UNSET
+    partition: Word | UnsetType = UNSET
+    account: Word | UnsetType = UNSET
+    qos: Word | UnsetType = UNSET
+    reservation: Word | UnsetType = UNSET
+    priority: Signed | UnsetType | None = UNSET
+    nice: Signed | UnsetType = UNSET
+    name: Word | UnsetType = UNSET
+    comment: Text | UnsetType = UNSET
+    requeue: bool | UnsetType = UNSET
+    dependencies: Dependencies | UnsetType | None = UNSET
+    licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] | UnsetType = UNSET
+    throttle: CountOrNone | UnsetType = UNSET
+    """How many tasks of the array may run at once; 0: any."""
+    output: Text | UnsetType = UNSET
+    chdir: Text | UnsetType = UNSET
+    nodes_min: NodeCount | UnsetType = UNSET
+    nodes_max: NodeCount | UnsetType = UNSET
+    tasks: Count | UnsetType = UNSET
+    tasks_per_node: Count | UnsetType = UNSET
+    cpus_per_task: Count | UnsetType = UNSET
+    mem_per_node_bytes: Bytes | UnsetType = UNSET
+    """Takes the place of what was asked per CPU or GPU, as mem_per_cpu_bytes does."""
+    mem_per_cpu_bytes: Bytes | UnsetType = UNSET
+    gpus: GpuAsk | UnsetType = UNSET
+    nodelist: NodeNames | UnsetType = UNSET
+    exclude: NodeNames | UnsetType = UNSET
+    constraint: Word | UnsetType = UNSET
+    exclusive: bool | UnsetType = UNSET
+    max_switches: Count | UnsetType | None = UNSET
+    switches_wait_s: Seconds | UnsetType | None = UNSET
+
+    def asked(self) -> frozenset[str]:
+        """The names of what is to be other."""
+        return frozenset(
+            name
+            for name in self.__struct_fields__
+            if getattr(self, name) is not UNSET and (name != "time_limit_more_s" or self.time_limit_more_s)
+        )
