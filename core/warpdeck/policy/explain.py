@@ -54,8 +54,6 @@ class _Explainer:
         if len(in_line):
             self._group[np.isin(rows, in_line)] += count
         self._groups = 2 * count
-        self._partitions = [job.partition for job in current.queue.kinds]
-        self._pools: list[int] = current.queue.of_kind["pool"].tolist()
         self._waits = current.who_waits(rows)
         self._told = np.ones(len(rows), dtype=np.bool_) if told is None else told
         self._own = self._find_own()
@@ -130,7 +128,8 @@ class _Explainer:
     def _among(self, group: int) -> tuple[str, int]:
         """Partition and pool of a group."""
         kind = group % len(self._pass.queue.kinds)
-        return self._partitions[kind], self._pools[kind]
+        queue = self._pass.queue
+        return queue.kinds[kind].partition, int(queue.of_kind["pool"][kind])
 
     def _affordable(self) -> int:
         cells = self._pass.fields[""].timeline.cells

@@ -383,7 +383,7 @@ class Pass:
     ) -> bool:
         """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
         later = self._find_later(field, shape, obstacle.duration_s)
-        room, patience = self._room(job, field, shape), self.now + self._patience_s()
+        room, patience = self._room(job, field, shape), self.now + self._patience_s
         if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
             later = there if there[0] <= patience else later
         soon = later is not None and later[0] <= patience
@@ -460,6 +460,7 @@ class Pass:
         limit_s = self.limit_s(job, shape.partition)
         return self.ledger.check(job, given, limit_s, per_node=most) is not None
 
+    @cached_property
     def _patience_s(self) -> float:
         """A job that starts within this of itself pushes nobody aside: those told to leave go in this time."""
         return max((self.rules.grace_s(job) for job in self.view.running if job.ending), default=0.0) + 1.0

@@ -20,10 +20,12 @@ from .view import PendingJob, RunningJob
 
 def resumptions(current: Pass) -> Iterator[Resume]:
     """The suspended jobs that go on in this pass, the oldest first; what they hold again is taken."""
+    stopped = [job for job in current.view.running if job.suspended and job.resumes_to is not None]
+    if not stopped:
+        return
     blocked = (
         [job for job in current.view.pending if job.id in current.blocked] if current.rules.active else []
     )
-    stopped = [job for job in current.view.running if job.suspended and job.resumes_to is not None]
     for job in sorted(stopped, key=lambda each: each.id):
         field = current.fields.get(job.reservation, current.fields[""])
         if not _is_claimed(current, job, blocked) and _take_back(field, job):
