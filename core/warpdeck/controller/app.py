@@ -42,7 +42,8 @@ from .passes import Passes, is_small
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
-from .state import State, Transaction
+from .state import State, Transaction, amend
+from .succession import Succession
 from .tally import Tally
 
 log = logging.getLogger("warpdeck.controller")
@@ -113,6 +114,7 @@ class Controller:
         self._alarm: asyncio.TimerHandle | None = None
         self._told_priorities: dict[JobId, int] = {}
         self._passes = Passes()
+        self._succession = Succession()
         self.outputs = outputs
         self.submit_host = submit_host
         self._fences = Fences()
@@ -229,6 +231,8 @@ class Controller:
         self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        swift = self._succeed(txn, batch)
+        replan = replan and swift is None
         along = self._plan_along(txn) if replan and is_small(self.state) and self.state.has_to_plan else None
         try:
             await self.store.commit(txn.changes())
@@ -243,6 +247,9 @@ class Controller:
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
         self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
+        if swift is not None:
+            self._effects.add(swift.effects)
+            replan = swift.replan
         if along is not None:
             made, starting = along
             self._effects.add(starting.effects)
@@ -314,6 +321,17 @@ class Controller:
         self._take_whys(made)
         return took_s
 
+    def _succeed(self, txn: Transaction, batch: list[_Asked]) -> Outcome | None:
+        """Starts what takes the place of the array tasks that have ended, where it takes no pass to tell; part of the transaction."""
+        decided = self._succession.decide(self.state, [event for event, _ in batch], txn.now)
+        if decided is None:
+            return None
+        outcome = self._reduce(txn, decided, None)
+        wanted = sum(len(start.allocation.shares) for start in decided.starts)
+        if outcome is None or len(outcome.effects) < wanted:
+            return Outcome(effects=() if outcome is None else outcome.effects)  # a pass finds out why
+        return amend(outcome, replan=False)
+
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
         """A pass over what the transaction has changed so far; its decisions are part of it."""
         made = self._plan()
@@ -327,6 +345,7 @@ class Controller:
         self.count_use()
         made = self._passes.make(self.state, now)
         self.tally.count_pass(loop.time() - begun)
+        self._succession.learn(self.state, made, now)
         return made
 
     def count_use(self) -> None:

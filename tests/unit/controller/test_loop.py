@@ -14,7 +14,7 @@ from warpdeck.config import decode
 from warpdeck.controller.events import Submitted
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import JobId, JobState
+from warpdeck.model import ArraySpec, JobId, JobState
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
@@ -104,6 +104,23 @@ async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: P
         states = {job.id: job.state for job in disk.commits[-1].jobs}
         assert states == {1: JobState.COMPLETED, 2: JobState.CONFIGURING}
         await site.until(lambda: len(site.fleet.launches) == 2)
+
+
+async def test_tasks_of_an_array_follow_each_other_to_the_last_and_each_runs_once(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        agent = await site.add_node("a")
+        array = ArraySpec(ranges=((1, 40, 1),))
+        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=2, array=array)))
+        for number in range(40):
+            await site.until(lambda so_far=number: len(site.fleet.launches) > so_far)
+            launch = site.fleet.launches[number]
+            await site.told("a", agent.begin((launch.job_id, 0)))
+            await site.told("a", agent.end((launch.job_id, 0)))
+        jobs = site.controller.state.jobs.values()
+        await site.until(lambda: all(job.state is JobState.COMPLETED for job in jobs))
+        assert sorted(job.array_task_id or 0 for job in jobs) == list(range(1, 41))
+        assert len(site.fleet.launches) == 40
 
 
 async def test_the_planner_outlives_a_full_disk(short_tmp: Path) -> None:
