@@ -56,6 +56,9 @@ from .wire.messages import (
 GIB = 2**30
 MAX_CURVES = 300
 """Ended launches whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
+CLOSE_S = 0.02
+"""Launches that follow each other more closely than this are short ones, such as an array's: telling of their starts would
+cost the controller as many transactions again as their ends do."""
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
@@ -96,6 +99,7 @@ class Jobs:
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )
         self._memory = MemoryWatch(pool, self._out_of_memory)
+        self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
@@ -196,6 +200,21 @@ class Jobs:
         if ended is not None:
             self._ended(key, ended)  # its end is told soon, and tells of its start as well
         else:
+            self._tell_start(job)
+
+    def _tell_start(self, job: Job) -> None:
+        """At once, but while launches follow each other closely a moment later, and then of those that have not ended by then."""
+        loop = asyncio.get_running_loop()
+        before, self._started_at = self._started_at, loop.time()
+        if self._started_at - before > CLOSE_S:
+            self._tell(job.report())
+        else:
+            loop.call_later(CLOSE_S, self._tell_of, job.key)
+
+    def _tell_of(self, key: Key) -> None:
+        """The launch's start, if its end is not on the way, which tells of it as well."""
+        job = self._jobs.get(key)
+        if job is not None and job.phase == "running":
             self._tell(job.report())
 
     def _busy_uids(self) -> Set[int]:

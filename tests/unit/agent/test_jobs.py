@@ -226,3 +226,17 @@ def test_output_that_only_the_agent_keeps_can_be_read_after_the_job_was_let_go(a
     agent.link.send(wire.OpenLog(stream=3, job_id=1, restarts=0))
     agent.link.expect(wire.StreamEnd)
     assert agent.link.data[3] == b"kept\n"
+
+
+def test_of_launches_that_follow_each_other_closely_each_start_and_end_is_told(agent: AgentProcess) -> None:
+    """A start with its end, where that comes at once; alone where the launch goes on."""
+    short, long = [agent.new_id() for _ in range(8)], agent.new_id()
+    for job in short:
+        agent.launch(job, "exit 3")
+    agent.launch(long, "exec sleep 1005")
+    assert agent.link.report(long, "running").pid
+    for job in short:
+        said = agent.link.report(job, "exited")
+        assert said.exit_code == 3 and said.ended_at >= said.started_at > 0
+    agent.link.send(wire.Kill(job_id=long, restarts=0, cause="cancelled", grace_s=0.0))
+    agent.link.report(long, "exited")
