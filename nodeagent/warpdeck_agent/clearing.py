@@ -1,7 +1,7 @@
 """What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
 
-Most launches leave nothing, and cost one look in a thread that all ends of a moment share (`settle`). For the others
-(`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
+Most launches leave nothing, and cost one look at their groups, and one turn of a thread that all ends of a moment share (`settle`).
+For the others (`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
 epilog runs, temporary files are removed, and the GPUs are watched until they are empty.
 """
 
@@ -38,19 +38,30 @@ class Clearing:
         self._containment = containment
         self._leftovers = leftovers
 
-    def settle(self, batch: List[Job]) -> List[Job]:
-        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`. Runs in a thread."""
-        known = {} if all(job.grouped for job in batch) else processes.marked()
+    async def settle(self, batch: List[Job]) -> List[Job]:
+        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`."""
+        over = [job for job in batch if self._is_over(job)]
+        others = [job for job in batch if job not in over]
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
+
+    def _is_over(self, job: Job) -> bool:
+        """Whether its groups say that nothing of it is left, and are gone: no more than a few words with the kernel."""
+        if not job.grouped or groups.pids(job.meta.hold.groups):
+            return False
+        _take_usage(job)
+        return self._release(job)
+
+    def _settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+        """What may block, in a thread: the disk, and ending what `others` have left."""
+        (over + others)[0].folder.sync_exit()  # of all: they stand in one file
+        known = {} if all(job.grouped for job in others) else processes.marked()
         unclear = []
-        for job in batch:
-            job.folder.sync_exit()
+        for job in others:
             left = processes.sweep(job.mark, job.meta.hold.groups, known)
             _take_usage(job)
-            gone = not left and self._release(job)
-            wanted = job.meta.gpus or job.meta.hooks
-            if not gone or wanted or not remove_empty(job.meta.tmp_dir):
+            if left or not self._release(job):
                 unclear.append(job)
-        return unclear
+        return unclear + [job for job in over + others if job not in unclear and not _leaves_nothing(job)]
 
     async def clear(self, job: Job) -> None:
         """Returns when the launch's share of the node is fit for others, or the node is known not to be."""
@@ -86,6 +97,11 @@ class Clearing:
 
     def _release(self, job: Job) -> bool:
         return self._containment.release(hold_name(*job.key), job.meta.hold.groups)
+
+
+def _leaves_nothing(job: Job) -> bool:
+    """Whether its end needs no more than this: neither GPUs nor hooks are to be waited for, and its TMPDIR was empty."""
+    return not (job.meta.gpus or job.meta.hooks) and remove_empty(job.meta.tmp_dir)
 
 
 def _take_usage(job: Job) -> None:

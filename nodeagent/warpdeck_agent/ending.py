@@ -117,11 +117,10 @@ class Ending:
                 self.ended(job)
 
     async def _finish(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._ended:
                 batch, self._ended = self._ended, []
-                unclear = await loop.run_in_executor(self._pool, self._clearing.settle, batch)
+                unclear = await self._clearing.settle(batch)
                 for job in batch:
                     if job in unclear:
                         self._spawn(self._clear(job))
@@ -159,8 +158,7 @@ class Ending:
         self._close(job)
 
     async def _sweep_hold(self, job: Job) -> None:
-        loop = asyncio.get_running_loop()
-        if await loop.run_in_executor(self._pool, self._clearing.settle, [job]):
+        if await self._clearing.settle([job]):
             await self._clearing.clear(job)
         self._tell_end(job)
 
