@@ -34,6 +34,21 @@ class Home:
             check=False,
         )
 
+    def slurm(
+        self, *argv: str, cwd: Path | None = None, data: str = "", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """One of Slurm's commands as a process."""
+        return subprocess.run(
+            [sys.executable, "-m", "warpdeck.slurm.main", *argv],
+            cwd=cwd or self.path.parent,
+            env={**self.environ, **environ},
+            input=data,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
     def ok(self, *argv: str, cwd: Path | None = None) -> str:
         """Standard output of a verb that must succeed."""
         done = self.run(*argv, cwd=cwd)

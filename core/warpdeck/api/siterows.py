@@ -21,6 +21,12 @@ class ForecastRow(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str = ""
     job: str = ""
     """Its label; "" for a request."""
+    id: int = 0
+    """Its number; of a request the one that it would get now."""
+    partition: str = ""
+    """That it starts in, or asks for."""
+    cpus: int = 0
+    """That it gets, or asks for at least."""
     state: str = "PENDING"
     node_list: str = ""
     """Where it starts now."""

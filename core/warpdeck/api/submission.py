@@ -40,6 +40,11 @@ def read_script(path: str) -> str:
         raise UserError(
             f"cannot read {path}: {os.strerror(error.errno or 0)}", "check its permissions"
         ) from error
+    return script_text(data, path)
+
+
+def script_text(data: bytes, path: str) -> str:
+    """The text of a batch script's bytes. Raises UserError for what is none."""
     if len(data) > MAX_SCRIPT_BYTES:
         raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
     if b"\0" in data:
@@ -73,11 +78,11 @@ def command_options(words: Sequence[str]) -> Options:
 class Draft:
     """A submission that is complete but for its snapshot: what is wrong with it is known before anybody is asked."""
 
-    def __init__(self, request: dict[str, Any], notes: list[str], *, cwd: str) -> None:
+    def __init__(self, request: dict[str, Any], notes: list[str], *, cwd: str, host: str = "") -> None:
         self.request = request
         self.notes = notes
         request["submit_dir"] = cwd
-        request["submit_host"] = socket.gethostname()
+        request["submit_host"] = host or socket.gethostname()
         if request.get("chdir"):
             request["chdir"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(request["chdir"])))
 
@@ -91,13 +96,14 @@ def draft_script(
     cwd: str,
     environ: Mapping[str, str],
     now: float,
+    host: str = "",
 ) -> Draft:
-    """A batch script; `options` outrank its own. Raises UserError."""
+    """A batch script; `options` outrank its own. `host` is where it is submitted, if not here. Raises UserError."""
     request, notes = build_request([*script_options(text, name), *command_options(options)], environ, now=now)
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    return Draft(request, notes, cwd=cwd)
+    return Draft(request, notes, cwd=cwd, host=host)
 
 
 def draft_command(
@@ -120,9 +126,11 @@ def draft_command(
     return Draft(request, notes, cwd=cwd)
 
 
-def submit(client: SyncClient, draft: Draft, *, paths: Paths, snapshot: str = "auto") -> Submitted:
-    """Submits it. `snapshot`: auto, none or require. Raises UserError."""
-    if snapshot != "none":
+def submit(
+    client: SyncClient, draft: Draft, *, paths: Paths | None = None, snapshot: str = "auto"
+) -> Submitted:
+    """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. Raises UserError."""
+    if snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
     answer = client.call("submit", request=draft.request)
     return Submitted(answer, [*draft.notes, *answer["notes"]])
@@ -132,6 +140,26 @@ def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
     """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
     found: dict[str, Any] = client.call("dry_run", request=draft.request)
     return found
+
+
+def wait_for_end(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
+    """Waits until the job, or every task of the array, has ended: (exit code, signal) of each; unknown is (1, 0)."""
+    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
+    rows: dict[int, dict[str, Any]] = {}
+    ready = False
+    while True:
+        for word, message in client.events(number):
+            if word == "delta":
+                ready = ready or bool(message["ready"])
+                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
+        if ready and rows and all(row["end"] for row in rows.values()):
+            return [_exit(str(row["exit_code"])) for row in rows.values()]
+
+
+def _exit(text: str) -> tuple[int, int]:
+    """Of "code:signal"."""
+    code, _, signal = text.partition(":")
+    return (int(code), int(signal or 0)) if code else (1, 0)
 
 
 def _add_snapshot(

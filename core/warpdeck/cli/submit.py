@@ -6,7 +6,15 @@ import os
 import time
 from typing import Any
 
-from warpdeck.api.submission import Draft, Submitted, draft_script, dry_run, read_script, submit
+from warpdeck.api.submission import (
+    Draft,
+    Submitted,
+    draft_script,
+    dry_run,
+    read_script,
+    submit,
+    wait_for_end,
+)
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.options import ALL, REQUIRED, full_name
@@ -70,7 +78,9 @@ def main(_: str, words: list[str]) -> int:
             return _say_forecast(dry_run(client, draft), draft, as_json="--json" in own)
         done = submit(client, draft, paths=paths, snapshot=snapshot)
         _say(done, own)
-        return wait_for_job(client, done.job_id) if "--wait" in own else 0
+        if "--wait" not in own:
+            return 0
+        return max(128 + signal if signal else code for code, signal in wait_for_end(client, done.job_id))
 
 
 def _say(done: Submitted, own: set[str]) -> None:
@@ -140,25 +150,3 @@ def takes_next(word: str) -> bool:
         return not equals and ALL[full_name(name, "command line")][1] == REQUIRED
     kind = next((takes for short, takes in ALL.values() if short == word[1]), "")
     return kind == REQUIRED and len(word) == 2
-
-
-def wait_for_job(client: SyncClient, job_id: int) -> int:
-    """Follows the queue until the job, or every task of the array, has ended; the highest exit code."""
-    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
-    rows: dict[int, dict[str, object]] = {}
-    ready = False
-    while True:
-        for word, message in client.events(number):
-            if word == "delta":
-                ready = ready or bool(message["ready"])
-                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
-        if ready and rows and all(row["end"] for row in rows.values()):
-            return max(exit_code(str(row["exit_code"])) for row in rows.values())
-
-
-def exit_code(text: str) -> int:
-    """A shell's exit code of "code:signal"."""
-    code, _, signal = text.partition(":")
-    if not code:
-        return 1
-    return 128 + int(signal) if int(signal or 0) else int(code)

@@ -99,7 +99,7 @@ class Forecaster:
 def forecast_row(view: View, now: float, settings: Settings, job_id: JobId, *, label: str) -> ForecastRow:
     """What is to be expected of a job of the view's queue. Takes as long as a planning pass and more."""
     advice = advise(view, now, settings, job_id)
-    row = _row(view, advice, label)
+    row = _row(view, advice, job_id, label=label)
     if advice.why is None or row.verdict != "later" or row.expected_start is not None:
         return row
     if advice.why.code not in TOLD:
@@ -151,10 +151,18 @@ def _of_started(job: Job) -> ForecastRow:
     )
 
 
-def _row(view: View, advice: Advice, label: str) -> ForecastRow:
+def _row(view: View, advice: Advice, job_id: JobId, *, label: str) -> ForecastRow:
+    asked = next(job for job in view.pending if job.id == job_id)
     if advice.starts_now:
-        nodes = collapse(advice.nodes)
-        return ForecastRow(verdict="now", job=label, node_list=nodes, priority=advice.priority)
+        return ForecastRow(
+            verdict="now",
+            job=label,
+            id=job_id,
+            partition=advice.partition,
+            cpus=advice.cpus,
+            node_list=collapse(advice.nodes),
+            priority=advice.priority,
+        )
     why = advice.why
     leaders = set(advice.leaders)
     named = {job.id: AheadRow(label=job.name, user=job.user) for job in view.pending if job.id in leaders}
@@ -162,6 +170,9 @@ def _row(view: View, advice: Advice, label: str) -> ForecastRow:
     return ForecastRow(
         verdict="never" if code in NEVER_STARTED.values() else "later",
         job=label,
+        id=job_id,
+        partition=asked.partition,
+        cpus=asked.resources.task_count() * asked.resources.cpus_per_task,
         expected_start=why.expected_start_unix if why else None,
         code=code,
         sentence=why.sentence if why else "not looked at yet",

@@ -68,9 +68,13 @@ def _check_rights(event: Submitted) -> None:
     if event.who.admin:
         return
     if request.nice < 0:
-        raise UserError("only admins may ask for a negative --nice", "leave it out, or write one above 0")
+        raise UserError(
+            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="denied"
+        )
     if request.priority is not None:
-        raise UserError("only admins may set a --priority", "leave it out; --nice lowers your own jobs")
+        raise UserError(
+            "only admins may set a --priority", "leave it out; --nice lowers your own jobs", code="denied"
+        )
 
 
 def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
@@ -85,7 +89,7 @@ def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
         raise UserError(
             f"reservation {name} is not for {who.user}",
             "leave out --reservation, or ask its admin",
-            code="reservation",
+            code="reservation_denied",
         )
 
 
@@ -95,7 +99,11 @@ def check_times(request: Request, now: float) -> None:
         return
     begins = max(now, request.begin_at_unix or 0.0)
     if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
-        raise UserError("it could not end before its deadline", "give a later --deadline or a shorter --time")
+        raise UserError(
+            "it could not end before its deadline",
+            "give a later --deadline or a shorter --time",
+            code="deadline",
+        )
 
 
 def _check_dependencies(txn: Transaction, event: Submitted) -> None:
@@ -104,7 +112,9 @@ def _check_dependencies(txn: Transaction, event: Submitted) -> None:
     for clause in asked.clauses if asked else ():
         if clause.kind != "singleton" and not targets(clause, txn.state.named):
             raise UserError(
-                f"it depends on job {clause_name(clause)}, which does not exist", "see `warpdeck queue --all`"
+                f"it depends on job {clause_name(clause)}, which does not exist",
+                "see `warpdeck queue --all`",
+                code="dependency",
             )
 
 
@@ -117,9 +127,13 @@ def _check_array(event: Submitted) -> None:
     )
     apart = all(left[1] < right[0] for left, right in itertools.pairwise(array.ranges))
     if not array.ranges or not whole or not apart:
-        raise UserError("the array's ranges are empty or overlap", "write --array=FIRST-LAST[:STEP][%LIMIT]")
+        raise UserError(
+            "the array's ranges are empty or overlap",
+            "write --array=FIRST-LAST[:STEP][%LIMIT]",
+            code="array",
+        )
     if count_tasks(array.ranges) > MAX_TASKS:
-        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it")
+        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
 
 
 def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:

@@ -96,6 +96,15 @@ HARMLESS: dict[str, tuple[str, str]] = {
     "wait-all-nodes": ("", REQUIRED),
     "wckey": ("", REQUIRED),
 }
+COMMAND: dict[str, tuple[str, str]] = {
+    "help": ("h", NONE),
+    "test-only": ("", NONE),
+    "usage": ("", NONE),
+    "version": ("V", NONE),
+    "wait": ("W", NONE),
+    "wrap": ("", REQUIRED),
+}
+"""What sbatch itself does."""
 _NOT_YET = """
 batch bb bbf burst-buffer clusters container container-save core-spec cores-per-socket cpu-freq delay-boot distribution
 extra-node-info gid gpu-freq input mem-bind mincpus nodefile ntasks-per-gpu power prefer profile sockets-per-node thread-spec
@@ -110,7 +119,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "input": ("i", REQUIRED),
 }
 
-ALL = {**REFUSED, **HARMLESS, **HONOURED}
+ALL = {**REFUSED, **HARMLESS, **COMMAND, **HONOURED}
 
 
 class Table(NamedTuple):

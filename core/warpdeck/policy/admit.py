@@ -140,7 +140,7 @@ def _on_empty_cluster(
     unknown = [name for name in asked.nodelist if name not in cluster.row]
     where = f" in partition {part.name}" if part is not None else ""
     if unknown:
-        return Refusal("BadConstraints", f"there is no node {', '.join(unknown[:8])}")
+        return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
     usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""

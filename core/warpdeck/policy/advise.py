@@ -39,6 +39,10 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
     starts_now: bool
     nodes: tuple[str, ...] = ()
+    cpus: int = 0
+    """That it gets now."""
+    partition: str = ""
+    """In which it starts now."""
     why: Why | None = None
     priority: int = 0
     ahead: int = 0
@@ -59,7 +63,13 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     priority = int(decided.priorities[np.flatnonzero(ids == job_id)[0]])
     start = next((each for each in current.starts if each.job_id == job_id), None)
     if start is not None:
-        return Advice(starts_now=True, nodes=start.allocation.node_names(), priority=priority)
+        return Advice(
+            starts_now=True,
+            nodes=start.allocation.node_names(),
+            cpus=sum(share.cpus for share in start.allocation.shares),
+            partition=start.partition,
+            priority=priority,
+        )
     told = decided.whys | {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}
     place = np.flatnonzero(ids[decided.order] == job_id)
     if not len(place):

@@ -1,34 +1,57 @@
 """What a command sees of the world. A command started by a user's shell and one that a job's process asked for from its node
-differ in nothing else; so no command looks at os.environ, the current folder or sys.stdout itself.
+differ in nothing else; so no command looks at os.environ, the current folder, a file or sys.stdout itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TextIO
 
 from warpdeck.api.sync import SyncClient
+from warpdeck.paths import Paths
 
 
-@dataclass(frozen=True, kw_only=True)
 class Console:
-    """The caller's side of one command. `user` is who asks, as the kernel says; `connect` opens the controller's socket as
-    them (UserError if there is none); relative paths are meant from `folder`."""
+    """The caller's side of one command. `user` is who asks, as the kernel says; `host` is where; `connect` opens the
+    controller's socket as them (UserError if there is none); relative paths are meant from `folder`.
 
-    env: Mapping[str, str]
-    folder: str
-    user: str
-    stdin: TextIO
-    out: TextIO
-    err: TextIO
-    connect: Callable[[], SyncClient]
-    columns: int = 0
-    """The terminal's width; 0 where the output is none."""
+    Not a dataclass: the import of dataclasses costs every command 6 ms.
+    """
+
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str],
+        folder: str,
+        user: str,
+        host: str,
+        stdin: TextIO,
+        out: TextIO,
+        err: TextIO,
+        connect: Callable[[], SyncClient],
+        read_file: Callable[[str, int], bytes],
+        paths: Paths | None = None,
+        columns: int = 0,
+    ) -> None:
+        self.env = env
+        self.folder = folder
+        self.user = user
+        self.host = host
+        self.stdin = stdin
+        self.out = out
+        self.err = err
+        self.connect = connect
+        self.read_file = read_file
+        """So many bytes of a file of the caller's, or all if it holds less; "-" is what comes on standard input.
+        Raises OSError."""
+        self.paths = paths
+        """Where the user's own things are; None for a caller on a node, for whom nothing is read or written here."""
+        self.columns = columns
+        """The terminal's width; 0 where the output is none."""
 
 
 class CommandError(Exception):
-    """Printed as `COMMAND: error: MESSAGE`, as Slurm's commands do; `exit_code` is theirs too."""
+    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do; `exit_code` is theirs too."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
         super().__init__(message)

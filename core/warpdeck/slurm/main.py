@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pwd
+import socket
 import sys
 
 from warpdeck.api.sync import SyncClient
@@ -13,7 +14,9 @@ from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "sbatch": "sbatch",
+}
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}
 """Commands that are verbs of warpdeck: command -> module of warpdeck.cli."""
@@ -44,7 +47,8 @@ def run(name: str, words: list[str], console: Console) -> int:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
         return int(module.main(words, console))
     except CommandError as error:
-        print(f"{name}: error: {error.message}", file=console.err)
+        for line in error.message.split("\n"):
+            print(f"{name}: error: {line}", file=console.err)
         return error.exit_code
     except UserError as error:
         print(f"{name}: error: {error.message}", file=console.err)
@@ -58,14 +62,42 @@ def own_console() -> Console:
     columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     return Console(
         env=os.environ,
-        folder=os.environ.get("PWD") or os.getcwd(),
-        user=pwd.getpwuid(os.getuid()).pw_name,
+        folder=_folder(),
+        user=_user(),
+        host=socket.gethostname(),
         stdin=sys.stdin,
         out=sys.stdout,
         err=sys.stderr,
         connect=lambda: SyncClient.connect(default_paths()),
+        read_file=_read,
+        paths=default_paths(),
         columns=columns,
     )
+
+
+def _folder() -> str:
+    """Where we are, by the name that the shell has for it."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the current folder does not exist any more", "change to one that does") from error
+    named = os.environ.get("PWD", "")
+    return named if os.path.isabs(named) and os.path.realpath(named) == here else here
+
+
+def _user() -> str:
+    uid = os.getuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _read(path: str, size: int) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read(size)
+    with open(path, "rb") as file:
+        return file.read(size)
 
 
 def _fail(name: str, message: str, hint: str, code: int) -> int:

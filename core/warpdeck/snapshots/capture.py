@@ -66,6 +66,8 @@ def take(folder: str, store_path: str) -> Taken:
                 [f"no snapshot: {folder} is no git repository and holds over {limit}; the job runs in it"],
             )
         files = found
+    if not files:
+        return Taken(None, [])  # there is no code, and nothing to say about it
     store = SnapshotStore(store_path)
     store.ensure()
     tree = store.write_tree(root, files)

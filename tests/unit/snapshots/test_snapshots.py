@@ -130,3 +130,10 @@ def test_a_plain_folder_is_taken_within_limits_only(tmp_path: Path) -> None:
         file.truncate(65 * 2**20)
     found = taken(folder)
     assert found.snapshot is None and "64 MiB" in found.notes[0]
+
+
+def test_a_folder_without_files_needs_none(tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    found = taken(folder)
+    assert (found.snapshot, found.notes) == (None, [])

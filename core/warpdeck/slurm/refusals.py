@@ -1,0 +1,39 @@
+"""Slurm's words for what a request is refused for, by the code that the controller gives. Tools and people look for them.
+
+Source: slurm_strerror of 22.05, measured at the real commands.
+"""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+
+LIMIT = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+WORDS = {
+    "BadConstraints": "Requested node configuration is not available",
+    "deadline": "Requested time limit is invalid (missing or exceeds some limit)",
+    "dependency": "Job dependency problem",
+    "InvalidAccount": "Invalid account or account/partition combination specified",
+    "array": "Invalid job array specification",
+    "InvalidFeature": "Invalid feature specification",
+    "InvalidNode": "Invalid node name specified",
+    "InvalidQOS": "Invalid qos specification",
+    "Licenses": "Invalid license specification",
+    "PartitionConfig": "Invalid partition name specified",
+    "PartitionInactive": "Required partition not available (inactive or drain)",
+    "PartitionNodeLimit": "Node count specification invalid",
+    "PartitionTimeLimit": "Requested time limit is invalid (missing or exceeds some limit)",
+    "Priority": "Access/permission denied",
+    "reservation": "Requested reservation is invalid",
+    "reservation_denied": "Access denied to requested reservation",
+    "denied": "Access/permission denied",
+    "not_found": "Invalid job id specified",
+}
+
+
+def in_slurms_words(error: UserError) -> str:
+    """Slurm's words, then ours on a line of their own; ours alone where Slurm has none for it."""
+    own = f"{error.message}; {error.hint}" if error.hint else error.message
+    words = WORDS.get(error.code, "")
+    if not words and error.code.startswith(("QOS", "Assoc")):
+        words = LIMIT
+    return f"{words}\n{own}" if words else own

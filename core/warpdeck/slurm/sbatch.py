@@ -1,0 +1,148 @@
+"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is taken
+as a snapshot, as `warpdeck submit` does. Differs where a refusal is ours: its own sentence follows Slurm's words for it.
+"""
+
+from __future__ import annotations
+
+import os.path
+import shlex
+import time
+
+from warpdeck.api.submission import Draft, draft_script, dry_run, script_text, submit, wait_for_end
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES
+from warpdeck.notation.options import NONE, OPTIONAL, SBATCH, parse_leading
+
+from .console import CommandError, Console
+from .refusals import in_slurms_words
+from .version import VERSION
+
+USAGE_EXIT = 255
+"""Of words that are no options of sbatch."""
+USAGE = """Usage: sbatch [OPTIONS...] [script [args...]]
+
+  -J NAME  -p PARTITION  -A ACCOUNT  -q QOS  -t TIME  -N NODES  -n TASKS  -c CPUS  --mem SIZE  -a ARRAY  -d DEPENDENCY
+  --gpus N | --gpus-per-node N | --gres gpu:TYPE:N   -C FEATURES  -w NODES  -x NODES  -o FILE  -e FILE  -D FOLDER
+  -H (hold)  -W (wait for the end)  -Q (say nothing)  --parsable  --test-only  --wrap COMMAND  --export NAMES
+
+All options of sbatch(1) are read. A script without a name is read from standard input.
+
+  sbatch --gpus 2 --time 4:00:00 train.sh --lr 0.1
+  sbatch --parsable --array 0-9 sweep.sh
+  sbatch --wrap 'python train.py'
+"""
+WRAPPED = "#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n{}\n"
+COMMAND = frozenset(
+    ("help", "ignore-pbs", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait", "wrap")
+)
+
+
+def main(words: list[str], console: Console) -> int:
+    """Submits; 0, or with --wait the job's exit code."""
+    try:
+        found, rest = parse_leading(words, "sbatch", SBATCH)
+    except UserError as error:
+        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        return USAGE_EXIT
+    own = {option: value for option, value in found if option in COMMAND}
+    if own.keys() & {"help", "usage", "version"}:
+        console.out.write(VERSION if "version" in own else USAGE)
+        return 0
+    draft = _draft(words, found, rest, own, console)
+    with console.connect() as client:
+        return _test(client, draft, console) if "test-only" in own else _submit(client, draft, own, console)
+
+
+def _draft(
+    words: list[str],
+    found: list[tuple[str, str]],
+    rest: list[str],
+    own: dict[str, str],
+    console: Console,
+) -> Draft:
+    text, name = _script(rest, own, console)
+    draft = draft_script(
+        text,
+        name,
+        args=rest[1:],
+        options=[_word(option, value) for option, value in found if option not in COMMAND],
+        cwd=console.folder,
+        environ=console.env,
+        now=time.time(),
+        host=console.host,
+    )
+    draft.request["submit_line"] = shlex.join(["sbatch", *words])
+    return draft
+
+
+def _word(option: str, value: str) -> str:
+    takes = SBATCH.options[option][1]
+    return f"--{option}" if takes == NONE or (takes == OPTIONAL and not value) else f"--{option}={value}"
+
+
+def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str, str]:
+    """(the script's text, what it is called)."""
+    if "wrap" in own:
+        if rest:
+            raise CommandError("Script arguments not permitted with --wrap option")
+        return WRAPPED.format(own["wrap"]), "wrap"
+    name = rest[0] if rest else "-"
+    try:
+        data = _read(name, console)
+    except OSError as error:
+        raise CommandError(f"Unable to open file {name}") from error
+    called = name if rest else "sbatch"
+    return script_text(data, called), called
+
+
+def _read(name: str, console: Console) -> bytes:
+    """The file of that name, else a program of that name on the PATH. Raises OSError."""
+    limit = MAX_SCRIPT_BYTES + 1
+    try:
+        return console.read_file(name if name == "-" else os.path.join(console.folder, name), limit)
+    except FileNotFoundError:
+        for folder in console.env.get("PATH", "").split(":") if "/" not in name else ():
+            try:
+                return console.read_file(os.path.join(console.folder, folder, name), limit)
+            except OSError:
+                continue
+        raise
+
+
+def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Console) -> int:
+    snapshot = "none" if console.paths is None else "auto"
+    try:
+        done = submit(client, draft, paths=console.paths, snapshot=snapshot)
+    except UserError as error:
+        raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
+    if "quiet" not in own:
+        for line in done.notes:
+            console.err.write(f"sbatch: {line}\n")
+        console.out.write(f"{done.job_id}\n" if "parsable" in own else f"Submitted batch job {done.job_id}\n")
+        console.out.flush()
+    if "wait" not in own:
+        return 0
+    return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
+
+
+def _test(client: SyncClient, draft: Draft, console: Console) -> int:
+    """Says when it would start; 1 if never."""
+    found = dry_run(client, draft)
+    if found["verdict"] == "never":
+        error = UserError(found["sentence"], found["hint"], code=found["code"])
+        console.err.write(f"allocation failure: {in_slurms_words(error)}\n")
+        return 1
+    at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
+    if at_unix is None:
+        console.err.write(
+            f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
+        )
+        return 1
+    where = f" on nodes {found['node_list']}" if found["node_list"] else ""
+    part = f" in partition {found['partition']}" if found["partition"] else ""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
+    console.err.write(
+        f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"
+    )
+    return 0

@@ -1,0 +1,104 @@
+"""sbatch's messages, exit codes and habits, on this machine's own node; each was measured at the real sbatch."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import eventually
+
+SCRIPT = '#!/bin/bash\n#SBATCH -J named\necho "$SLURM_JOB_NAME $@"\nexit ${CODE:-0}\n'
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """One for all tests of the module."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def work(short_tmp: Path) -> Path:
+    (short_tmp / "job.sh").write_text(SCRIPT)
+    return short_tmp
+
+
+def test_the_id_is_said_in_the_words_that_scripts_look_for(home: Home, work: Path) -> None:
+    done = home.slurm("sbatch", "job.sh", "a", "b c", cwd=work)
+    assert done.returncode == 0, done.stderr
+    found = re.fullmatch(r"Submitted batch job (\d+)\n", done.stdout)
+    assert found is not None, done.stdout
+    out = work / f"slurm-{found[1]}.out"
+    eventually(lambda: out.exists() and out.read_text() == "named a b c\n")
+
+
+def test_parsable_prints_the_id_alone_and_quiet_prints_nothing(home: Home, work: Path) -> None:
+    assert re.fullmatch(r"\d+\n", home.slurm("sbatch", "--parsable", "job.sh", cwd=work).stdout)
+    done = home.slurm("sbatch", "-Q", "job.sh", cwd=work)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_script_comes_from_standard_input_or_from_the_path(home: Home, work: Path) -> None:
+    done = home.slurm(
+        "sbatch", "--wait", "--parsable", cwd=work, data="#!/bin/sh\necho $SLURM_JOB_NAME; exit 4\n"
+    )
+    assert done.returncode == 4
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "sbatch\n"
+    (work / "else").mkdir()
+    found = home.slurm("sbatch", "--wait", "job.sh", cwd=work / "else", PATH=f"/usr/bin:/bin:{work}")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_wait_ends_with_the_jobs_exit_code_and_1_for_a_signal(home: Home, work: Path) -> None:
+    assert home.slurm("sbatch", "-W", "--wrap", "exit 3", cwd=work).returncode == 3
+    assert home.slurm("sbatch", "-W", "--wrap", "kill -9 $$", cwd=work).returncode == 1
+    array = home.slurm("sbatch", "-W", "-a", "0-3", "--wrap", "exit $SLURM_ARRAY_TASK_ID", cwd=work)
+    assert array.returncode == 3
+
+
+def test_test_only_says_when_and_where_and_submits_nothing(home: Home, work: Path) -> None:
+    home.slurm("sbatch", "--wait", "job.sh", cwd=work)
+    done = home.slurm("sbatch", "--test-only", "-c", "1", "job.sh", cwd=work)
+    assert done.returncode == 0, done.stderr
+    words = r"sbatch: Job (\d+) to start at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d using 1 processors on nodes \S+"
+    assert (found := re.match(words, done.stderr)) is not None, done.stderr
+    assert home.slurm("sbatch", "--parsable", "-H", "job.sh", cwd=work).stdout == f"{found[1]}\n"
+    never = home.slurm("sbatch", "--test-only", "--mem=9000G", "job.sh", cwd=work)
+    assert never.returncode == 1
+    assert never.stderr.startswith("allocation failure: Requested node configuration is not available\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nosuch.sh"], 1, "sbatch: error: Unable to open file nosuch.sh\n"),
+        (["--wrap", "true", "x"], 1, "sbatch: error: Script arguments not permitted with --wrap option\n"),
+        (["-w", "nixda", "job.sh"], 1, "failed: Invalid node name specified\n"),
+        (["--mem=9000G", "job.sh"], 1, "failed: Requested node configuration is not available\n"),
+        (["--reservation=x", "job.sh"], 1, "failed: Requested reservation is invalid\n"),
+    ],
+)
+def test_refusals_are_in_slurms_words(home: Home, work: Path, words: list[str], code: int, said: str) -> None:
+    done = home.slurm("sbatch", *words, cwd=work)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
+def test_an_unknown_option_ends_as_getopt_has_it(home: Home, work: Path) -> None:
+    done = home.slurm("sbatch", "--foo", "job.sh", cwd=work)
+    assert done.returncode == 255
+    assert done.stderr.endswith('Try "sbatch --help" for more information\n')
+
+
+def test_a_script_that_is_none_is_refused(home: Home, work: Path) -> None:
+    (work / "bad.sh").write_text("echo hello\n")
+    done = home.slurm("sbatch", "bad.sh", cwd=work)
+    assert done.returncode == 1 and "not look like a batch script" in done.stderr
