@@ -242,7 +242,8 @@ class Client:
         limit: int = 10_000,
     ) -> list[JobRow]:
         """Unfinished jobs, oldest first; `finished` adds ended ones, at most `limit` rows."""
-        wanted = ask.Jobs(user=user, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
+        users = () if user is None else (user,)
+        wanted = ask.Jobs(users=users, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
         return (await self._ask(wanted, _Jobs)).jobs
 
     async def job(self, job: str) -> JobDetail:

@@ -32,6 +32,7 @@ from warpdeck.controller.events import (
     Suspended,
     Updated,
 )
+from warpdeck.controller.jobcolumns import shower
 from warpdeck.controller.jobs import may_touch
 from warpdeck.controller.steprows import step_rows
 from warpdeck.controller.watching import may_watch
@@ -41,23 +42,18 @@ from warpdeck.model import (
     JobId,
     Node,
     NodeName,
-    Ranges,
     Request,
     count_tasks,
     has_task,
-    split_ranges,
-    state_named,
 )
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
 from . import checkup, curves, questions
 from . import protocol as ask
-from .rows import JobRow
+from .selection import Selection
 
 if TYPE_CHECKING:
-    from warpdeck.controller.state import State
-
     from .connection import Connection
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -98,7 +94,7 @@ class Handlers:
                     {"sha256": found.sha256, "size_bytes": found.size_bytes} if found else {}
                 )
             case ask.Jobs():
-                show = shower(self._controller.state, message.fields)
+                show = shower(self._controller.state, message.fields, now=self._controller.clock())
                 jobs = await self._jobs(message)
                 return await self._paged(message.id, "jobs", jobs, show=show, page_rows=JOB_PAGE_ROWS)
             case ask.JobInfo():
@@ -275,10 +271,12 @@ class Handlers:
     async def _jobs(self, message: ask.Jobs) -> list[Job]:
         """The newest jobs that the request wants, oldest first."""
         state, limit = self._controller.state, min(message.limit, MAX_ROWS)
-        wanted = _Wanted(message)
+        wanted = Selection(message)
         found = dict(state.jobs)
         if message.finished:
-            for job in await self._controller.store.finished_jobs(user=message.user, limit=limit):
+            by_name = len(message.users) == 1 and not message.users[0].isdigit()
+            only = message.users[0] if by_name else None
+            for job in await self._controller.store.finished_jobs(user=only, limit=limit):
                 found.setdefault(job.id, job)
         chosen = [found[job_id] for job_id in sorted(found) if wanted.has(found[job_id])]
         return chosen[-limit:]
@@ -406,33 +404,6 @@ class Handlers:
         return self._nodes(name)[0]
 
 
-class _Wanted:
-    """The rows that a request for jobs is about."""
-
-    def __init__(self, message: ask.Jobs) -> None:
-        self._user = message.user
-        self._states = frozenset(state_named(word) for word in message.states)
-        self._ids = [parse_job_id(word) for word in message.ids]
-        self._everything = message.finished or bool(self._states or self._ids)
-
-    def has(self, job: Job) -> bool:
-        if self._user not in (None, job.user) or (self._states and job.state not in self._states):
-            return False
-        if self._ids and not any(_is_named(job, number, tasks) for number, tasks in self._ids):
-            return False
-        return self._everything or not job.is_finished
-
-
-def _is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
-    if tasks is None:
-        return number in (job.id, job.array_job_id)
-    if number != job.array_job_id:
-        return False
-    if job.array_task_id is not None:
-        return has_task(tasks, job.array_task_id)
-    return bool(split_ranges(job.pending_tasks, tasks)[0])
-
-
 def _refuse_nul(request: Request) -> None:
     """No process can be given a NUL. Raises UserError."""
     resources = request.resources
@@ -455,19 +426,6 @@ def checked_name(name: str) -> NodeName:
             "--name takes up to 63 letters, digits, dots, dashes and underscores",
         )
     return NodeName(name)
-
-
-def shower(state: State, fields: tuple[str, ...]) -> Callable[[Sequence[Job]], list[Any]]:
-    """Makes rows of jobs, with these of their fields only; () is all. Raises UserError for one that there is not."""
-    known = JobRow.__struct_fields__
-    unknown = [name for name in fields if name not in known]
-    if unknown:
-        raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
-    if not fields:
-        return lambda jobs: [present.job_row(state, job) for job in jobs]
-    return lambda jobs: [
-        {name: getattr(row, name) for name in fields} for row in (present.job_row(state, job) for job in jobs)
-    ]
 
 
 def node_name(target: str) -> str:

@@ -49,6 +49,9 @@ MAX_WORDS = 64
 Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+MAX_NAMES = 10_000
+"""Of one filter: all nodes of a large site."""
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
 GpuIndices = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=1023)], ...], msgspec.Meta(max_length=1024)]
 Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
 
@@ -109,10 +112,20 @@ class PutTree(Message, frozen=True, kw_only=True, tag="put_tree"):
 class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     """-> {"jobs": [JobRow]}, oldest first. Default: unfinished jobs of everybody; `finished` adds ended ones."""
 
-    user: str | None = None
+    users: Names = ()
+    """Names or numbers."""
     states: tuple[Name, ...] = ()
     """Names or squeue's codes; they and `ids` find ended jobs in memory too."""
     ids: References = ()
+    names: Names = ()
+    partitions: Names = ()
+    accounts: Names = ()
+    qos: Names = ()
+    reservations: Names = ()
+    licenses: Names = ()
+    """Those that ask for one of them, however many."""
+    nodes: Names = ()
+    """Those that run on one of these."""
     finished: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     fields: tuple[Name, ...] = ()

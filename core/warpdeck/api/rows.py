@@ -79,6 +79,76 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     comment: str = ""
 
 
+class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Slurm's commands print of a job beyond its row. Nobody gets one whole: `fields` of a request for jobs names
+    what is wanted, of this and of JobRow. "" and None are "not asked"."""
+
+    uid: int
+    command: str
+    """The script as a path, or what was to be run; "" where the script came from elsewhere."""
+    work_dir: str
+    stdout: str
+    stderr: str
+    submit_host: str
+    submit_line: str
+    batch: bool
+    batch_host: str
+    eligible: float | None
+    """Since when it could have started; None while it is held or depends on others."""
+    begin: float | None
+    deadline: float | None
+    ends: float | None
+    """When it will have ended at the latest, or has."""
+    leaves: float | None
+    """It was told to leave for another job: when its grace time ends."""
+    suspended_at: float | None
+    suspended_s: float
+    predicted_s: float | None
+    dependency: str
+    """What it still depends on, each with (unfulfilled) or (failed) behind it."""
+    reason: str
+    """Slurm's reason code: why it waits, or why it failed; None."""
+    features: str
+    req_nodes: str
+    exc_nodes: str
+    sched_nodes: str
+    """Where it should start, as far as the last pass knows."""
+    reservation: str
+    licenses: str
+    nice: int
+    requeue: bool
+    time_min_s: int | None
+    nodes_min: int
+    nodes_max: int
+    tasks: int
+    tasks_per_node: int
+    cpus_per_task: int
+    cpus_per_gpu: int | None
+    mem_per_node_bytes: int | None
+    mem_per_cpu_bytes: int | None
+    """As asked, or the site's default."""
+    mem_per_gpu_bytes: int | None
+    exclusive: bool
+    tres: dict[str, int]
+    """Allocated, or else asked; mem in MiB."""
+    tres_per_job: str
+    tres_per_node: str
+    tres_per_task: str
+    gpus_held: dict[str, list[int]]
+    """Node -> indices."""
+    shares: list[dict[str, object]]
+    """Of each node: name, cpus, mem_bytes."""
+    max_switches: int | None
+    switches_wait_s: int | None
+    tasks_text: str
+    """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
+    throttle: int
+    container: str
+    held_by_admin: bool
+    interactive_for: str
+    """srun, salloc, nobody: for whom the allocation is held; "" for a job with a program of its own."""
+
+
 class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
     """Means over equal steps from `begin` on. `columns`: model.CURVE_COLUMNS -> points; None is unknown."""
 

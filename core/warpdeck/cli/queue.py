@@ -101,16 +101,18 @@ def select(
 ) -> list[dict[str, Any]]:
     """The rows that are meant, with these of their fields (() is all), oldest first. Raises UserError."""
     users = [str(client.welcome["user"])] if args.me else _split(args.user)
-    only = users[0] if len(users) == 1 else None
-    states = _split(args.state)
     answer = client.call(
-        "jobs", user=only, states=states, ids=ids, finished=finished, limit=limit, fields=fields
+        "jobs",
+        users=users,
+        names=_split(args.name),
+        states=_split(args.state),
+        ids=ids,
+        finished=finished,
+        limit=limit,
+        fields=fields,
     )
-    names = _split(args.name)
     rows: list[dict[str, Any]] = answer["jobs"]
-    return [
-        row for row in rows if (not users or row["user"] in users) and (not names or row["name"] in names)
-    ]
+    return rows
 
 
 def _split(text: str) -> list[str]:
@@ -198,8 +200,8 @@ COLUMNS = {
     "comment": Column("COMMENT", "comment", lambda row, now: row["comment"]),
     "where": Column("NODELIST(REASON)", "why node_list end exit_cause exit_code idle_since", where),
 }
-SELECTED_BY = ("user", "name", "why", "end")
-"""What `select` and --start look at."""
+SELECTED_BY = ("why", "end")
+"""What --start looks at."""
 
 
 def needed(names: list[str]) -> list[str]:

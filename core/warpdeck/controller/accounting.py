@@ -116,7 +116,7 @@ def _held(state: State, job: Job, rules: Site) -> dict[str, float]:
     """What counts of a job in each second that it runs."""
     assert job.allocation is not None
     factor = next((each.usage_factor for each in rules.qos if each.name == job.request.qos), 1.0)
-    counts = held_tres(job.allocation, _gpu_types(state, job), rules.settings.billing_weights)
+    counts = held_tres(job.allocation, gpu_types(state, job), rules.settings.billing_weights)
     counts.update({f"license/{name}": count for name, count in job.request.licenses})
     counts[WALL] = 1
     return {name: count * factor for name, count in counts.items() if count}
@@ -166,7 +166,8 @@ def _half_life_s(site: Site) -> float:
     return site.half_life_s or 0.0
 
 
-def _gpu_types(state: State, job: Job) -> dict[str, str]:
+def gpu_types(state: State, job: Job) -> dict[str, str]:
+    """uuid -> type, for the GPUs of the nodes on which the job runs."""
     assert job.allocation is not None
     nodes = (state.nodes.get(name) for name in job.allocation.node_names())
     return {gpu.uuid: gpu.type.lower() for node in nodes if node is not None for gpu in node.gpus}

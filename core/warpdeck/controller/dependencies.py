@@ -45,14 +45,10 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     asked = job.request.dependencies
     if asked is None:
         return HOLDS
-    verdicts = []
-    for clause in asked.clauses:
-        if clause.kind == "singleton":
-            verdicts.append(_singleton(first_namesake(job)))
-        elif clause.kind == "aftercorr":
-            verdicts.append(_corresponding(clause, job, targets(clause, members)))
-        else:
-            verdicts.append(_clause(clause, targets(clause, members), now))
+    verdicts = [
+        judge_one(clause, job, members=members, first_namesake=first_namesake, now=now)
+        for clause in asked.clauses
+    ]
     waiting = [verdict for verdict in verdicts if verdict.waits_for]
     never = [verdict for verdict in verdicts if verdict.never]
     if asked.any_of:
@@ -62,6 +58,22 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
         return (never or waiting)[0]
     since_unix = max(verdict.since_unix for verdict in verdicts)
     return _common([verdict.tasks for verdict in verdicts if verdict.tasks is not None], since_unix)
+
+
+def judge_one(
+    clause: Dependency,
+    job: Job,
+    *,
+    members: Members,
+    first_namesake: Callable[[Job], Job | None],
+    now: float,
+) -> Verdict:
+    """The verdict over one clause of the job's."""
+    if clause.kind == "singleton":
+        return _singleton(first_namesake(job))
+    if clause.kind == "aftercorr":
+        return _corresponding(clause, job, targets(clause, members))
+    return _clause(clause, targets(clause, members), now)
 
 
 def _soonest_for_all(verdict: Verdict) -> tuple[bool, float]:

@@ -48,6 +48,8 @@ from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
+ALL_NODES = "main"
+"""What the one nameless partition of a site without any is called in rows."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
 """Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
@@ -70,7 +72,7 @@ def job_row(state: State, job: Job) -> JobRow:
         name=request.name,
         user=job.user,
         account=request.account,
-        partition=request.partition or "main",
+        partition=job.partition or request.partition or ALL_NODES,
         qos=request.qos or "normal",
         state=job.state.value,
         state_short=COMPACT[job.state],

@@ -14,12 +14,9 @@ from warpdeck.model import Node, NodeName
 from warpdeck.notation.hostlist import collapse
 from warpdeck.policy import ReservationView
 
-from .present import node_state
+from .present import ALL_NODES, node_state
 from .state import State
 from .view import gpu_holders, shares_on
-
-ALL_NODES = "main"
-"""What the one nameless partition of a site without any is called in rows."""
 
 
 class _NodeNow(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ async def test_answers_find_their_callers_in_any_order(short_tmp: Path) -> None:
     async def serve(peer: Peer) -> None:
         first, second = await peer.next(), await peer.next()
         for message in (second, first):
-            peer.say("ok", id=message["id"], result={"jobs": [job(1, name=message["user"])]})
+            peer.say("ok", id=message["id"], result={"jobs": [job(1, name=message["users"][0])]})
         await peer.next()
 
     async with controller(short_tmp / "h", serve) as paths, await Client.connect(paths) as client:

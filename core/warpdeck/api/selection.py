@@ -1,0 +1,76 @@
+"""Which jobs a request for jobs is about. Filters that are not given let everything through. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from warpdeck.controller.present import ALL_NODES
+from warpdeck.model import Job, Ranges, has_task, split_ranges, state_named
+from warpdeck.notation.jobids import parse_job_id
+
+from . import protocol as ask
+
+Test = Callable[[Job], bool]
+
+
+class Selection:
+    """The filters of one request; those that are given must all let a job through."""
+
+    def __init__(self, message: ask.Jobs) -> None:
+        """Raises UserError for a state or an id that cannot be."""
+        states = frozenset(state_named(word) for word in message.states)
+        ids = [parse_job_id(word) for word in message.ids]
+        everything = message.finished or bool(states or ids)
+        self._tests = [
+            *([] if everything else [_unfinished]),
+            *([lambda job: job.state in states] if states else []),
+            *([lambda job: any(_is_named(job, number, tasks) for number, tasks in ids)] if ids else []),
+            *_tests(message),
+        ]
+
+    def has(self, job: Job) -> bool:
+        return all(test(job) for test in self._tests)
+
+
+def _unfinished(job: Job) -> bool:
+    return not job.is_finished
+
+
+def _tests(message: ask.Jobs) -> list[Test]:
+    """Those that compare names."""
+    found: list[Test] = []
+    if users := frozenset(message.users):
+        found.append(lambda job: job.user in users or str(job.uid) in users)
+    if names := frozenset(message.names):
+        found.append(lambda job: job.request.name in names)
+    if accounts := frozenset(message.accounts):
+        found.append(lambda job: job.request.account in accounts)
+    if qos := frozenset(message.qos):
+        found.append(lambda job: (job.request.qos or "normal") in qos)
+    if partitions := frozenset(message.partitions):
+        found.append(lambda job: _in_partition(job, partitions))
+    if reservations := frozenset(message.reservations):
+        found.append(lambda job: job.request.reservation in reservations)
+    if licenses := frozenset(message.licenses):
+        found.append(lambda job: any(name in licenses for name, _ in job.request.licenses))
+    if nodes := frozenset(message.nodes):
+        found.append(
+            lambda job: job.allocation is not None and not nodes.isdisjoint(job.allocation.node_names())
+        )
+    return found
+
+
+def _in_partition(job: Job, wanted: Collection[str]) -> bool:
+    """A job that asked for several counts for each until it starts."""
+    asked = job.partition or job.request.partition or ALL_NODES
+    return any(name in wanted for name in asked.split(","))
+
+
+def _is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
+    if tasks is None:
+        return number in (job.id, job.array_job_id)
+    if number != job.array_job_id:
+        return False
+    if job.array_task_id is not None:
+        return has_task(tasks, job.array_task_id)
+    return bool(split_ranges(job.pending_tasks, tasks)[0])

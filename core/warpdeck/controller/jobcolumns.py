@@ -1,0 +1,327 @@
+"""Single columns of the queue, for clients that name the fields they want: each is worked out alone.
+
+A JobRow holds what screens show; Slurm's commands print five times as much, seldom, and of ten thousand jobs at once. So whoever
+names columns gets those of JobFacts too, and nothing is computed that nobody named. Pure.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from warpdeck.api.rows import JobFacts, JobRow
+from warpdeck.errors import UserError
+from warpdeck.model import (
+    COMPACT,
+    FINISHED,
+    Dependency,
+    Job,
+    JobState,
+    Request,
+    format_ranges,
+)
+from warpdeck.notation.hostlist import collapse
+from warpdeck.notation.options import SBATCH, parse_leading
+from warpdeck.policy.tres import asked_tres, held_tres
+
+from .accounting import gpu_types
+from .dependencies import judge_one
+from .launching import output_paths
+from .present import ALL_NODES, job_row, why_row
+from .state import State
+from .view import Namesakes, eligible_unix
+
+CAUSES = {
+    "timeout": "TimeLimit",
+    "node_fail": "NodeDown",
+    "oom": "OutOfMemory",
+    "launch_failed": "JobLaunchFailure",
+    "dependency": "DependencyNeverSatisfied",
+    "deadline": "DeadLine",
+}
+"""The cause of an end -> Slurm's reason. What was cancelled or preempted has none."""
+
+WRAPPED = "wrap"
+"""In place of a script's name on the line of a job that was given as --wrap."""
+
+
+class Sight:
+    """The state at a moment, for columns of many jobs."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.now = now
+        self.namesakes = Namesakes(state)
+
+
+Column = Callable[[Sight, Job], Any]
+
+
+def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequence[Job]], list[Any]]:
+    """Makes rows of jobs: with these fields of JobRow and JobFacts only, or whole JobRows for (). Raises UserError for a
+    field that there is not."""
+    if not fields:
+        return lambda jobs: [job_row(state, job) for job in jobs]
+    known = dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__))
+    unknown = [name for name in fields if name not in known]
+    if unknown:
+        raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
+    sight = Sight(state, now)
+    columns = {name: COLUMNS[name] for name in fields if name in COLUMNS}
+    of_row = [name for name in fields if name not in COLUMNS]
+    return lambda jobs: [_row(sight, job, columns, of_row) for job in jobs]
+
+
+def _row(sight: Sight, job: Job, columns: Mapping[str, Column], of_row: Sequence[str]) -> dict[str, Any]:
+    shown = {name: column(sight, job) for name, column in columns.items()}
+    if of_row:
+        row = job_row(sight.state, job)
+        shown |= {name: getattr(row, name) for name in of_row}
+    return shown
+
+
+def _nodes(_: Sight, job: Job) -> int:
+    return len(job.allocation.shares) if job.allocation else job.request.resources.nodes_min
+
+
+def _node_list(_: Sight, job: Job) -> str:
+    return collapse(job.allocation.node_names()) if job.allocation else ""
+
+
+def _cpus(_: Sight, job: Job) -> int:
+    asked = job.request.resources
+    held = sum(share.cpus for share in job.allocation.shares) if job.allocation else 0
+    return held or asked.task_count() * asked.cpus_per_task
+
+
+def _why(sight: Sight, job: Job) -> Any:
+    return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
+
+
+def _reason(sight: Sight, job: Job) -> str:
+    """Without the sentence, which most do not print."""
+    if job.state is JobState.PENDING:
+        if job.held or job.held_by_admin:
+            return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
+        why = sight.state.whys.get(job.id)
+        return why.code if why is not None else "None"
+    if job.state not in FINISHED:
+        return "None"
+    cause = job.exit.cause if job.exit else job.ending_cause
+    return CAUSES.get(cause, "NonZeroExitCode" if job.state is JobState.FAILED else "None")
+
+
+def _dependency(sight: Sight, job: Job) -> str:
+    asked = job.request.dependencies
+    if asked is None or job.state is not JobState.PENDING:
+        return ""
+    words = []
+    for clause in asked.clauses:
+        verdict = judge_one(
+            clause,
+            job,
+            members=sight.state.named,
+            first_namesake=sight.namesakes.first_before,
+            now=sight.now,
+        )
+        if not verdict.holds:
+            words.append(
+                f"{_clause_text(sight.state, clause)}({'failed' if verdict.never else 'unfulfilled'})"
+            )
+    return ("?" if asked.any_of else ",").join(words)
+
+
+def _clause_text(state: State, clause: Dependency) -> str:
+    if clause.kind == "singleton":
+        return clause.kind
+    delay = f"+{clause.delay_s // 60}" if clause.delay_s else ""
+    if clause.task is not None:
+        return f"{clause.kind}:{clause.job_id}_{clause.task}{delay}"
+    array = any(member.request.array is not None for member in state.named(clause.job_id)[:1])
+    return f"{clause.kind}:{clause.job_id}{'_*' if array else ''}{delay}"
+
+
+def _eligible(sight: Sight, job: Job) -> float | None:
+    if job.state is JobState.PENDING and (job.held or job.held_by_admin or _dependency(sight, job)):
+        return None
+    return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
+
+
+def _ends(sight: Sight, job: Job) -> float | None:
+    if job.end_at_unix is not None:
+        return job.end_at_unix
+    if job.state is not JobState.PENDING:
+        return job.ends_by_unix()
+    why, limit_s = sight.state.whys.get(job.id), job.request.time_limit_s
+    start = why.expected_start_unix if why is not None else None
+    return None if start is None or limit_s is None else start + limit_s
+
+
+def _tres(sight: Sight, job: Job) -> dict[str, int]:
+    settings = sight.state.site.settings
+    prices = settings.billing_weights
+    if job.allocation is not None:
+        return held_tres(job.allocation, gpu_types(sight.state, job), prices)
+    default = settings.default_mem_per_cpu_bytes
+    return asked_tres(job.request.resources, prices, default_mem_per_cpu=default)
+
+
+def _tres_text(job: Job, per: str) -> str:
+    """As Slurm writes what was asked: gres:gpu:a100:4."""
+    asked = job.request.resources.gpus
+    count = getattr(asked, per)
+    return ":".join(word for word in ("gres:gpu", asked.type, str(count)) if word) if count else ""
+
+
+def _mem_per_cpu(sight: Sight, job: Job) -> int | None:
+    asked = job.request.resources
+    if asked.mem_per_cpu_bytes is not None:
+        return asked.mem_per_cpu_bytes
+    if asked.mem_per_node_bytes is not None or asked.mem_per_gpu_bytes is not None:
+        return None
+    return sight.state.site.settings.default_mem_per_cpu_bytes or None
+
+
+def _tasks_text(_: Sight, job: Job) -> str:
+    if job.array_task_id is not None:
+        return str(job.array_task_id)
+    spec = job.request.array
+    if not job.pending_tasks or spec is None:
+        return ""
+    return format_ranges(job.pending_tasks) + (f"%{spec.throttle}" if spec.throttle else "")
+
+
+def _command(_: Sight, job: Job) -> str:
+    request = job.request
+    if request.argv:
+        return shlex.join(request.argv)
+    return _script_path(request) if request.script else request.holder
+
+
+@functools.lru_cache(maxsize=1000)
+def _script_of(line: str) -> str:
+    """The script that a submission's command line names, "" for none."""
+    try:
+        rest = parse_leading(shlex.split(line)[1:], "", SBATCH)[1]
+    except (UserError, ValueError):
+        return ""
+    return "" if not rest or rest[0] == WRAPPED else rest[0]
+
+
+def _script_path(request: Request) -> str:
+    script = _script_of(request.submit_line)
+    if not script or script.startswith("/"):
+        return script
+    return f"{request.submit_dir.rstrip('/')}/{script}"
+
+
+def _sched_nodes(_: Sight, job: Job) -> str:
+    """Plans name no nodes for starts to come."""
+    return ""
+
+
+def _stderr(_: Sight, job: Job) -> str:
+    stdout, stderr = output_paths(job)
+    return stderr or stdout
+
+
+def _gpus_held(_: Sight, job: Job) -> dict[str, list[int]]:
+    shares = job.allocation.shares if job.allocation else ()
+    return {share.node: list(share.gpus) for share in shares if share.gpus}
+
+
+def _shares(_: Sight, job: Job) -> list[dict[str, object]]:
+    shares = job.allocation.shares if job.allocation else ()
+    return [{"name": share.node, "cpus": share.cpus, "mem_bytes": share.mem_bytes} for share in shares]
+
+
+def _priority(sight: Sight, job: Job) -> int | None:
+    return sight.state.priorities.get(job.id) if job.state is JobState.PENDING else None
+
+
+def _batch_host(_: Sight, job: Job) -> str:
+    return job.allocation.shares[0].node if job.allocation else ""
+
+
+ROW_COLUMNS: dict[str, Column] = {
+    "id": lambda _, job: job.id,
+    "label": lambda _, job: job.label(),
+    "array_job_id": lambda _, job: job.array_job_id,
+    "array_task_id": lambda _, job: job.array_task_id,
+    "name": lambda _, job: job.request.name,
+    "user": lambda _, job: job.user,
+    "account": lambda _, job: job.request.account,
+    "partition": lambda _, job: job.partition or job.request.partition or ALL_NODES,
+    "qos": lambda _, job: job.request.qos or "normal",
+    "state": lambda _, job: job.state.value,
+    "state_short": lambda _, job: COMPACT[job.state],
+    "why": _why,
+    "priority": _priority,
+    "nodes": _nodes,
+    "node_list": _node_list,
+    "cpus": _cpus,
+    "time_limit_s": lambda _, job: job.time_limit_s if job.start_at_unix else job.request.time_limit_s,
+    "submit": lambda _, job: job.submit_at_unix,
+    "start": lambda _, job: job.start_at_unix,
+    "end": lambda _, job: job.end_at_unix,
+    "restarts": lambda _, job: job.restarts,
+    "held": lambda _, job: job.held,
+    "comment": lambda _, job: job.request.comment,
+}
+"""Of JobRow those that are cheaper alone than as a part of a row; the rest is taken from rows."""
+FACTS: dict[str, Column] = {
+    "uid": lambda _, job: job.uid,
+    "command": _command,
+    "work_dir": lambda _, job: job.request.chdir or job.request.submit_dir,
+    "stdout": lambda _, job: output_paths(job)[0],
+    "stderr": _stderr,
+    "submit_host": lambda _, job: job.request.submit_host,
+    "submit_line": lambda _, job: job.request.submit_line,
+    "batch": lambda _, job: bool(job.request.script),
+    "batch_host": _batch_host,
+    "eligible": _eligible,
+    "begin": lambda _, job: job.request.begin_at_unix,
+    "deadline": lambda _, job: job.request.deadline_unix,
+    "ends": _ends,
+    "leaves": lambda _, job: job.leaves_by_unix,
+    "suspended_at": lambda _, job: job.suspended_at_unix,
+    "suspended_s": lambda _, job: job.suspended_s,
+    "predicted_s": lambda _, job: job.predicted_s,
+    "dependency": _dependency,
+    "reason": _reason,
+    "features": lambda _, job: job.request.resources.constraint,
+    "req_nodes": lambda _, job: collapse(job.request.resources.nodelist),
+    "exc_nodes": lambda _, job: collapse(job.request.resources.exclude),
+    "sched_nodes": _sched_nodes,
+    "reservation": lambda _, job: job.request.reservation,
+    "licenses": lambda _, job: ",".join(f"{name}:{count}" for name, count in job.request.licenses),
+    "nice": lambda _, job: job.request.nice,
+    "requeue": lambda _, job: job.request.requeue,
+    "time_min_s": lambda _, job: job.request.time_min_s,
+    "nodes_min": lambda _, job: job.request.resources.nodes_min,
+    "nodes_max": lambda _, job: job.request.resources.nodes_max,
+    "tasks": lambda _, job: job.request.resources.task_count(),
+    "tasks_per_node": lambda _, job: job.request.resources.tasks_per_node or 0,
+    "cpus_per_task": lambda _, job: job.request.resources.cpus_per_task,
+    "cpus_per_gpu": lambda _, job: job.request.resources.cpus_per_gpu,
+    "mem_per_node_bytes": lambda _, job: job.request.resources.mem_per_node_bytes,
+    "mem_per_cpu_bytes": _mem_per_cpu,
+    "mem_per_gpu_bytes": lambda _, job: job.request.resources.mem_per_gpu_bytes,
+    "exclusive": lambda _, job: job.request.resources.exclusive,
+    "tres": _tres,
+    "tres_per_job": lambda _, job: _tres_text(job, "total"),
+    "tres_per_node": lambda _, job: _tres_text(job, "per_node"),
+    "tres_per_task": lambda _, job: _tres_text(job, "per_task"),
+    "gpus_held": _gpus_held,
+    "shares": _shares,
+    "max_switches": lambda _, job: job.request.resources.max_switches,
+    "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,
+    "tasks_text": _tasks_text,
+    "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
+    "container": lambda _, job: job.request.container.image if job.request.container else "",
+    "held_by_admin": lambda _, job: job.held_by_admin,
+    "interactive_for": lambda _, job: job.request.holder,
+}
+COLUMNS = {**ROW_COLUMNS, **FACTS}
