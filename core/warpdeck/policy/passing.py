@@ -23,6 +23,7 @@ from .settings import Settings
 from .site import PartitionView, ReservationView, Tres
 from .tres import MIB, asked_per_node, billing
 from .view import PendingJob, View
+from .wholenodes import WholeNodes
 from .why import throttled
 
 MAX_RESERVATIONS = 1000
@@ -79,13 +80,17 @@ class Pass:
         self._never: dict[int, float] = {}
         self._no_victims: set[tuple[object, ...]] = set()
         self._asked_per_node: dict[int, Tres] = {}
+        self._whole_nodes = WholeNodes(self.fields[""], settings.billing_weights)
         self._without_place = without_place
         self._tests = 0
         self._started: Counter[JobId] = Counter()
 
     def tres(self, job: PendingJob) -> Tres:
-        """What the job counts against limits."""
-        return self.queue.tres(job)
+        """What the job counts against limits, at the least."""
+        asked = self.queue.tres(job)
+        if not self.ledger.limits_anything:
+            return asked
+        return self._whole_nodes.tres(job, asked, self.partitions(job))
 
     def _per_node(self, job: PendingJob) -> Tres:
         """The most that the job asks of one node; {} where nothing limits that."""

@@ -9,7 +9,16 @@ import pytest
 from tests.builders import GIB, node, pending, running, view
 
 from warpdeck.model import Allocation, GpuAsk, JobId, Resources
-from warpdeck.policy import Limits, PartitionView, PendingJob, QosView, RunningJob, Settings, plan
+from warpdeck.policy import (
+    AccountView,
+    Limits,
+    PartitionView,
+    PendingJob,
+    QosView,
+    RunningJob,
+    Settings,
+    plan,
+)
 from warpdeck.policy.view import NodeView
 
 NOW = 10_000.0
@@ -70,3 +79,32 @@ def test_what_it_is_given_counts_against_limits() -> None:
     picture = msgspec.structs.replace(view([node("a", gpus=8)], [job]), qos=qos)
     assert plan(picture, NOW, Settings()).whys[JobId(1)].code == "QOSMaxGRESPerUser"
     assert given([node("a", gpus=8), node("b", gpus=4)], job, qos=qos).node == "b"
+
+
+def test_it_counts_whole_nodes_against_a_quota_before_it_starts() -> None:
+    accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
+    whole = msgspec.structs.replace(alone(1), account="vision")
+    other = msgspec.structs.replace(pending(2, gpus=4), account="guests", priority=1)
+    picture = msgspec.structs.replace(view([node("a", gpus=4)], [whole, other]), accounts=accounts)
+    borrowing = plan(picture, NOW, Settings()).starts
+    assert [start.job_id for start in borrowing] == [2], "all four GPUs are more than the quota of two"
+    guaranteed = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 4}))
+    within = plan(msgspec.structs.replace(picture, accounts=guaranteed), NOW, Settings()).starts
+    assert [start.job_id for start in within] == [1]
+
+
+@pytest.mark.parametrize("through", ["request", "partition"])
+def test_it_counts_the_smallest_nodes_that_would_do_against_a_limit(through: str) -> None:
+    nodes = [node("large", gpus=8), node("small", gpus=4), node("bare", gpus=0)]
+    partitions = (PartitionView(name="whole", exclusive=through == "partition"),)
+    resources = Resources(gpus=GpuAsk(per_node=1), exclusive=through == "request")
+    job = msgspec.structs.replace(pending(1, resources=resources, partition="whole"), qos="q")
+
+    def why(most: int) -> str:
+        qos = (QosView(name="q", limits=Limits(max_tres_per_user={"gres/gpu": most})),)
+        picture = msgspec.structs.replace(view(nodes, [job]), qos=qos, partitions=partitions)
+        made = plan(picture, NOW, Settings())
+        return made.whys[JobId(1)].sentence if made.whys else "starts"
+
+    assert why(4) == "starts"
+    assert "this job needs 4" in why(3)
