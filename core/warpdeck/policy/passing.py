@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 import numpy as np
@@ -432,7 +432,8 @@ class Pass:
 
     def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
         """Has victims leave, if there are some that would help."""
-        room = self._preemption.find(job, self.tres(job), shape, obstacle.duration_s)
+        given = partial(self._given, job, field)
+        room = self._preemption.find(job, self.tres(job), shape, obstacle.duration_s, given=given)
         if room is None:
             self._no_victims.add(claimant(job))
             return False
@@ -450,20 +451,24 @@ class Pass:
         """Whether what it would be given there is more than it may have, so that others would leave in vain."""
         if not self.ledger.limits_anything:
             return False
-        given = dict(self.tres(job))
         amounts = [field.amounts(row, need) for row, need in spot]
-        given["node"] = len(spot)
-        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
-        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
-        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
-        given["billing"] = billing(given, self.settings.billing_weights)
         most = {
             "cpu": max(cpus for cpus, _, _ in amounts),
             "mem": max(mem for _, mem, _ in amounts) // MIB,
             "gres/gpu": max(gpus for _, _, gpus in amounts),
         }
-        limit_s = self.limit_s(job, shape.partition)
+        given, limit_s = self._given(job, field, spot), self.limit_s(job, shape.partition)
         return self.ledger.check(job, given, limit_s, per_node=most) is not None
+
+    def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
+        """What the job would count there, at the most."""
+        given, amounts = dict(self.tres(job)), [field.amounts(row, need) for row, need in spot]
+        given["node"] = len(spot)
+        given["cpu"] = sum(cpus for cpus, _, _ in amounts)
+        given["mem"] = sum(mem for _, mem, _ in amounts) // MIB
+        given["gres/gpu"] = sum(gpus for _, _, gpus in amounts)
+        given["billing"] = billing(given, self.settings.billing_weights)
+        return given
 
     @cached_property
     def _patience_s(self) -> float:

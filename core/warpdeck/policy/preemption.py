@@ -9,7 +9,7 @@ already, is no victim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -94,7 +94,7 @@ class Rules:
         if self.quotas and self._settings.reclaim and victim.account != job.account:
             own_accounts, others = self._apart(job.account, victim.account)
             borrower = self._borrower(others)
-            if borrower is not None and self._is_within(own_accounts, tres):
+            if borrower is not None and self._is_owed(own_accounts, tres) and self._borrows(borrower, victim):
                 why = f"account {borrower.name} borrows beyond its quota, and account {job.account} is within its own"
                 return Claim(0, self._mode(victim), why, others)
         if self._is_guaranteed_against(victim, job, tres):
@@ -110,6 +110,19 @@ class Rules:
                 )
                 return Claim(1 + theirs, self._mode(victim), why)
         return None
+
+    def _is_owed(self, accounts: Iterable[AccountView], tres: Tres) -> bool:
+        """Whether such a job would have some of what is guaranteed to these, and would stay within it."""
+        return self._is_within([each for each in accounts if any(map(tres.get, each.quota))], tres)
+
+    def _borrows(self, borrower: AccountView, victim: RunningJob) -> bool:
+        """Whether the victim holds some of what its account has too much of."""
+        use, held = (
+            self._ledger.account_use(borrower.name),
+            self._ledger.tres_of(victim, victim.allocation),
+        )
+        quota = borrower.quota or NO_QUOTA
+        return any(held.get(name, 0) and use.get(name, 0) > most for name, most in quota.items())
 
     def _is_guaranteed_against(self, victim: RunningJob, job: PendingJob, tres: Tres) -> bool:
         """Whether the victim could have its place back at once, by the right of its quota: the two would go in circles."""
@@ -167,7 +180,7 @@ class Rules:
         with_quota = [account for account in accounts if account.quota] or list(accounts[:1])
         for account in with_quota:
             use, less = self._ledger.account_use(account.name), given_back.get(account.name, {})
-            quota = account.quota or {"gres/gpu": 0}
+            quota = account.quota or NO_QUOTA
             if not any(use.get(name, 0) - less.get(name, 0) > most for name, most in quota.items()):
                 return None
         return with_quota[0] if with_quota else None
@@ -191,6 +204,8 @@ def _inside(quota: Mapping[str, int], used: Mapping[str, int], more: Mapping[str
     return all(used.get(name, 0) + more.get(name, 0) <= count for name, count in quota.items())
 
 
+NO_QUOTA: Tres = {"gres/gpu": 0}
+"""Of an account without one: all GPUs that it uses are borrowed."""
 MAX_ROUNDS = 8
 """Tries to find victims so that no account is pushed below its quota."""
 ROOM_KEPT_S = 120.0
@@ -209,8 +224,13 @@ class Preemption:
         self._now = now
         self._told: set[JobId] = set()
 
-    def find(self, job: PendingJob, tres: Tres, shape: Shape, duration_s: float) -> Found | None:
-        """Where the job can go and who must leave for it; None if nobody it may push aside would help."""
+    def find(
+        self, job: PendingJob, tres: Tres, shape: Shape, duration_s: float, *, given: Callable[[Spot], Tres]
+    ) -> Found | None:
+        """Where the job can go and who must leave for it; None if nobody it may push aside would help.
+
+        `tres` is what it asks for, `given` what it would have somewhere: whole nodes may be more.
+        """
         claims: dict[JobId, Claim] = {}
         for victim in self._running:
             if victim.id not in self._told:
@@ -223,12 +243,26 @@ class Preemption:
                 return None
             chosen = [victim for victim in self._running if victim.id in found[1]]
             chosen.sort(key=lambda victim: (-victim.start_at_unix, victim.id))
-            spared = self._rules.too_many(chosen, claims)
+            spared = self._without_claim(job, given(found[0]), chosen, claims)
+            spared = spared or self._rules.too_many(chosen, claims)
             if not spared:
                 return found[0], self._orders(job, found[0], chosen, claims)
             for victim in spared:
                 del claims[victim.id]
         return None
+
+    def _without_claim(
+        self, job: PendingJob, given: Tres, chosen: Iterable[RunningJob], claims: dict[JobId, Claim]
+    ) -> list[RunningJob]:
+        """Those who need not leave for a job that is given so much; the claims on the others are as they are then."""
+        spared = []
+        for victim in chosen:
+            claim = self._rules.claim(job, given, victim)
+            if claim is None:
+                spared.append(victim)
+            else:
+                claims[victim.id] = claim
+        return spared
 
     def tell(self, told: Iterable[Preempt]) -> None:
         """These leave: nobody else can have them leave, and their parts of GPUs are counted until the end of their grace."""

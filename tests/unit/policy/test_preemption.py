@@ -11,6 +11,7 @@ from warpdeck.model import JobId, NodeName, Room
 from warpdeck.policy import (
     AccountView,
     PartitionView,
+    PendingJob,
     Plan,
     QosView,
     ReservationView,
@@ -122,6 +123,26 @@ def test_a_guaranteed_job_leaves_for_nobody_whose_account_would_borrow() -> None
     assert planned(site(picture, accounts=accounts), reclaim=False).preempts
     borrowing = (accounts[0], msgspec.structs.replace(accounts[1], quota={"gres/gpu": 7}))
     assert planned(site(picture, accounts=borrowing)).preempts
+
+
+def test_a_quota_gives_a_right_to_what_it_names_and_no_more() -> None:
+    accounts = (AccountView(name="guests"), AccountView(name="vision", quota={"gres/gpu": 2}))
+    there = [
+        msgspec.structs.replace(running(1, "a", (0, 1, 2, 3), ends=NOW + 9000, cpus=4), account="guests"),
+        msgspec.structs.replace(running(2, "b", (), ends=NOW + 9000, cpus=16), account="guests"),
+    ]
+    nodes = [node("a", gpus=4, cpus=16), node("b", gpus=0, cpus=16)]
+
+    def victims(asked: PendingJob) -> list[int]:
+        made = planned(site(view(nodes, [asked], there), accounts=accounts))
+        return [each.job_id for each in made.preempts]
+
+    one = pending(3, gpus=2, account="vision")
+    assert victims(one) == [1]
+    whole = msgspec.structs.replace(one.resources, exclusive=True)
+    assert not victims(msgspec.structs.replace(one, resources=whole)), "it would have all four"
+    cpus = msgspec.structs.replace(pending(3, account="vision").resources, cpus_per_task=14)
+    assert not victims(msgspec.structs.replace(one, resources=cpus)), "no GPU of the quota is asked for"
 
 
 def test_what_is_never_preempted_gives_up_nobody() -> None:
