@@ -16,7 +16,7 @@ from .gpus import GpuBoard
 from .limits import Ledger
 from .placement import Shape, allocate, place_now
 from .settings import Settings
-from .site import Limits, PartitionView, QosView
+from .site import Limits, PartitionView, QosView, Tres
 from .timeline import Timeline
 from .tres import asked_per_node, asked_tres
 from .view import PendingJob, View
@@ -83,12 +83,13 @@ def _alone(
     job: PendingJob, part: PartitionView | None, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
     """Why the job could not start here even if it were the only one that there ever was."""
-    given = _on_empty_cluster(job.resources, part, view, settings) if must_fit else None
+    ledger = Ledger(_unused(view), 0.0, settings)
+    most = ledger.most_per_node(job)
+    given = _on_empty_cluster(job.resources, part, view, settings, most_per_node=most) if must_fit else None
     if isinstance(given, Refusal):
         return given
     if not (settings.enforce_limits and (view.qos or view.accounts or view.users)):
         return None
-    ledger = Ledger(_unused(view), 0.0, settings)
     if given is None:
         default = settings.default_mem_per_cpu_bytes
         tres = asked_tres(job.resources, settings.billing_weights, default_mem_per_cpu=default)
@@ -118,12 +119,12 @@ def never_fits(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings
 ) -> Refusal | None:
     """A request that even the empty and healthy cluster cannot meet."""
-    given = _on_empty_cluster(asked, part, view, settings)
+    given = _on_empty_cluster(asked, part, view, settings, most_per_node={})
     return given if isinstance(given, Refusal) else None
 
 
 def _on_empty_cluster(
-    asked: Resources, part: PartitionView | None, view: View, settings: Settings
+    asked: Resources, part: PartitionView | None, view: View, settings: Settings, *, most_per_node: Tres
 ) -> Allocation | Refusal:
     """What the request would be given if nothing ran and nothing were broken."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
@@ -132,7 +133,7 @@ def _on_empty_cluster(
         asked,
         part,
         default_mem_per_cpu_bytes=settings.default_mem_per_cpu_bytes,
-    )
+    ).spread(most_per_node)
     timeline = Timeline(cluster, 0.0)
     spot = place_now(timeline, shape, 1.0)
     if spot is not None:

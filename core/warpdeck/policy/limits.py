@@ -108,6 +108,20 @@ class Ledger:
         """The most that a job holds on any node with this allocation."""
         return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}
 
+    def most_per_node(self, job: PendingJob) -> Tres:
+        """What the job may have of one node at the most, by all limits together; {} where nothing limits that."""
+        if not (self.limits_nodes and self._settings.enforce_limits):
+            return {}
+        tables = [qos.limits for qos in self._scopes.qos_of(job.qos, job.partition)]
+        tables += [account.limits for account in self._scopes.chain(job.account)]
+        user = self._users.get((job.account, job.user))
+        tables += [] if user is None else [user.limits]
+        found: Tres = {}
+        for limits in tables:
+            for name, most in limits.max_tres_per_node.items():
+                found[name] = min(most, found.get(name, most))
+        return found
+
     def check(self, job: PendingJob, tres: Tres, limit_s: float | None, *, per_node: Tres) -> Blocked | None:
         """The first limit that keeps the job from starting now. `per_node`: the most of each TRES that it takes of a node."""
         for name, count in job.licenses:

@@ -156,6 +156,8 @@ class Pass:
         failed = None if obstacle.shape is None else self._too_long.get(id(obstacle.shape))
         if failed is None or obstacle.shape is None or obstacle.reservation or self.rules.active:
             return None
+        if obstacle.shape.is_spread:  # others may have it on fewer nodes
+            return None
         same = self._misfits.as_hard_as(obstacle.shape, failed)
         self._certain |= same
         return same
@@ -273,7 +275,7 @@ class Pass:
         if barred is not None:
             return barred
         field = self.fields[job.reservation]
-        shape = field.shape(job.resources, partition)
+        shape = self._shape(job, field, partition)
         duration_s = planned_s(limit_s)
         room = self._room(job, field, shape)
         found = None if room is None else field.find_now(room, duration_s)
@@ -293,6 +295,11 @@ class Pass:
             if over is not None:
                 return Obstacle(over.code, over.sentence)
         return Place(field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s)
+
+    def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
+        """The job's request, over as many nodes of its range as the limits on each node make it take."""
+        shape = field.shape(job.resources, partition)
+        return shape.spread(self.ledger.most_per_node(job)) if len(shape.gangs) > 1 else shape
 
     def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
         """Whether those who have only a time reserved can still start by then if this spot is taken now."""

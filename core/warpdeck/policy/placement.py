@@ -21,8 +21,9 @@ from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from .demand import WHOLE_NODE, Need, gang_sizes, needs
 from .gpus import GpuBoard
 from .shared import SharedGpu
-from .site import PartitionView
+from .site import PartitionView, Tres
 from .timeline import Timeline
+from .tres import MIB
 from .view import GpuView
 from .why import describe_need
 
@@ -52,6 +53,9 @@ class Shape:
         self.partition = partition
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.gangs: list[Gang] = []
+        self.is_spread = False
+        """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
+        self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
         for nodes in _sizes(asked, partition):
             if nodes > len(cluster) or len(self.gangs) >= MAX_SIZES:
                 break  # before its needs are laid out: a range may end at a hundred thousand nodes
@@ -87,12 +91,33 @@ class Shape:
         made.masks = [mask & rows for mask in self.masks]
         return made
 
+    def spread(self, most_per_node: Tres) -> Shape:
+        """The same over as many nodes of its range that none gives more than this; as it is if that is on no number of them."""
+        if not most_per_node:
+            return self
+        key = tuple(sorted(most_per_node.items()))
+        if key not in self._spread:
+            within = [
+                gang for gang in self.gangs if all(_is_within(need, most_per_node) for need, _ in gang.wanted)
+            ]
+            made = copy(self)
+            made.gangs, made.is_spread = within or self.gangs, 0 < len(within) < len(self.gangs)
+            self._spread[key] = made
+        return self._spread[key]
+
     def usable(self) -> Mask:
         """The nodes that the request allows at all."""
         found = self.masks[0].copy()
         for mask in self.masks[1:]:
             found |= mask
         return found
+
+
+def _is_within(need: Need, most: Tres) -> bool:
+    asked = {"cpu": need.cpus, "mem": need.mem_bytes // MIB, "gres/gpu": need.gpus}
+    if need.gpu_type:
+        asked[f"gres/gpu:{need.gpu_type}"] = need.gpus
+    return all(asked[name] <= count for name, count in most.items() if name in asked)
 
 
 NOWHERE = (1 << 62, 0, 0, 1)

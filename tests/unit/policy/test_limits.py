@@ -214,3 +214,32 @@ def test_a_limit_on_each_node_looks_at_the_node_that_gives_most(nodes: int, star
         assert code(made, 1) == "QOSMaxGRESPerNode"
     uneven = pending(1, qos="flat", resources=Resources(nodes_min=2, nodes_max=2, gpus=GpuAsk(total=5)))
     assert not planned(with_tables(view([node("a"), node("b")], [uneven]), qos=qos)).starts
+
+
+def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
+    qos = (
+        QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2, "cpu": 8})),
+        QosView(name="free"),
+    )
+    nodes = [node(name) for name in "abcd"]
+    ranged = Resources(nodes_min=1, nodes_max=4, gpus=GpuAsk(total=6))
+    jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free")]
+    picture = with_tables(view(nodes, jobs), qos=qos)
+    held = {start.job_id: start.allocation for start in planned(picture).starts}
+    assert [len(share.gpus) for share in held[JobId(1)].shares] == [2, 2, 2]
+    assert len(held[JobId(2)].shares) == 1, "nothing makes the other spread"
+    assert admit(jobs[0], with_tables(view(nodes, []), qos=qos), Settings()) is None
+    wide = msgspec.structs.replace(jobs[0], resources=msgspec.structs.replace(ranged, nodes_max=2))
+    refused = admit(wide, with_tables(view(nodes, []), qos=qos), Settings())
+    assert refused is not None and refused.code == "QOSMaxGRESPerNode"
+
+
+def test_one_that_must_spread_says_nothing_of_those_that_need_not() -> None:
+    qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})), QosView(name="free"))
+    ranged = Resources(nodes_min=1, nodes_max=4, gpus=GpuAsk(total=4))
+    jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]
+    busy = [running(9, "b", tuple(range(8)), ends=NOW + 90_000)]
+    for reservations in (0, 1):
+        chosen = Settings(reservations=reservations, backfill_order="priority")
+        made = plan(with_tables(view([node("a"), node("b")], jobs, busy), qos=qos), NOW, chosen)
+        assert [start.job_id for start in made.starts] == [2]
