@@ -34,7 +34,8 @@ ones go by scheduler.queue_order: "response", who waits longest for what the job
   FAIRSHARE   of a user, over 0 to 1: its rank when the tree is walked by LEVEL_FS (Slurm's Fair Tree)
   QUOTA       what is guaranteed to the account; beyond it, it borrows what is idle""",
     "partitions": """Shows the partitions: their nodes as they are, limits, and who may use them. * is the default one.""",
-    "reservations": """Shows nodes that are set aside, when and for whom.""",
+    "reservations": """Shows nodes that are set aside, when and for whom. Of one that comes again the present or next time; the
+planner minds all of them, and promises no start on its nodes later than its 64th.""",
     "qos": """Shows the qualities of service: priority, what they preempt, and their limits.""",
 }
 EXAMPLES = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import Reservation
 from warpdeck.model.reservation import PERIOD_S
-from warpdeck.policy import ReservationView
+from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .events import Outcome, ReservationMade, ReservationRemoved
 from .recurrence import occurrences
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 MAX_RESERVATIONS = 1000
 """Made at run time: each costs every pass."""
 FURTHER = 7
-"""Occurrences after the next one that the planner minds: a week of a daily one."""
+"""Occurrences after the next one with which a new reservation may not overlap, and after all that is planned: a week of a
+daily one."""
+MAX_OCCURRENCES = 64
+"""Of one reservation that the planner minds: over two days of an hourly one, two months of a daily one. Each costs every pass."""
 KEPT_S = 86_400.0
 """One that is over can still be seen for so long, and goes when another is made."""
 
@@ -40,23 +43,47 @@ def reservations(state: State, now: float) -> tuple[ReservationView, ...]:
     return tuple(sorted((_next(each, now) for each in made), key=lambda each: each.name))
 
 
-def windows(state: State, now: float) -> tuple[ReservationView, ...]:
-    """The same for the planner, with further occurrences of those that come again: nobody may run into them."""
-    found = itertools.chain.from_iterable(_occurrences(each, now) for each in reservations(state, now))
+def windows(
+    state: State, now: float, *, running: Iterable[RunningJob], pending: Iterable[PendingJob]
+) -> tuple[ReservationView, ...]:
+    """The same for the planner, with further occurrences of those that come again: nobody may run into them.
+
+    As many as until all that runs has ended and the longest that waits could have run, and some more; the last one has no end:
+    nobody is promised anything behind it, rather than a time at which the reservation is in the way.
+    """
+    there = reservations(state, now)
+    if not any(each.repeat for each in there):
+        return there
+    until_unix = _horizon_unix(now, running, pending, state.site.settings.default_time_s)
+    found: list[ReservationView] = []
+    for each in there:
+        *before, last = _occurrences(each, now, until_unix=until_unix)
+        found += [*before, msgspec.structs.replace(last, end_unix=math.inf) if each.repeat else last]
     return tuple(sorted(found, key=lambda each: each.name))
 
 
-def _occurrences(each: ReservationView, now: float) -> list[ReservationView]:
-    """The present or next one and, where it comes again, the FURTHER after it."""
+def _horizon_unix(
+    now: float, running: Iterable[RunningJob], pending: Iterable[PendingJob], default_time_s: int | None
+) -> float:
+    """When all that runs has ended and the longest that waits has run after it, as far as they have limits."""
+    ends = max((job.ends_by_unix for job in running if job.ends_by_unix is not None), default=now)
+    longest = max((job.time_limit_s or 0 for job in pending), default=0)
+    return max(now, ends) + max(longest, default_time_s or 0)
+
+
+def _occurrences(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
+    """The present or next one and, where it comes again, those until then and FURTHER after it."""
     first = _next(each, now)
     if not each.repeat:
         return [first]
-    length_s, begins = first.end_unix - first.start_unix, _begins(first, first.start_unix)
-    further = (
-        {"name": f"{each.name} (+{number})", "start_unix": begin, "end_unix": begin + length_s}
-        for number, begin in enumerate(itertools.islice(begins, 1, 1 + FURTHER), 1)
-    )
-    return [first, *(msgspec.structs.replace(each, **again) for again in further)]
+    length_s, found, beyond = first.end_unix - first.start_unix, [first], 0
+    for begin in itertools.islice(_begins(first, first.start_unix), 1, MAX_OCCURRENCES):
+        again = {"name": f"{each.name} (+{len(found)})", "start_unix": begin, "end_unix": begin + length_s}
+        found.append(msgspec.structs.replace(each, **again))
+        beyond += begin > until_unix
+        if beyond >= FURTHER:
+            break
+    return found
 
 
 def _next(each: ReservationView, now: float) -> ReservationView:
@@ -97,7 +124,9 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
 
 
 def _check(state: State, wanted: Reservation, *, now: float) -> None:
-    there = windows(state, now)
+    there = [
+        window for each in reservations(state, now) for window in _occurrences(each, now, until_unix=now)
+    ]
     if any(each.name == wanted.name for each in there):
         raise UserError(f"there is a reservation {wanted.name} already", "see `warpdeck reservations`")
     if len(state.reserved) >= MAX_RESERVATIONS:
@@ -117,7 +146,7 @@ def _check(state: State, wanted: Reservation, *, now: float) -> None:
             "give --users and --accounts, or --maintenance",
         )
     _check_accounts(state, wanted)
-    for new, each in itertools.product(_occurrences(_view(state, wanted), now), there):
+    for new, each in itertools.product(_occurrences(_view(state, wanted), now, until_unix=now), there):
         if max(new.start_unix, each.start_unix) < min(new.end_unix, each.end_unix):
             both = sorted(new.nodes & each.nodes)
             if both:

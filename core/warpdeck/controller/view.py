@@ -37,15 +37,16 @@ FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 def build_view(state: State, *, now: float) -> View:
     """An immutable picture of the state. Nodes by name, jobs by id."""
     site, picture = state.site, state.picture
+    running, pending = picture.running(state, now=now), picture.pending(state, now=now)
     return View(
         nodes=picture.nodes(state),
-        running=picture.running(state, now=now),
-        pending=picture.pending(state, now=now),
+        running=running,
+        pending=pending,
         partitions=site.partitions,
         qos=site.qos,
         accounts=site.accounts,
         users=site.users,
-        reservations=windows(state, now),
+        reservations=windows(state, now, running=running, pending=pending),
         licenses=site.licenses,
         counted_unix=state.accounting.counted_unix,
         longest_wait_s=state.waits.longest_s(now),

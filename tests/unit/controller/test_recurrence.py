@@ -7,9 +7,15 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.core import BOB, Core, ask
 
+from warpdeck.controller.events import ReservationMade
 from warpdeck.controller.recurrence import occurrences
+from warpdeck.controller.reservations import FURTHER, MAX_OCCURRENCES
+from warpdeck.controller.view import build_view
+from warpdeck.model import JobState, Reservation
 from warpdeck.model.reservation import Repeat
+from warpdeck.policy import plan
 
 HOUR_S, DAY_S = 3600, 86_400
 FIRST = 1_772_438_400.0
@@ -50,3 +56,46 @@ def test_the_last_one_before_a_moment_comes_first_however_long_ago_it_began() ->
 
 def test_nothing_comes_before_the_first() -> None:
     assert next(occurrences(FIRST, "daily", after_unix=FIRST - 100 * DAY_S)) == FIRST
+
+
+def recurring(repeat: Repeat) -> tuple[Core, float]:
+    """A site with one node, and ten minutes of it reserved again and again, from half an hour from now on."""
+    core = Core("a")
+    begin = core.now + 1800
+    made = Reservation(name="class", start_unix=begin, end_unix=begin + 600, users=("ann",), repeat=repeat)
+    core.apply(ReservationMade(reservation=made))
+    return core, begin
+
+
+def test_a_job_that_is_longer_than_the_gaps_is_promised_no_start_between_them() -> None:
+    core, _ = recurring("hourly")
+    job_id = core.submit(ask(gpus=1, time_limit_s=40 * HOUR_S), BOB)
+    core.plan()
+    view = build_view(core.state, now=core.now)
+    assert len(view.reservations) == 40 + FURTHER
+    made = plan(view, core.now, core.state.site.settings)
+    assert core.job(job_id).state is JobState.PENDING
+    assert made.whys[job_id].expected_start_unix is None and not made.reserves
+
+
+def test_a_job_that_fits_between_them_starts_after_long_ones_that_run() -> None:
+    core, begin = recurring("daily")
+    core.run(ask(gpus=4, time_limit_s=1000), BOB)
+    job_id = core.submit(ask(gpus=4, time_limit_s=4 * HOUR_S), BOB)
+    made = plan(build_view(core.state, now=core.now), core.now, core.state.site.settings)
+    assert made.whys[job_id].expected_start_unix == begin + 600
+
+
+def test_as_many_occurrences_bind_as_the_longest_job_could_meet() -> None:
+    core, begin = recurring("daily")
+
+    def seen() -> list[float]:
+        return sorted(each.start_unix for each in build_view(core.state, now=core.now).reservations)
+
+    assert len(seen()) == 1 + FURTHER
+    core.submit(ask(gpus=1, time_limit_s=30 * DAY_S), BOB)
+    assert len(seen()) == 30 + FURTHER and seen()[0] == begin
+    core.submit(ask(gpus=1, time_limit_s=300 * DAY_S), BOB)
+    assert len(seen()) == MAX_OCCURRENCES
+    last = max(build_view(core.state, now=core.now).reservations, key=lambda each: each.start_unix)
+    assert last.end_unix == float("inf"), "nobody is promised anything behind the last one"
