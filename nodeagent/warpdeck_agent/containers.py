@@ -72,26 +72,33 @@ exec "$engine" "$@"
 """
 APPTAINER_NAMED = r"""engine=$1 folder=$2 image=$3
 shift 3
+mkdir -p "${folder%/*}" && exec 9>>"$folder.lock" && flock 9 || exit 125
 if [ ! -d "$folder" ]; then
     if [ -z "$image" ]; then echo "there is no container called ${folder##*/} on this node" >&2; exit 125; fi
-    mkdir -p "${folder%/*}" && "$engine" build --sandbox "$folder" "$image" >&2 || exit 125
+    "$engine" build --sandbox "$folder" "$image" >&2 9>&- || exit 125
 fi
+exec 9>&-
 exec "$engine" "$@"
 """
-ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4
+ENROOT = r"""engine=$1 name=$2 image=$3 keep=$4 users=$TMPDIR/$2.users
 shift 4
+exec 9>>"$users.lock" && flock 9 || exit 125
 if ! "$engine" list | grep -Fqx -- "$name"; then
     case $image in
         "") echo "there is no container called ${name#warpdeck-} on this node" >&2; exit 125 ;;
         /*) file=$image ;;
-        *) file=$TMPDIR/image.sqsh; "$engine" import --output "$file" "$image" >&2 || exit 125 ;;
+        *) file=$TMPDIR/$name.sqsh; "$engine" import --output "$file" "$image" >&2 9>&- || exit 125 ;;
     esac
-    "$engine" create --name "$name" "$file" >&2 || exit 125
+    "$engine" create --name "$name" "$file" >&2 9>&- || exit 125
 fi
-if [ "$keep" = keep ]; then exec "$engine" start "$@"; fi
+if [ "$keep" = keep ]; then exec 9>&-; exec "$engine" start "$@"; fi
+echo one >>"$users"
+exec 9>&-
 "$engine" start "$@"
 code=$?
-"$engine" remove --force "$name" >/dev/null 2>&1
+exec 9>>"$users.lock" && flock 9
+tail -n +2 "$users" >"$users.left" && mv "$users.left" "$users"
+[ -s "$users" ] || "$engine" remove --force "$name" >/dev/null 2>&1 9>&-
 exit "$code"
 """
 
@@ -110,6 +117,8 @@ class Setting:
     pty: bool
     as_root: bool
     """The job's user is root on the node."""
+    tasks: int = 1
+    """So many of these containers begin at once here."""
 
 
 def find_runtimes(path: str = PLACES) -> List[str]:
@@ -148,11 +157,19 @@ def _podman(
     if setting.gpus:
         _check_cdi()
         words += ["--device=nvidia.com/gpu=all"]  # others than the job's own are closed to it all the same
+    if "PMI_FD" in setting.env:
+        raise LaunchError(
+            "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
+        )
     if not asked.name:
         assert image is not None
         return [engine, *words, "--rm", *for_podman(image), *command]
     if image is not None and image.kind == "folder":
         raise LaunchError("a folder as image cannot have a --container-name: it keeps its changes itself")
+    if setting.tasks > 1:
+        raise LaunchError(
+            "with podman, which this node has, only one task on a node can be in a container that has a --container-name"
+        )
     name, mark = NAMED + asked.name, "image of " + setting.launch
     source = for_podman(image)[0] if image is not None else ""
     script = ["/bin/sh", "-c", PODMAN_NAMED, "podman", engine, name, source, mark]

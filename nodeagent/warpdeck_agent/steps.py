@@ -9,23 +9,24 @@ WARPDECK_STEP tells them from other steps. A restarted agent finds them again as
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
 import time
 from concurrent.futures import Executor
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import processes
 from .affinity import allowed_cpus, bind
 from .exchange import Exchange
 from .job import Job
-from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .launching import group_of
 from .metering import Meter
 from .ports import Ports
+from .refusal import LaunchError
 from .spool import Folder, JobFolder, Spool
-from .tasks import SCRIPT_NAME, Task, install_script, make_folder, run_task
+from .tasks import Task, make_folder
+from .taskstarter import STEP_VARIABLE, TaskStarter
 from .watching import Watch
 from .wire.steps import (
     FENCE_PIECE_BYTES,
@@ -40,7 +41,6 @@ from .wire.steps import (
     pieces,
 )
 
-STEP_VARIABLE = "WARPDECK_STEP"
 TERM_AGAIN_S = 0.5
 """How often, within the grace time, processes are looked for that have not had TERM yet."""
 KILL_AGAIN_S = 0.5
@@ -128,8 +128,7 @@ class Steps:
         pool: Executor,
         ports: Ports,
     ) -> None:
-        self._ports = ports
-        self._spool = spool
+        self._starter = TaskStarter(spool, ports=ports, pool=pool)
         self._find = find
         self._tell = tell
         self._pool = pool
@@ -139,7 +138,6 @@ class Steps:
         self._watch: Watch[Task] = Watch(
             self._task_ended, pid=Task.supervisor_pid, lives=lambda task: task.folder.supervisor_lives()
         )
-        install_script(spool.file(SCRIPT_NAME))
 
     def reports(self) -> List[StepReport]:
         """Every step held, for Welcome."""
@@ -181,18 +179,13 @@ class Steps:
                 cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
                 allowed=list(step.job.meta.hold.cpus) or allowed_cpus(),
             )
-            env = self._environment(step, launch)
+            env = self._starter.environment(step, launch)
             for at, asked in enumerate(launch.tasks):
                 task = step.tasks[asked.rank]
-                argv = asked.argv or launch.argv
-                with _line(step, asked.rank) as (keep, told):
-                    given = {**env, **asked.env, **told}
-                    await loop.run_in_executor(
-                        self._pool, self._run, step, task, argv, given, launch.cwd, cpus[at], keep
-                    )
+                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at])
                 self._owners[id(task)] = step
                 self._watch.add(task)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, LaunchError) as error:
             await self._give_up(step, error)
             return
         step.started.set()
@@ -200,14 +193,6 @@ class Steps:
             step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
         self._tell(step.report([]))
         self._settle(step, [])
-
-    def _environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
-        """Of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
-        env = {**account_environment(step.job.meta.uid), **launch.env}
-        env = self._ports.with_master(env, step.job.key, tasks=True)
-        env.update(job_variables(step.job, self._spool))
-        env[STEP_VARIABLE] = str(step.number)
-        return with_programs(env, self._spool)
 
     def _prepare(self, step: Step, launch: StepLaunch) -> None:
         """The files of all tasks. Runs in a thread."""
@@ -224,30 +209,6 @@ class Steps:
         for asked in launch.tasks:
             path = step.folder.file(str(asked.rank))
             step.tasks[asked.rank] = make_folder(path, asked, uid=meta.uid, gid=group_of(meta))
-
-    def _run(
-        self,
-        step: Step,
-        task: Task,
-        argv: List[str],
-        env: Dict[str, str],
-        cwd: str,
-        cpus: List[int],
-        keep: Sequence[int],
-    ) -> None:
-        meta = step.job.meta
-        run_task(
-            task,
-            argv,
-            script=self._spool.file(SCRIPT_NAME),
-            env=env,
-            cwd=cwd,
-            other=meta.work_dir,
-            hold=meta.hold,
-            cpus=cpus,
-            user=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
-            keep=keep,
-        )
 
     async def _give_up(self, step: Step, error: BaseException) -> None:
         """It could not be started whole: what runs of it ends."""
@@ -423,19 +384,6 @@ class Steps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-@contextlib.contextmanager
-def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], Dict[str, str]]]:
-    """What a rank is given to speak PMI with, until it has been started: its descriptor, and what it is told."""
-    if step.exchange is None:
-        yield (), {}
-        return
-    descriptor = step.exchange.open(rank)
-    try:
-        yield (descriptor,), step.exchange.variables(rank, descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def step_folder(job: Job, number: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import subprocess
 from typing import Dict, List, Optional, Sequence, Tuple
@@ -21,9 +22,12 @@ from .wire.steps import ERR, OUT, StepTask
 SCRIPT_NAME = "task.sh"
 OUTPUTS = {OUT: "out", ERR: "err"}
 USAGE_BYTES = 128
-TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there; then the command. Its input comes as our standard output.
-dir=$1 cwd=$2 other=$3
-shift 3
+MAX_HOOKS = 2
+"""Before a task and behind it: the site's and the user's."""
+TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
+# standard output. A prolog's words are carried out where the task's own process begins.
+dir=$1 cwd=$2 other=$3 before=$4 then_before=$5 after=$6 then_after=$7
+shift 7
 exec 3<&1
 trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
 read -r go <&2 && [ "$go" = go ] || exit 1
@@ -36,7 +40,7 @@ if ! cd "$cwd" 2>/dev/null; then
     cwd=$PWD
 fi
 export PWD="$cwd"
-@SETSID@ "$@" <&3 3<&- &
+/bin/sh -c @BEGIN@ srun "$dir/said" "$before" "$then_before" "$@" <&3 3<&- &
 pid=$!
 exec 3<&- 2>/dev/null
 while :; do
@@ -45,7 +49,34 @@ while :; do
     kill -0 "$pid" 2>/dev/null || break
 done
 times 1<>"$dir/times"
+for hook in "$after" "$then_after"; do
+    [ -z "$hook" ] || SLURM_TASK_PID=$pid SLURM_SCRIPT_CONTEXT=epilog_task "$hook" </dev/null
+done
 echo "$code 0 end" 1<>"$dir/rc"
+"""
+BEGIN_SCRIPT = r"""WARPDECK_HOOK=$1
+export SLURM_TASK_PID=$$
+for WARPDECK_PROLOG in "$2" "$3"; do
+    [ -n "$WARPDECK_PROLOG" ] || continue
+    SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_PROLOG" >"$WARPDECK_HOOK" </dev/null || {
+        echo "srun: error: the task prolog $WARPDECK_PROLOG failed" >&2
+        exit 1
+    }
+    while IFS= read -r WARPDECK_LINE || [ -n "$WARPDECK_LINE" ]; do
+        WARPDECK_NAME=${WARPDECK_LINE#* }
+        case $WARPDECK_LINE in
+            "print "*) printf "%s\n" "${WARPDECK_LINE#print }" ;;
+            "export "*=* | "unset "*)
+                case ${WARPDECK_NAME%%=*} in
+                    "" | [0-9]* | *[!A-Za-z0-9_]* | WARPDECK_*) ;;
+                    *) command "${WARPDECK_LINE%% *}" "$WARPDECK_NAME" 2>/dev/null ;;
+                esac ;;
+        esac
+    done <"$WARPDECK_HOOK"
+done
+unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME
+shift 3
+exec @SETSID@ "$@"
 """
 
 
@@ -118,6 +149,7 @@ def make_folder(path: str, asked: StepTask, *, uid: int, gid: int) -> Task:
     folder.create(uid=uid, gid=gid, terminal=False)
     for name in OUTPUTS.values():
         folder.give(name, uid=uid, gid=gid)
+    folder.give("said", uid=uid, gid=gid)
     folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
     return Task(folder, asked.rank, reads=asked.reads)
 
@@ -134,8 +166,9 @@ def run_task(
     cpus: List[int],
     user: Dict[str, object],
     keep: Sequence[int] = (),
+    hooks: Sequence[Sequence[str]] = ((), ()),
 ) -> None:
-    """Starts the supervisor and lets it through the gate; `keep` are descriptors that the task gets.
+    """Starts the supervisor and lets it through the gate. The task gets the descriptors `keep`; `hooks`: prologs, epilogs.
 
     Raises OSError, ValueError. Runs in a thread.
     """
@@ -145,7 +178,7 @@ def run_task(
     source = task.open_input()
     try:
         task.process = subprocess.Popen(
-            ["/bin/sh", script, folder.path, cwd, other, *argv],
+            ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *argv],
             stdin=lock,
             stdout=source,
             stderr=gate,
@@ -164,12 +197,18 @@ def run_task(
             os.close(descriptor)
 
 
+def _padded(hooks: Sequence[Sequence[str]]) -> List[str]:
+    """As many words as the script takes."""
+    return [word for each in hooks for word in [*each, "", ""][:MAX_HOOKS]]
+
+
 def install_script(path: str) -> None:
     """Writes the supervisor's script, readable by every user."""
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        write_all(descriptor, TASK_SCRIPT.replace("@SETSID@", setsid).encode())
+        begin = shlex.quote(BEGIN_SCRIPT.replace("@SETSID@", setsid))
+        write_all(descriptor, TASK_SCRIPT.replace("@BEGIN@", begin).encode())
     finally:
         os.close(descriptor)
     os.chmod(path + ".new", 0o644)

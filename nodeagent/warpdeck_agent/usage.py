@@ -11,7 +11,8 @@ from .inventory import CpuMeter, memory
 from .job import Job, Key
 from .jobs import Jobs
 from .record import Rings, Values
-from .steps import STEP_VARIABLE, Step
+from .steps import Step
+from .taskstarter import STEP_VARIABLE
 from .wire.messages import AskCurves, Curves, GpuInfo, GpuSample
 
 PROCESSES_S = 10.0

@@ -168,9 +168,14 @@ def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> Non
     assert lines[0] == "srun: error: srun: unknown option --nosuch"
     assert "No command given to execute." in lines[3]
     assert "--ntasks=0 is no whole number" in lines[6]
-    lines = batch.run("srun --pty bash\nsrun --container-image x true\n")
+    lines = batch.run("srun --pty bash\nsrun --container-mounts /a true\nsrun --mpi=pmix true\n")
     assert "--pty is not supported inside an allocation yet" in lines[0]
-    assert "--container-image is not supported for steps yet" in lines[2]
+    assert "a container of no image" in lines[2]
+    assert "--mpi=pmix is not supported" in lines[4] and "mpirun" in lines[5]
+
+
+def test_the_types_of_mpi_are_listed(batch: Batch) -> None:
+    assert batch.run("srun --mpi=list; echo $?\n") == ["MPI plugin types are...", "\tnone", "\tpmi2", "0"]
 
 
 def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:

@@ -64,6 +64,7 @@ def _paths(config: Config) -> Found:
     """Paths are looked up on the nodes, where no folder is the current one."""
     hooks = config.hooks
     written = {("hooks", "prolog"): hooks.prolog, ("hooks", "epilog"): hooks.epilog}
+    written |= {("hooks", "task_prolog"): hooks.task_prolog, ("hooks", "task_epilog"): hooks.task_epilog}
     written["containment", "tmp_dir"] = config.containment.tmp_dir
     for path, value in written.items():
         if value and not value.startswith("/"):

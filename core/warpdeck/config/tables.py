@@ -119,6 +119,10 @@ class Hooks(Table, frozen=True, kw_only=True):
     """Before a job's first process on a node. If it fails the node is drained, and the job waits again, held."""
     epilog: str = ""
     """After a job's last process on a node. If it fails the node is drained."""
+    task_prolog: str = ""
+    """As the user, in each task of a step before it (TaskProlog): what it prints as "export NAME=VALUE" is set for the task."""
+    task_epilog: str = ""
+    """As the user, behind each task of a step (TaskEpilog)."""
     timeout_s: Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)] = 60.0
     """One that takes longer is ended, and has failed (PrologEpilogTimeout)."""
 

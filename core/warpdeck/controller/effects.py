@@ -171,6 +171,7 @@ class EffectRunner:
             event=effect.asked,
             nodes=state.nodes,
             submit_host=self._submit_host,
+            hooks=self._controller.config.hooks,
         )
         await self._fleet.send(effect.node, launch)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warpdeck.config import Config
 from warpdeck.model import Job, Share
+from warpdeck.model.request import Container
 from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
 
@@ -68,7 +69,7 @@ def build_launch(
         idle_limit_s=float(config.interactive.idle_limit_s),
         idle_warning_s=float(config.interactive.idle_warning_s),
         tree=_tree(job),
-        container=_container(job),
+        container=build_container(request.container),
         workspace=str(job.array_job_id),
         pty=request.pty is not None,
         rows=request.pty.rows if request.pty else 24,
@@ -116,8 +117,8 @@ def _absolute(base: str, path: str) -> str:
     return path if path.startswith("/") else f"{base.rstrip('/')}/{path}"
 
 
-def _container(job: Job) -> wire.Container | None:
-    asked = job.request.container
+def build_container(asked: Container | None) -> wire.Container | None:
+    """As the agent takes it."""
     if asked is None:
         return None
     return wire.Container(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Mapping
 
+from warpdeck.config.tables import Hooks
 from warpdeck.model import Job, Node, NodeName
 from warpdeck.model.step import Step, StepAsk, StepShare
 from warpdeck.notation.hostlist import collapse
@@ -16,6 +17,7 @@ from warpdeck.notation.multiprog import program_of
 from warpdeck_agent.wire import steps as wire
 
 from .environment import made_environment, run_lengths
+from .launching import build_container
 from .mpi import PMI_VARIABLES, pmi_of
 from .stepevents import StepAsked
 from .training import master_address, master_variables, task_variables
@@ -29,6 +31,7 @@ def build_step_launch(
     event: StepAsked,
     nodes: Mapping[NodeName, Node],
     submit_host: str,
+    hooks: Hooks,
 ) -> wire.StepLaunch:
     """The step's share of that node."""
     assert job.allocation is not None
@@ -57,6 +60,9 @@ def build_step_launch(
         cpu_bind=ask.cpu_bind,
         time_limit_s=float(ask.time_limit_s or 0),
         pmi=pmi_of(step) if event.mpi == "pmi2" else None,
+        container=build_container(ask.container),
+        prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
+        epilogs=[program for program in (ask.task_epilog, hooks.task_epilog) if program],
     )
 
 

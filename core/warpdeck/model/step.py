@@ -11,7 +11,7 @@ import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
-from .request import Count, CountOrNone, GpuAsk, NodeCount, Seconds, Text, Word
+from .request import Container, Count, CountOrNone, GpuAsk, NodeCount, Seconds, Text, Word
 from .states import JobState
 from .usage import GpuUsage
 
@@ -62,6 +62,10 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     input_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] = -1
     """The task that gets input; 2**32 - 1: all, -1: none."""
     chdir: Text = ""
+    container: Container | None = None
+    task_prolog: Text = ""
+    task_epilog: Text = ""
+    """Programs of the user's that run before and behind each task; paths of its node."""
     env: dict[str, str] = {}
 
 

@@ -16,6 +16,7 @@ import msgspec
 from warpdeck.errors import UserError
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
+from .containers import check_container
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .multiprog import parse_programs
@@ -60,6 +61,8 @@ STEP: dict[str, tuple[str, str]] = {
     "quiet": ("Q", NONE),
     "quit-on-interrupt": ("", NONE),
     "relative": ("r", REQUIRED),
+    "task-epilog": ("", REQUIRED),
+    "task-prolog": ("", REQUIRED),
     "tasks-per-node": ("", REQUIRED),
     "time": ("t", REQUIRED),
     "unbuffered": ("u", NONE),
@@ -82,7 +85,7 @@ _QUIET: dict[str, tuple[str, str]] = {
 }
 _REFUSED = """
 bcast bcast-exclude cluster-constraint compress container-id epilog extra gpus-per-socket het-group mcs-label mem-update network
-ntasks-per-tres oom-kill-step pack-group prolog slurmd-debug task-epilog task-prolog tres-bind x11 treewidth
+ntasks-per-tres oom-kill-step pack-group prolog slurmd-debug tres-bind x11 treewidth
 """
 SRUN = table(
     "srun",
@@ -204,6 +207,7 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
             asked.ask["programs"] = parse_programs(files[command[0]], command[0])
     else:
         asked.ask["argv"] = command
+    check_container(asked.ask.get("container"))
     asked.ask.setdefault("name", (command[0].rsplit("/", 1)[-1])[:1024])
     asked.ask["env"] = exported(asked.export or "ALL", environ)
     return asked
@@ -228,10 +232,8 @@ def parse_salloc(words: list[str]) -> Salloc:
 
 def _apply(asked: Srun, option: str, value: str, where: str) -> None:
     if option in CONTAINER_OPTIONS:
-        raise UserError(
-            f"{where}: --{option} is not supported for steps yet",
-            "give it to the job: sbatch or warpdeck run --container-image ...",
-        )
+        CONTAINER_OPTIONS[option](asked.ask.setdefault("container", {}), value)
+        return
     if option in _QUIET or option in STEP or option in HONOURED:
         try:
             act = _ACTS.get(option)
@@ -345,6 +347,12 @@ def _mpi(asked: Srun, value: str) -> None:
         )
 
 
+def _program(value: str, option: str) -> str:
+    if not value.startswith("/"):
+        raise UserError(f"--{option}={value} is no absolute path", "write where it is on the nodes")
+    return value
+
+
 def _open_mode(asked: Srun, value: str) -> None:
     if value not in ("append", "truncate", "a", "t"):
         raise UserError(f"--open-mode={value} is not understood", "write append or truncate")
@@ -386,6 +394,8 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "quiet": _stream_flag("quiet"),
     "quit-on-interrupt": _stream_flag("quits_on_interrupt"),
     "relative": _number("relative", "relative", 0),
+    "task-epilog": lambda asked, value: asked.ask.update(task_epilog=_program(value, "task-epilog")),
+    "task-prolog": lambda asked, value: asked.ask.update(task_prolog=_program(value, "task-prolog")),
     "tasks-per-node": _number("tasks_per_node", "tasks-per-node"),
     "time": lambda asked, value: asked.ask.update(time_limit_s=parse_limit(value)),
     "wait": _number("wait_s", "wait", 0),

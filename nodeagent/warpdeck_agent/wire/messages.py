@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_origin, get_type_hints
 
 from . import steps
+from .container import Container as Container
+from .container import Mount as Mount
 from .frames import WireError
 from .opening import OpenLog as OpenLog
 from .opening import OpenPty as OpenPty
@@ -105,30 +107,6 @@ class TreeRef:
     root: str
     subdir: str = ""
     links: List[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A path of the node (relative: to the job's working folder) at a place in a container."""
-
-    source: str
-    target: str
-    flags: List[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Container:
-    """What the job's processes run in. `image` as pyxis spells it; "" is that of an earlier container called `name`."""
-
-    image: str = ""
-    name: str = ""
-    mounts: List[Mount] = field(default_factory=list)
-    workdir: str = ""
-    env: List[str] = field(default_factory=list)
-    mount_home: bool = False
-    remap_root: bool = False
-    entrypoint: bool = False
-    writable: bool = True
 
 
 @dataclass(frozen=True)

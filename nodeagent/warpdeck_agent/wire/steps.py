@@ -13,6 +13,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Dict, List, Literal, Mapping, Optional
 
+from .container import Container
 from .watch import GpuUsage
 
 TASK_HEADER = struct.Struct(">IBQ")
@@ -68,6 +69,13 @@ class StepLaunch:
     time_limit_s: float = 0.0
     """0: the job's alone."""
     pmi: Optional[Pmi] = None
+    container: Optional[Container] = None
+    """Each task runs in one; its relative paths are the step's folder's."""
+    prologs: List[str] = field(default_factory=list)
+    """Programs that run as the user in each task before it: the site's, then the user's. What they print as "export NAME=VALUE",
+    "unset NAME" or "print TEXT" holds for the task."""
+    epilogs: List[str] = field(default_factory=list)
+    """And behind it."""
     t: Literal["step_launch"] = "step_launch"
 
 

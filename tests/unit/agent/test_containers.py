@@ -19,6 +19,7 @@ from warpdeck_agent.containers import Setting, contained, find_runtimes
 from warpdeck_agent.images import for_apptainer, for_enroot, for_podman, parse_image
 from warpdeck_agent.refusal import LaunchError
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.messages import Container, Mount
 
 SETTING = Setting(
@@ -105,8 +106,8 @@ def test_enroot_imports_makes_starts_and_removes(tools: Path) -> None:
     asked = Container(image="nvcr.io#x/y:1", mounts=MOUNTS[:1], env=["PATH"])
     listed, fetched, made, started, removed = said(tools, asked, runtime="enroot")
     assert listed == ["list"]
-    assert fetched == ["import", "--output", f"{tools}/image.sqsh", "docker://nvcr.io#x/y:1"]
-    assert made == ["create", "--name", "warpdeck-job-7.0", f"{tools}/image.sqsh"]
+    assert fetched == ["import", "--output", f"{tools}/warpdeck-job-7.0.sqsh", "docker://nvcr.io#x/y:1"]
+    assert made == ["create", "--name", "warpdeck-job-7.0", f"{tools}/warpdeck-job-7.0.sqsh"]
     assert started[:2] == ["start", "--rw"] and "/data:/in:ro,rprivate,x-create=auto" in started
     variables = [word for before, word in itertools.pairwise(started) if before == "--env"]
     assert variables == ["PATH", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_PROCID"]
@@ -264,3 +265,53 @@ def test_an_image_that_is_not_there_fails_the_job_with_the_runtimes_words(
 ) -> None:
     said = agent.run(1, "true", container=Container(image="/nowhere/root"), env=environment(short_tmp))
     assert said.exit_code == 125 and "nowhere" in agent.text(1)
+
+
+@pytest.mark.podman
+def test_each_task_of_a_step_runs_in_a_container_of_its_own(
+    agent: AgentProcess, root: Path, short_tmp: Path
+) -> None:
+    agent.launch(1, "sleep 600")
+    agent.link.report(1, "running")
+    (short_tmp / "input").write_text("data\n")
+    words = (
+        'read -r mark </mark; read -r data </in; echo "$mark $data $SLURM_PROCID"; read -r line; echo $line'
+    )
+    agent.link.send(
+        steps.StepLaunch(
+            job_id=1,
+            restarts=0,
+            step=0,
+            env=environment(short_tmp),
+            cwd=str(short_tmp),
+            argv=["/bin/sh", "-c", words],
+            tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)],
+            container=Container(image=str(root), mounts=[Mount("input", "/in", ["ro"])]),
+        )
+    )
+    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
+    texts = [agent.text(1, f"steps/0/{rank}/out") for rank in (0, 1)]
+    assert texts == ["inside data 0", "inside data 1"], agent.text(1, "steps/0/0/err")
+    assert [end.code for end in said.ends] == [0, 0]
+
+
+@pytest.mark.podman
+def test_a_step_that_no_runtime_can_run_as_asked_says_so(
+    agent: AgentProcess, root: Path, short_tmp: Path
+) -> None:
+    agent.launch(1, "sleep 600")
+    agent.link.report(1, "running")
+    agent.link.send(
+        steps.StepLaunch(
+            job_id=1,
+            restarts=0,
+            step=0,
+            env=environment(short_tmp),
+            cwd=str(short_tmp),
+            argv=["true"],
+            tasks=[steps.StepTask(rank=0)],
+            container=Container(image="./x.sqsh"),
+        )
+    )
+    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
+    assert "podman on this node cannot run an image of the kind squashfs" in said.message

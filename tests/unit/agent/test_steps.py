@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +113,48 @@ def test_input_that_is_sent_twice_is_read_once(agent: AgentProcess, job: int) ->
     assert agent.text(job, "steps/0/0/out") == "one\ntwo"
 
 
+def program(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_task_is_told_its_own_pid(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "sh", "-c", "echo $$ $SLURM_TASK_PID")
+    ended(agent, job)
+    own, told = agent.text(job, "steps/0/0/out").split()
+    assert own == told
+
+
+def test_what_a_task_prolog_prints_is_set_for_the_task(agent: AgentProcess, job: int) -> None:
+    folder = agent.folder.parent
+    said = "export ONE=a b=c\\nunset TWO\\nexport 3=x\\nexport PPID=3\\nprint hello there\\nexport four"
+    first = program(folder, "first", f"printf '{said}\\n'\n")
+    second = program(folder, "second", 'echo "export FIVE=$SLURM_PROCID.$ONE"\n')
+    words = 'echo "$ONE|$TWO|$FIVE"'
+    start(agent, job, "sh", "-c", words, env={"TWO": "2"}, prologs=[first, second])
+    assert ended(agent, job).ends[0].code == 0
+    assert agent.text(job, "steps/0/0/out") == "hello there\na b=c||0.a b=c"
+
+
+def test_a_task_whose_prolog_fails_does_not_begin(agent: AgentProcess, job: int) -> None:
+    folder = agent.folder.parent
+    start(agent, job, "touch", "began", prologs=[program(folder, "bad", "exit 3\n")])
+    assert ended(agent, job).ends[0].code == 1
+    assert "the task prolog" in agent.text(job, "steps/0/0/err")
+    assert not (folder / "began").exists()
+
+
+def test_a_task_epilog_runs_behind_its_task_and_says_nothing_of_its_end(
+    agent: AgentProcess, job: int
+) -> None:
+    epilog = program(agent.folder.parent, "epilog", "echo behind $SLURM_PROCID\nexit 9\n")
+    start(agent, job, "sh", "-c", "echo task; exit 4", epilogs=[epilog])
+    assert ended(agent, job).ends[0].code == 4
+    assert agent.text(job, "steps/0/0/out") == "task\nbehind 0"
+
+
 def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int) -> None:
     for _ in range(2):
         start(agent, job, "sh", "-c", "echo ran >> runs; sleep 600")
@@ -124,6 +167,7 @@ def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int)
 
 def test_a_restarted_agent_knows_its_steps(agent: AgentProcess, job: int) -> None:
     start(agent, job, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done; exit 3")
+    agent.link.expect(wire.StepReport, lambda said: (said.step, said.phase) == (0, "running"))
     start(agent, job, "true", step=1)
     ended(agent, job, step=1)
     agent.kill()

@@ -20,8 +20,6 @@ LOST = {
     "priorityusageresetperiod": "use decays by fairshare.half_life and is never reset",
     "prioritysitefactorplugin": "there are no plugins",
     "jobsubmitplugins": "there are no submit plugins; partitions, QoS and accounts say what is allowed",
-    "taskprolog": "there is no task prolog",
-    "taskepilog": "there is no task epilog",
     "srunprolog": "there is no prolog",
     "srunepilog": "there is no epilog",
     "prologslurmctld": "there is no prolog",
@@ -72,7 +70,7 @@ DAEMONS = values.words(
     " jobcheckpointdir jobcompcode jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript jobcompport"
     " jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend"
     " keepalivetime killonbadexit launchparameters launchtype maildomain maxdbdmsgs maxjobid maxnodecount maxstepcount"
-    " maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout mpidefault mpiparams msgaggregationparams"
+    " maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout mpiparams msgaggregationparams"
     " namespacetype nodefeaturesplugins plugindir plugstackconfig powerplugin prepparameters prepplugins"
     " prioritycalcperiod proctracktype prologflags prologtimeout propagateprioprocess"
     " propagateresourcelimits propagateresourcelimitsexcept reconfigflags resumefailprogram resumerate resumetimeout"
@@ -138,6 +136,7 @@ class Settings:
             fairshare=tables.Fairshare(half_life=self._half_life()),
             licenses=self._licenses(),
             hooks=self._hooks(),
+            steps=self._steps(),
             containment=tables.Containment(
                 tmp_dir=self._path("tmpfs"),
                 unkillable_s=float(max(1, self._read("unkillablesteptimeout", values.whole, 60))),
@@ -148,8 +147,20 @@ class Settings:
     def _hooks(self) -> tables.Hooks:
         timeout_s = self._read("prologepilogtimeout", values.whole, 60)
         return tables.Hooks(
-            prolog=self._path("prolog"), epilog=self._path("epilog"), timeout_s=float(max(1, timeout_s))
+            prolog=self._path("prolog"),
+            epilog=self._path("epilog"),
+            task_prolog=self._path("taskprolog"),
+            task_epilog=self._path("taskepilog"),
+            timeout_s=float(max(1, timeout_s)),
         )
+
+    def _steps(self) -> tables.Steps:
+        mpi = self._get("mpidefault").lower()
+        if mpi not in ("", "none", "pmi2", "openmpi"):  # openmpi was Slurm's word for "nothing to be done"
+            self._notes.add(
+                f"MpiDefault={mpi}", "there is pmi2 alone; Open MPI's mpirun finds the job's nodes itself"
+            )
+        return tables.Steps(mpi="pmi2") if mpi == "pmi2" else tables.Steps()
 
     def _path(self, key: str) -> str:
         """One program or folder; of patterns that stand for several none is taken."""
@@ -265,6 +276,6 @@ USED = values.words(
     " priorityweightqos priorityweighttres prioritymaxage priorityfavorsmall prioritydecayhalflife priorityflags"
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
     " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs unkillablesteptimeout"
-    " healthcheckprogram healthcheckinterval"
+    " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
 )
 """Keys that the tables are made of."""

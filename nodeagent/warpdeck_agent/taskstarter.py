@@ -1,0 +1,106 @@
+"""From a step's launch to the process of one of its tasks: environment, container, its line to other ranks, hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Dict, Iterator, List, Sequence, Tuple
+
+from .containers import Setting, contained
+from .hold import hold_name
+from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .ports import Ports
+from .spool import Spool
+from .tasks import SCRIPT_NAME, install_script, run_task
+from .wire.steps import StepLaunch, StepTask
+
+if TYPE_CHECKING:
+    from .steps import Step
+
+STEP_VARIABLE = "WARPDECK_STEP"
+
+
+class TaskStarter:
+    """Starts tasks whose files are there."""
+
+    def __init__(self, spool: Spool, *, ports: Ports, pool: Executor) -> None:
+        self._spool = spool
+        self._ports = ports
+        self._pool = pool
+        install_script(spool.file(SCRIPT_NAME))
+
+    def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
+        """Of all its tasks. The user's own folder and shell are this node's where the caller does not say them."""
+        env = {**account_environment(step.job.meta.uid), **launch.env}
+        env = self._ports.with_master(env, step.job.key, tasks=True)
+        env.update(job_variables(step.job, self._spool))
+        env[STEP_VARIABLE] = str(step.number)
+        return with_programs(env, self._spool)
+
+    async def start(
+        self, step: Step, launch: StepLaunch, asked: StepTask, *, env: Dict[str, str], cpus: List[int]
+    ) -> None:
+        """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
+        with _line(step, asked.rank) as (keep, told):
+            given = {**env, **asked.env, **told}
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._pool, self._run, step, launch, asked, given, cpus, keep)
+
+    def _run(
+        self,
+        step: Step,
+        launch: StepLaunch,
+        asked: StepTask,
+        env: Dict[str, str],
+        cpus: List[int],
+        keep: Sequence[int],
+    ) -> None:
+        meta = step.job.meta
+        argv = asked.argv or launch.argv
+        if launch.container is not None:
+            argv = contained(argv, launch.container, _setting(step, launch, env))
+        run_task(
+            step.tasks[asked.rank],
+            argv,
+            script=self._spool.file(SCRIPT_NAME),
+            env=env,
+            cwd=launch.cwd,
+            other=meta.work_dir,
+            hold=meta.hold,
+            cpus=cpus,
+            user=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+            keep=keep,
+            hooks=(launch.prologs, launch.epilogs),
+        )
+
+
+def _setting(step: Step, launch: StepLaunch, env: Dict[str, str]) -> Setting:
+    """Where a task's container is to run. The tasks of a node share one where the runtime's are not made in a moment."""
+    meta = step.job.meta
+    work_dir = launch.cwd if os.path.isdir(launch.cwd) else meta.work_dir
+    return Setting(
+        launch=f"{hold_name(*step.job.key)}-{step.number}",
+        work_dir=work_dir,
+        home=env.get("HOME", ""),
+        paths=list(dict.fromkeys([work_dir, meta.work_dir, meta.tmp_dir])),
+        env=list(env),
+        gpus=bool(step.gpus),
+        pty=False,
+        as_root=meta.uid == 0,
+        tasks=len(launch.tasks),
+    )
+
+
+@contextlib.contextmanager
+def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], Dict[str, str]]]:
+    """What a rank is given to speak PMI with, until it has been started: its descriptor, and what it is told."""
+    if step.exchange is None:
+        yield (), {}
+        return
+    descriptor = step.exchange.open(rank)
+    try:
+        yield (descriptor,), step.exchange.variables(rank, descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,102 @@
+"""What ranks of an MPI program are told of each other, and how their fences are gathered over nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.controller.events import SpreadFence
+from warpdeck.controller.fences import Fences
+from warpdeck.controller.mpi import process_mapping
+from warpdeck.controller.state import State
+from warpdeck.model import JobId, NodeName
+from warpdeck.model.step import Step, StepShare
+from warpdeck_agent.wire.steps import FENCE_PIECE_BYTES, StepFence, pieces
+
+A, B = NodeName("a"), NodeName("b")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([[0, 1], [2, 3]], "(vector,(0,2,2))"),
+        ([[0, 1, 2], [3]], "(vector,(0,1,3),(1,1,1))"),
+        ([[0, 2], [1, 3]], "(vector,(0,2,1),(0,2,1))"),
+        ([[0]], "(vector,(0,1,1))"),
+    ],
+)
+def test_a_mapping_says_which_ranks_share_a_node(ranks: list[list[int]], text: str) -> None:
+    assert process_mapping(ranks) == text
+
+
+def test_a_mapping_that_is_too_long_is_not_said() -> None:
+    assert process_mapping([list(range(0, 1000, 2)), list(range(1, 1000, 2))]) == ""
+
+
+@pytest.fixture
+def state() -> State:
+    made = State()
+    shares = (StepShare(node=A, ranks=(0,), cpus=1), StepShare(node=B, ranks=(1,), cpus=1))
+    made.steps[JobId(1)] = {0: Step(job_id=JobId(1), restarts=0, number=0, name="x", shares=shares)}
+    return made
+
+
+def fence(number: int, *, last: bool = True, **values: str) -> StepFence:
+    return StepFence(job_id=1, restarts=0, step=0, number=number, values=values, last=last)
+
+
+def told(
+    fences: Fences, state: State, node: NodeName, said: StepFence
+) -> list[tuple[str, int, dict[str, str]]]:
+    found = fences.take(node, said, state)
+    spread = [effect for effect in found if isinstance(effect, SpreadFence)]
+    assert spread == found
+    return [(effect.node, effect.said.number, effect.said.values) for effect in spread]
+
+
+def test_all_nodes_are_told_what_all_have_put_when_the_last_has_come(state: State) -> None:
+    fences = Fences()
+    assert told(fences, state, A, fence(0, x="1")) == []
+    both = {"x": "1", "y": "2"}
+    assert told(fences, state, B, fence(0, y="2")) == [("a", 0, both), ("b", 0, both)]
+
+
+def test_a_node_that_missed_the_answer_and_asks_again_is_told_alone(state: State) -> None:
+    fences = Fences()
+    told(fences, state, A, fence(0, x="1"))
+    told(fences, state, B, fence(0))
+    told(fences, state, A, fence(1))
+    assert told(fences, state, B, fence(0)) == [("b", 0, {"x": "1"})]
+
+
+def test_a_controller_that_starts_anew_gathers_what_is_said_again(state: State) -> None:
+    fences = Fences()
+    assert told(fences, state, A, fence(3, x="1")) == []
+    assert told(fences, state, A, fence(4)) == []
+    assert told(fences, state, B, fence(3)) == [("a", 3, {"x": "1"}), ("b", 3, {"x": "1"})]
+
+
+def test_a_node_has_said_it_all_with_the_last_piece(state: State) -> None:
+    fences = Fences()
+    told(fences, state, A, fence(0))
+    assert told(fences, state, B, fence(0, last=False, y="1")) == []
+    assert len(told(fences, state, B, fence(0, z="2"))) == 2
+
+
+def test_what_a_stranger_says_of_a_step_counts_for_nothing(state: State) -> None:
+    fences = Fences()
+    told(fences, state, A, fence(0))
+    assert told(fences, state, NodeName("c"), fence(0)) == []
+    assert (
+        told(fences, state, B, StepFence(job_id=1, restarts=1, step=0, number=0, values={}, last=True)) == []
+    )
+
+
+def test_large_values_are_told_in_pieces(state: State) -> None:
+    values = {f"k{number}": "v" * 1000 for number in range(600)}
+    parts = pieces(values, FENCE_PIECE_BYTES)
+    assert len(parts) == 3
+    assert {key: value for part in parts for key, value in part.items()} == values
+    fences = Fences()
+    told(fences, state, A, fence(0))
+    found = told(fences, state, B, fence(0, **values))
+    assert [node for node, _, _ in found] == ["a", "a", "a", "b", "b", "b"]

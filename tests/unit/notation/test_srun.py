@@ -1,0 +1,177 @@
+"""srun's command line: what becomes the step, what the streams, what the job that is made for it, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.model.step import StepAsk
+from warpdeck.notation.srun import Srun, parse_salloc, parse_srun
+
+
+def parse(*words: str, **environ: str) -> Srun:
+    return parse_srun(list(words), environ, files={})
+
+
+def ask(*words: str, **environ: str) -> StepAsk:
+    return msgspec.convert(parse(*words, "true", **environ).ask, StepAsk)
+
+
+def refused(*words: str, **environ: str) -> UserError:
+    with pytest.raises(UserError) as caught:
+        parse(*words, **environ)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["-n4"], "tasks", 4),
+        (["--ntasks=4"], "tasks", 4),
+        (["-c", "2"], "cpus_per_task", 2),
+        (["--ntasks-per-node=3"], "tasks_per_node", 3),
+        (["--tasks-per-node", "3"], "tasks_per_node", 3),
+        (["-r1"], "relative", 1),
+        (["-W", "0"], "wait_s", 0),
+        (["--exact"], "exact", True),
+        (["--exclusive"], "exact", True),
+        (["--overlap"], "overlap", True),
+        (["-O"], "overcommit", True),
+        (["-I"], "immediate", True),
+        (["-K"], "kill_on_bad_exit", True),
+        (["-K0"], "kill_on_bad_exit", False),
+        (["-D", "/data"], "chdir", "/data"),
+        (["-J", "mine"], "name", "mine"),
+        (["-w", "gpu[1-2]"], "nodelist", ("gpu1", "gpu2")),
+        (["-x", "gpu3"], "exclude", ("gpu3",)),
+        (["-m", "cyclic:block"], "cyclic", True),
+        (["-t", "1:00"], "time_limit_s", 60),
+        (["--cpu-bind=verbose,map_cpu:0,2"], "cpu_bind", "map_cpu:0,2"),
+        (["--cpu-bind=none"], "cpu_bind", ""),
+        (["--gpu-bind=single:2"], "gpu_bind", "single:2"),
+        (["--mpi=pmi2"], "mpi", "pmi2"),
+        (["--mpi=pmi1"], "mpi", "pmi2"),
+        (["--mpi=none"], "mpi", "none"),
+        (["--task-prolog=/etc/p"], "task_prolog", "/etc/p"),
+        (["--task-epilog", "/etc/e"], "task_epilog", "/etc/e"),
+    ],
+)
+def test_an_option_is_a_property_of_the_step(words: list[str], field: str, value: Any) -> None:
+    assert getattr(ask(*words), field) == value
+
+
+def test_nodes_may_be_a_range() -> None:
+    found = ask("-N", "2-4")
+    assert (found.nodes_min, found.nodes_max) == (2, 4)
+
+
+def test_options_of_a_container_go_to_the_step_alone() -> None:
+    words = ["--container-image=ubuntu", "--container-mounts=/data:/data:ro", "--container-workdir=/w"]
+    found = parse(*words, "true")
+    container = msgspec.convert(found.ask, StepAsk).container
+    assert container is not None
+    assert (container.image, container.workdir) == ("ubuntu", "/w")
+    assert (container.mounts[0].source, container.mounts[0].flags) == ("/data", ("ro",))
+    assert found.job_options == []
+
+
+def test_what_describes_an_allocation_goes_to_the_job_too() -> None:
+    found = parse("-n2", "-p", "debug", "--mem=1G", "-o", "out", "true")
+    assert [name for name, _, _ in found.job_options] == ["ntasks", "partition", "mem"]
+
+
+def test_the_streams_have_their_own_options() -> None:
+    found = parse("-l", "-o", "out.%t", "-e", "none", "-i", "0", "--open-mode=append", "-Q", "true").streams
+    assert (found.label, found.output, found.error, found.input, found.append, found.quiet) == (
+        True,
+        "out.%t",
+        "none",
+        "0",
+        True,
+        True,
+    )
+
+
+def test_what_follows_the_command_is_the_commands() -> None:
+    assert ask("-n2", "sh", "-n4").argv == ("sh", "-n4", "true")
+    assert parse("--", "-x").ask["argv"] == ["-x"]
+
+
+def test_the_last_word_counts() -> None:
+    assert ask("-n2", "-n3").tasks == 3
+
+
+def test_variables_stand_for_options_and_are_outranked() -> None:
+    environ = {"SLURM_MPI_TYPE": "pmi2", "SLURM_LABELIO": "1", "SLURM_KILL_BAD_EXIT": "1"}
+    found = parse("true", **environ)
+    assert (found.ask["mpi"], found.streams.label, found.ask["kill_on_bad_exit"]) == ("pmi2", True, True)
+    assert parse("--mpi=none", "true", **environ).ask["mpi"] == "none"
+    assert not parse("true", SLURM_LABELIO="0").streams.label
+
+
+def test_the_job_is_the_one_that_is_named_else_the_callers() -> None:
+    assert parse("true", SLURM_JOB_ID="7").job == "7"
+    assert parse("--jobid=8", "true", SLURM_JOB_ID="7").job == "8"
+
+
+def test_export_says_what_the_tasks_get() -> None:
+    environ = {"HOME": "/h", "WORD": "w"}
+    assert parse("--export=NONE", "true", **environ).ask["env"] == {}
+    assert parse("--export=WORD,NEW=1", "true", **environ).ask["env"]["NEW"] == "1"
+    assert parse("true", **environ).ask["env"]["WORD"] == "w"
+    assert "WORD" not in parse("true", **environ, SLURM_EXPORT_ENV="NONE").ask["env"]
+
+
+def test_the_list_of_mpi_types_is_told_without_a_command() -> None:
+    assert "pmi2" in parse("--mpi=list").told
+
+
+def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
+    words = ["--multi-prog", "programs"]
+    assert parse(*words).multi_prog == "programs"
+    assert "programs" not in parse(*words).ask
+    found = parse_srun(words, {}, files={"programs": "0 echo a\n"})
+    assert found.ask["programs"] == [{"ranks": [(0, 0)], "argv": ["echo", "a"]}]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "No command given to execute."),
+        (["-n0", "true"], "--ntasks=0"),
+        (["-n", "many", "true"], "--ntasks=many"),
+        (["-N4-2", "true"], "--nodes=4-2 is no range"),
+        (["-K7", "true"], "--kill-on-bad-exit=7"),
+        (["--mpi=pmix", "true"], "--mpi=pmix is not supported"),
+        (["--gpu-bind=far", "true"], "--gpu-bind=far"),
+        (["--cpu-bind=map_cpu:x", "true"], "--cpu-bind=map_cpu:x"),
+        (["-m", "plane=2", "true"], "--distribution=plane=2"),
+        (["--open-mode=x", "true"], "--open-mode=x"),
+        (["--task-prolog=here", "true"], "--task-prolog=here is no absolute path"),
+        (["--container-mounts=/a", "true"], "a container of no image"),
+        (["--container-name=no/slash", "true"], "--container-name=no/slash"),
+        (["--bcast", "true"], "--bcast is not supported"),
+        (["--export=1=2", "true"], "'1' is no variable name"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(words: list[str], said: str) -> None:
+    error = refused(*words)
+    assert said in error.message
+    assert error.hint or said == "No command given to execute."
+
+
+def test_a_refused_mpi_type_says_what_to_do_instead() -> None:
+    assert "mpirun" in refused("--mpi=pmix", "true").hint
+
+
+def test_a_variable_that_is_wrong_is_named() -> None:
+    assert "SLURM_MPI_TYPE" in refused("true", SLURM_MPI_TYPE="pmix").message
+
+
+def test_salloc_keeps_its_own_options_from_the_job() -> None:
+    found = parse_salloc(["-N2", "--no-shell", "-K", "sh", "-c", "x"])
+    assert ([name for name, _, _ in found.options], found.command) == (["nodes"], ["sh", "-c", "x"])
+    assert not found.has_shell
