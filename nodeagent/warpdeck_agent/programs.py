@@ -17,13 +17,18 @@ from .spool import write_all
 
 PROGRAMS = "bin"
 LIBRARY = "programs"
-NAMES = ("srun",)
+NAMES = (
+    *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "srun"),
+    *("sshare", "sstat"),
+)
 MODULES = (
     "__init__.py",
     "wire/__init__.py",
     "wire/frames.py",
+    "wire/hostnames.py",
     "client/__init__.py",
     "client/access.py",
+    "client/command.py",
     "client/lines.py",
     "client/main.py",
     "client/step.py",

@@ -42,6 +42,7 @@ _STREAMS = (
     protocol.SrunAttach,
     protocol.Salloc,
     protocol.SallocAttach,
+    protocol.Command,
 )
 
 _DECODER = msgspec.json.Decoder(protocol.ClientMessage)
@@ -188,6 +189,9 @@ class Connection:
             case protocol.StepOrder(stream=stream):
                 if stream in self.streams:
                     await self.streams[stream].order(message)
+            case protocol.FileRead(stream=stream):
+                if stream in self.streams:
+                    await self.streams[stream].file(message)
             case protocol.Close(stream=stream) | protocol.End(stream=stream):
                 self._end_stream(stream, finished=isinstance(message, protocol.End))
             case protocol.Hello():
@@ -286,6 +290,9 @@ class ClientStream:
 
     async def order(self, order: protocol.StepOrder) -> None:
         """What srun asks of its running step."""
+
+    async def file(self, message: protocol.FileRead) -> None:
+        """What a command wanted to read of its caller's."""
 
     def end(self, *, finished: bool = False) -> None:
         """The client wants no more; `finished` ends an upload well."""

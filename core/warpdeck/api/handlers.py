@@ -34,6 +34,7 @@ from warpdeck.controller.events import (
 )
 from warpdeck.controller.jobcolumns import shower
 from warpdeck.controller.jobs import may_touch
+from warpdeck.controller.resubmission import carried_on
 from warpdeck.controller.steprows import step_rows
 from warpdeck.controller.watching import may_watch
 from warpdeck.errors import UserError
@@ -83,7 +84,7 @@ class Handlers:
             case ask.Submit():
                 return await self._submit(message)
             case ask.DryRun():
-                asked = await self.submission(message.request)
+                asked = await self.submission(self._carried_on(message.request))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
             case ask.Forecast():
                 job = await self.find_job(message.job)
@@ -127,7 +128,7 @@ class Handlers:
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
-            case ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach():
+            case ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach() | ask.Command():
                 return await self._stream(message)
             case ask.Forwards():
                 return {"forwards": self._server.forwards.rows(who)}
@@ -197,7 +198,7 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
-        from . import allocations, steps, streams, tunnels
+        from . import allocations, commands, steps, streams, tunnels
 
         match message:
             case ask.Srun():
@@ -208,6 +209,8 @@ class Handlers:
                 await allocations.hold(self._connection, message, self.submission)
             case ask.SallocAttach():
                 await allocations.attach(self._connection, message)
+            case ask.Command():
+                await commands.run(self._connection, message)
             case ask.PutTree():
                 await streams.receive_tree(self._connection, message)
             case ask.Log():
@@ -240,7 +243,7 @@ class Handlers:
         }
 
     async def _submit(self, message: ask.Submit) -> dict[str, Any]:
-        request = message.request
+        request = self._carried_on(message.request)
         snapshot = request.snapshot
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
@@ -250,6 +253,12 @@ class Handlers:
         tasks = request.array.count() if request.array else 1
         notes = self._controller.state.site.remarks(request)
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
+
+    def _carried_on(self, request: Request) -> Request:
+        """The request; of a process of a job, as it is on the submit host."""
+        caller = self._connection.caller
+        job = self._controller.state.jobs.get(caller.job_id) if caller is not None else None
+        return request if caller is None or job is None else carried_on(request, job, caller.node)
 
     async def submission(self, request: Request) -> Submitted:
         """The event, with what has to be looked up for it. Raises UserError."""

@@ -387,6 +387,27 @@ class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
     job: Number
 
 
+class Command(Message, frozen=True, kw_only=True, tag="command"):
+    """One of Slurm's commands, for a process of a job: its words, variables, folder and host. Data comes as pieces behind one
+    byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
+    asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); FileRead answers."""
+
+    name: Name
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
+    env: dict[str, str] = {}
+    cwd: Reference = "/"
+    host: Name = ""
+    columns: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+
+
+class FileRead(Message, frozen=True, kw_only=True, tag="file"):
+    """What a command asked to read, as Latin-1, or the number of the error. No answer."""
+
+    stream: Number
+    data: str = ""
+    error: Annotated[int, msgspec.Meta(ge=0, le=4095)] = 0
+
+
 class StepOrder(Message, frozen=True, kw_only=True, tag="step_order"):
     """For a running step. No answer; `status` is answered with notes. `what`: signal, end, status."""
 
@@ -477,6 +498,8 @@ ClientMessage = (
     | Salloc
     | SallocAttach
     | StepOrder
+    | Command
+    | FileRead
     | Subscribe
     | Reload
     | ConfigInForce

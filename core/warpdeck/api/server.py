@@ -15,11 +15,14 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from warpdeck.controller.events import Who
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, NodeName
 from warpdeck.paths import Paths
 
+from .commands import CommandHost
 from .connection import Caller, Connection
 from .forwards import ForwardTable
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
@@ -47,6 +50,7 @@ class ApiServer:
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self.steps = StepKeeper(controller)
+        self.commands = CommandHost()
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -69,6 +73,7 @@ class ApiServer:
     async def close(self) -> None:
         """Ends all connections; what they had begun goes on."""
         self.steps.stop()
+        self.commands.close()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -114,6 +119,13 @@ class ApiServer:
         await self._serve_client(
             Connection(self, reader, writer, Who(user=job.user, uid=job.uid), caller=caller)
         )
+
+    async def serve_beside(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Connection
+    ) -> None:
+        """A second connection of somebody who is connected already: what they asked us to run for them."""
+        who = msgspec.structs.replace(asker.who, admin=False)
+        await self._serve_client(Connection(self, reader, writer, who, caller=asker.caller))
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

@@ -52,7 +52,7 @@ class SyncClient:
         self.welcome: dict[str, Any] = {}
 
     @classmethod
-    def connect(cls, paths: Paths, *, start: bool = True) -> SyncClient:
+    def connect(cls, paths: Paths, *, start: bool = True) -> Self:
         """Connects to the home's controller, starting one if none runs. Raises UserError."""
         from warpdeck.controller.daemon import connect_socket, ensure_running
 
@@ -67,6 +67,11 @@ class SyncClient:
                 raise UserError("no controller runs", "start it: warpdeck up") from error
             ensure_running(paths)
             link = connect_socket(paths)
+        return cls.over(link)
+
+    @classmethod
+    def over(cls, link: socket.socket) -> Self:
+        """A client on a connection that is there. Raises UserError."""
         link.settimeout(ANSWER_S)
         client = cls(link)
         try:

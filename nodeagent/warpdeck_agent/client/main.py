@@ -6,24 +6,47 @@ import os
 import sys
 from typing import List
 
-from .access import Refused, connect, patiently
-from .step import StepClient
+from .access import Away, Refused, connect, patiently
 
 OUTSIDE_EXIT = 1
+LOST_EXIT = 1
 
 
 def main(name: str, words: List[str]) -> int:
     """Runs the program of that name; its exit code."""
-    if "WARPDECK_TOKEN" not in os.environ:
-        sys.stderr.write(f"{name}: error: this is no process of a warpdeck job: its variables are not set\n")
-        return OUTSIDE_EXIT
     try:
-        client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
-        return client.run(words, dict(os.environ), os.getcwd())
+        if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
+            from warpdeck_agent.wire import hostnames
+
+            if hostnames.entity(words[1]):
+                return hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr)
+        if "WARPDECK_TOKEN" not in os.environ:
+            sys.stderr.write(
+                f"{name}: error: this is no process of a warpdeck job: its variables are not set\n"
+            )
+            return OUTSIDE_EXIT
+        return _ask(name, words)
     except Refused as refused:
         sys.stderr.write(
             f"{name}: error: {refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else "")
         )
         return refused.exit_code
+    except Away as away:
+        sys.stderr.write(f"{name}: error: {away}; what was asked for may have been done\n")
+        return LOST_EXIT
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _ask(name: str, words: List[str]) -> int:
+    if name == "srun":
+        from .step import StepClient
+
+        client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
+        return client.run(words, dict(os.environ), os.getcwd())
+    from . import command
+
+    return command.run(lambda: patiently(lambda: connect(os.environ), name), name, words)

@@ -1,0 +1,109 @@
+"""Slurm's commands inside a job: the words go to the controller, where the command itself runs, and what it prints comes back.
+
+Files are read here, by the process that asked and as its user: the controller asks for those that a command needs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable, Dict, List, Mapping
+
+from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
+
+from .access import Away, Link, Refused
+from .lines import write_all
+
+REQUEST = 1
+"""The only request of its connection, and its stream."""
+RECEIVE_BYTES = 1 << 18
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The most that is read of a file, whatever is asked for."""
+
+
+def run(connect: Callable[[], Link], name: str, words: List[str]) -> int:
+    """Runs the command; its exit code. Raises Refused, Away."""
+    link = connect()
+    link.socket.settimeout(None)
+    asked = {
+        "t": "command",
+        "id": REQUEST,
+        "name": name,
+        "words": words,
+        "env": {key: value for key, value in os.environ.items() if _is_text(key + value)},
+        "cwd": folder(os.environ),
+        "host": os.uname().nodename,
+        "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
+    }
+    link.socket.sendall(json_frame(asked))
+    while True:
+        data = _receive(link)
+        try:
+            for kind, payload in link.decoder.feed(data):
+                if kind != JSON:
+                    _print(link, split_data(payload)[1])
+                    continue
+                message = parse_json(payload)
+                if message["t"] == "end":
+                    return int((message.get("exit") or {}).get("code", 1))
+                _answer(link, message)
+        except WireError as error:
+            raise Refused(f"the controller said something strange: {error}") from error
+
+
+def folder(environ: Mapping[str, str]) -> str:
+    """Where we are, by the name that the shell has for it. Raises Refused."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise Refused("the current folder does not exist any more") from error
+    named = environ.get("PWD", "")
+    return named if os.path.isabs(named) and os.path.realpath(named) == here else here
+
+
+def _receive(link: Link) -> bytes:
+    try:
+        data = link.socket.recv(RECEIVE_BYTES)
+    except OSError as error:
+        raise Away(str(error)) from error
+    if not data:
+        raise Away("the connection was lost")
+    return data
+
+
+def _print(link: Link, piece: bytes) -> None:
+    """Bytes behind the number of the descriptor they go to."""
+    write_all(2 if piece[:1] == b"\2" else 1, piece[1:])
+    link.socket.sendall(json_frame({"t": "ack", "stream": REQUEST, "size": len(piece)}))
+
+
+def _answer(link: Link, message: Dict[str, Any]) -> None:
+    if message["t"] == "error":
+        raise Refused(str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1)))
+    if message["t"] != "read":
+        return
+    said: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
+    try:
+        said["data"] = _read(message).decode("latin-1")
+    except OSError as error:
+        said["error"] = error.errno or 5
+    link.socket.sendall(json_frame(said))
+
+
+def _read(asked: Dict[str, Any]) -> bytes:
+    """So much of a file as is asked for, or the next line of standard input. Raises OSError."""
+    size = min(int(asked["size"]), MAX_FILE_BYTES)
+    if asked["path"] == "-":
+        source = sys.stdin.buffer
+        return source.readline(size) if asked["line"] else source.read(size)
+    with open(os.path.join(os.getcwd(), str(asked["path"])), "rb") as file:
+        return file.read(size)
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,69 @@
+"""Where a job goes that a job submits."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.controller.resubmission import carried_on
+from warpdeck.model import Job, JobId, NodeName, Request, ShareStatus
+from warpdeck.model.request import Snapshot
+
+NODE = NodeName("n1")
+CODE = Snapshot(commit="c", tree="t", root="/home/ann/code", subdir="train")
+
+
+def running(snapshot: Snapshot | None, *, work_dir: str) -> Job:
+    request = Request(name="job", script="#!/bin/sh\n", submit_dir="/home/ann/code/train", snapshot=snapshot)
+    return Job(
+        id=JobId(1),
+        array_job_id=JobId(1),
+        request=request,
+        user="ann",
+        uid=1000,
+        submit_at_unix=0.0,
+        eligible_at_unix=0.0,
+        shares=(ShareStatus(node=NODE, work_dir=work_dir),),
+    )
+
+
+def asked(folder: str, **more: str) -> Request:
+    return Request(script="#!/bin/sh\n", submit_dir=folder, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("called_in", "submit_dir", "subdir"),
+    [
+        ("/agent/work/1/train", "/home/ann/code/train", "train"),
+        ("/agent/work/1", "/home/ann/code", ""),
+        ("/agent/work/1/eval/deep", "/home/ann/code/eval/deep", "eval/deep"),
+    ],
+)
+def test_a_folder_of_the_checkout_is_named_as_the_submit_host_has_it(
+    called_in: str, submit_dir: str, subdir: str
+) -> None:
+    job = running(CODE, work_dir="/agent/work/1/train")
+    made = carried_on(asked(called_in, output=f"{called_in}/out"), job, NODE)
+    assert made.snapshot is not None
+    assert (made.submit_dir, made.snapshot.tree, made.snapshot.subdir) == (submit_dir, "t", subdir)
+    assert made.output == f"{submit_dir}/out"
+
+
+def test_a_folder_beside_the_checkout_stays_and_has_no_snapshot() -> None:
+    job = running(CODE, work_dir="/agent/work/1/train")
+    for folder in ("/data/run", "/agent/work/12"):
+        made = carried_on(asked(folder), job, NODE)
+        assert (made.submit_dir, made.snapshot) == (folder, None)
+
+
+def test_a_working_folder_that_is_asked_for_decides() -> None:
+    job = running(CODE, work_dir="/agent/work/1/train")
+    made = carried_on(asked("/agent/work/1/train", chdir="/data"), job, NODE)
+    assert (made.submit_dir, made.chdir, made.snapshot) == ("/home/ann/code/train", "/data", None)
+
+
+def test_a_job_without_a_snapshot_goes_on_in_the_folder_it_has() -> None:
+    job = running(None, work_dir="/home/ann/code/train")
+    assert carried_on(asked("/home/ann/code/train"), job, NODE).submit_dir == "/home/ann/code/train"
+    elsewhere = running(None, work_dir="/agent/work/empty-1")  # its folder is not on that node
+    made = carried_on(asked("/agent/work/empty-1/sub"), elsewhere, NODE)
+    assert (made.submit_dir, made.snapshot) == ("/home/ann/code/train/sub", None)
