@@ -95,7 +95,7 @@ def test_a_second_step_waits_for_the_first_and_says_so(batch: Batch) -> None:
     lines = batch.run(
         "srun sh -c 'touch here; while [ ! -e go ]; do sleep 0.05; done' &\n"
         "while [ ! -e here ]; do sleep 0.05; done\n"
-        "srun true 2> said & while ! grep -q busy said; do sleep 0.05; done; touch go\n"
+        "srun true 2> said & while ! grep -qs busy said; do sleep 0.05; done; touch go\n"
         "wait\ncat said\n"
     )
     assert "step creation temporarily disabled, retrying (Requested nodes are busy)" in lines[0]
@@ -139,7 +139,7 @@ def test_signals_reach_the_tasks(batch: Batch) -> None:
 def test_one_interrupt_tells_and_two_end_the_step(batch: Batch) -> None:
     lines = batch.run(
         "srun -n1 sh -c 'touch here; sleep 600' 2> said &\nwhile [ ! -e here ]; do sleep 0.05; done\n"
-        "kill -INT $!; while ! grep -q running said; do sleep 0.05; done\n"
+        "kill -INT $!; while ! grep -qs running said; do sleep 0.05; done\n"
         "while kill -INT $! 2>/dev/null; do sleep 0.1; done; cat said\n"
     )
     assert lines[0] == "srun: interrupt (one more within 1 sec to abort)"
