@@ -151,7 +151,9 @@ def _machine(args: argparse.Namespace, trace: Trace) -> Machine:
 def _remark(work: Workload, unstarted: tuple[object, ...]) -> None:
     """What the figures rest on, where it is not simply the log."""
     if work.skipped:
-        note(f"{work.skipped:,} jobs skipped: the log lacks their size, submit time or run time")
+        note(
+            f"{work.skipped:,} lines skipped: size, submit time or run time unknown, or a part of a job that has a line of its own"
+        )
     if work.refused:
         note(f"{work.refused:,} jobs refused: larger than the machine")
     if work.without_limit:

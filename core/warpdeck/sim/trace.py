@@ -2,8 +2,9 @@
 Workload Format (.swf, one line of 18 numbers a job); either may be gzipped (.gz).
 
 CSV columns: job_id, submit_s, runtime_s, and cpus or nodes/gpus (totals of the job) are needed; user, account_or_vc and
-timelimit_s are used; others are ignored. Blank (SWF: -1) is unknown. A job without a submit or run time, or that asks for
-nothing, cannot be replayed: it is counted as skipped. What the real system made of a job (its wait) is never read.
+timelimit_s are used; others are ignored. Blank (SWF: below 0) is unknown. A job without a submit or run time, or that asks for
+nothing, cannot be replayed: it is counted as skipped. What the real system made of a job (its wait) is never read. Jobs may
+be in any order, and a `;` begins a comment anywhere in SWF.
 
 A file that is not what it should be raises UserError naming file and line. SWF: Chapin et al. 1999, Parallel Workloads Archive.
 """
@@ -225,21 +226,24 @@ class _Csv(_Reader):
 
 class _Swf(_Reader):
     FIELDS = 18
+    PARTS = frozenset(("2", "3", "4"))
+    """Statuses (field 11) of lines that tell one of several executions of a job, which has a line that sums them up."""
 
     def rows(self, lines: Iterator[str]) -> Iterable[TraceJob | None]:
         for self.line, line in enumerate(lines, start=1):
-            if line.lstrip().startswith(";"):
-                self._comment(line)
-            elif fields := line.split():
+            facts, _, comment = line.partition(";")
+            if comment and not facts.strip():
+                self._comment(comment)
+            elif fields := facts.split():
                 if len(fields) != self.FIELDS:
                     raise self.bad(
                         f"{len(fields)} fields; a line of the Standard Workload Format has {self.FIELDS}"
                     )
                 yield self._job(fields)
 
-    def _comment(self, line: str) -> None:
+    def _comment(self, comment: str) -> None:
         """The header's "; MaxProcs: 128" is the machine's size."""
-        key, _, value = line.lstrip("; \t").partition(":")
+        key, _, value = comment.lstrip("; \t").partition(":")
         if key.strip().lower() == "maxprocs" and value.strip().isdecimal():
             self.machine_cpus = int(value) or None
 
@@ -250,7 +254,7 @@ class _Swf(_Reader):
         asked = self._known(fields[7], "the processors asked for (field 8)")
         limit_s = self._known(fields[8], "the time asked for (field 9)")
         cpus = int(asked or used or 0)
-        if submit_s is None or run_s is None or not cpus:
+        if submit_s is None or run_s is None or not cpus or fields[10] in self.PARTS:
             return None
         return TraceJob(
             job_id=fields[0],
@@ -263,10 +267,6 @@ class _Swf(_Reader):
         )
 
     def _known(self, text: str, name: str) -> float | None:
-        """A number, or None for -1; raises UserError for other negative ones."""
+        """A number; None for -1, and for any other that can be none: real logs have differences that came out below 0."""
         value = self.number(text, name)
-        if value == -1:
-            return None
-        if value < 0:
-            raise self.bad(f"{name} is {_short(text)}: it cannot be negative")
-        return value
+        return None if value < 0 else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,11 +101,56 @@ def test_a_bad_csv_is_told_with_its_line(tmp_path: Path, text: str, said: str) -
     [
         (SWF_JOB + "1 2 3\n", "log.swf:2: 3 fields; a line of the Standard Workload Format has 18"),
         (SWF_JOB.replace("60", "sixty"), "log.swf:1: the run time (field 4) is 'sixty', not a number"),
-        (SWF_JOB.replace("60", "-7"), "log.swf:1: the run time (field 4) is '-7': it cannot be negative"),
+        (SWF_JOB.replace("60", "nan"), "log.swf:1: the run time (field 4) is 'nan', beyond all measure"),
     ],
 )
 def test_a_bad_swf_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     assert refusal(write(tmp_path, text, name="log.swf")) == f"{tmp_path}/{said}"
+
+
+@pytest.mark.parametrize("field", [1, 3, 7])
+@pytest.mark.parametrize("value", ["-1", "-7", "-0.5"])
+def test_what_is_below_zero_in_swf_is_unknown_and_skips_only_the_jobs_that_need_it(
+    tmp_path: Path, field: int, value: str
+) -> None:
+    fields = SWF_JOB.split()
+    fields[field] = value
+    found = read_trace(write(tmp_path, SWF_JOB + " ".join(fields) + "\n", name="log.swf"))
+    needed = field != 7  # the processors used take the place of those asked for
+    assert (len(found.jobs), found.skipped) == ((1, 1) if needed else (2, 0))
+
+
+def test_swf_of_other_systems_is_read_with_its_line_ends_blank_lines_and_comments(tmp_path: Path) -> None:
+    late = SWF_JOB.replace("7 100", "8 900").strip()
+    early = SWF_JOB.replace("7 100", "9 20").strip()
+    lines = [
+        "; MaxProcs: 64",
+        "",
+        late,
+        "   ",
+        f"{early} ; restarted: by hand",
+        "\t; MaxRuntime: 9",
+        "; ;; :",
+    ]
+    found = read_trace(write(tmp_path, "\r\n".join(lines), name="log.swf"))
+    assert [job.job_id for job in found.jobs] == ["9", "8"], "in the order of their submission"
+    assert found.machine_cpus == 64 and not found.skipped
+
+
+def test_the_parts_of_a_job_that_has_a_line_of_its_own_are_not_replayed_beside_it(tmp_path: Path) -> None:
+    parts = [SWF_JOB.replace(" -1 1 12", f" -1 {status} 12") for status in (1, 2, 3, 4, 0, 5)]
+    found = read_trace(write(tmp_path, "".join(parts), name="log.swf"))
+    assert (len(found.jobs), found.skipped) == (3, 3)
+
+
+def test_a_log_of_a_hundred_thousand_jobs_in_any_order_is_read_in_that_of_submission(tmp_path: Path) -> None:
+    text = "".join(
+        SWF_JOB.replace("7 100", f"{number} {number * 7919 % 100_003}") for number in range(100_000)
+    )
+    path = write(tmp_path, text, name="log.swf.gz")
+    found = read_trace(path)
+    assert len(found.jobs) == 100_000
+    assert all(one.submit_s <= other.submit_s for one, other in pairwise(found.jobs))
 
 
 def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
@@ -114,6 +160,9 @@ def test_what_is_no_gzip_and_what_is_cut_off_is_said(tmp_path: Path) -> None:
     cut = tmp_path / "cut.csv.gz"
     cut.write_bytes(gzip.compress((HEADER + "1,,,0,5,,,,4,,,\n" * 1000).encode())[:-20])
     assert "the gzip data is cut off or damaged" in refusal(str(cut))
+    early = tmp_path / "early.swf.gz"
+    early.write_bytes(gzip.compress(SWF_JOB.encode())[:5])
+    assert "early.swf.gz:1: the gzip data is cut off or damaged" in refusal(str(early))
 
 
 def test_binary_data_folders_and_missing_files_are_said(tmp_path: Path) -> None:
