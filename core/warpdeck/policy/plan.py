@@ -115,9 +115,11 @@ def decide(
     else:
         in_line = behind[:0]
         if settings.backfill_order == "shortest":
-            all_of = memory.queue.table
-            keys = np.lexsort((all_of["likely_s"][behind], all_of["room_until_unix"][behind] <= now))
-            behind = behind[keys]
+            likely = memory.queue.table["likely_s"][behind].copy()
+            likely[
+                memory.queue.table["room_until_unix"][behind] > now
+            ] = -1.0  # before all, as in the first round
+            behind = behind[np.argsort(likely, kind="stable")]
         second_round(current, behind)
     return Decided(current=current, order=order, in_line=in_line, ends=ends, whys=whys, priorities=priorities)
 
