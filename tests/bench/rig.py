@@ -25,6 +25,7 @@ class Rig:
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
         self.home = Home(folder / "home", **environ)
+        self.home.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program was compiled once
         self.submit_dir = folder / "out"
         self.submit_dir.mkdir()
         self._client: SyncClient | None = None

@@ -38,6 +38,7 @@ _STREAMS = (
     protocol.Tunnel,
     protocol.Forward,
     protocol.Subscribe,
+    protocol.Run,
     protocol.Srun,
     protocol.SrunAttach,
     protocol.Salloc,

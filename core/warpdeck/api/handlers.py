@@ -128,7 +128,9 @@ class Handlers:
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
-            case ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach() | ask.Command():
+            case (
+                ask.Run() | ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach() | ask.Command()
+            ):
                 return await self._stream(message)
             case ask.Forwards():
                 return {"forwards": self._server.forwards.rows(who)}
@@ -198,9 +200,11 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _stream(self, message: Any) -> None:
-        from . import allocations, commands, steps, streams, tunnels
+        from . import allocations, commands, runs, steps, streams, tunnels
 
         match message:
+            case ask.Run():
+                await runs.run(self._connection, message, self.submission)
             case ask.Srun():
                 await steps.run(self._connection, message, self.submission)
             case ask.SrunAttach():

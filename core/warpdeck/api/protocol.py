@@ -348,6 +348,19 @@ class End(Message, frozen=True, kw_only=True, tag="end"):
     stream: Number
 
 
+class Run(Message, frozen=True, kw_only=True, tag="run"):
+    """A command: the words of `warpdeck run`, the client's variables and folder. -> {"job_id", "notes"}, then progress lines while
+    the job waits, and what it writes on stream `id` and, from its standard error, on stream `errors`; each end carries its exit.
+
+    An error with the code "steps": it has several tasks, and is Srun's. A client that leaves ends nothing.
+    """
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    errors: Number
+    env: dict[str, str] = {}
+    cwd: Reference = "/"
+
+
 class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     """A step: srun's own words, variables and folder. -> {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads",
     "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
@@ -493,6 +506,7 @@ ClientMessage = (
     | Ack
     | Close
     | End
+    | Run
     | Srun
     | SrunAttach
     | Salloc

@@ -78,13 +78,28 @@ def command_options(words: Sequence[str]) -> Options:
 class Draft:
     """A submission that is complete but for its snapshot: what is wrong with it is known before anybody is asked."""
 
-    def __init__(self, request: dict[str, Any], notes: list[str], *, cwd: str, host: str = "") -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        notes: list[str],
+        *,
+        cwd: str,
+        environ: Mapping[str, str],
+        host: str = "",
+    ) -> None:
         self.request = request
         self.notes = notes
         request["submit_dir"] = cwd
         request["submit_host"] = host or socket.gethostname()
         if request.get("chdir"):
-            request["chdir"] = os.path.normpath(os.path.join(cwd, os.path.expanduser(request["chdir"])))
+            request["chdir"] = os.path.normpath(os.path.join(cwd, _expanded(request["chdir"], environ)))
+
+
+def _expanded(path: str, environ: Mapping[str, str]) -> str:
+    """The path, its ~ being the home of whoever submits: the controller may do this for a user."""
+    if path == "~" or path.startswith("~/"):
+        return environ.get("HOME", "~") + path[1:]
+    return os.path.expanduser(path)
 
 
 def draft_script(
@@ -103,7 +118,7 @@ def draft_script(
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    return Draft(request, notes, cwd=cwd, host=host)
+    return Draft(request, notes, cwd=cwd, environ=environ, host=host)
 
 
 def draft_command(
@@ -123,7 +138,14 @@ def draft_command(
     if pty is not None:
         request["pty"] = {"rows": pty[0], "cols": pty[1]}
     request["submit_line"] = shlex.join(["srun", *options, *argv])
-    return Draft(request, notes, cwd=cwd)
+    return Draft(request, notes, cwd=cwd, environ=environ)
+
+
+def has_several_tasks(request: Mapping[str, Any]) -> bool:
+    """Then a command is a step, as srun's: each of its tasks is told where it stands among the others."""
+    resources = request["resources"]
+    several = max(resources.get(name) or 1 for name in ("tasks", "tasks_per_node", "nodes_min")) > 1
+    return several and "container" not in request
 
 
 def submit(

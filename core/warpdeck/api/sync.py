@@ -7,7 +7,6 @@ import select
 import socket
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, Self
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
@@ -24,13 +23,18 @@ from warpdeck_agent.wire.frames import (
     split_data,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the controller to answer
+    from typing import Any, Self
+
+    Event = tuple[str, Any]
+    """("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
+
 VERSION = 1
 """protocol.API_VERSION; repeated because importing that costs msgspec."""
 ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck."""
 
-Event = tuple[str, Any]
-"""("progress", line), ("rows", part), ("ok", result), ("data", bytes), ("end", message), ("delta", message)"""
 GONE = "gone"
 """The code of the UserError that tells of a lost connection."""
 LOST = "lost"
@@ -64,7 +68,7 @@ class SyncClient:
             ) from error
         except OSError as error:
             if not start:
-                raise UserError("no controller runs", "start it: warpdeck up") from error
+                raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
             ensure_running(paths)
             link = connect_socket(paths)
         return cls.over(link)
@@ -130,6 +134,10 @@ class SyncClient:
         number = next(self._ids)
         self._send(_request_frame({"t": kind, "id": number, **fields}))
         return number
+
+    def number(self) -> int:
+        """One for a further stream of the next request."""
+        return next(self._ids)
 
     def events(self, number: int, *, timeout_s: float | None = None) -> Iterator[Event]:
         """The next event of that request, if one comes in time. Raises UserError for its error."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -16,7 +15,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
     "srun": ("srun", "run a step of tasks: inside a job, or in one made for it"),
     "salloc": ("salloc", "hold an allocation for a shell here; srun in it starts tasks on its nodes"),
-    "attach": ("run", "join the terminal of an interactive job"),
+    "attach": ("attach", "join the terminal of an interactive job"),
     "jupyter": ("webserver", "a notebook on a GPU: a URL on this machine"),
     "code": ("webserver", "an editor on a GPU: a URL on this machine, or Remote-SSH"),
     "forward": ("forward", "a port of a job's node on this machine"),
@@ -103,6 +102,8 @@ def _dispatch(words: list[str]) -> int:
         return int(importlib.import_module("warpdeck_tui.app").main())
     verb = words[0]
     if verb not in VERBS:
+        import difflib  # for this alone
+
         near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean `warpdeck {near[0]}`?" if near else "see `warpdeck --help`"
         raise UserError(f"there is no verb {verb!r}", hint, exit_code=2)

@@ -10,7 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def print_json(value: Any) -> None:

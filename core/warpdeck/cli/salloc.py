@@ -13,8 +13,8 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths, default_paths
 from warpdeck.slurm.shims import install
 
+from .folder import current_folder
 from .output import note
-from .submit import current_folder
 
 HELP = """usage: warpdeck salloc [OPTIONS] [COMMAND...]
 

@@ -11,8 +11,7 @@ from warpdeck.paths import default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, patiently
 from warpdeck_agent.client.step import StepClient
 
-from .run import main as run_terminal
-from .submit import current_folder
+from .folder import current_folder
 
 HELP = """usage: warpdeck srun [OPTIONS] COMMAND...
 
@@ -43,16 +42,22 @@ def main(_: str, words: list[str]) -> int:
         print(HELP, end="")
         return 0 if words else 2
     if _wants_terminal(words) and "SLURM_JOB_ID" not in os.environ:
+        from .run import main as run_terminal  # costs every step milliseconds, and few have a terminal
+
         return run_terminal("run", words)
     paths = default_paths()
+    links = [
+        Link(SyncClient.connect(paths).detach())
+    ]  # starts a controller if need be, and says what is wrong
 
     def connect() -> Link:
+        if links:
+            return links.pop()
         try:
             return Link(SyncClient.connect(paths).detach())
         except UserError as error:
             raise Away(error.message) from error
 
-    SyncClient.connect(paths).close()  # starts it if need be, and says what is wrong
     try:
         client = StepClient(lambda: patiently(connect, "srun"))
         return client.run(words, dict(os.environ), current_folder())

@@ -17,9 +17,10 @@ from warpdeck.api.submission import (
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.options import ALL, REQUIRED, full_name
+from warpdeck.notation.options import takes_next
 from warpdeck.paths import default_paths
 
+from .folder import current_folder
 from .forecast import print_forecast
 from .output import note, print_json
 
@@ -104,14 +105,6 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
     return int(never)
 
 
-def current_folder() -> str:
-    """Where we are. Raises UserError if that folder was deleted."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError as error:
-        raise UserError("the current folder does not exist any more", "change to one that does") from error
-
-
 def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str | None]:
     """(our own flags, sbatch options, script and its arguments, the wrapped command)."""
     own: set[str] = set()
@@ -141,12 +134,3 @@ def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str |
             break
         index += 1
     return own, options, words[index:], wrap
-
-
-def takes_next(word: str) -> bool:
-    """Whether an option's value is the next word."""
-    if word.startswith("--"):
-        name, equals, _ = word[2:].partition("=")
-        return not equals and ALL[full_name(name, "command line")][1] == REQUIRED
-    kind = next((takes for short, takes in ALL.values() if short == word[1]), "")
-    return kind == REQUIRED and len(word) == 2

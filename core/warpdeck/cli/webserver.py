@@ -18,12 +18,13 @@ from warpdeck.api.webserver import SLOW, await_server, find_server, start_server
 from warpdeck.errors import UserError
 from warpdeck.inside import sshclient, webserver
 from warpdeck.inside.webserver import NO_SERVER, Found
+from warpdeck.notation.options import takes_next
 from warpdeck.paths import Paths, default_paths
 
 from .arguments import USAGE_EXIT
 from .background import go_on_behind
+from .folder import current_folder
 from .output import clean, note, print_json
-from .submit import current_folder, takes_next
 
 HELP = """usage: warpdeck {verb} [OPTIONS] [-- WORDS...]
        warpdeck {verb} --job JOB [--node NODE]

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
 
@@ -67,6 +66,8 @@ def ensure_running(paths: Paths, *, local_node: bool = True) -> bool:
     argv = [sys.executable, "-m", "warpdeck.controller.main", "--home", paths.home]
     if not local_node:
         argv.append("--no-local-node")
+    import signal
+
     # A SIGHUP asks for a reload. One that comes before the new process can mind it must wait, not end it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
@@ -118,6 +119,8 @@ def stop(paths: Paths) -> bool:
     pid = running_pid(paths)
     if pid == 0:
         return False
+    import signal
+
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError as error:

@@ -181,6 +181,31 @@ def full_name(name: str, where: str, known: Table = SBATCH) -> str:
     raise UserError(f"{where}: unknown option --{name}", hint)
 
 
+def takes_next(word: str) -> bool:
+    """Whether an option's value is the next word. Raises UserError for an option that sbatch does not have."""
+    if word.startswith("--"):
+        name, equals, _ = word[2:].partition("=")
+        return not equals and ALL[full_name(name, "command line")][1] == REQUIRED
+    kind = next((takes for short, takes in ALL.values() if short == word[1]), "")
+    return kind == REQUIRED and len(word) == 2
+
+
+def split_command(words: list[str]) -> tuple[list[str], list[str]]:
+    """(sbatch's options, the command behind them)."""
+    options: list[str] = []
+    index = 0
+    while index < len(words) and words[index].startswith("-") and len(words[index]) > 1:
+        word = words[index]
+        index += 1
+        if word == "--":
+            break
+        options.append(word)
+        if takes_next(word):
+            options += words[index : index + 1]
+            index += 1
+    return options, words[index:]
+
+
 def _long(text: str, queue: list[str], where: str, known: Table) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     option = full_name(name, where, known)

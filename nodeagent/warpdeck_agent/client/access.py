@@ -6,9 +6,12 @@ import os
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
 
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+    from typing import Any, Callable, Dict, Mapping, Optional
 
 VERSION = 1
 """The version of the controller's own protocol."""

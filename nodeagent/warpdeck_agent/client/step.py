@@ -12,13 +12,16 @@ import select
 import signal
 import stat
 import time
-from typing import Any, Callable, Dict, List, Optional
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
 from .access import Away, Link, Refused
 from .lines import Lines, write_all
 from .stepfiles import StepFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+    from typing import Any, Callable, Dict, List, Optional
 
 REQUEST = 1
 """The only request of its connection, and its stream."""

@@ -6,11 +6,14 @@ Files are where srun runs and srun's user's; a task's own file (%t) too, so that
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Tuple
 
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
 
 from .access import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+    from typing import Any, Dict, List, Tuple
 
 OUT, ERR = 1, 2
 EVERY_TASK = 0xFFFFFFFF

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Tuple
 
-if TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: every verb of the command line would import it for this alone
     import asyncio
+    from typing import Any, Dict, Iterator, Tuple
 
 JSON = ord("J")
 BINARY = ord("B")
