@@ -13,7 +13,7 @@ import pwd
 import secrets
 import time
 from concurrent.futures import Executor
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import processes
 from .containers import Setting, contained
@@ -35,6 +35,13 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
 MAX_ATTEMPTS = 3
 """How often a launch is ordered anew because the supervisor was killed under it."""
+
+
+class Account(NamedTuple):
+    """A user on this node."""
+
+    uid: int
+    gid: int
 
 
 class Launcher:
@@ -65,12 +72,12 @@ class Launcher:
         folder = self._spool.job(launch.job_id, launch.restarts)
         room: Optional[Room] = None
         try:
-            uid, gid = account(launch)
-            folder.create(uid=uid, gid=gid, terminal=launch.pty)
-            room = await self._rooms.make(launch, uid=uid, gid=gid)
-            job = await self._prepare(launch, folder, room)
+            who = account(launch)
+            folder.create(uid=who.uid, gid=who.gid, terminal=launch.pty)
+            room = await self._rooms.make(launch, uid=who.uid, gid=who.gid)
+            job = await self._prepare(launch, folder, room=room, who=who)
             if launch.role != "hold":
-                await self._begin(launch, job)
+                await self._begin(launch, job, who=who)
         except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
             if room is not None:
@@ -82,9 +89,9 @@ class Launcher:
             raise LaunchError(_sentence(error)) from error
         return job
 
-    async def _begin(self, launch: Launch, job: Job) -> None:
+    async def _begin(self, launch: Launch, job: Job, *, who: Account) -> None:
         """Raises LaunchError. A supervisor that is lost before the child has put its pid down has started nothing."""
-        order = await self._order_in_time(launch, job)
+        order = await self._order_in_time(launch, job, who=who)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 await self._supervision.start(order)
@@ -94,9 +101,9 @@ class Launcher:
                     processes.sweep(job.mark, job.meta.hold.groups)
                     raise LaunchError(str(error), again=True) from error
 
-    async def _prepare(self, launch: Launch, folder: LaunchFolder, room: Room) -> Job:
+    async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
         """Code and meta of a launch; nothing runs yet."""
-        uid, gid = account(launch)
+        uid, gid = who
         work_dir = await self._work_dir(launch, uid, gid)
         meta = Meta(
             job_id=launch.job_id,
@@ -152,15 +159,17 @@ class Launcher:
             raise TreeError("a submit folder outside its snapshot")
         return folder if os.path.isdir(folder) else target
 
-    async def _order_in_time(self, launch: Launch, job: Job) -> Order:
+    async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
         """Programs for terminals and containers are looked for, which may block."""
         if not launch.pty and launch.container is None:
-            return self._order(launch, job)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._order, launch, job)
+            return self._order(launch, job, who=who)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, lambda: self._order(launch, job, who=who)
+        )
 
-    def _order(self, launch: Launch, job: Job) -> Order:
+    def _order(self, launch: Launch, job: Job, *, who: Account) -> Order:
         """What the supervisor is to start."""
-        uid, gid = account(launch)
+        uid, gid = who
         out, err = self._outputs(launch, job, gid)
         env = {**self._environment(launch, job), "SLURM_PROCID": str(launch.first_rank), "SLURM_LOCALID": "0"}
         if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
@@ -244,15 +253,15 @@ class Launcher:
         return with_programs(env, self._spool)
 
 
-def account(launch: Launch) -> Tuple[int, int]:
-    """(uid, gid) on this node. A root agent looks the user up by name; any other runs everything as itself."""
+def account(launch: Launch) -> Account:
+    """Whose it is on this node. A root agent looks the user up by name, once a launch; any other runs everything as itself."""
     if os.geteuid() != 0:
-        return os.geteuid(), os.getegid()
+        return Account(os.geteuid(), os.getegid())
     try:
         found = pwd.getpwnam(launch.user)
     except KeyError as error:
         raise LaunchError(f"there is no user {launch.user} on this node") from error
-    return found.pw_uid, found.pw_gid
+    return Account(found.pw_uid, found.pw_gid)
 
 
 def account_environment(uid: int) -> Dict[str, str]:

@@ -5,6 +5,7 @@ They lie below the range from which the kernel takes the ports of outgoing conne
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from typing import Dict, Mapping, Set, Tuple
@@ -67,6 +68,7 @@ def _range() -> Tuple[int, int]:
 
 
 def _is_free(port: int) -> bool:
+    """Whether nobody has it, in either protocol: one socket of both says so, where there are both."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             probe = socket.socket(family, socket.SOCK_STREAM)
@@ -74,10 +76,12 @@ def _is_free(port: int) -> bool:
             continue  # no such protocol here
         try:
             if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             probe.bind((address, port))
-        except OSError:
-            return False
+            return True
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is switched off
+                return False
         finally:
             probe.close()
     return True

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_origin, get_type_hints
+from typing import Any, Dict, List, Literal, Optional, Tuple, Union, get_args, get_origin, get_type_hints
 
 from . import steps
 from .container import Container as Container
@@ -391,7 +391,7 @@ _BY_TAG: Dict[str, Any] = {
     cls.__dataclass_fields__["t"].default: cls
     for cls in (*get_args(ControllerMessage), *get_args(AgentMessage))
 }
-_HINTS: Dict[Any, Dict[str, Any]] = {}
+_FIELDS: Dict[Any, List[Tuple[str, Any]]] = {}
 
 
 def encode(message: Any) -> Dict[str, Any]:
@@ -416,13 +416,16 @@ def decode(message: Dict[str, Any]) -> Any:
 def _build(cls: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise WireError(f"{where}: expected an object")
-    hints = _HINTS.get(cls)
-    if hints is None:
-        hints = _HINTS[cls] = get_type_hints(cls)
+    fields = _FIELDS.get(cls)
+    if fields is None:
+        hints = get_type_hints(cls)
+        fields = _FIELDS[cls] = [(item.name, hints[item.name]) for item in dataclasses.fields(cls)]
     given: Dict[str, Any] = {}
-    for item in dataclasses.fields(cls):
-        if item.name in value:
-            given[item.name] = _convert(hints[item.name], value[item.name], f"{where}.{item.name}")
+    for name, kind in fields:
+        if name in value:
+            found = value[name]
+            plain = type(found) is kind  # most are: str, int, bool
+            given[name] = found if plain else _convert(kind, found, f"{where}.{name}")
     try:
         return cls(**given)
     except TypeError as error:
