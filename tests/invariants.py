@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from warpdeck.controller.picture import Picture
 from warpdeck.controller.state import State
 from warpdeck.controller.view import shares_on
@@ -128,6 +130,8 @@ def what_is_kept_is_what_would_be_made_anew(state: State) -> None:
             key = (job.request.account, job.user, job.request.qos)
             counted[key] = counted.get(key, 0) + max(1, count_tasks(job.pending_tasks))
     assert state.submitted == counted
+    in_state = Counter(job.state for job in state.jobs.values())
+    assert {each: count for each, count in state.in_state.items() if count} == in_state
 
 
 OF_STATE = (

@@ -231,9 +231,7 @@ class Handlers:
 
     def _status(self) -> dict[str, Any]:
         state = self._controller.state
-        counts: dict[str, int] = {}
-        for job in state.jobs.values():
-            counts[job.state.value] = counts.get(job.state.value, 0) + 1
+        counts = {job_state.value: count for job_state, count in state.in_state.items() if count}
         return {
             "pid": os.getpid(),
             "home": self._server.paths.home,

@@ -85,6 +85,8 @@ class State:
         self.timed: dict[JobId, None] = {}
         """Those of them for which the clock alone changes something; see moments.py."""
         self.active: dict[JobId, None] = {}
+        self.in_state: dict[JobState, int] = {}
+        """How many jobs in memory are in each state."""
         self._members: dict[JobId, dict[JobId, None]] = {}
         self._on_node: dict[NodeName, dict[JobId, None]] = {}
 
@@ -148,6 +150,7 @@ class State:
         """Puts a job into the tables and indices."""
         self._take_out(job.id)
         self.jobs[job.id] = job
+        self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
@@ -199,6 +202,7 @@ class State:
         job = self.jobs.get(job_id)
         if job is None:
             return
+        self.in_state[job.state] -= 1
         _count(self.submitted, job, times=-1)
         for name in _held_nodes(job):
             self.picture.forget_holders(name)

@@ -2,7 +2,7 @@
 
 A planning pass would decide the same, and costs as much as all the rest of a short job's way. So it is left out where it has
 nothing to weigh: since the last pass only ends of this array's own tasks came in, that pass had nothing to do but start some
-of them, and it was a moment ago. What the clock or a limit on accumulated use may change meanwhile waits for that moment.
+of them, and it was a moment ago. What the clock or a limit on accumulated use may change meanwhile waits for the next pass.
 What is decided here is a Start like any other, which is checked again when it is applied.
 """
 
@@ -18,7 +18,7 @@ from warpdeck_agent.wire.messages import JobReport
 from .events import Event, Planned, Reported
 from .state import State
 
-TRUST_S = 0.05
+TRUST_S = 0.2
 """How long a pass is relied on: no decision is made on older words than these."""
 
 
@@ -27,19 +27,19 @@ class Succession:
 
     def __init__(self) -> None:
         self._array: JobId | None = None
-        self._until_unix = 0.0
+        self._made_unix = 0.0
 
     def learn(self, state: State, made: Plan, now: float) -> None:
         """A pass was made."""
         only = next(iter(state.pending)) if len(state.pending) == 1 else None
         others = made.preempts or made.resumes or made.ends or made.more
         self._array = only if only is not None and not others and _is_plain(state.jobs[only]) else None
-        self._until_unix = now + TRUST_S
+        self._made_unix = now
 
     def decide(self, state: State, batch: Sequence[Event], now: float) -> Planned | None:
         """The starts that follow from these events, which are in the state already; None if it takes a pass to tell."""
         array, self._array = self._array, None
-        if array is None or not 0 <= self._until_unix - now <= TRUST_S or list(state.pending) != [array]:
+        if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.pending) != [array]:
             return None
         told = [event.report for event in batch if isinstance(event, Reported)]
         if len(told) < sum(not isinstance(event, Planned) for event in batch):
