@@ -8,6 +8,7 @@ for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:g
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
+[ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/lab/peer.py starts them
 [ -x $peer/root/usr/sbin/slurmctld ] || unpack=$peer
 [ -n "$missing${unpack-}" ] || exit 0

@@ -21,19 +21,17 @@ SUM = r"""
 #include <stdlib.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
-    int rank, size, sum, number, *all;
+    int rank, size, sum, number;
     char host[256];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     number = rank + 1;
     MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    all = calloc(2 * size, sizeof *all);
     gethostname(host, sizeof host);
     printf("rank %d of %d on %s sum %d\n", rank, size, host, sum);
     fflush(stdout);
-    for (number = 0; number < 3; number++)
-        MPI_Alltoall(all, 1, MPI_INT, all + size, 1, MPI_INT, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
     if (argc > 1 && rank == 1 && atoi(argv[1]) == 0) raise(SIGKILL);
     if (argc > 1 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[1]));
     if (argc > 1) sleep(600);
@@ -43,8 +41,8 @@ int main(int argc, char **argv) {
 """
 
 
-OVER_TCP = "export UCX_TLS=tcp,self\n"
-"""Debian's MPICH over UCX's shared memory now and then waits for ever in MPI_Finalize, whoever has started it."""
+AGAIN = "for try in 1 2 3 4; do timeout -k 3 11 {} >said 2>&1; code=$?; [ $code != 124 ] && break; done; cat said; exit $code\n"
+"""Debian's MPICH over UCX waits for ever in MPI_Finalize about every fifteenth time, started by its own mpiexec as by srun."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ TWO_EACH = ("-N2", "--ntasks-per-node=2")
 
 
 def test_srun_starts_a_program_of_mpich_on_two_hosts(cluster: Home, programs: Path, short_tmp: Path) -> None:
-    out = run(cluster, short_tmp / "w", OVER_TCP + f"srun --mpi=pmi2 {programs}/sum.mpich\n", *TWO_EACH)
+    out = run(cluster, short_tmp / "w", AGAIN.format(f"srun --mpi=pmi2 {programs}/sum.mpich"), *TWO_EACH)
     assert ranks(out) == FOUR, out
 
 
@@ -88,7 +86,7 @@ def test_a_rank_that_aborts_ends_the_step_with_its_code(
     out = run(
         cluster,
         short_tmp / "w",
-        OVER_TCP + f"srun --mpi=pmi2 {programs}/sum.mpich 7\necho code $?\n",
+        f"srun --mpi=pmi2 {programs}/sum.mpich 7\necho code $?\n",
         *TWO_EACH,
     )
     assert "rank 1 has called MPI_Abort" in out
@@ -101,7 +99,7 @@ def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
     out = run(
         cluster,
         short_tmp / "w",
-        OVER_TCP + f"srun --mpi=pmi2 {programs}/sum.mpich die\necho code $?\n",
+        f"srun --mpi=pmi2 {programs}/sum.mpich die\necho code $?\n",
         *TWO_EACH,
     )
     assert "without MPI_Finalize" in out
@@ -110,7 +108,7 @@ def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
 
 def test_ranks_may_be_dealt_out_in_turn(cluster: Home, programs: Path, short_tmp: Path) -> None:
     out = run(
-        cluster, short_tmp / "w", OVER_TCP + f"srun -m cyclic --mpi=pmi2 {programs}/sum.mpich\n", *TWO_EACH
+        cluster, short_tmp / "w", AGAIN.format(f"srun -m cyclic --mpi=pmi2 {programs}/sum.mpich"), *TWO_EACH
     )
     assert ranks(out) == [f"rank {rank} of 4 on host{1 + rank % 2} sum 10" for rank in range(4)]
 
@@ -122,5 +120,5 @@ def test_open_mpi_s_mpirun_finds_the_allocation(cluster: Home, programs: Path, s
 
 
 def test_mpich_s_mpiexec_finds_the_allocation(cluster: Home, programs: Path, short_tmp: Path) -> None:
-    out = run(cluster, short_tmp / "w", OVER_TCP + f"mpiexec.mpich {programs}/sum.mpich\n", *TWO_EACH)
+    out = run(cluster, short_tmp / "w", AGAIN.format(f"mpiexec.mpich {programs}/sum.mpich"), *TWO_EACH)
     assert ranks(out) == FOUR, out
