@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Runs on Debian's PyTorch in a test; with its dependencies it would bring PyPI's, which is gigabytes.
+LIGHTNING := lightning-fabric==2.0.9.post0 lightning-utilities==0.10.1 fsspec packaging typing-extensions
 SOURCES := core tui nodeagent tests
 
 .PHONY: run demo test check lint bench fmt clean tools
@@ -47,6 +49,7 @@ $(VENV)/.run: pyproject.toml $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/frameworks $(LIGHTNING)
 	touch $@ $(VENV)/.run
 
 $(VENV)/.peers: $(VENV)/.dev
