@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from warpdeck.config import Config
 
@@ -95,7 +95,7 @@ class Exporter:
         try:
             controller = self._controller
             picture = Picture(controller.state, controller.tally, clients=len(controller.hub.listeners))
-            text = await asyncio.to_thread(generate_latest, picture)
+            text = await asyncio.to_thread(picture.text)
         finally:
             self._scrapes -= 1
         return "200 OK", text if method == b"GET" else b""

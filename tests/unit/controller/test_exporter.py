@@ -15,6 +15,10 @@ from warpdeck.config import Config
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import HealthTold, Submitted, Who
 from warpdeck.controller.exporter import MAX_HEAD_BYTES, Exporter
+from warpdeck.controller.gauges import Picture
+from warpdeck.controller.state import State
+from warpdeck.controller.tally import Tally
+from warpdeck.model import Gpu, GpuUuid, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 
 ANN = Who(user="ann", uid=4001)
@@ -151,3 +155,13 @@ async def test_it_listens_where_the_configuration_says(site: Served) -> None:
     assert exporter.port == port and (await scrape(exporter))["warpdeck_clients"]
     await exporter.follow(Config())
     assert exporter.port == 0
+
+
+def test_whatever_a_driver_calls_a_gpu_is_read_back_as_it_was() -> None:
+    name = 'odd "name" with \\ and\na line'
+    state = State()
+    gpu = Gpu(index=0, uuid=GpuUuid("u"), name=name, type="odd", mem_bytes=GIB)
+    state.nodes[NodeName("a")] = Node(name=NodeName("a"), cpus=4, mem_bytes=GIB, gpus=(gpu,))
+    text = Picture(state, Tally(), clients=0).text().decode()
+    [drained] = [each for each in text_string_to_metric_families(text) if each.name == "warpdeck_gpu_drained"]
+    assert [each.labels["modelName"] for each in drained.samples] == [name]
