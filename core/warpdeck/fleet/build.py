@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import io
@@ -17,8 +18,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def build_zipapp(folder: str) -> tuple[str, str]:
     """Writes agent-<hash>.pyz into the folder unless it is there. Returns (path, SHA-256)."""
-    data = zipapp_bytes()
-    digest = hashlib.sha256(data).hexdigest()
+    data, digest = _own()
     path = os.path.join(folder, f"agent-{digest[:12]}.pyz")
     if not os.path.exists(path):
         os.makedirs(folder, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
@@ -27,6 +27,13 @@ def build_zipapp(folder: str) -> tuple[str, str]:
         os.chmod(temporary, 0o755)
         os.replace(temporary, path)
     return path, digest
+
+
+@functools.cache
+def _own() -> tuple[bytes, str]:
+    """The zipapp of this process, and its hash: made once, of the sources as they were then."""
+    data = zipapp_bytes()
+    return data, hashlib.sha256(data).hexdigest()
 
 
 def zipapp_bytes() -> bytes:

@@ -24,6 +24,8 @@ CONNECT_S = 15.0
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A dead link is noticed after about 20 s."""
+HOME_S = 30
+"""A host whose kernel answers and nobody else does is noticed after about a minute and a half."""
 USER_KNOWN_HOSTS, SITE_KNOWN_HOSTS = "~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"
 MAX_HOPS = 8
 """Jump hosts in a row; ends a ProxyJump that leads to itself."""
@@ -57,6 +59,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     jumps: tuple[str, ...]
     connect_s: float
     known_hosts: tuple[str, ...]
+    ciphers: tuple[str, ...]
+    """The allowed ones, those first that cost least for the short messages of an agent."""
 
 
 def parse_target(text: str) -> Target:
@@ -108,9 +112,11 @@ async def _route(target: Target) -> Route:
         ) from error
     jumps = found.tunnel if isinstance(found.tunnel, str) else ""
     known: object = found.known_hosts
+    allowed = [name.decode("ascii") for name in found.encryption_algs]
     return Route(
         jumps=tuple(jump.strip() for jump in jumps.split(",") if jump.strip() not in ("", "none")),
         connect_s=found.connect_timeout or CONNECT_S,
+        ciphers=tuple(sorted(allowed, key=lambda name: "-gcm@" not in name)),
         known_hosts=tuple(known)
         if isinstance(known, list) and known
         else (os.path.expanduser(USER_KNOWN_HOSTS),),
@@ -132,6 +138,7 @@ async def _hop(
         **target.options(),
         "tunnel": via,
         "known_hosts": known.files(),
+        "encryption_algs": route.ciphers,
         "client_factory": lambda: witness,
         "connect_timeout": route.connect_s,
         "login_timeout": max(route.connect_s, CONNECT_S),
@@ -144,9 +151,28 @@ async def _hop(
         raise witness.refusal(target.host) or explain(target.text, error) from error
     except (OSError, asyncssh.Error, ValueError) as error:
         raise explain(target.text, error, connect_s=route.connect_s) from error
-    if via is not None:
+    if via is None:
+        _let_the_kernel_watch(connection)
+    else:
         connection.set_tunnel(via)
     return connection
+
+
+def _let_the_kernel_watch(connection: asyncssh.SSHClientConnection) -> None:
+    """Probes of TCP instead of SSH: with hundreds of hosts, asking each every few seconds was most of what an idle link took.
+
+    Only the first hop has a socket of its own; whoever is reached through it goes on being asked by SSH.
+    """
+    own: socket.socket | None = connection.get_extra_info("socket")
+    if own is None:
+        return
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT)
+    lost_ms = KEEPALIVE_S * (KEEPALIVE_COUNT + 1) * 1000
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, lost_ms)  # for what is on its way
+    connection.set_keepalive(HOME_S, KEEPALIVE_COUNT - 1)
 
 
 def explain(target: str, error: Exception, *, connect_s: float = CONNECT_S) -> UserError:
