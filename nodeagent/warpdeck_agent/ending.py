@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Set
 from . import processes
 from .clearing import Clearing
 from .job import Job
-from .signals import Signals
+from .signals import ALL, Signals
 from .stepending import end_steps
 
 STRAGGLERS_S = 1.0
@@ -45,12 +45,12 @@ class Ending:
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
 
-    def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0) -> None:
+    def kill(self, job: Job, *, cause: str, grace_s: float, number: int = 0, whom: str = ALL) -> None:
         """Ends the job: TERM, then KILL after the grace time; or sends one signal only."""
         if job.phase != "running":
             return
         if number:
-            self._spawn(self._signals.send(job, number))
+            self._spawn(self._signals.send_to(job, number, whom=whom))
             return
         if not job.cause:
             job.cause = cause

@@ -300,7 +300,9 @@ class Jobs:
         if asked.signal and asked.cause in (SUSPENDED, RESUMED):
             self._suspend(job, asked)
         else:
-            self._ending.kill(job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal)
+            self._ending.kill(
+                job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal, whom=asked.whom
+            )
 
     def set_limit(self, asked: SetLimit) -> None:
         """A launch gets another time limit."""

@@ -9,6 +9,8 @@ from typing import Sequence, Set, Tuple
 from . import processes
 from .job import Job
 
+ALL, BATCH, PROGRAMS, WARNED = "all", "batch", "programs", "warned"
+"""Whom a signal is meant for."""
 MAX_STOPS = 5
 """How often processes that a job forks while it is being stopped are looked for."""
 
@@ -38,25 +40,36 @@ class Signals:
                 return
             known.update(members)
 
+    async def send_to(self, job: Job, number: int, *, whom: str) -> None:
+        """To all, to the batch shell alone, or to the programs that it runs."""
+        members = await self._members(job)
+        if job.phase == "running":
+            processes.send(_meant(job, members, number, whom=whom), number)
+
     async def warn(self, job: Job) -> None:
         """The signal that the job asked for before its time is over."""
         members = await self._members(job)
+        whom = BATCH if job.meta.warn_batch_only and job.meta.role == "batch" else WARNED
         if job.phase == "running" and not job.cause:
-            processes.send(_warned(job, members), job.meta.warn_signal)
+            processes.send(_meant(job, members, job.meta.warn_signal, whom=whom), job.meta.warn_signal)
 
     async def _members(self, job: Job) -> Tuple[int, ...]:
         return await asyncio.get_running_loop().run_in_executor(self._pool, job.members)
 
 
-def _warned(job: Job, members: Tuple[int, ...]) -> Sequence[int]:
-    """B: the batch shell; else all the others, and the shell where it waits for the signal or is alone.
+def _meant(job: Job, members: Tuple[int, ...], number: int, *, whom: str) -> Sequence[int]:
+    """The batch shell, or the programs that it runs. A warning goes to the shell too where it waits for it or is alone.
 
     A shell that does not wait for it would only die of it, and take the job along before anything is saved; Slurm spares it too.
     """
-    if job.meta.role != "batch":
+    if whom == ALL:
         return members
+    if job.meta.role != "batch":
+        return () if whom == BATCH else members
     shell = job.batch_shell(members)
-    if job.meta.warn_batch_only:
+    if whom == BATCH:
         return [shell] if shell else []
     others = [pid for pid in members if pid != shell]
-    return members if not others or processes.catches(shell, job.meta.warn_signal) else others
+    if whom == PROGRAMS:
+        return others
+    return members if not others or processes.catches(shell, number) else others

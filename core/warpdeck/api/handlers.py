@@ -101,8 +101,7 @@ class Handlers:
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Cancel():
-                number = parse_signal(message.signal) if message.signal else 0
-                return await self._cancel(message.jobs, number)
+                return await self._cancel(message)
             case ask.Hold():
                 return await self._change(Held(**await self._named(message.jobs)))
             case ask.Release():
@@ -357,25 +356,28 @@ class Handlers:
             raise UserError("; ".join(outcome.errors), code=outcome.codes[0])
         return {"jobs": list(outcome.labels), "errors": list(outcome.errors)}
 
-    async def _cancel(self, words: Sequence[str], signal: int) -> dict[str, Any]:
+    async def _cancel(self, message: ask.Cancel) -> dict[str, Any]:
         """Jobs, and steps of theirs (12.0)."""
-        jobs = [word for word in words if "." not in word]
+        number = parse_signal(message.signal) if message.signal else 0
+        jobs = [word for word in message.jobs if "." not in word]
         done: list[str] = []
-        errors: list[str] = []
-        for word in words:
+        refused: list[tuple[str, str, str]] = []
+        for word in message.jobs:
             if "." in word:
                 try:
-                    await self._controller.apply(await self._step_end(word, signal))
+                    await self._controller.apply(await self._step_end(word, number))
                     done.append(word)
                 except UserError as error:
-                    errors.append(error.message)
+                    refused.append((word, error.message, error.code))
         if jobs:
-            outcome = await self._controller.apply(Cancelled(**await self._named(jobs), signal=signal))
+            event = Cancelled(**await self._named(jobs), signal=number, whom=message.whom)
+            outcome = await self._controller.apply(event)
             done += outcome.labels
-            errors += outcome.errors
-        if errors and not done:
-            raise UserError("; ".join(errors))
-        return {"jobs": done, "errors": errors}
+            refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)
+        if len(message.jobs) == 1 and refused:
+            raise UserError(refused[0][1], code=refused[0][2])
+        names, errors, codes = zip(*refused, strict=True) if refused else ((), (), ())
+        return {"jobs": done, "refused": names, "errors": errors, "codes": codes}
 
     async def _step_end(self, word: str, signal: int) -> StepEndAsked:
         job_word, _, number = word.rpartition(".")

@@ -162,9 +162,12 @@ class QosList(Message, frozen=True, kw_only=True, tag="qos"):
 
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
-    """`signal` (a name such as USR1) is sent instead of ending the job."""
+    """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
+    that it runs. Jobs and steps of jobs (12.0). Beside `errors` their `codes`, and `refused`: what could not be done to whom. If
+    only one is named, what is wrong is this request's error."""
 
     signal: Name = ""
+    whom: Annotated[str, msgspec.Meta(pattern=r"\A(all|batch|programs)\Z")] = "all"
 
 
 class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):

@@ -101,6 +101,7 @@ class EffectRunner:
                         cause=effect.cause,
                         grace_s=0.0 if effect.at_once else grace_s,
                         signal=effect.signal,
+                        whom=effect.whom,
                     ),
                 )
             case LimitShare():

@@ -57,9 +57,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(Order, frozen=True, kw_only=True):
-    """Ends jobs; with a `signal` number only sends it."""
+    """Ends jobs; with a `signal` number only sends it, to whom KillShare says."""
 
     signal: int = 0
+    whom: str = "all"
 
 
 class Held(Order, frozen=True, kw_only=True):
@@ -220,6 +221,8 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     cause: str = "cancelled"
     signal: int = 0
+    whom: str = "all"
+    """For whom the signal is: all, the batch shell, or the programs that it runs."""
     at_once: bool = False
     grace_s: float | None = None
     """Between TERM and KILL; None is the site's setting."""
@@ -293,4 +296,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     """Of the errors: warpdeck.errors.UserError.code."""
+    refused: tuple[str, ...] = ()
+    """What each error is about, as it was named."""
     replan: bool = True

@@ -146,7 +146,7 @@ def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
 def cancel(txn: Transaction, event: Cancelled) -> Outcome:
     """Ends jobs, waiting or running, or sends them a signal."""
     if event.signal:
-        return on_each(txn, event, lambda job: _signal(txn, job, event.signal))
+        return on_each(txn, event, lambda job: _signal(txn, job, event))
     return on_each(txn, event, lambda job: _cancel_one(txn, job, event.who))
 
 
@@ -179,12 +179,13 @@ def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = N
     ]
 
 
-def _signal(txn: Transaction, job: Job, signal: int) -> list[Effect]:
+def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
     if job.state is not JobState.RUNNING:
-        raise UserError(f"job {job.label()} is not running ({job.state})")
-    txn.log(job.id, f"signal {signal} sent")
+        code = "finished" if job.is_finished else "pending"
+        raise UserError(f"job {job.label()} is not running ({job.state})", code=code)
+    txn.log(job.id, f"signal {event.signal} sent")
     return [
-        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=signal)
+        KillShare(node=share.node, job_id=job.id, restarts=job.restarts, signal=event.signal, whom=event.whom)
         for share in job.shares
         if share.phase == "running"
     ]
@@ -347,6 +348,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     labels: list[str] = []
     errors: list[str] = []
     codes: list[str] = []
+    refused: list[str] = []
     who = order.who
     _recall(txn, order.ended)
     for reference in order.jobs:
@@ -364,4 +366,11 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
             txn.undo(mark)
             errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
             codes.append(error.code)
-    return Outcome(effects=tuple(effects), labels=tuple(labels), errors=tuple(errors), codes=tuple(codes))
+            refused.append(reference)
+    return Outcome(
+        effects=tuple(effects),
+        labels=tuple(labels),
+        errors=tuple(errors),
+        codes=tuple(codes),
+        refused=tuple(refused),
+    )

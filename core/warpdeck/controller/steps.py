@@ -102,9 +102,10 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     """Ends a step, or sends it a signal."""
     job, step = txn.state.jobs.get(event.job_id), find_step(txn.state, event.job_id, event.number)
     if job is not None and not may_touch(event.who, job):
-        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}")
+        raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}", code="denied")
     if job is None or step is None or step.is_finished:
-        raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`")
+        code = "finished" if step is not None else "not_found"
+        raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`", code=code)
     if event.signal:
         return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)
     return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)

@@ -51,9 +51,10 @@ class Console:
 
 
 class CommandError(Exception):
-    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do; `exit_code` is theirs too."""
+    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do, or `bare` of that; `exit_code` is theirs too."""
 
-    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+    def __init__(self, message: str, *, exit_code: int = 1, bare: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.exit_code = exit_code
+        self.bare = bare

@@ -16,6 +16,7 @@ from .console import CommandError, Console
 
 COMMANDS: dict[str, str] = {
     "sbatch": "sbatch",
+    "scancel": "scancel",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}
@@ -47,8 +48,9 @@ def run(name: str, words: list[str], console: Console) -> int:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
         return int(module.main(words, console))
     except CommandError as error:
+        before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):
-            print(f"{name}: error: {line}", file=console.err)
+            print(before + line, file=console.err)
         return error.exit_code
     except UserError as error:
         print(f"{name}: error: {error.message}", file=console.err)

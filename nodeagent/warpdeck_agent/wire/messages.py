@@ -198,7 +198,8 @@ class PutTree:
 
 @dataclass(frozen=True)
 class Kill:
-    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once.
+    """End a job: TERM to all its processes, KILL after `grace_s`. With `signal` only that signal is sent, once, to all of it,
+    to the batch shell, or to the programs that the shell runs.
 
     With a signal and the cause SUSPENDED or RESUMED the time of its limit stops and goes on as well.
     """
@@ -208,6 +209,7 @@ class Kill:
     cause: str = "cancelled"
     grace_s: float = 30.0
     signal: int = 0
+    whom: str = "all"
     t: Literal["kill"] = "kill"
 
 

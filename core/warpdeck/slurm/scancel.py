@@ -1,0 +1,288 @@
+"""scancel: ends jobs, tasks of arrays and steps, or sends them a signal. Options, messages and exit codes are those of scancel(1).
+
+A signal without --batch and --full goes to what the batch script runs, started by srun or not. Without --user an ordinary user's
+filters choose among their own jobs; Slurm tries everybody's and is refused.
+"""
+
+from __future__ import annotations
+
+import os.path
+import pwd
+import re
+from typing import Any
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import expand
+from warpdeck.notation.options import NONE, REQUIRED, parse_leading, table
+from warpdeck.notation.signals import parse_signal
+
+from .console import CommandError, Console
+from .refusals import WORDS
+from .version import VERSION
+
+OPTIONS = table(
+    "scancel",
+    {
+        "account": ("A", REQUIRED),
+        "batch": ("b", NONE),
+        "clusters": ("M", REQUIRED),
+        "ctld": ("", NONE),
+        "full": ("f", NONE),
+        "help": ("", NONE),
+        "hurry": ("H", NONE),
+        "interactive": ("i", NONE),
+        "jobname": ("", REQUIRED),
+        "me": ("", NONE),
+        "name": ("n", REQUIRED),
+        "nodelist": ("w", REQUIRED),
+        "partition": ("p", REQUIRED),
+        "qos": ("q", REQUIRED),
+        "quiet": ("Q", NONE),
+        "reservation": ("R", REQUIRED),
+        "sibling": ("", REQUIRED),
+        "signal": ("s", REQUIRED),
+        "state": ("t", REQUIRED),
+        "usage": ("", NONE),
+        "user": ("u", REQUIRED),
+        "verbose": ("v", NONE),
+        "version": ("V", NONE),
+        "wckey": ("", REQUIRED),
+    },
+)
+SWITCHES = ("batch", "full", "interactive", "verbose")
+"""Options that a variable sets to true or false."""
+VALUES = ("account", "name", "partition", "qos", "state", "user", "wckey")
+"""Options that a variable gives a value; SCANCEL_ACCOUNT is --account."""
+FILTERS = {
+    "account": "account",
+    "name": "job_name",
+    "nodelist": "nodelist",
+    "partition": "partition",
+    "qos": "qos",
+    "reservation": "reservation",
+    "state": "state",
+    "user": "user_name",
+    "wckey": "wckey",
+}
+"""Option -> its name where nothing matches, in the order in which they are told."""
+ASKED = {
+    "account": "accounts",
+    "name": "names",
+    "partition": "partitions",
+    "qos": "qos",
+    "reservation": "reservations",
+}
+STATES = {
+    "PENDING": ("PENDING",),
+    "RUNNING": ("RUNNING", "CONFIGURING"),
+    "SUSPENDED": ("SUSPENDED",),
+}
+SHORT_STATES = {"PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED"}
+MAX_SELECTED = 100_000
+"""Jobs that filters may stand for: as many as one request may name."""
+SILENT = ("finished", "not_found")
+"""What is no error of a job that was to end."""
+NO_STEP_EXIT = 225
+"""Of a step that is not there: Slurm's error number, cut to a byte."""
+KILL = 9
+MAX_FILE_BYTES = 1024 * 1024
+"""Of a file of node names."""
+HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
+  -A, --account=account           act only on jobs charging this account
+  -b, --batch                     signal the batch shell alone
+  -f, --full                      signal the batch shell and all that it runs
+  -i, --interactive               ask before each job
+  -n, --name=job_name             act only on jobs with this name
+      --me                        act only on my jobs
+  -p, --partition=partition       act only on jobs in this partition
+  -Q, --quiet                     report nothing of ended jobs
+  -q, --qos=qos                   act only on jobs with this quality of service
+  -R, --reservation=reservation   act only on jobs with this reservation
+  -s, --signal=name | integer     send this signal; without it jobs end
+  -t, --state=state               act only on jobs that are PENDING, RUNNING or SUSPENDED
+  -u, --user=user_name            act only on jobs of this user
+  -v, --verbose                   say what is done
+  -V, --version                   print the version
+  -w, --nodelist=hosts            act only on jobs on these nodes
+      --wckey=wckey               act only on jobs with this workload characterization key
+"""
+_ID = re.compile(r"([1-9]\d{0,17})(?:_(\d{1,9}|\[[0-9,\-:%]+\]))?(?:\.(\d{1,9}))?")
+Options = dict[str, str]
+
+
+def main(words: list[str], console: Console) -> int:
+    """Cancels; 1 if something was refused."""
+    given = _from_variables(console)
+    try:
+        found, rest = parse_leading(words, "scancel", OPTIONS)
+    except UserError as error:
+        console.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
+        return 1
+    given.update(("name" if option == "jobname" else option, value) for option, value in found)
+    if given.keys() & {"help", "usage", "version"}:
+        console.out.write(VERSION if "version" in given else HELP)
+        return 0
+    number = _check(given, console)
+    ids = [word for each in rest for word in _split(each)]
+    for word in ids:
+        if _ID.fullmatch(word) is None:
+            raise CommandError(f"Invalid job id {word}")
+    filters = {name: given[name] for name in FILTERS if given.get(name)}
+    if not ids and not filters:
+        raise CommandError("No job identification provided")
+    with console.connect() as client:
+        if filters or "interactive" in given:
+            ids = _select(client, ids, filters, given, console)
+        return Canceller(client, given, console, number).run(ids)
+
+
+def _from_variables(console: Console) -> Options:
+    found: Options = {}
+    for name in VALUES:
+        if value := console.env.get(f"SCANCEL_{name.upper()}", ""):
+            found[name] = value
+    for name in SWITCHES:
+        value = console.env.get(f"SCANCEL_{name.upper()}", "")
+        if value.lower() == "true":
+            found[name] = ""
+        elif value and value.lower() != "false":
+            console.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
+    return found
+
+
+def _check(given: Options, console: Console) -> int:
+    """The signal's number, 0 for none; --me becomes --user. Raises CommandError."""
+    if given.get("clusters") or given.get("sibling"):
+        raise CommandError("there is one cluster here: -M and --sibling are not supported")
+    if "me" in given:
+        given["user"] = console.user
+    state = given.get("state", "")
+    if state:
+        given["state"] = SHORT_STATES.get(state.upper(), state.upper())
+        if given["state"] not in STATES:
+            words = "Valid job states are PENDING, RUNNING, and SUSPENDED"
+            raise CommandError(f"Invalid job state specified: {state}\n{words}", bare=True)
+    if not given.get("signal"):
+        return 0
+    try:
+        return parse_signal(given["signal"])
+    except UserError:
+        raise CommandError(f"Unknown job signal: {given['signal']}", bare=True) from None
+
+
+def _split(word: str) -> list[str]:
+    """At commas outside brackets."""
+    return re.findall(r"(?:\[[^\]]*\]|[^,])+", word)
+
+
+def _select(
+    client: SyncClient, ids: list[str], filters: Options, given: Options, console: Console
+) -> list[str]:
+    """The jobs that all filters let through, as they are named; asks about each with --interactive."""
+    rows = _matching(client, ids, filters, console)
+    if not rows and "verbose" in given:
+        told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
+        console.err.write(f"scancel: error: No active jobs match ALL job filters, including: {told} \n")
+    steps = {word.partition(".")[0]: word for word in ids if "." in word}
+    chosen = []
+    for row in rows:
+        name = next(
+            (steps[label] for label in (row["label"], str(row["array_job_id"])) if label in steps),
+            row["label"],
+        )
+        if "interactive" not in given or _agreed(name, row, console):
+            chosen.append(name)
+    return chosen
+
+
+def _matching(client: SyncClient, ids: list[str], filters: Options, console: Console) -> list[dict[str, Any]]:
+    asked: dict[str, Any] = {
+        field: filters[name].split(",") for name, field in ASKED.items() if name in filters
+    }
+    if "nodelist" in filters:
+        asked["nodes"] = _nodes(filters["nodelist"], console)
+    if "state" in filters:
+        asked["states"] = list(STATES[filters["state"]])
+    if "user" in filters:
+        asked["users"] = [_user(filters["user"])]
+    elif not client.welcome["admin"]:
+        asked["users"] = [client.welcome["user"]]
+    if "wckey" in filters:
+        return []  # jobs have none here
+    jobs = [word.partition(".")[0] for word in ids]
+    fields = ["label", "array_job_id", "name", "partition", "end"]
+    answer = client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
+    return [row for row in answer["jobs"] if row["end"] is None]
+
+
+def _nodes(text: str, console: Console) -> list[str]:
+    """A hostlist, or a file of names, which has a slash in its name. Raises CommandError."""
+    if "/" in text:
+        try:
+            data = console.read_file(os.path.join(console.folder, text), MAX_FILE_BYTES)
+        except OSError as error:
+            raise CommandError(f"Unable to open file {text}: {error.strerror}") from error
+        text = ",".join(data.decode("utf-8", "replace").split())
+    return expand(text)
+
+
+def _user(name: str) -> str:
+    """The user's name, which may be given as a number. Raises CommandError for one that this machine does not know."""
+    try:
+        return pwd.getpwuid(int(name)).pw_name if name.isdecimal() else pwd.getpwnam(name).pw_name
+    except KeyError:
+        raise CommandError(f"Invalid user name: {name}") from None
+
+
+def _agreed(name: str, row: dict[str, Any], console: Console) -> bool:
+    what = "step_id" if "." in name else "job_id"
+    console.out.write(f"Cancel {what}={name} name={row['name']} partition={row['partition']} [y/n]? ")
+    console.out.flush()
+    return console.stdin.readline()[:1] in ("y", "Y")
+
+
+class Canceller:
+    """Asks the controller, and says what it refuses as scancel does."""
+
+    def __init__(self, client: SyncClient, given: Options, console: Console, number: int) -> None:
+        self._client = client
+        self._console = console
+        self._number = number
+        self._verbose = "verbose" in given
+        self._quiet = "quiet" in given
+        self._whom = "all" if "full" in given else "batch" if "batch" in given else "programs"
+
+    def run(self, names: list[str]) -> int:
+        """Cancels all of them at once; the exit code."""
+        if not names:
+            return 0
+        for name in names if self._verbose else ():
+            self._console.err.write(f"scancel: {self._doing(name)}\n")
+        more: dict[str, Any] = {"signal": str(self._number), "whom": self._whom} if self._number else {}
+        try:
+            answer = self._client.call("cancel", jobs=names, **more)
+        except UserError as error:
+            if len(names) > 1:
+                raise
+            answer = {"refused": names, "codes": [error.code], "errors": [error.message]}
+        told = zip(answer["refused"], answer["codes"], answer["errors"], strict=True)
+        return max([self._refused(*each) for each in told], default=0)
+
+    def _doing(self, name: str) -> str:
+        kind = (
+            "step"
+            if "." in name
+            else {"all": "full job", "batch": "batch job", "programs": "job"}[self._whom]
+        )
+        return f"Signal {self._number} to {kind} {name}" if self._number else f"Terminating {kind} {name}"
+
+    def _refused(self, name: str, code: str, sentence: str) -> int:
+        """Says it, unless it is no error; the exit code."""
+        ends = not self._number or self._number == KILL
+        silent = code in SILENT and ends
+        if self._verbose or not (silent or (self._quiet and code in SILENT)):
+            kind = "job step id" if "." in name else "job id"
+            words = WORDS.get(code, sentence)
+            self._console.err.write(f"scancel: error: Kill job error on {kind} {name}: {words}\n")
+        return 0 if silent else NO_STEP_EXIT if "." in name else 1
