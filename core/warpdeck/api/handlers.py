@@ -34,8 +34,9 @@ from warpdeck.controller.events import (
 )
 from warpdeck.controller.jobcolumns import shower
 from warpdeck.controller.jobs import may_touch
+from warpdeck.controller.nodefacts import node_facts
 from warpdeck.controller.resubmission import carried_on
-from warpdeck.controller.steprows import step_rows
+from warpdeck.controller.steprows import live_steps, step_rows
 from warpdeck.controller.watching import may_watch
 from warpdeck.errors import UserError
 from warpdeck.model import (
@@ -115,7 +116,7 @@ class Handlers:
             case ask.JobUpdate():
                 return await self._change(Updated(**await self._named(message.jobs), change=message.change))
             case ask.Nodes():
-                nodes = self._nodes(message.name)
+                nodes = self._nodes(message.name, facts=message.facts)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)
@@ -123,6 +124,9 @@ class Handlers:
                 return await self._curves(message)
             case ask.Priorities():
                 return await self._priorities(message)
+            case ask.Steps():
+                rows = live_steps(self._controller.state, Selection(message))
+                return await self._paged(message.id, "steps", rows, show=list, page_rows=JOB_PAGE_ROWS)
             case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList():
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
@@ -386,11 +390,14 @@ class Handlers:
         job = await self.find_job(job_word)
         return StepEndAsked(who=self._connection.who, job_id=job.id, number=int(number), signal=signal)
 
-    def _nodes(self, name: str) -> list[Any]:
+    def _nodes(self, name: str, *, facts: bool = False) -> list[Any]:
         state = self._controller.state
         if name and NodeName(name) not in state.nodes:
             raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
         names = [NodeName(name)] if name else sorted(state.nodes)
+        if facts:
+            nodes = [state.nodes[each] for each in names]
+            return list(node_facts(state, nodes, now=self._controller.clock()))
         return [present.node_row(state, state.nodes[each]) for each in names]
 
     async def _add_node(self, message: ask.NodeAdd) -> Any:

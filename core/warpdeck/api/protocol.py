@@ -132,6 +132,17 @@ class Jobs(Message, frozen=True, kw_only=True, tag="jobs"):
     """Only these of each row; () is all. Ten thousand whole rows take a client longer to decode than all else it does."""
 
 
+class Steps(Message, frozen=True, kw_only=True, tag="steps"):
+    """-> {"steps": [LiveStep]}: what runs now, by job and step."""
+
+    users: Names = ()
+    """Names or numbers."""
+    ids: References = ()
+    """Of jobs."""
+    partitions: Names = ()
+    nodes: Names = ()
+
+
 class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     """-> JobDetail"""
 
@@ -197,9 +208,10 @@ class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
 
 
 class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
-    """-> {"nodes": [NodeRow]}; `name` narrows to one, with an error if there is none."""
+    """-> {"nodes": [NodeRow]}, with `facts` [NodeFacts]; `name` narrows to one, with an error if there is none."""
 
     name: str = ""
+    facts: bool = False
 
 
 class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
@@ -477,6 +489,7 @@ ClientMessage = (
     | HaveTree
     | PutTree
     | Jobs
+    | Steps
     | JobInfo
     | Priorities
     | Shares

@@ -97,13 +97,14 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Since when it could have started; None while it is held or depends on others."""
     begin: float | None
     deadline: float | None
+    expected_start: float | None
+    """Of a job that waits."""
     ends: float | None
     """When it will have ended at the latest, or has."""
     leaves: float | None
     """It was told to leave for another job: when its grace time ends."""
     suspended_at: float | None
     suspended_s: float
-    predicted_s: float | None
     dependency: str
     """What it still depends on, each with (unfulfilled) or (failed) behind it."""
     reason: str
@@ -117,6 +118,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     licenses: str
     nice: int
     requeue: bool
+    limit_s: int | None
+    """The time limit that it runs under, or that it would get where it goes first."""
     time_min_s: int | None
     nodes_min: int
     nodes_max: int
@@ -142,11 +145,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     switches_wait_s: int | None
     tasks_text: str
     """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
-    throttle: int
     container: str
-    held_by_admin: bool
-    interactive_for: str
-    """srun, salloc, nobody: for whom the allocation is held; "" for a job with a program of its own."""
 
 
 class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +196,18 @@ class StepRow(msgspec.Struct, kw_only=True):
     gpus: int = 0
     used: UsageRow | None = None
     message: str = ""
+
+
+class LiveStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that runs, with what squeue tells of its job."""
+
+    row: StepRow
+    job_id: int
+    array_job_id: int
+    array_task_id: int | None = None
+    user: str = ""
+    uid: int = 0
+    partition: str = ""
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,3 +349,37 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[str] = []
     at: float | None = None
     """When it was last read."""
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What Slurm's commands print of a node: cheap, and without its GPUs' readings. For a request for nodes with `facts`."""
+
+    name: str
+    hostname: str
+    address: str
+    base: str
+    """idle, mixed, allocated, down or unknown (not connected yet), whatever the flags below say."""
+    drained: bool
+    responding: bool
+    maintenance: bool
+    """In a reservation for maintenance."""
+    reserved: bool
+    completing: bool
+    """Jobs of it are ending."""
+    reason: str
+    reason_at: float | None
+    cpus: int
+    cpus_used: int
+    cpu_pct: float | None
+    mem_bytes: int
+    mem_alloc_bytes: int
+    mem_used_bytes: int | None
+    gpus: dict[str, int]
+    """Type -> how many."""
+    gpus_used: dict[str, list[int]]
+    """Type -> indices of those that jobs hold."""
+    features: list[str]
+    weight: int
+    kernel: str
+    added: float
+    partitions: list[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from warpdeck.controller.present import ALL_NODES
-from warpdeck.model import Job, Ranges, has_task, split_ranges, state_named
+from warpdeck.model import Job, JobState, Ranges, has_task, split_ranges, state_named
 from warpdeck.notation.jobids import parse_job_id
 
 from . import protocol as ask
@@ -16,11 +16,14 @@ Test = Callable[[Job], bool]
 class Selection:
     """The filters of one request; those that are given must all let a job through."""
 
-    def __init__(self, message: ask.Jobs) -> None:
+    def __init__(self, message: ask.Jobs | ask.Steps) -> None:
         """Raises UserError for a state or an id that cannot be."""
-        states = frozenset(state_named(word) for word in message.states)
         ids = [parse_job_id(word) for word in message.ids]
-        everything = message.finished or bool(states or ids)
+        states: frozenset[JobState] = frozenset()
+        everything = bool(ids)
+        if isinstance(message, ask.Jobs):
+            states = frozenset(state_named(word) for word in message.states)
+            everything = everything or message.finished or bool(states)
         self._tests = [
             *([] if everything else [_unfinished]),
             *([lambda job: job.state in states] if states else []),
@@ -36,27 +39,32 @@ def _unfinished(job: Job) -> bool:
     return not job.is_finished
 
 
-def _tests(message: ask.Jobs) -> list[Test]:
+def _tests(message: ask.Jobs | ask.Steps) -> list[Test]:
     """Those that compare names."""
     found: list[Test] = []
     if users := frozenset(message.users):
         found.append(lambda job: job.user in users or str(job.uid) in users)
+    if partitions := frozenset(message.partitions):
+        found.append(lambda job: _in_partition(job, partitions))
+    if nodes := frozenset(message.nodes):
+        found.append(
+            lambda job: job.allocation is not None and not nodes.isdisjoint(job.allocation.node_names())
+        )
+    return [*found, *_of_jobs(message)] if isinstance(message, ask.Jobs) else found
+
+
+def _of_jobs(message: ask.Jobs) -> list[Test]:
+    found: list[Test] = []
     if names := frozenset(message.names):
         found.append(lambda job: job.request.name in names)
     if accounts := frozenset(message.accounts):
         found.append(lambda job: job.request.account in accounts)
     if qos := frozenset(message.qos):
         found.append(lambda job: (job.request.qos or "normal") in qos)
-    if partitions := frozenset(message.partitions):
-        found.append(lambda job: _in_partition(job, partitions))
     if reservations := frozenset(message.reservations):
         found.append(lambda job: job.request.reservation in reservations)
     if licenses := frozenset(message.licenses):
         found.append(lambda job: any(name in licenses for name, _ in job.request.licenses))
-    if nodes := frozenset(message.nodes):
-        found.append(
-            lambda job: job.allocation is not None and not nodes.isdisjoint(job.allocation.node_names())
-        )
     return found
 
 

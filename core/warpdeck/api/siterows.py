@@ -96,6 +96,8 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     """A partition: its nodes as they are now, its limits, and who may use it (None: everybody)."""
 
     name: str
+    position: int = 0
+    """In the configuration's order."""
     default: bool = False
     state: str = "UP"
     node_list: str = ""
@@ -113,6 +115,9 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     min_nodes: int = 0
     max_nodes: int | None = None
     priority_tier: int = 1
+    priority_job_factor: int = 1
+    preempt_mode: str = ""
+    """"": the site's."""
     qos: str = ""
     exclusive: bool = False
     allow_groups: list[str] | None = None

@@ -6,10 +6,9 @@ Which programs read which: see the launchers' own sources (Lightning, jax, submi
 
 from __future__ import annotations
 
+from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.model import Job, Share, count_tasks
 from warpdeck.notation.hostlist import collapse
-
-CLUSTER_NAME = "warpdeck"
 
 
 def job_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:

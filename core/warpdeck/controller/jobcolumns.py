@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from warpdeck.api.rows import JobFacts, JobRow
+from warpdeck.api.rows import JobFacts, JobRow, WhyRow
 from warpdeck.errors import UserError
 from warpdeck.model import (
     COMPACT,
@@ -24,6 +24,7 @@ from warpdeck.model import (
 )
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.options import SBATCH, parse_leading
+from warpdeck.policy.access import partition_names, time_limit
 from warpdeck.policy.tres import asked_tres, held_tres
 
 from .accounting import gpu_types
@@ -31,7 +32,7 @@ from .dependencies import judge_one
 from .launching import output_paths
 from .present import ALL_NODES, job_row, why_row
 from .state import State
-from .view import Namesakes, eligible_unix
+from .view import Namesakes, eligible_unix, pending_job
 
 CAUSES = {
     "timeout": "TimeLimit",
@@ -96,8 +97,13 @@ def _cpus(_: Sight, job: Job) -> int:
     return held or asked.task_count() * asked.cpus_per_task
 
 
-def _why(sight: Sight, job: Job) -> Any:
+def _why(sight: Sight, job: Job) -> WhyRow | None:
     return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
+
+
+def _expected_start(sight: Sight, job: Job) -> float | None:
+    why = _why(sight, job) if job.state is JobState.PENDING else None
+    return why.expected_start if why is not None else None
 
 
 def _reason(sight: Sight, job: Job) -> str:
@@ -154,9 +160,22 @@ def _ends(sight: Sight, job: Job) -> float | None:
         return job.end_at_unix
     if job.state is not JobState.PENDING:
         return job.ends_by_unix()
-    why, limit_s = sight.state.whys.get(job.id), job.request.time_limit_s
-    start = why.expected_start_unix if why is not None else None
+    start, limit_s = _expected_start(sight, job), _limit_s(sight, job)
     return None if start is None or limit_s is None else start + limit_s
+
+
+def _limit_s(sight: Sight, job: Job) -> int | None:
+    """What it runs under, or would in the first partition that it asks for."""
+    if job.start_at_unix is not None or job.state is not JobState.PENDING:
+        return job.time_limit_s
+    site, asked = sight.state.site, job.request.time_limit_s
+    if asked is not None:
+        return asked
+    names = partition_names(job.request.partition, site.settings)[:1]
+    found = next((each for each in site.partitions if each.name in names), None)
+    return time_limit(
+        pending_job(sight.state, job, sight.namesakes, now=sight.now), found, site.settings, sight.now
+    )
 
 
 def _tres(sight: Sight, job: Job) -> dict[str, int]:
@@ -284,11 +303,11 @@ FACTS: dict[str, Column] = {
     "eligible": _eligible,
     "begin": lambda _, job: job.request.begin_at_unix,
     "deadline": lambda _, job: job.request.deadline_unix,
+    "expected_start": _expected_start,
     "ends": _ends,
     "leaves": lambda _, job: job.leaves_by_unix,
     "suspended_at": lambda _, job: job.suspended_at_unix,
     "suspended_s": lambda _, job: job.suspended_s,
-    "predicted_s": lambda _, job: job.predicted_s,
     "dependency": _dependency,
     "reason": _reason,
     "features": lambda _, job: job.request.resources.constraint,
@@ -296,6 +315,7 @@ FACTS: dict[str, Column] = {
     "exc_nodes": lambda _, job: collapse(job.request.resources.exclude),
     "sched_nodes": _sched_nodes,
     "reservation": lambda _, job: job.request.reservation,
+    "limit_s": _limit_s,
     "licenses": lambda _, job: ",".join(f"{name}:{count}" for name, count in job.request.licenses),
     "nice": lambda _, job: job.request.nice,
     "requeue": lambda _, job: job.request.requeue,
@@ -319,9 +339,6 @@ FACTS: dict[str, Column] = {
     "max_switches": lambda _, job: job.request.resources.max_switches,
     "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,
     "tasks_text": _tasks_text,
-    "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
     "container": lambda _, job: job.request.container.image if job.request.container else "",
-    "held_by_admin": lambda _, job: job.held_by_admin,
-    "interactive_for": lambda _, job: job.request.holder,
 }
 COLUMNS = {**ROW_COLUMNS, **FACTS}

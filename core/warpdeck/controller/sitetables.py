@@ -34,8 +34,9 @@ def partition_rows(state: State, config: Config) -> list[PartitionRow]:
         default_s = config.scheduler.default_time
         return [_partition_row(ALL_NODES, Partition(default_time=default_s), now, default=True)]
     default = state.site.settings.default_partition
+    positions = {name: index for index, name in enumerate(config.partitions)}
     return [
-        _partition_row(name, table, now, default=name == default)
+        _partition_row(name, table, now, default=name == default, position=positions[name])
         for name, table in sorted(config.partitions.items())
     ]
 
@@ -52,7 +53,7 @@ def _node_now(state: State, node: Node) -> _NodeNow:
 
 
 def _partition_row(
-    name: str, table: Partition, now: dict[NodeName, _NodeNow], *, default: bool
+    name: str, table: Partition, now: dict[NodeName, _NodeNow], *, default: bool, position: int = 0
 ) -> PartitionRow:
     named = None if table.nodes is None else {NodeName(node) for node in table.nodes}
     there = [node for node in now if named is None or node in named]
@@ -60,6 +61,7 @@ def _partition_row(
     states = [node.state for node in nodes]
     return PartitionRow(
         name=name,
+        position=position,
         default=default,
         state=table.state,
         node_list=collapse(there),
@@ -75,6 +77,8 @@ def _partition_row(
         min_nodes=table.min_nodes,
         max_nodes=table.max_nodes,
         priority_tier=table.priority_tier,
+        priority_job_factor=table.priority_job_factor,
+        preempt_mode=table.preempt_mode,
         qos=table.qos,
         exclusive=table.exclusive,
         allow_groups=_names(table.allow_groups),

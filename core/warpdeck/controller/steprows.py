@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from warpdeck.api.rows import StepRow
+from warpdeck.api.rows import LiveStep, StepRow
 from warpdeck.model import ExitStatus, Job, JobState
 from warpdeck.model.step import Step
 from warpdeck.notation.hostlist import collapse
 
-from .present import use_of
+from .present import ALL_NODES, use_of
+
+if TYPE_CHECKING:
+    from .state import State
+
+EXTERN = "extern"
+
+
+class Wanted(Protocol):
+    """Which jobs are meant."""
+
+    def has(self, job: Job) -> bool: ...
 
 
 def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
@@ -17,10 +29,34 @@ def step_rows(job: Job, steps: Sequence[Step]) -> list[StepRow]:
     if job.start_at_unix is None or job.allocation is None:
         return []
     rows = [_batch(job)] if job.request.script else []
-    rows.append(_own(job, "extern", nodes=len(job.allocation.shares), ended=ExitStatus()))
+    rows.append(_own(job, EXTERN, nodes=len(job.allocation.shares), ended=ExitStatus()))
     if job.request.argv:
         rows.append(_command(job))
     return rows + [_row(job, step) for step in steps if step.restarts == job.restarts]
+
+
+def live_steps(state: State, wanted: Wanted) -> list[LiveStep]:
+    """What runs now of the jobs that are wanted, by job and step."""
+    found = []
+    for job_id in sorted(state.active):
+        job = state.jobs[job_id]
+        if job.start_at_unix is not None and wanted.has(job):
+            steps = state.steps.get(job_id, {})
+            rows = step_rows(job, [steps[number] for number in sorted(steps)])
+            found += [_live(job, row) for row in rows if row.end is None and row.name != EXTERN]
+    return found
+
+
+def _live(job: Job, row: StepRow) -> LiveStep:
+    return LiveStep(
+        row=row,
+        job_id=job.id,
+        array_job_id=job.array_job_id,
+        array_task_id=job.array_task_id,
+        user=job.user,
+        uid=job.uid,
+        partition=job.partition or job.request.partition or ALL_NODES,
+    )
 
 
 def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRow:
@@ -29,7 +65,7 @@ def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRo
     over = job.end_at_unix is not None
     worst = ended if ended is not None else ExitStatus(code=1, cause="unknown")
     good = JobState.COMPLETED if (worst.code, worst.signal) == (0, 0) else JobState.FAILED
-    state = job.state if name != "extern" and job.state is not JobState.RUNNING else good
+    state = job.state if name != EXTERN and job.state is not JobState.RUNNING else good
     return StepRow(
         id=f"{job.label()}.{name}",
         name=name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 
 from warpdeck.errors import UserError
 
@@ -48,3 +49,14 @@ def _disjoint(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
         else:
             merged.append((number, number, 1))
     return merged
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """0-2,5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -17,6 +17,8 @@ from .console import CommandError, Console
 COMMANDS: dict[str, str] = {
     "sbatch": "sbatch",
     "scancel": "scancel",
+    "sinfo": "sinfo",
+    "squeue": "squeue",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}

@@ -1,0 +1,206 @@
+"""Which jobs and steps squeue's command line is about, asked of the controller with the columns that are to be printed.
+
+The controller filters; here only what it does not know is looked up (users, host names), and folded arrays are taken apart.
+"""
+
+from __future__ import annotations
+
+import pwd
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.arrays import parse_array
+from warpdeck.notation.hostlist import expand
+from warpdeck.notation.jobids import TaskRanges, parse_job_id
+
+from .fields import Row
+from .words import WordsError, listed
+
+MAX_JOBS = 100_000
+"""Of one answer, as the controller has it."""
+CODES = {
+    "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
+    "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM",
+    "COMPLETING": "CG", "CONFIGURING": "CF", "RESIZING": "RS", "RESV_DEL_HOLD": "RD", "REQUEUED": "RQ",
+    "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "REVOKED": "RV", "SIGNALING": "SI", "SPECIAL_EXIT": "SE",
+    "STAGE_OUT": "SO", "STOPPED": "ST",
+}  # fmt: skip
+"""All states that may be asked for, in the order of squeue's message."""
+OURS = frozenset(list(CODES)[:14])
+"""States that our jobs can be in; of the others there are none."""
+ENDED = frozenset(list(CODES)[3:12])
+BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
+"""Options that let through what they name; an empty list lets nothing through."""
+
+
+class Asked(NamedTuple):
+    """A command line, its environment variables filled in: option -> its last value."""
+
+    values: dict[str, str]
+    user: str
+    """Who asks."""
+    complain: Callable[[str], None]
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.values for name in names)
+
+    def listed(self, name: str) -> list[str]:
+        return listed(self.values.get(name, ""))
+
+
+def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]:
+    """The jobs with these columns, arrays folded or not as it was asked. Raises WordsError."""
+    states, ids = _states(asked), _ids(asked)
+    filters = _filters(asked, client)
+    if filters is None or not states:
+        return []
+    if not ids and states != OURS - ENDED:
+        filters["states"] = sorted(states)
+    rows = _ask(client, "jobs", **filters, ids=ids, limit=MAX_JOBS, fields=needs)
+    if len(ids) == 1 and not rows and not _ask(client, "jobs", ids=ids, limit=1, fields=["id"]):
+        raise WordsError("slurm_load_jobs error: Invalid job id specified")
+    named = [parse_job_id(word) for word in ids]
+    return [line for row in rows if row["state"] in states for line in _lines(row, asked, named)]
+
+
+def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
+    """The steps that run. Raises WordsError."""
+    wanted = frozenset(_step_id(word) for word in asked.listed("steps"))
+    filters = _filters(asked, client)
+    if filters is None:
+        return []
+    names = filters.pop("names", None)
+    kept = {name: filters[name] for name in ("users", "partitions", "nodes") if name in filters}
+    ids = sorted({job for job, _ in wanted}) or _ids(asked)
+    rows = [{**step, **step["row"]} for step in _ask(client, "steps", ids=ids, **kept)]
+    return [row for row in rows if _is_wanted(row, wanted) and (names is None or row["name"] in names)]
+
+
+def _ask(client: SyncClient, kind: str, **fields: Any) -> list[Row]:
+    rows: list[Row] = client.call(kind, **fields)[kind]
+    return rows
+
+
+def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
+    job, _, step = str(row["id"]).rpartition(".")
+    return not wanted or (job, step) in wanted or (str(row["job_id"]), step) in wanted
+
+
+def _states(asked: Asked) -> frozenset[str]:
+    """The states that are wanted. Raises WordsError."""
+    text = asked.values.get("states") or ("PENDING" if asked.has("start") else "")
+    if not text:
+        return OURS - ENDED
+    wanted: set[str] = set()
+    for word in listed(text):
+        named = [state for state, code in CODES.items() if word.upper() in (state, code)]
+        if not named and word.lower() != "all":
+            raise WordsError(
+                f"squeue: error: Invalid job state specified: {word}\n"
+                f"squeue: error: Valid job states include: {','.join(CODES)}\n"
+            )
+        wanted |= set(named or CODES)
+    return frozenset(wanted) & OURS
+
+
+def _ids(asked: Asked) -> list[str]:
+    """Raises WordsError."""
+    words = asked.listed("jobs")
+    for word in words:
+        try:
+            parse_job_id(word)
+        except UserError:
+            raise WordsError(f"squeue: error: Invalid job id: {word}") from None
+    return words
+
+
+def _step_id(word: str) -> tuple[str, str]:
+    """(job, step) of 12.0 or 12_3.batch. Raises WordsError."""
+    job, dot, step = word.rpartition(".")
+    try:
+        parse_job_id(job)
+    except UserError:
+        raise WordsError(f"squeue: error: Invalid job_step id: {word}{'' if dot else '.??'}") from None
+    return job, step
+
+
+def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
+    """For the controller; None: nothing can be meant. Raises WordsError."""
+    if any(asked.values.get(option) == "" for option in BY_NAME):
+        return None
+    filters = {
+        "accounts": asked.listed("account"),
+        "licenses": asked.listed("licenses"),
+        "names": asked.listed("name"),
+        "partitions": asked.listed("partition"),
+        "qos": asked.listed("qos"),
+        "reservations": asked.listed("reservation"),
+        "nodes": _nodes(asked, client),
+        "users": [asked.user] if asked.has("me") else _users(asked),
+    }
+    if asked.has("user") and not filters["users"]:
+        return None
+    return {name: words for name, words in filters.items() if words}
+
+
+def _users(asked: Asked) -> list[str]:
+    """Those that there are; the others are complained of."""
+    names = asked.listed("user")
+    unknown = [name for name in names if not name.isdecimal() and not is_user(name)]
+    for name in unknown:
+        asked.complain(f"Invalid user: {name}\n")
+    return [name for name in names if name not in unknown]
+
+
+def is_user(name: str) -> bool:
+    """Whether this machine knows such a user."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _nodes(asked: Asked, client: SyncClient) -> list[str]:
+    """Node names; a host's own name stands for the nodes on it. Raises WordsError."""
+    text = asked.values.get("nodelist", "")
+    if not text:
+        return []
+    try:
+        names = expand(text)
+    except UserError:
+        raise WordsError(f"squeue: error: '{text}' invalid entry for --nodelist") from None
+    on_host: dict[str, list[str]] = {}
+    for node in _ask(client, "nodes", facts=True):
+        for name in {node["name"], node["hostname"]}:
+            on_host.setdefault(name, []).append(node["name"])
+    names = [socket.gethostname() if name == "localhost" else name for name in names]
+    for name in names:
+        if name not in on_host:
+            raise WordsError(f"squeue: error: Invalid node name {name}")
+    return [node for name in names for node in on_host[name]]
+
+
+def _lines(row: Row, asked: Asked, named: list[tuple[int, TaskRanges | None]]) -> Iterator[Row]:
+    """A folded array as one line, as a line for each task, or as those tasks that were named."""
+    text = row["tasks_text"]
+    if not text or row["array_task_id"] is not None:
+        yield row
+        return
+    of_it = [ranges for number, ranges in named if number == row["array_job_id"]]
+    some = bool(of_it) and None not in of_it
+    if not some and not asked.has("array"):
+        yield row
+        return
+    wanted = {task for ranges in of_it for task in _each(ranges or ())}
+    for task in _each(tuple(parse_array(text.partition("%")[0])[0])):
+        if not some or task in wanted:
+            yield {**row, "array_task_id": task, "tasks_text": str(task)}
+
+
+def _each(ranges: TaskRanges) -> Iterator[int]:
+    for first, last, step in ranges:
+        yield from range(first, last + 1, step)

@@ -1,0 +1,268 @@
+"""What squeue can print of a job: every letter of -o and every name of -O, as Slurm prints it.
+
+What our jobs do not have is printed as Slurm prints what was not asked for: (null), N/A, 0 or *.
+"""
+
+from __future__ import annotations
+
+import grp
+import itertools
+import pwd
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.notation.arrays import MAX_TASKS, number_ranges, parse_array
+from warpdeck.notation.times import format_duration
+
+from .amounts import MIB, megabytes, tres_text
+from .fields import Field, Row
+from .stamps import Stamps
+
+LETTERS = {
+    "a": "account", "b": "tres-per-node", "c": "mincpus", "d": "mintmpdisk", "e": "endtime", "f": "feature",
+    "g": "groupname", "h": "oversubscribe", "i": "jobarrayid", "j": "name", "k": "comment", "l": "timelimit",
+    "m": "minmemory", "n": "reqnodes", "o": "command", "p": "priority", "q": "qos", "r": "reason",
+    "s": "selectjobinfo", "t": "statecompact", "u": "username", "v": "reservation", "w": "wckey", "x": "excnodes",
+    "y": "nice", "z": "sct", "A": "jobid", "B": "batchhost", "C": "numcpus", "D": "numnodes", "E": "dependency",
+    "F": "arrayjobid", "G": "groupid", "H": "sockets", "I": "cores", "J": "threads", "K": "arraytaskid",
+    "L": "timeleft", "M": "timeused", "N": "nodelist", "O": "contiguous", "P": "partition", "Q": "prioritylong",
+    "R": "reasonlist", "S": "starttime", "T": "state", "U": "userid", "V": "submittime", "W": "licenses",
+    "X": "corespec", "Y": "schednodes", "Z": "workdir",
+}  # fmt: skip
+NULL, NOT_ASKED = "(null)", "N/A"
+FIXED = {
+    "admin_comment": ("ADMIN_COMMENT", NULL), "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"),
+    "boardspernode": ("BOARDS_PER_NODE", "0"), "burstbuffer": ("BURST_BUFFER", NULL),
+    "burstbufferstate": ("BURST_BUFFER_STATE", NULL), "cluster": ("CLUSTER", CLUSTER_NAME),
+    "clusterfeature": ("CLUSTER_FEATURES", NULL), "contiguous": ("CONTIGUOUS", "0"),
+    "cores": ("CORES_PER_SOCKET", "*"), "corespec": ("CORE_SPEC", NOT_ASKED), "delayboot": ("DELAY_BOOT", "0:00"),
+    "hetjobid": ("HET_JOB_ID", NOT_ASKED), "hetjobidset": ("HET_JOB_ID_SET", NOT_ASKED),
+    "hetjoboffset": ("HET_JOB_OFFSET", NOT_ASKED), "mcslabel": ("MCSLABEL", NULL),
+    "mintmpdisk": ("MIN_TMP_DISK", "0"), "network": ("NETWORK", NULL), "ntperboard": ("NTASKS_PER_BOARD", "0"),
+    "ntpercore": ("NTASKS_PER_CORE", NOT_ASKED), "ntpersocket": ("NTASKS_PER_SOCKET", NOT_ASKED),
+    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"), "prefer": ("PREFER", NULL),
+    "profile": ("PROFILE", "NotSet"), "reboot": ("REBOOT", "0"), "resizetime": ("RESIZE_TIME", NOT_ASKED),
+    "sct": ("S:C:T", "*:*:*"), "selectjobinfo": ("", ""), "siblingsactive": ("ACTIVE_SIBLINGS", "NA"),
+    "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"), "siblingsviable": ("VIABLE_SIBLINGS", "NA"),
+    "siblingsviableraw": ("VIALBLE_SIBLINGS_RAW", "NA"), "sockets": ("SOCKETS_PER_NODE", "*"),
+    "sperboard": ("SOCKETS_PER_BOARD", "0"), "stdin": ("STDIN", "/dev/null"),
+    "system_comment": ("SYSTEM_COMMENT", NULL), "threads": ("THREADS_PER_CORE", "*"),
+    "tres-bind": ("TRES_BIND", NOT_ASKED), "tres-freq": ("TRES_FREQ", NOT_ASKED),
+    "tres-per-socket": ("TRES_PER_SOCKET", NOT_ASKED), "wckey": ("WCKEY", NULL),
+}  # fmt: skip
+"""Fields that are the same for all our jobs: title and text, spelt as Slurm spells them."""
+PLAIN = {
+    "account": ("ACCOUNT", "account", NULL), "allocnodes": ("ALLOC_NODES", "submit_host", NULL),
+    "arrayjobid": ("ARRAY_JOB_ID", "array_job_id", ""), "batchhost": ("EXEC_HOST", "batch_host", "n/a"),
+    "command": ("COMMAND", "command", NULL), "comment": ("COMMENT", "comment", NULL),
+    "container": ("CONTAINER", "container", NULL), "cpus-per-task": ("CPUS_PER_TASK", "cpus_per_task", ""),
+    "dependency": ("DEPENDENCY", "dependency", NULL), "excnodes": ("EXC_NODES", "exc_nodes", ""),
+    "feature": ("FEATURES", "features", NULL), "jobid": ("JOBID", "id", ""), "licenses": ("LICENSES", "licenses", NULL),
+    "maxcpus": ("MAX_CPUS", "cpus", ""), "name": ("NAME", "name", ""), "nodelist": ("NODELIST", "node_list", ""),
+    "ntpernode": ("NTASKS_PER_NODE", "tasks_per_node", "0"), "numcpus": ("CPUS", "cpus", ""),
+    "numnodes": ("NODES", "nodes", ""), "numtasks": ("TASKS", "tasks", ""), "nice": ("NICE", "nice", "0"),
+    "partition": ("PARTITION", "partition", ""), "qos": ("QOS", "qos", NULL), "reason": ("REASON", "reason", "None"),
+    "reqnodes": ("REQ_NODES", "req_nodes", ""), "reqswitch": ("REQ_SWITCH", "max_switches", "0"),
+    "reservation": ("RESERVATION", "reservation", NULL), "restartcnt": ("RESTART_COUNT", "restarts", "0"),
+    "schednodes": ("SCHEDNODES", "sched_nodes", NULL), "state": ("STATE", "state", ""),
+    "statecompact": ("ST", "state_short", ""), "stderr": ("STDERR", "stderr", ""), "stdout": ("STDOUT", "stdout", ""),
+    "tres-per-job": ("TRES_PER_JOB", "tres_per_job", NOT_ASKED),
+    "tres-per-node": ("TRES_PER_NODE", "tres_per_node", NOT_ASKED),
+    "tres-per-task": ("TRES_PER_TASK", "tres_per_task", NOT_ASKED), "userid": ("UID", "uid", "0"),
+    "username": ("USER", "user", ""), "workdir": ("WORK_DIR", "work_dir", NULL),
+}  # fmt: skip
+"""Fields that are a column of a row as it stands: title, column, and what is printed for nothing."""
+DEFAULT_BITSTR_LEN = 64
+ID_LENGTH = 31
+"""Characters of a job's id while SLURM_BITSTR_LEN says nothing, as Slurm's own squeue has them."""
+PRIORITY_SCALE = 2**32 - 1
+
+
+class JobFields:
+    """The fields by name, for one listing."""
+
+    def __init__(self, env: Mapping[str, str], *, now: float, stamps: Stamps, convert: bool = True) -> None:
+        self._now = now
+        self._stamps = stamps
+        self._convert = convert
+        text = env.get("SLURM_BITSTR_LEN", "")
+        self._bitstr_len = int(text) if text.isdecimal() else None
+        self.by_name: dict[str, Field] = {
+            **{name: Field(title, "", _always(text)) for name, (title, text) in FIXED.items()},
+            **{name: Field(title, key, _plain(key, empty)) for name, (title, key, empty) in PLAIN.items()},
+            **self._times(),
+            **self._ids(),
+            **self._amounts(),
+        }
+
+    def _times(self) -> dict[str, Field]:
+        stamp, used = self._stamps.text, self.used_s
+        return {
+            "accruetime": Field(
+                "ACCRUE_TIME", "eligible", lambda row: stamp(row["eligible"], unknown="Unknown")
+            ),
+            "deadline": Field("DEADLINE", "deadline", lambda row: stamp(row["deadline"])),
+            "eligibletime": Field("ELIGIBLE_TIME", "eligible", lambda row: stamp(row["eligible"])),
+            "endtime": Field("END_TIME", "ends", lambda row: stamp(row["ends"])),
+            "lastschedeval": Field("LAST_SCHED_EVAL", "", _always(NOT_ASKED)),
+            "mintime": Field("TIME_MIN", "time_min_s", lambda row: format_duration(row["time_min_s"] or 0)),
+            "pendingtime": Field("PENDING_TIME", "start submit", self._pending),
+            "preempttime": Field("PREEMPT_TIME", "leaves", lambda row: stamp(row["leaves"])),
+            "starttime": Field("START_TIME", STARTS, lambda row: stamp(start_of(row))),
+            "submittime": Field("SUBMIT_TIME", "submit", lambda row: stamp(row["submit"])),
+            "timeleft": Field("TIME_LEFT", f"limit_s {USED}", self._left),
+            "timelimit": Field("TIME_LIMIT", "limit_s", lambda row: format_duration(row["limit_s"])),
+            "timeused": Field("TIME", USED, lambda row: format_duration(used(row))),
+            "wait4switch": Field("WAIT4SWITCH", "max_switches switches_wait_s", _switches_wait),
+        }
+
+    def _ids(self) -> dict[str, Field]:
+        return {
+            "arraytaskid": Field("ARRAY_TASK_ID", "tasks_text", self._task),
+            "batchflag": Field("BATCH_FLAG", "batch", lambda row: "1" if row["batch"] else "0"),
+            "derivedec": Field("DERIVED_EC", "", _always("0")),
+            "exit_code": Field("EXIT_CODE", "exit_code", _exit_code),
+            "groupid": Field("GROUP", "user uid", lambda row: str(group_id(row["user"], row["uid"]))),
+            "groupname": Field(
+                "GROUP", "user uid", lambda row: group_name(group_id(row["user"], row["uid"]))
+            ),
+            "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
+            "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
+            "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list),
+        }
+
+    def _amounts(self) -> dict[str, Field]:
+        return {
+            "cpus-per-tres": Field(
+                "CPUS_PER_TRES", "cpus_per_gpu", lambda row: _per_gpu(row["cpus_per_gpu"])
+            ),
+            "maxnodes": Field(
+                "MAX_NODES", "nodes nodes_max", lambda row: str(max(row["nodes"], row["nodes_max"]))
+            ),
+            "mem-per-tres": Field("MEM_PER_TRES", "mem_per_gpu_bytes", _mem_per_gpu),
+            "mincpus": Field("MIN_CPUS", "cpus_per_task tasks_per_node", _min_cpus),
+            "minmemory": Field("MIN_MEMORY", "mem_per_node_bytes mem_per_cpu_bytes", self._memory),
+            "oversubscribe": Field(
+                "OVER_SUBSCRIBE", "exclusive", lambda row: "NO" if row["exclusive"] else "OK"
+            ),
+            "priority": Field(
+                "PRIORITY", "priority", lambda row: f"{(row['priority'] or 0) / PRIORITY_SCALE:16.14f}"
+            ),
+            "prioritylong": Field("PRIORITY", "priority", lambda row: str(row["priority"] or 0)),
+            "tres-alloc": Field("TRES_ALLOC", "tres", lambda row: tres_text(row["tres"])),
+        }
+
+    def used_s(self, row: Row) -> float:
+        """Seconds that a job has run, less those that it was suspended."""
+        if row["start"] is None:
+            return 0.0
+        until = row["end"] or row["suspended_at"] or self._now
+        return max(0.0, float(until) - float(row["start"]) - float(row["suspended_s"]))
+
+    def _left(self, row: Row) -> str:
+        if row["limit_s"] is None:
+            return format_duration(None)
+        return format_duration(int(row["limit_s"]) - int(self.used_s(row)))
+
+    def _pending(self, row: Row) -> str:
+        return str(max(0, int(row["start"] or self._now) - int(row["submit"])))
+
+    def job_id(self, row: Row) -> str:
+        """12, 12_3, 12_[4-9%2]."""
+        tasks = row["tasks_text"]
+        if not tasks:
+            return str(row["array_job_id"])
+        if tasks.isdecimal():
+            return f"{row['array_job_id']}_{tasks}"
+        text = f"{row['array_job_id']}_[{self._cut(tasks)}]"
+        return text if self._bitstr_len is not None else text[:ID_LENGTH]
+
+    def _task(self, row: Row) -> str:
+        return self._cut(row["tasks_text"]) or NOT_ASKED
+
+    def _cut(self, tasks: str) -> str:
+        """Task ids up to the length that SLURM_BITSTR_LEN allows; 0 is any."""
+        limit = DEFAULT_BITSTR_LEN if self._bitstr_len is None else self._bitstr_len
+        text = _without_steps(tasks, limit or MAX_TASKS)
+        if not limit or len(text) < limit:
+            return text
+        return text[: max(limit - 4, 0)].rpartition(",")[0] + "..."
+
+    def _memory(self, row: Row) -> str:
+        size = row["mem_per_node_bytes"] or row["mem_per_cpu_bytes"] or 0
+        return megabytes(size // MIB, convert=self._convert) if size else "0"
+
+
+def _without_steps(tasks: str, most: int) -> str:
+    """3-20%2, 1,3,5: squeue has no ranges with steps. Up to so many tasks, beyond which nobody reads."""
+    ranges, percent, throttle = tasks.partition("%")
+    if ":" not in ranges:
+        return tasks
+    numbers = (
+        number for first, last, step in parse_array(ranges)[0] for number in range(first, last + 1, step)
+    )
+    return number_ranges(itertools.islice(numbers, most)) + percent + throttle
+
+
+USED = "start end suspended_at suspended_s"
+STARTS = "start expected_start"
+
+
+def start_of(row: Row) -> float | None:
+    """When it started, or should."""
+    start: float | None = row["start"] or row["expected_start"]
+    return start
+
+
+def _always(text: str) -> Callable[[Row], str]:
+    return lambda row: text
+
+
+def _plain(key: str, empty: str) -> Callable[[Row], str]:
+    return lambda row: str(row[key] or empty)
+
+
+def _reason_list(row: Row) -> str:
+    waits = row["state"] == "PENDING" or row["reason"] != "None"
+    return f"({row['reason']})" if waits else str(row["node_list"])
+
+
+def _exit_code(row: Row) -> str:
+    """The code alone, or 128 and the signal, as a shell tells it."""
+    code, _, signal = str(row["exit_code"] or "0:0").partition(":")
+    return str(128 + int(signal)) if int(signal or 0) else code
+
+
+def _switches_wait(row: Row) -> str:
+    return format_duration(row["switches_wait_s"] if row["max_switches"] else 0)
+
+
+def _per_gpu(count: int | None) -> str:
+    return f"gres:gpu:{count}" if count else NOT_ASKED
+
+
+def _mem_per_gpu(row: Row) -> str:
+    size = row["mem_per_gpu_bytes"]
+    return _per_gpu(size // MIB if size else None)
+
+
+def _min_cpus(row: Row) -> str:
+    return str(row["cpus_per_task"] * max(1, row["tasks_per_node"]))
+
+
+@lru_cache(maxsize=1000)
+def group_id(user: str, uid: int) -> int:
+    """The user's group; a user that this machine does not know has the group of the same number."""
+    try:
+        return pwd.getpwnam(user).pw_gid
+    except KeyError:
+        return uid
+
+
+@lru_cache(maxsize=1000)
+def group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

@@ -1,0 +1,90 @@
+"""A node as `sinfo --json` and `scontrol show node --json` show it: the names and forms of Slurm's data_parser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.notation.arrays import number_ranges
+
+from .amounts import MIB, rounded
+from .fields import Row
+from .words import RELEASE
+
+
+def node_object(node: Row) -> dict[str, Any]:
+    """The node's facts as JSON values; memory is MiB, times are unix seconds."""
+    return {
+        "architecture": "",
+        "burstbuffer_network_address": "",
+        "boards": 1,
+        "boot_time": 0,
+        "comment": "",
+        "cores": 1,
+        "cpu_binding": 0,
+        "extra": "",
+        "cpus": node["cpus"],
+        "last_busy": 0,
+        "features": ",".join(node["features"]),
+        "active_features": ",".join(node["features"]),
+        "mcs_label": "",
+        "name": node["name"],
+        "next_state_after_reboot": "invalid",
+        "address": node["address"],
+        "hostname": node["hostname"],
+        "next_state_after_reboot_flags": [],
+        "operating_system": node["kernel"],
+        "owner": None,
+        "partitions": node["partitions"],
+        "port": 0,
+        "slurmd_start_time": int(node["added"]),
+        "sockets": node["cpus"],
+        "threads": 1,
+        "temporary_disk": 0,
+        "weight": node["weight"],
+        "slurmd_version": RELEASE,
+        **_state(node),
+        **_amounts(node),
+    }
+
+
+def _state(node: Row) -> dict[str, Any]:
+    flags = (
+        ("maintenance", "MAINTENANCE"),
+        ("reserved", "RESERVED"),
+        ("drained", "DRAIN"),
+        ("completing", "COMPLETING"),
+    )
+    found = [word for key, word in flags if node[key]]
+    return {
+        "state": node["base"],
+        "state_flags": found if node["responding"] else [*found, "NOT_RESPONDING"],
+        "reason": node["reason"],
+        "reason_changed_at": int(node["reason_at"] or 0),
+        "reason_set_by_user": None,
+    }
+
+
+def _amounts(node: Row) -> dict[str, Any]:
+    mem, held = node["mem_bytes"] // MIB, node["mem_alloc_bytes"] // MIB
+    used, load = node["mem_used_bytes"], node["cpu_pct"]
+    gpus = {kind: node["gpus_used"].get(kind, []) for kind in node["gpus"]}
+    return {
+        "cpu_load": None if load is None else round(load * node["cpus"]),
+        "free_memory": None if used is None else (node["mem_bytes"] - used) // MIB,
+        "gres": ",".join(_gpu(kind, count) for kind, count in node["gpus"].items()),
+        "gres_drained": "N/A",
+        "gres_used": ",".join(
+            f"{_gpu(kind, len(held))}(IDX:{number_ranges(held) or 'N/A'})" for kind, held in gpus.items()
+        ),
+        "real_memory": mem,
+        "tres": f"cpu={node['cpus']},mem={rounded(mem)},billing={node['cpus']}",
+        "alloc_memory": held,
+        "alloc_cpus": node["cpus_used"],
+        "idle_cpus": node["cpus"] - node["cpus_used"],
+        "tres_used": f"cpu={node['cpus_used']},mem={rounded(held)}" if node["cpus_used"] else None,
+        "tres_weighted": float(node["cpus_used"]),
+    }
+
+
+def _gpu(kind: str, count: int) -> str:
+    return ":".join(word for word in ("gpu", kind, str(count)) if word)

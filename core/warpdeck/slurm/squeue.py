@@ -1,0 +1,211 @@
+"""squeue: the jobs and steps of the queue. Options, layouts, messages and exit codes are squeue(1)'s.
+
+What is printed is chosen and picked in the controller: it lets through the jobs that are asked for, and sends those columns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from warpdeck.api.sync import SyncClient
+
+from . import jobfields, joborder, stepfields
+from .console import Console
+from .fields import Column, Field, Layout, Row, long_columns, needed, short_columns
+from .jobchoice import Asked, job_rows, step_rows
+from .stamps import Stamps, ctime
+from .words import Words, WordsError, is_informed, only_ours, options, read, refuse_rest
+
+OPTIONS = options(
+    "squeue",
+    "account=,A all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
+    "licenses=,L local long,l me name=,n noconvert nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
+    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u verbose,v version,V yaml",
+)
+USAGE = """\
+Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
+              [-o format | -O format] [-p partitions] [-q qos] [-R reservation]
+              [-S fields] [--start] [-s steps] [-t states] [-u users] [-w nodes]
+              [--me] [--json | --yaml] [-ahlrv]"""
+HELP = """\
+Lists the jobs of the queue.
+  -u, --user=NAMES         of these users; --me: mine
+  -t, --states=STATES      in these states, or all
+  -p, --partition=NAMES    in these partitions
+  -j, --jobs=IDS           these jobs: 12,13_4
+  -n, --name=NAMES  -A, --account=NAMES  -q, --qos=NAMES  -R, --reservation=NAME
+  -L, --licenses=NAMES  -w, --nodelist=NODES
+  -s, --steps[=STEPS]      steps that run, in place of jobs
+  -r, --array              a line for each task of an array
+      --start              jobs that wait, by their expected start
+  -o, --format="%.18i %j"  -O, --Format=JobID:18,Name
+  -S, --sort=P,t,-p        by these letters of -o; - before one turns it round
+  -l, --long  -h, --noheader  -i, --iterate=SECONDS  --noconvert
+      --json, --yaml       all there is, for programs"""
+DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+STATES_ONLY = "%.18i %.2t"
+FROM_ENV = {
+    "SQUEUE_ACCOUNT": "account", "SQUEUE_NAMES": "name", "SQUEUE_LICENSES": "licenses", "SQUEUE_PARTITION": "partition",
+    "SQUEUE_QOS": "qos", "SQUEUE_SORT": "sort", "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
+    "SLURM_CLUSTERS": "clusters",
+}  # fmt: skip
+FLAGS_FROM_ENV = {
+    "SQUEUE_ARRAY": "array",
+    "SQUEUE_ARRAY_UNIQUE": "array-unique",
+    "SQUEUE_PRIORITY": "priority",
+}
+
+
+class View(NamedTuple):
+    """One kind of listing: its letters, names and fields, its keys, and how its rows come."""
+
+    kind: str
+    letters: Mapping[str, str]
+    fields: dict[str, Field]
+    keys: dict[str, joborder.Key]
+
+
+def main(words: list[str], console: Console) -> int:
+    """Lists once, or for ever with --iterate."""
+    try:
+        found, rest = read(words, OPTIONS, optional=("jobs", "steps"))
+        if is_informed(found, console, usage=USAGE, help_text=HELP):
+            return 0
+        refuse_rest(rest, OPTIONS, USAGE)
+        asked = _asked(found, console)
+        pause_s = _pause(asked)
+        with console.connect() as client:
+            while True:
+                _list(asked, console, client)
+                if pause_s is None:
+                    return 0
+                console.out.flush()
+                time.sleep(pause_s)
+    except WordsError as error:
+        print(error.message, file=console.err)
+        return error.exit_code
+
+
+def _asked(found: Words, console: Console) -> Asked:
+    """Raises WordsError for what cannot be together."""
+    values, env = dict(found), console.env
+    forms = [name for name, _ in found if name.lower() == "format"]
+    if len(set(forms)) > 1:
+        later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
+        raise WordsError(f"squeue: error: {later} is incompatible with {earlier}")
+    if "format" in values and "long" in values:
+        sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
+        raise WordsError(f"squeue: fatal: {sentence}")
+    for variable, option in FROM_ENV.items():
+        if env.get(variable) and option not in values and not (option == "user" and "me" in values):
+            values[option] = env[variable]
+    values |= {option: "" for variable, option in FLAGS_FROM_ENV.items() if variable in env}
+    if not values.keys() & {"format", "Format", "long"}:
+        for variable, option in (("SQUEUE_FORMAT2", "Format"), ("SQUEUE_FORMAT", "format")):
+            if env.get(variable):
+                values[option] = env[variable]
+                break
+    return Asked(values, console.user, lambda sentence: print(f"squeue: error: {sentence}", file=console.err))
+
+
+def _pause(asked: Asked) -> float | None:
+    text = asked.values.get("iterate")
+    if text is None:
+        return None
+    if not text.isdecimal() or not int(text):
+        raise WordsError(f"squeue: error: --iterate={text}\n")
+    return float(text)
+
+
+def _list(asked: Asked, console: Console, client: SyncClient) -> None:
+    """One listing. Raises WordsError."""
+    only_ours("squeue", asked.values.get("clusters", ""))
+    if asked.has("json", "yaml"):
+        _dump(asked, console, client)
+        return
+    now = time.time()
+    stamps = Stamps(console.env, now)
+    if stamps.complaint:
+        asked.complain(stamps.complaint)
+    view = _steps_view(now, stamps) if asked.has("steps") else _jobs_view(asked, console, now, stamps)
+    columns = _columns(asked, view)
+    keys = _keys(asked, view)
+    if asked.has("steps"):
+        rows = step_rows(asked, client)
+        joborder.sort(rows, keys, ties=stepfields.by_id)
+    else:
+        rows = job_rows(asked, client, needs=_needs(columns, keys, view))
+        joborder.sort(rows, keys, ties=joborder.by_id)
+    _print(Layout(columns, view.fields), rows, asked, console, now=now)
+
+
+def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, now: float) -> None:
+    lines = [layout.line(row) for row in rows]
+    if not asked.has("noheader"):
+        lines.insert(0, layout.titles())
+    if asked.has("long", "iterate"):
+        lines.insert(0, ctime(now))
+    if lines:
+        print("\n".join(lines), file=console.out)
+
+
+def _jobs_view(asked: Asked, console: Console, now: float, stamps: Stamps) -> View:
+    fields = jobfields.JobFields(console.env, now=now, stamps=stamps, convert=not asked.has("noconvert"))
+    return View("job", jobfields.LETTERS, fields.by_name, joborder.job_keys(fields))
+
+
+def _steps_view(now: float, stamps: Stamps) -> View:
+    fields = stepfields.step_fields(now=now, stamps=stamps)
+    return View("job step", stepfields.LETTERS, fields, stepfields.step_keys(fields, now=now))
+
+
+def _columns(asked: Asked, view: View) -> list[Column]:
+    def unknown(word: str) -> None:
+        asked.complain(f"Invalid {view.kind} format specification: {word}")
+
+    if asked.has("Format"):
+        return long_columns(asked.values["Format"], {name: name for name in view.fields}, unknown)
+    return short_columns(asked.values.get("format", _default(asked)), view.letters, unknown)
+
+
+def _default(asked: Asked) -> str:
+    if asked.has("steps"):
+        return STEPS
+    if asked.has("start"):
+        return START
+    if asked.has("only-job-state"):
+        return STATES_ONLY
+    return LONG if asked.has("long") else DEFAULT
+
+
+def _keys(asked: Asked, view: View) -> list[joborder.Key]:
+    usual = (
+        "P,i" if asked.has("steps") else joborder.DEFAULT_START if asked.has("start") else joborder.DEFAULT
+    )
+    try:
+        return joborder.parse(asked.values.get("sort", usual), view.keys, aliases=("cluster",))
+    except joborder.SortError as error:
+        raise WordsError(f"squeue: error: Invalid sort specification: {error}") from None
+
+
+def _needs(columns: list[Column], keys: list[joborder.Key], view: View) -> list[str]:
+    of_keys = [word for key in keys for word in key.needs.split()]
+    ties = ("array_job_id", "array_task_id", "tasks_text", "state")
+    return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
+
+
+def _dump(asked: Asked, console: Console, client: SyncClient) -> None:
+    """Jobs in any state; what is asked for besides narrows them, as later releases have it."""
+    from .jobdump import NEEDS, job_object
+    from .serial import dump
+
+    if not asked.has("states", "start"):
+        asked = asked._replace(values={**asked.values, "states": "all"})
+    rows = job_rows(asked, client, needs=NEEDS.split())
+    rows.sort(key=lambda row: row["id"])
+    dump(console, {"jobs": [job_object(row) for row in rows]}, yaml=asked.has("yaml"))

@@ -1,0 +1,55 @@
+"""Points in time as Slurm's commands print them: 2026-11-20T10:00:00, or as SLURM_TIME_FORMAT says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import date
+
+STANDARD = "%Y-%m-%dT%H:%M:%S"
+RELATIVE = "relative"
+UNKNOWN = "Unknown"
+_DAYS = {-1: "Ystday", 0: "", 1: "Tomorr"}
+_WEEK = 7
+
+
+class Stamps:
+    """Formats times. `complaint` is what is wrong with SLURM_TIME_FORMAT, "" if nothing is."""
+
+    def __init__(self, env: Mapping[str, str], now: float) -> None:
+        self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
+        self._today = date.fromtimestamp(now)
+        self.complaint = ""
+        if self._form == "standard":
+            self._form = STANDARD
+        elif self._form != RELATIVE and "%" not in self._form:
+            self.complaint = f"invalid SLURM_TIME_FORMAT = '{self._form}'"
+            self._form = STANDARD
+
+    def text(self, at_unix: float | None, *, unknown: str = "N/A") -> str:
+        """`unknown` for what is not known."""
+        if not at_unix:
+            return unknown
+        moment = time.localtime(at_unix)
+        if self._form != RELATIVE:
+            return time.strftime(self._form, moment)
+        return self._relative(moment)
+
+    def _relative(self, moment: time.struct_time) -> str:
+        """The clock alone today, the day in words near it, the date further off."""
+        day = date(moment.tm_year, moment.tm_mon, moment.tm_mday)
+        ahead = (day - self._today).days
+        if ahead == 0:
+            return time.strftime("%H:%M:%S", moment)
+        if ahead in _DAYS:
+            return f"{_DAYS[ahead]} {time.strftime('%H:%M', moment)}"
+        if day.year != self._today.year:
+            return time.strftime("%-d %b %Y", moment)
+        if 0 < ahead < _WEEK:
+            return time.strftime("%a %H:%M", moment)
+        return time.strftime("%-d %b %H:%M", moment)
+
+
+def ctime(at_unix: float) -> str:
+    """Sat Nov 21 14:16:12 2026, as stands above a listing that is repeated."""
+    return time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(at_unix))

@@ -1,0 +1,84 @@
+"""The command lines of Slurm's viewers: a table of options each, read by getopt_long's habits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.errors import UserError
+from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, parse_leading, table
+
+from .console import Console
+
+RELEASE = "22.05.8"
+"""The Slurm whose commands, layouts and words these are."""
+VERSION = f"slurm-wlm {RELEASE}"
+TAKES = {"": NONE, "=": REQUIRED, "?": OPTIONAL}
+Words = list[tuple[str, str]]
+
+
+class WordsError(Exception):
+    """The command line cannot be read. Printed as it is, and the command ends with `exit_code`."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+
+
+def options(command: str, text: str) -> Table:
+    """The table of a command: words such as `jobs=,j` (a value), `json` (none), `steps?,s` (perhaps one)."""
+    found = {}
+    for word in text.split():
+        name, _, short = word.partition(",")
+        bare = name.rstrip("=?")
+        found[bare] = (short, TAKES[name[len(bare) :]])
+    return table(command, found)
+
+
+def read(words: list[str], known: Table, *, optional: Collection[str] = ()) -> tuple[Words, list[str]]:
+    """(long option, value) in order, and the words that are none. An option of `optional` takes the next word too, unless
+    that is an option. Raises WordsError."""
+    found: Words = []
+    rest = list(words)
+    while True:
+        try:
+            more, rest = parse_leading(rest, known.command, known)
+        except UserError as error:
+            raise WordsError(f'{error.message}\nTry "{known.command} --help" for more information') from None
+        found += more
+        if not rest or not more or more[-1][0] not in optional or more[-1][1]:
+            return found, rest
+        found[-1] = (more[-1][0], rest[0])
+        rest = rest[1:]
+
+
+def refuse_rest(rest: list[str], known: Table, usage: str) -> None:
+    """Viewers take options alone. Raises WordsError."""
+    if rest:
+        raise WordsError(f"{known.command}: error: Unrecognized option: {rest[0]}\n{usage}")
+
+
+def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -> bool:
+    """Whether --version, --usage or --help was asked for, and answered."""
+    names = [name for name, _ in found]
+    for name, text in (("version", VERSION), ("usage", usage), ("help", help_text)):
+        if name in names:
+            print(text, file=console.out)
+            return True
+    return False
+
+
+def only_ours(command: str, clusters: str) -> None:
+    """There is one cluster. Raises WordsError for another."""
+    for name in listed(clusters):
+        if name not in (CLUSTER_NAME, "all"):
+            raise WordsError(
+                f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "
+                "Use 'sacctmgr list clusters' to see available clusters."
+            )
+
+
+def listed(text: str) -> list[str]:
+    """The words of a list with commas; empty ones are none."""
+    return [word for word in text.split(",") if word]

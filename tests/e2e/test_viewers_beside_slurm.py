@@ -1,0 +1,194 @@
+"""squeue and sinfo beside a real Slurm: the same site, the same jobs, the same command lines, the same text.
+
+What cannot be the same is made so before it is compared: times of day, the seconds that jobs ran, priorities.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.lab.ours import OurSlurm
+from tests.lab.peer import SITE, Done, RealSlurm
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+THEIR_SITE = (
+    SITE.replace("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536")
+    .replace("a100", "h100")
+    .replace("DefMemPerCPU=100", "DefMemPerCPU=100\nPriorityFlags=NO_FAIR_TREE")
+)
+GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
+FIRST = (
+    ("-H", "-J", "held"),
+    ("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment"),
+    ("-J", "both", "-N2", "-n4", "-p", "debug", "--mem=2G", "-t", "10"),
+    ("-J", "array", "--array=1-20%2", "-n1"),
+)
+"""They start at once, but for the first; the array takes the numbers 4 to 6."""
+THEN = (
+    ("-J", "follows", "-d", "afterok:2"),
+    ("-J", "wide", "-N4", "--exclusive", "--gres=gpu:h100:4"),
+    ("-J", "later", "--begin=now+2hours", "-t", "1-0"),
+    ("-H", "-J", "asks", "-w", "n3", "-x", "n4", "--nice=50", "-c3", "--mem-per-cpu=300", "--no-requeue"),
+    ("-H", "-J", "tasks", "--gpus-per-task=1", "-n4", "-p", "gpu,debug"),
+    ("-H", "-J", "a-name-that-is-long", "--gpus=3", "-t", "5-12:30:00", "--array=1,3,5-9:2"),
+)  # fmt: skip
+
+
+class Pair:
+    """Both, with the same jobs."""
+
+    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def submit(self, jobs: Sequence[Sequence[str]]) -> None:
+        for job in jobs:
+            self.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            self.ours.submit(*job)
+
+    def same(self, line: str, *, env: dict[str, str] | None = None) -> str:
+        """Our text of a command line, after it was compared with theirs."""
+        words = line.split(" ")
+        wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
+        told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
+        assert self.plain(found) == self.plain(wanted), line + "\n" + "\n".join(told)
+        return found.out
+
+    def plain(self, done: Done) -> list[str]:
+        """Without what differs from one moment and one machine to another."""
+        text = f"{done.out}errors:\n{done.err}exit code {done.rc}"
+        text = text.replace(str(self.theirs.folder), "FOLDER").replace(str(self.ours.folder), "FOLDER")
+        text = re.sub(r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$", "DATE", text, flags=re.M)
+        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
+        pair = Pair(theirs, ours)
+        pair.submit(FIRST)
+        eventually(
+            lambda: theirs.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="theirs run"
+        )
+        ours.runs(2, 3, 5, 6)
+        pair.submit(THEN)
+        for job, reason in ((7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
+            words = ("squeue", "-h", "-j", str(job), "-o", "%r")
+            eventually(lambda words=words, reason=reason: theirs.ok(*words) == f"{reason}\n", what=reason)
+            eventually(lambda words=words, reason=reason: ours.run(words).out == f"{reason}\n", what=reason)
+        yield pair
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue -S i -o %i|%P|%j|%u|%t|%D|%R",
+        "squeue -S i -o %.18i_%.9P_%.8j_%.8u_%.2t_%.6D_%R",
+        "squeue -S i -o [%A][%F][%K][%a][%b][%B][%c][%C][%d][%f][%g][%G][%h][%H][%I][%J]",
+        "squeue -S i -o [%k][%l][%m][%n][%N][%o][%O][%P][%r][%s][%T][%u][%U][%v][%w][%W][%x][%X][%y][%z][%Z]",
+        "squeue -S i -o %V%E --noconvert",
+        "squeue -S i -o %m --noconvert",
+        "squeue -h -S i -o %-10i%5%%j%!%..5i%2Tx",
+        "squeue -h -S -i -o %i",
+        "squeue -h -S j,-i -o %i%j",
+        "squeue -h -S P,-C,i -o %i",
+        "squeue -h -S ? -o %i",
+        "squeue -S i -O jobid:5,name:.3,name:.10X,name:0_,JOBID:|,,state",
+        "squeue -h -S i -O nope,jobid:7,nosuch",
+        "squeue -h -j 4 -r -S i -o %i",
+        "squeue -h -j 4_1,4_5 -S i -o %i%t",
+        "squeue -h -t PD -S i -o %i",
+        "squeue -h -t running,cg -S i -o %i",
+        "squeue -t foo",
+        "squeue -h -p debug -S i -o %i",
+        "squeue -p nosuch",
+        "squeue -h -n array,held -S i -o %i",
+        "squeue -h -w n[1-2] -S i -o %i",
+        "squeue -w n9 -o %i",
+        "squeue -h -u nosuch",
+        "squeue -u nosuch",
+        "squeue -h -u nosuch,0 -S i -o %i",
+        "squeue -h --me -S i -o %i",
+        "squeue -j 999",
+        "squeue -j 999,2 -h -o %i",
+        "squeue -j abc",
+        "squeue -o %i -O jobid",
+        "squeue -l -o %i",
+        "squeue -i 0",
+        "squeue -V",
+        "squeue -s -S i -o %i|%j|%P|%u|%N|%A|%U|%l",
+        "squeue -s -S i -o %a%i",
+        "squeue -s2",
+        "squeue -h -S i -L none -o %i",
+        "squeue -h -A none -o %i",
+        "squeue --clusters=nosuch -h",
+    ],
+)  # fmt: skip
+def test_squeue_prints_what_slurms_prints(pair, line):
+    if "clusters" in line:
+        found = pair.ours.run(line.split(" "))
+        wanted = pair.theirs.run(line.split(" "))
+        assert (found.rc, found.err.splitlines()[-1]) == (wanted.rc, wanted.err.splitlines()[-1])
+        return
+    if "-V" in line:
+        assert pair.ours.run(["squeue", "-V"]).out == pair.theirs.run(["squeue", "-V"]).out
+        return
+    pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sinfo",
+        "sinfo -l",
+        "sinfo -N",
+        "sinfo -Nl",
+        "sinfo -Ne",
+        "sinfo -s",
+        "sinfo -R",
+        "sinfo -Rl",
+        "sinfo -T",
+        "sinfo -d",
+        "sinfo -r",
+        "sinfo -h -o %a|%b|%B|%c|%d|%D|%E|%f|%F|%A|%g|%G|%h|%H|%I|%l|%L|%m|%M|%N",
+        "sinfo -h -o %p|%P|%r|%R|%s|%S|%t|%T|%u|%U|%V|%w|%X|%Y|%Z|%z",
+        "sinfo -o %P%C%t",
+        "sinfo -o %20P|%.5a|%5D|%.3D|x",
+        "sinfo -h -o %D%t",
+        "sinfo -o %l",
+        "sinfo -o %A%F",
+        "sinfo -o %j%P",
+        "sinfo -O partition,nodes:5,gresused,statecomplete:30,comment,extra,cluster",
+        "sinfo -O nope",
+        "sinfo -h -S P,-N -o %P%N",
+        "sinfo -h -S -t -o %P%t%D",
+        "sinfo -h -S -N -N",
+        "sinfo -t idle",
+        "sinfo -t mix,alloc",
+        "sinfo -t drain",
+        "sinfo -t drained,down",
+        "sinfo -t foo",
+        "sinfo -t idle&drain",
+        "sinfo -n n1",
+        "sinfo -n n[1-2],n4",
+        "sinfo -n nosuch",
+        "sinfo -p debug",
+        "sinfo -p nosuch",
+        "sinfo -h -p debug -N -o %N%P",
+        "sinfo -l -o %P",
+        "sinfo -a -p debug",
+        "sinfo -i 0",
+        "sinfo word",
+    ],
+)
+def test_sinfo_prints_what_slurms_prints(pair, line):
+    pair.same(line)

@@ -1,0 +1,110 @@
+"""Format strings of Slurm's viewers, whatever is written in them: never a traceback, always one line a row."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core import Core, ask
+
+from warpdeck.api.siterows import PartitionRow
+from warpdeck.controller.jobcolumns import COLUMNS, shower
+from warpdeck.controller.nodefacts import node_facts
+from warpdeck.controller.present import job_row
+from warpdeck.model import ArraySpec
+from warpdeck.slurm import jobfields, nodefields, stepfields
+from warpdeck.slurm.fields import Layout, long_columns, needed, short_columns
+from warpdeck.slurm.joborder import SortError, job_keys, parse, sort
+from warpdeck.slurm.stamps import Stamps
+
+NOW = time.time()
+STAMPS = Stamps({}, NOW)
+LETTER = st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%.#-+: ,|\\é\n0123456789")
+FORM = st.text(LETTER, max_size=30) | st.text(max_size=10)
+
+
+def _jobs() -> list[dict[str, Any]]:
+    core = Core("n1", "n2")
+    core.end(core.run(ask("ended")), exit_code=3)
+    core.run(ask("runs", gpus=2))
+    core.submit(ask("array", array=ArraySpec(ranges=((1, 99, 2),), throttle=3), hold=True))
+    jobs = list(core.state.jobs.values())
+    whole = [msgspec.to_builtins(job_row(core.state, job)) for job in jobs]
+    facts = msgspec.to_builtins(shower(core.state, list(COLUMNS), now=NOW)(jobs))
+    return [row | fact for row, fact in zip(whole, facts, strict=True)]
+
+
+def _groups() -> list[dict[str, Any]]:
+    core = Core("n1", "n2")
+    core.lose("n2")
+    nodes = msgspec.to_builtins(node_facts(core.state, core.state.nodes.values(), now=NOW))
+    part = msgspec.to_builtins(PartitionRow(name="main"))
+    return [nodefields.group(part, nodes), nodefields.group(part, [])]
+
+
+STEP = {
+    "id": "4_1.0", "name": "train", "state": "RUNNING", "start": NOW - 70, "tasks": 2, "node_list": "n1", "cpus": 2,
+    "job_id": 5, "array_job_id": 4, "array_task_id": 1, "user": "ann", "uid": 1, "partition": "main",
+}  # fmt: skip
+JOB_FIELDS = jobfields.JobFields({}, now=NOW, stamps=STAMPS)
+KINDS = {
+    "jobs": (jobfields.LETTERS, JOB_FIELDS.by_name, _jobs()),
+    "steps": (stepfields.LETTERS, stepfields.step_fields(now=NOW, stamps=STAMPS), [STEP]),
+    "nodes": (nodefields.LETTERS, nodefields.as_fields(nodefields.prints(STAMPS)), _groups()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(form=FORM)
+def test_any_short_format_prints_one_line_a_row(kind, form):
+    letters, fields, rows = KINDS[kind]
+    columns = short_columns(form, letters, lambda _: None)
+    layout = Layout(columns, fields)
+    assert set(needed(columns, fields)) <= set(rows[0])
+    for text in (layout.titles(), *(layout.line(row) for row in rows)):
+        assert text.count("\n") == sum(column.suffix.count("\n") for column in columns)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), form=FORM)
+def test_any_long_format_prints_one_line_a_row(kind, data, form):
+    _, fields, rows = KINDS[kind]
+    names = data.draw(st.lists(st.sampled_from(sorted(fields)), max_size=4))
+    text = ",".join([f"{name}:{form}" for name in names] or [form])
+    layout = Layout(long_columns(text, {name: name for name in fields}, lambda _: None), fields)
+    lines = [layout.titles(), *(layout.line(row) for row in rows)]
+    assert all(isinstance(line, str) for line in lines)
+
+
+@given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(JOB_FIELDS.by_name)))
+def test_a_column_with_a_width_is_so_wide(width, right, name):
+    form = f"{name}:{'.' if right else ''}{width}|"
+    layout = Layout(
+        long_columns(form, {each: each for each in JOB_FIELDS.by_name}, lambda _: None), JOB_FIELDS.by_name
+    )
+    for line in (layout.titles(), *(layout.line(row) for row in KINDS["jobs"][2])):
+        assert len(line) == width + 1
+        assert line.endswith("|")
+
+
+@given(text=FORM)
+def test_any_order_sorts_all_rows_or_names_the_letter(text):
+    rows = list(KINDS["jobs"][2])
+    try:
+        keys = parse(text, job_keys(JOB_FIELDS))
+    except SortError as error:
+        assert str(error) in text
+        return
+    sort(rows, keys, ties=lambda row: row["id"])
+    assert len(rows) == len(KINDS["jobs"][2])
+
+
+def test_every_letter_has_a_field_and_every_field_its_needs():
+    for letters, fields, rows in KINDS.values():
+        assert set(letters.values()) <= set(fields)
+        for field in fields.values():
+            assert set(field.needs.split()) <= set(rows[0])
