@@ -152,7 +152,7 @@ def cancel(txn: Transaction, event: Cancelled) -> Outcome:
 
 def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.is_finished:
-        raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
+        raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
     txn.log(job.id, f"cancelled by {who.user}")
     if job.state is JobState.PENDING:
         txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
@@ -181,7 +181,7 @@ def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = N
 
 def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
     if job.state is not JobState.RUNNING:
-        code = "finished" if job.is_finished else "pending"
+        code = "already_done" if job.is_finished else "pending"
         raise UserError(f"job {job.label()} is not running ({job.state})", code=code)
     txn.log(job.id, f"signal {event.signal} sent")
     return [

@@ -104,7 +104,7 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     if job is not None and not may_touch(event.who, job):
         raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}", code="denied")
     if job is None or step is None or step.is_finished:
-        code = "finished" if step is not None else "not_found"
+        code = "already_done" if step is not None else "not_found"
         raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`", code=code)
     if event.signal:
         return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)

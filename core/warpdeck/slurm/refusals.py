@@ -26,7 +26,7 @@ WORDS = {
     "reservation": "Requested reservation is invalid",
     "reservation_denied": "Access denied to requested reservation",
     "denied": "Access/permission denied",
-    "finished": "Job/step already completing or completed",
+    "already_done": "Job/step already completing or completed",
     "not_found": "Invalid job id specified",
     "pending": "Job is pending execution",
 }

@@ -81,7 +81,7 @@ STATES = {
 SHORT_STATES = {"PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED"}
 MAX_SELECTED = 100_000
 """Jobs that filters may stand for: as many as one request may name."""
-SILENT = ("finished", "not_found")
+SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
 NO_STEP_EXIT = 225
 """Of a step that is not there: Slurm's error number, cut to a byte."""
