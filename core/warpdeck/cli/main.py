@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; the return value is the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()  # here, where a reader that is gone is expected
+        return code
     except UserError as error:
         print(f"warpdeck: {error.message}", file=sys.stderr)
         if error.hint:

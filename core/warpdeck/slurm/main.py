@@ -34,7 +34,9 @@ def main(name: str, words: list[str]) -> int:
             return int(importlib.import_module("warpdeck_tui.app").main())
         if name in FRONTED:
             return int(importlib.import_module(f"warpdeck.cli.{FRONTED[name]}").main(name, words))
-        return run(name, words, own_console())
+        code = run(name, words, own_console())
+        sys.stdout.flush()  # here, where a reader that is gone is expected
+        return code
     except UserError as error:
         return _fail(name, error.message, error.hint, error.exit_code)
     except BrokenPipeError:

@@ -1,5 +1,8 @@
 import os
 import subprocess
+import sys
+
+import pytest
 
 from warpdeck.paths import Paths
 from warpdeck.slurm.main import APP, COMMANDS, FRONTED
@@ -33,3 +36,16 @@ def test_scripts_that_stand_are_not_written_again(tmp_path):
     before = os.stat(os.path.join(folder, "srun")).st_ino
     install(Paths(str(tmp_path)))
     assert os.stat(os.path.join(folder, "srun")).st_ino == before
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "warpdeck.slurm.main", "sbatch", "--help"], ["-m", "warpdeck.cli.main", "--help"]]
+)
+def test_a_reader_that_has_gone_is_no_trouble(words):
+    out, theirs = os.pipe()
+    os.close(out)
+    done = subprocess.run(
+        [sys.executable, *words], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, "")
