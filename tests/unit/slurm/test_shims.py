@@ -44,8 +44,9 @@ def test_scripts_that_stand_are_not_written_again(tmp_path):
 def test_a_reader_that_has_gone_is_no_trouble(words):
     out, theirs = os.pipe()
     os.close(out)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        [sys.executable, *words], stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
+        [sys.executable, *words], env=env, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60
     )
     os.close(theirs)
     assert (done.returncode, done.stderr) == (1, "")
