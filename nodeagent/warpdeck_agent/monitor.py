@@ -21,6 +21,7 @@ from .wire.messages import GpuInfo, GpuSample, Sample
 READ_S = 1.0
 """Between two readings, unless a controller wants them more often."""
 LEAST_S = 0.1
+Processes = List[Tuple[int, int, int]]
 LOOK_EVERY = 5
 """Readings between two looks at what is slower to change."""
 
@@ -34,6 +35,7 @@ class Monitor:
         self._tell = tell
         self._sample_s = READ_S
         self._next_sample = 0.0
+        self._told_processes: Processes = []
         self._next_reading = 0.0
         self.usage = Usage(jobs)
         self.idleness = Idleness(jobs)
@@ -84,9 +86,11 @@ class Monitor:
             self.idleness.take(gpus)
 
     def _send(self, gpus: List[GpuSample]) -> None:
-        now = time.monotonic()
-        if now < self._next_sample:
+        """When it is time, or when other processes are on a GPU than were told: placement hangs on them."""
+        now, seen = time.monotonic(), _processes(gpus)
+        if now < self._next_sample and (seen == self._told_processes or self._sample_s <= READ_S):
             return
+        self._told_processes = seen
         # From now on, not from when it was due: a driver that hung owes no samples.
         self._next_sample = now + self._sample_s * 0.9
         self.show(gpus)
@@ -103,3 +107,8 @@ class Monitor:
                 idle=self.idleness.sessions(),
             )
         )
+
+
+def _processes(gpus: List[GpuSample]) -> Processes:
+    """(GPU, pid, job) of all that are on one."""
+    return sorted((gpu.index, each.pid, each.job_id) for gpu in gpus for each in gpu.processes)

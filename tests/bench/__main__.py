@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from . import commands, cycle, footprint, jobs, peers, planning, remote, screen, trees
+from . import commands, cycle, fleet, footprint, jobs, peers, planning, remote, screen, trees
 from .rig import open_rig
 from .table import Table
 
-PARTS = ("commands", "screen", "idle", "jobs", "remote", "trees", "planning", "restart")
+PARTS = ("commands", "screen", "idle", "jobs", "remote", "trees", "planning", "restart", "fleet")
 
 
 def main(words: list[str]) -> int:
@@ -28,6 +28,8 @@ def main(words: list[str]) -> int:
     if "planning" in wanted:
         planning.measure(table)
         cycle.measure(table)
+    if "fleet" in wanted:
+        fleet.measure(table)
     table.foot()
     return 0
 

@@ -8,6 +8,7 @@ import stat
 from typing import Any
 
 from warpdeck.controller import present
+from warpdeck.controller.hub import Listener
 from warpdeck.controller.ports import LINK_BROKE, NodeStream
 from warpdeck.controller.trees import Receiving
 from warpdeck.errors import RemoteError, UserError
@@ -303,22 +304,28 @@ async def subscribe(connection: Connection, message: ask.Subscribe) -> None:
     connection.send({"t": "ok", "id": message.id, "result": {}})
     listener.jobs.update(dict.fromkeys(sorted(state.jobs)))
     listener.nodes.update(dict.fromkeys(sorted(state.nodes)))
-    ready = False
     try:
-        while True:
-            jobs, nodes = listener.take()
-            while jobs or nodes or not ready:
-                page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
-                node_page, nodes = nodes[:NODE_PAGE_ROWS], nodes[NODE_PAGE_ROWS:]
-                last = not jobs and not nodes
-                delta = _delta(controller, message, page, node_page, ready=last and not ready)
-                connection.send({"t": "delta", **delta})
-                await connection.drain()
-                ready = ready or last
-            await listener.changed.wait()
-            await asyncio.sleep(DELTA_INTERVAL_S)
+        with controller.watched():
+            await _tell_changes(connection, message, listener)
     finally:
         controller.hub.leave(listener)
+
+
+async def _tell_changes(connection: Connection, message: ask.Subscribe, listener: Listener) -> None:
+    """For ever, a page at a time."""
+    controller, ready = connection.server.controller, False
+    while True:
+        jobs, nodes = listener.take()
+        while jobs or nodes or not ready:
+            page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
+            node_page, nodes = nodes[:NODE_PAGE_ROWS], nodes[NODE_PAGE_ROWS:]
+            last = not jobs and not nodes
+            delta = _delta(controller, message, page, node_page, ready=last and not ready)
+            connection.send({"t": "delta", **delta})
+            await connection.drain()
+            ready = ready or last
+        await listener.changed.wait()
+        await asyncio.sleep(DELTA_INTERVAL_S)
 
 
 def _delta(

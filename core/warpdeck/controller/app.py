@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
@@ -42,6 +43,7 @@ from .passes import Passes, is_small
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
+from .sampling import Sampling
 from .state import State, Transaction, amend
 from .succession import Succession
 from .tally import Tally
@@ -100,6 +102,7 @@ class Controller:
         self.clock = clock
         self.forecaster = Forecaster(clock)
         self.hub = Hub()
+        self._sampling = Sampling()
         self.tally = Tally()
         self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
         """Is told of a configuration once it is in force."""
@@ -193,6 +196,7 @@ class Controller:
             case wire.Welcome():
                 self._put(NodeUp(name=name, welcome=message))
                 self._effects.add([AskHealth(node=name)])
+                self._effects.add(self._sampling.begins(name, nodes=len(self.state.nodes)))
             case wire.Remark():
                 self._put(Remarked(name=name, remark=message))
             case wire.Health():
@@ -378,7 +382,7 @@ class Controller:
         before = state.picture.blocked(state, name)
         last = state.readings.get(name)
         reading = state.readings[name] = to_reading(sample)
-        if state.picture.blocked(state, name) != before:
+        if state.picture.blocked(state, name).keys() != before.keys():  # words with sizes change all the time
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}
@@ -389,8 +393,22 @@ class Controller:
             await asyncio.sleep(REPLAN_S)
             self._evict_finished()
             self._tell_priorities()
-            self._effects.add([AskHealth(node=name) for name in self.state.nodes if self.fleet.is_up(name)])
+            self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+            self._set_sampling()
             self.count_use()
+
+    def _nodes_up(self) -> list[NodeName]:
+        return [name for name in self.state.nodes if self.fleet.is_up(name)]
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Somebody looks on all the time: nodes tell more often at once, and less often a while after it is over."""
+        with self._sampling.watched():
+            self._set_sampling()
+            yield
+
+    def _set_sampling(self) -> None:
+        self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self.state.nodes)))
 
     async def _estimate_starts(self) -> None:
         """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""

@@ -24,6 +24,7 @@ from .events import (
     LaunchShare,
     LaunchStep,
     LimitShare,
+    SetSampling,
     SpreadFence,
     TellJob,
 )
@@ -113,6 +114,8 @@ class EffectRunner:
             case AskHealth():
                 asked = question(self._controller.config, now=self._controller.clock())
                 await self._fleet.send(effect.node, asked)
+            case SetSampling():
+                await self._fleet.send(effect.node, wire.SampleEvery(interval_s=effect.interval_s))
             case TellJob():
                 notice = wire.Notice(job_id=effect.job_id, restarts=effect.restarts, text=effect.text)
                 await self._fleet.send(effect.node, notice)

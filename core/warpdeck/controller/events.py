@@ -258,6 +258,13 @@ class AskHealth(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
 
 
+class SetSampling(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the node how often its samples are wanted."""
+
+    node: NodeName
+    interval_s: float
+
+
 class TellJob(msgspec.Struct, frozen=True, kw_only=True):
     """Show a line to the people who look at this launch on the node."""
 
@@ -280,6 +287,7 @@ Effect = (
     | ForgetShare
     | CollectOutput
     | AskHealth
+    | SetSampling
     | TellJob
     | DropNode
     | StepEffect

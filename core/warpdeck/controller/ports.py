@@ -192,11 +192,14 @@ FleetEvent = tuple[
     | str,
 ]
 """What comes from a node: a message, or "lost" when the link breaks (it reconnects by itself)."""
+SAMPLE_S = 1.0
+"""Between two samples of a node that was not told otherwise."""
 Order = (
     wire.Kill
     | wire.SetLimit
     | wire.Forget
     | wire.AskHealth
+    | wire.SampleEvery
     | wire.Notice
     | stepwire.StepLaunch
     | stepwire.StepKill

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import asyncssh
 
-from warpdeck.controller.ports import LINK_BROKE, NodeAsk, PackedTree, StreamSink
+from warpdeck.controller.ports import LINK_BROKE, SAMPLE_S, NodeAsk, PackedTree, StreamSink
 from warpdeck.errors import RemoteError
 from warpdeck_agent.wire import JSON, WireError, data_frame, json_frame, read_frame, split_data
 from warpdeck_agent.wire import messages as wire
@@ -65,7 +65,7 @@ class Channel:
 
     async def greet(self, controller_id: str) -> wire.Welcome:
         """Hello and Welcome. Raises RemoteError."""
-        self.send(wire.Hello(controller_id=controller_id))
+        self.send(wire.Hello(controller_id=controller_id, sample_interval_s=SAMPLE_S))
         try:
             async with asyncio.timeout(HELLO_S):
                 _, payload = await read_frame(self._reader)

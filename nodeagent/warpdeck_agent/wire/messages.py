@@ -44,6 +44,7 @@ from .watch import Health as Health
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
 from .watch import Sample as Sample
+from .watch import SampleEvery as SampleEvery
 
 PROTOCOL_VERSION = 1
 SUSPENDED, RESUMED = "suspended", "resumed"
@@ -366,6 +367,7 @@ ControllerMessage = Union[
     ProbePath,
     AskHealth,
     AskCurves,
+    SampleEvery,
     Notice,
     Quit,
     StreamAck,

@@ -109,6 +109,14 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class SampleEvery:
+    """How often a Sample is wanted from now on; other processes on a GPU are told at once all the same."""
+
+    interval_s: float
+    t: Literal["sample_every"] = "sample_every"
+
+
+@dataclass(frozen=True)
 class GpuUsage:
     """What a launch, or a step of one, has used of its GPUs on a node. All are sums, so that nodes can be added up."""
 

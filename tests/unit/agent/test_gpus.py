@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -165,3 +166,18 @@ def test_cards_that_are_linked_to_each_other_or_to_one_switch_are_an_island(
     cards = [f"gpu {number} used=1" for number in (*range(8), 15)]
     _, found = begin(make_agent, gpus, *cards, *pairs, *over_a_switch, *down)
     assert [gpu.island for gpu in found.gpus][:8] == [0, 0, 1, 1, 2, 2, -1, -1]
+
+
+def test_samples_come_as_often_as_was_said_last_and_at_once_when_a_process_comes(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    agent, _ = begin(make_agent, gpus, "gpu 0 util=1")
+    agent.connect(sample_interval_s=3600.0)
+    agent.link.send(wire.SampleEvery(interval_s=OFTEN_S))
+    for _ in range(3):
+        agent.link.expect(wire.Sample)
+    agent.link.send(wire.SampleEvery(interval_s=3600.0))
+    gpus.show("gpu 0 util=2", f"proc 0 pid={os.getpid()} mem={GIB}")
+    assert [each.pid for each in sample(agent, 0, "util_pct=2").processes] == [os.getpid()]
+    gpus.show("gpu 0 util=3")
+    assert sample(agent, 0, "util_pct=3").processes == []

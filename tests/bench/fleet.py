@@ -1,0 +1,220 @@
+"""A whole site's agents at one controller: 500 SSH connections, each with an agent that tells of eight GPUs.
+
+Most are stand-ins (see standins), a few are the real program over the stand-in NVML library. What the controller takes, and
+what an agent takes, is measured while nobody looks on, while an app shows the nodes, and while Prometheus scrapes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.agent import AgentProcess
+from tests.lab.nvml import build_fake_nvml, write_state
+from tests.waiting import eventually
+from warpdeck.api.sync import SyncClient
+from warpdeck.fleet.build import build_zipapp
+
+from .loopback import free_port
+from .rig import Rig, cpu_percent, rss_mb
+from .table import Line, Measured, Table
+
+AGENTS = int(os.environ.get("WARPDECK_BENCH_AGENTS", "500"))
+REAL = 3
+A_PROCESS = 50
+GPUS = 8
+ADDERS = 8
+"""Nodes that are added at once."""
+COME_S = 300.0
+LOOK_S = 20.0
+SCRAPE_EVERY_S = 15.0
+"""As Prometheus does unless it is told otherwise."""
+
+ADDED = Line(f"{AGENTS} agents joined, each", "ms")
+BACK = Line(f"{AGENTS} agents back after the controller was started anew", "s")
+MEMORY = Line(f"controller with {AGENTS} agents over SSH", "MB", budget=300)
+IDLE = Line(f"controller with {AGENTS} agents, CPU of one core", "%", budget=2)
+WATCHED = Line(f"the same, an app shows all {AGENTS * GPUS} GPUs", "%")
+SCRAPED = Line("the same, Prometheus scrapes every 15 s", "%")
+SCRAPE = Line(f"one scrape of {AGENTS} nodes", "ms")
+PER_AGENT = Line("controller, memory for each agent", "kB")
+AGENT_MEMORY = Line(f"real agent beside them, {GPUS} GPUs", "MB", budget=30)
+AGENT_CPU = Line(f"real agent beside them, {GPUS} GPUs, CPU of one core", "%", budget=0.5)
+
+
+def measure(table: Table) -> None:
+    """Everything, in about two minutes."""
+    with TemporaryDirectory(prefix="wdb", dir="/tmp") as name, ExitStack() as stack:
+        folder = Path(name)
+        rig = Rig(folder, HOME=str(folder / "user"), SSH_AUTH_SOCK="")
+        stack.callback(rig.close)
+        port = free_port()
+        rig.home.path.mkdir()
+        (rig.home.path / "config.toml").write_text(f"metrics_port = {port}\n")
+        rig.up("--no-local-node")
+        before = rss_mb(rig.controller_pid())
+        agents = [stack.enter_context(real_agent(folder, number)) for number in range(REAL)]
+        hosts = stack.enter_context(standins(folder, agents))
+        measure_adding(table, rig, hosts)
+        measure_controller(table, rig, port, before=before)
+        pids = [agent.process.pid for agent in agents if agent.process is not None]
+        table.add(AGENT_MEMORY, Measured([rss_mb(pid) for pid in pids]))
+        table.add(AGENT_CPU, Measured([cpu_percent(pid, over_s=LOOK_S / 2) for pid in pids]))
+
+
+def measure_adding(table: Table, rig: Rig, hosts: list[tuple[str, str]]) -> None:
+    """All hosts become nodes, some at a time. A row: how long the controller took for each."""
+    begun = time.perf_counter()
+    fingerprint = subprocess.run(
+        ["ssh-keygen", "-lf", str(rig.folder / "hostkey.pub")], check=True, capture_output=True, text=True
+    ).stdout.split()[1]
+    local = threading.local()
+
+    def add(host: tuple[str, str]) -> None:
+        if not hasattr(local, "client"):
+            local.client = SyncClient.connect(rig.paths, start=False)
+        name, target = host
+        local.client.call("node_add", target=target, name=name, accept_host_key=fingerprint)
+
+    with ThreadPoolExecutor(ADDERS) as pool:
+        list(pool.map(add, hosts))
+    table.add(ADDED, Measured([(time.perf_counter() - begun) * 1e3 / len(hosts)]))
+    eventually(lambda: all_are_up(rig), timeout_s=COME_S, what="all are up")
+
+
+def all_are_up(rig: Rig) -> bool:
+    """Whether every node has a link."""
+    return all(each["state"] == "idle" for each in rig.nodes())
+
+
+def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> None:
+    """With nobody, an app and Prometheus."""
+    rig.hang_up()
+    rig.home.ok("down")
+    begun = time.perf_counter()
+    rig.home.ok("up", "--no-local-node")
+    eventually(lambda: all_are_up(rig), timeout_s=COME_S, what="all are back")
+    table.add(BACK, Measured([time.perf_counter() - begun]))
+    rig.hang_up()
+    pid = rig.controller_pid()
+    table.add(IDLE, Measured([cpu_percent(pid, over_s=LOOK_S)]))
+    with watching(rig):
+        table.add(WATCHED, Measured([cpu_percent(pid, over_s=LOOK_S)]))
+    took: list[float] = []
+    with scraping(port, took):
+        table.add(SCRAPED, Measured([cpu_percent(pid, over_s=2 * SCRAPE_EVERY_S)]))
+    table.add(SCRAPE, Measured(took))
+    table.add(MEMORY, Measured([rss_mb(pid)]))
+    table.add(PER_AGENT, Measured([(rss_mb(pid) - before) * 1e3 / AGENTS]))
+
+
+@contextmanager
+def real_agent(folder: Path, number: int) -> Iterator[AgentProcess]:
+    """The program as it is deployed, with eight GPUs."""
+    library = build_fake_nvml(folder / "nvml")
+    state = folder / f"nvml{number}.state"
+    write_state(state, gpus=GPUS, util=80)
+    program, _ = build_zipapp(str(folder))
+    agent = AgentProcess(
+        folder / f"agent{number}",
+        program=[sys.executable, "-I", program],
+        LD_LIBRARY_PATH=str(library.parent),
+        FAKE_NVML_STATE=str(state),
+    )
+    agent.serve()
+    try:
+        yield agent
+    finally:
+        agent.close()
+
+
+@contextmanager
+def standins(folder: Path, agents: list[AgentProcess]) -> Iterator[list[tuple[str, str]]]:
+    """(name, target) of all hosts; the first lead to the real agents."""
+    ssh = folder / "user" / ".ssh"
+    ssh.mkdir(parents=True, mode=0o700)
+    for key in (folder / "hostkey", ssh / "id_ed25519"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, capture_output=True
+        )
+    _, build = build_zipapp(str(folder))
+    folders = [str(agent.folder) for agent in agents] + [""] * (AGENTS - len(agents))
+    names = [f"sim{number:04}" for number in range(AGENTS)]
+    processes, hosts = [], []
+    try:
+        for first in range(0, AGENTS, A_PROCESS):
+            some = list(zip(names, folders, strict=True))[first : first + A_PROCESS]
+            ports = folder / f"ports{first}"
+            plan = {
+                "key": str(folder / "hostkey"),
+                "client": str(ssh / "id_ed25519.pub"),
+                "build": build,
+                "ports": str(ports),
+                "hosts": [{"name": name, "agent": agent} for name, agent in some],
+            }
+            (folder / f"plan{first}").write_text(json.dumps(plan))
+            argv = [sys.executable, "-m", "tests.bench.standins", str(folder / f"plan{first}")]
+            processes.append(subprocess.Popen(argv))
+            eventually(lambda ports=ports: ports.exists() and "all" in ports.read_text(), what="they listen")
+            found = ports.read_text().split()[:-1]
+            hosts += [(name, f"root@127.0.0.1:{port}") for (name, _), port in zip(some, found, strict=True)]
+        yield hosts
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def watching(rig: Rig) -> Iterator[None]:
+    """A client that is told of all nodes, as the app's page of nodes is."""
+    client = SyncClient.connect(rig.paths, start=False)
+    number = client.begin("subscribe", topics=["jobs", "nodes"])
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            for _ in client.events(number, timeout_s=1.0):
+                pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reader.join()
+        client.close()
+
+
+@contextmanager
+def scraping(port: int, took: list[float]) -> Iterator[None]:
+    """Prometheus; how long each scrape took goes to `took`, in ms."""
+    over = threading.Event()
+
+    def scrape() -> None:
+        while True:
+            begun = time.perf_counter()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                answer.read()
+            took.append((time.perf_counter() - begun) * 1e3)
+            if over.wait(SCRAPE_EVERY_S):
+                return
+
+    scraper = threading.Thread(target=scrape)
+    scraper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        scraper.join()

@@ -1,0 +1,192 @@
+"""python standins.py PLAN: many hosts in one process, each an SSH server of its own with an agent behind it.
+
+PLAN is a JSON file: {"key", "client", "build", "ports", "hosts": [{"name", "agent"}]}. A host with a folder in `agent` leads to
+the real agent there. The others are stand-ins: they speak the agent's wire and tell of eight GPUs as often as they are asked
+to. Their samples are made once, so that what they take of the machine is little beside what is measured. The ports that they
+listen on are written to the file `ports`, one a line, when all do. They run no jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from warpdeck_agent.wire import JSON, json_frame, read_frame
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import SENTINEL, parse_json
+from warpdeck_agent.wire.messages import decode, encode
+
+GPUS = 8
+SAMPLES = 16
+"""Different ones, which all hosts of a process tell in turn."""
+GIB = 1 << 30
+CHUNK_BYTES = 1 << 16
+OK = SENTINEL + '{"ok": true}\n'
+
+
+class Host:
+    """One host: what its login shell says, and its agent."""
+
+    def __init__(self, name: str, agent: str, build: str, samples: list[bytes]) -> None:
+        self.samples = itertools.cycle(samples)
+        self.name = name
+        self.agent = agent
+        self.build = build
+        self.rng = random.Random(name)
+
+    async def serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Answers one command."""
+        command = process.command or ""
+        if re.search(r" attach --dir ", command):
+            process.stdout.write(OK.encode())
+            await (self._pass_on(process) if self.agent else self._speak(process))
+        elif re.search(r" start --dir ", command):
+            process.stdout.write(OK.encode())
+        else:
+            said = await process.stdin.read()
+            words = f"WARPDECK-PROBE|/usr/bin/python3|3.11|/nowhere|{self.name}|bench|127.0.0.1|\n"
+            process.stdout.write((words if b"WARPDECK-PROBE" in said else "WARPDECK-HAS\n").encode())
+        process.exit(0)
+
+    async def _pass_on(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Bytes to and from a real agent."""
+        reader, writer = await asyncio.open_unix_connection(f"{self.agent}/agent.sock")
+
+        async def up() -> None:
+            while data := await process.stdin.read(CHUNK_BYTES):
+                writer.write(data)
+            writer.close()
+
+        task = asyncio.get_running_loop().create_task(up())
+        while data := await reader.read(CHUNK_BYTES):
+            process.stdout.write(data)
+        task.cancel()
+
+    async def _speak(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """The wire, as far as a node without jobs needs it."""
+        interval_s: list[float] = []
+
+        def tell(message: Any) -> None:
+            process.stdout.write(json_frame(encode(message)))
+
+        async def sample() -> None:
+            await asyncio.sleep(self.rng.random() * interval_s[0])
+            while True:
+                process.stdout.write(next(self.samples))
+                await asyncio.sleep(interval_s[0])
+
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            while True:
+                kind, payload = await read_frame(process.stdin)  # type: ignore[arg-type]
+                message = decode(parse_json(payload)) if kind == JSON else None
+                match message:
+                    case wire.Hello():
+                        tell(wire.Welcome(build=self.build, inventory=self._inventory(), user="root"))
+                        interval_s[:] = [message.sample_interval_s]
+                        tasks.append(asyncio.get_running_loop().create_task(sample()))
+                    case wire.SampleEvery():
+                        interval_s[:] = [message.interval_s]
+                    case wire.AskHealth():
+                        tell(wire.Health(at_unix=time.time(), ask=message.ask))
+                    case wire.AskCurves():
+                        tell(wire.Curves(ask=message.ask))
+                    case wire.Quit():
+                        return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _inventory(self) -> wire.Inventory:
+        gpus = [
+            wire.GpuInfo(
+                index=index,
+                uuid=f"GPU-{self.name}-{index}",
+                name="NVIDIA H100 80GB HBM3",
+                mem_bytes=80 * GIB,
+                minor=index,
+                island=0,
+            )
+            for index in range(GPUS)
+        ]
+        return wire.Inventory(
+            hostname=self.name,
+            boot_id="bench",
+            cpus=128,
+            mem_bytes=1024 * GIB,
+            gpus=gpus,
+            driver="550.54.15",
+            kernel="6.1.0",
+            arch="x86_64",
+            python="3.11",
+            containment="cgroup v2",
+            facilities=[wire.Facility(name="end", strength="enforced", how="cgroup v2")],
+        )
+
+
+def made_samples() -> list[bytes]:
+    """Frames of busy nodes."""
+    rng = random.Random(0)
+    return [json_frame(encode(_sample(rng))) for _ in range(SAMPLES)]
+
+
+def _sample(rng: random.Random) -> wire.Sample:
+    gpus = [
+        wire.GpuSample(
+            index=index,
+            util_pct=rng.randrange(101),
+            mem_used_bytes=rng.randrange(80) * GIB,
+            power_w=round(rng.random() * 700, 1),
+            temp_c=rng.randrange(30, 90),
+            processes=[
+                wire.GpuProcess(
+                    pid=4000 + index,
+                    mem_bytes=rng.randrange(80) * GIB,
+                    job_id=index + 1,
+                    user="ann",
+                    command="python train.py --config configs/large.yaml",
+                )
+            ],
+        )
+        for index in range(GPUS)
+    ]
+    return wire.Sample(at_unix=time.time(), cpu_pct=60.0, mem_used_bytes=200 * GIB, gpus=gpus)
+
+
+class Server(asyncssh.SSHServer):
+    """Lets anybody in who has the client's key."""
+
+
+async def serve(plan: dict[str, Any]) -> None:
+    """Listens for all hosts, until it is killed."""
+    ports, samples = [], made_samples()
+    for each in plan["hosts"]:
+        host = Host(each["name"], each["agent"], plan["build"], samples)
+        listener = await asyncssh.create_server(
+            Server,
+            "127.0.0.1",
+            0,
+            server_host_keys=[plan["key"]],
+            authorized_client_keys=plan["client"],
+            process_factory=host.serve,
+            encoding=None,
+            line_editor=False,
+        )
+        ports.append(listener.get_port())
+    Path(plan["ports"]).write_text("".join(f"{port}\n" for port in ports) + "all\n")
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(json.loads(Path(sys.argv[1]).read_text())))

@@ -1,0 +1,58 @@
+"""How often nodes are asked for samples: as often as can be on a small site, and never more than the controller can take."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.controller.events import SetSampling
+from warpdeck.controller.sampling import (
+    UNWATCHED_A_SECOND,
+    WATCHED_A_SECOND,
+    Sampling,
+    interval_s,
+)
+from warpdeck.model import NodeName
+
+NODES = [NodeName(f"n{number}") for number in range(500)]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_all_nodes_together_keep_to_the_rate_and_none_is_asked_more_than_once_a_second(watched: bool) -> None:
+    most = WATCHED_A_SECOND if watched else UNWATCHED_A_SECOND
+    for nodes in (0, 1, 50, 51, 200, 201, 1000, 10_000):
+        found = interval_s(nodes, watched=watched)
+        assert found >= 1.0 and nodes / found <= most
+        assert found == 1.0 or nodes / (found - 1.0) > most, "no more rarely than need be"
+
+
+def test_a_small_site_is_never_told_anything() -> None:
+    sampling = Sampling()
+    assert sampling.begins(NODES[0], nodes=1) == []
+    with sampling.watched():
+        assert sampling.orders(NODES[:50], nodes=50) == []
+
+
+def test_nodes_are_told_what_changes_and_once() -> None:
+    sampling = Sampling()
+    [order] = sampling.begins(NODES[0], nodes=500)
+    assert order == SetSampling(node=NODES[0], interval_s=10.0)
+    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[1:]
+    assert sampling.orders(NODES, nodes=500) == []
+    with sampling.watched(), sampling.watched():
+        assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {3.0}
+        assert sampling.orders(NODES, nodes=500) == []
+    assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {10.0}
+
+
+def test_a_node_whose_link_is_new_is_told_again() -> None:
+    sampling = Sampling()
+    sampling.orders(NODES, nodes=500)
+    assert [each.node for each in sampling.begins(NODES[3], nodes=500)] == [NODES[3]]
+    sampling.orders(NODES[1:], nodes=500)
+    assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[:1], "it was away"
+
+
+def test_of_a_site_that_shrinks_all_are_told_to_tell_more_often() -> None:
+    sampling = Sampling()
+    sampling.orders(NODES, nodes=500)
+    assert {each.interval_s for each in sampling.orders(NODES[:50], nodes=50)} == {1.0}
