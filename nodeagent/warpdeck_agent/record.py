@@ -93,11 +93,15 @@ class Record:
             self._double()
 
     def curve(self, uuid: str = "") -> Curve:
-        """For the wire; the step that is open is left out, unless there is no other."""
-        if not self._size and self._columns:
+        """For the wire; the step that is open is left out, unless only there something is known."""
+        if self._columns and not self._knows():
             self._close_step()
         given = {name: plain(column.points, name) for name, column in self._columns.items()}
         return Curve(begin_unix=self.begin_unix, step_s=self.step_s, uuid=uuid, **given)
+
+    def _knows(self) -> bool:
+        """Whether a step that is over holds anything."""
+        return any(not math.isnan(point) for column in self._columns.values() for point in column.points)
 
     @property
     def size(self) -> int:

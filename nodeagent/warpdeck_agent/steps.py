@@ -45,6 +45,8 @@ TERM_AGAIN_S = 0.5
 """How often, within the grace time, processes are looked for that have not had TERM yet."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a step still forks while it is being ended."""
+MAX_CURVES = 500
+"""Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
 StepKey = Tuple[int, int, int]
 
 
@@ -59,6 +61,8 @@ class Step:
         self.begin_unix = begin_unix
         self.meter = Meter(begin_unix=begin_unix, share_pct=job.meta.gpu_share_pct)
         self.peak_mem_bytes = 0
+        self.cpu_seconds = 0.0
+        """While it runs; its tasks know it at the end."""
         self.number = number
         self.folder = folder
         self.tasks: Dict[int, Task] = {}
@@ -77,7 +81,7 @@ class Step:
     def phase(self) -> str:
         return "exited" if self.done.is_set() else "running"
 
-    def report(self, ends: Optional[List[TaskEnded]] = None) -> StepReport:
+    def report(self, ends: Optional[List[TaskEnded]] = None, *, curve: bool = True) -> StepReport:
         """The agent's word on it: these ends, or all."""
         if ends is None:
             ends = [
@@ -95,6 +99,7 @@ class Step:
             cpu_seconds=sum(task.cpu_seconds() for task in self.tasks.values()) if over else 0.0,
             peak_mem_bytes=self.peak_mem_bytes if over else 0,
             gpu=self.meter.usage() if over else None,
+            curve=self.meter.curve() if over and curve else None,
             message=self.message,
             abort=self.abort,
         )
@@ -141,7 +146,7 @@ class Steps:
 
     def reports(self) -> List[StepReport]:
         """Every step held, for Welcome."""
-        return [step.report() for step in self._steps.values()]
+        return [step.report(curve=place < MAX_CURVES) for place, step in enumerate(self._steps.values())]
 
     def get(self, job_id: int, restarts: int, number: int) -> Optional[Step]:
         return self._steps.get((job_id, restarts, number))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple, Union
 
 from . import processes
 from .inventory import CpuMeter, memory
@@ -36,7 +36,7 @@ class Usage:
         self._uuids: Dict[int, str] = {}
         self._next_look = 0.0
         self._looking: Optional[asyncio.Future[Dict[Part, Spent]]] = None
-        self._spent: Dict[Key, Tuple[float, float]] = {}
+        self._spent: Dict[Part, Tuple[float, float]] = {}
         self.cpu_pct = 0.0
         self.mem_used_bytes = 0
 
@@ -63,7 +63,8 @@ class Usage:
         spent = self._look_at_processes(running)
         for job in running:
             own = [by_uuid[uuid] for uuid in job.meta.gpus if uuid in by_uuid]
-            more = self._more(job, spent.get((job.key, "")), now)
+            whole = (job.key, "")
+            more = self._more(job, whole, job.meta.started_at, spent.get(whole), now)
             if own or more:
                 job.meter.take(own, job_id=job.meta.job_id, more=more, now=now)
                 job.meter.keep(job.folder)
@@ -77,26 +78,26 @@ class Usage:
             curves = [rings.curve(asked.step_s, uuid) for uuid, rings in self._rings.items()]
             return Curves(ask=asked.ask, curves=curves)
         job = self._jobs.find(asked.job_id, asked.restarts)
-        if job is None:
+        found = job if job is None or asked.step is None else job.steps.get(asked.step)
+        if found is None:
             return Curves(ask=asked.ask)
-        curve = job.meter.curve()
+        curve = found.meter.curve()
         return Curves(
             ask=asked.ask,
             curves=[curve] if curve else [],
-            gpu=job.meter.usage(),
-            cpu_seconds=job.cpu_seconds,
-            peak_mem_bytes=job.peak_mem_bytes,
+            gpu=found.meter.usage(),
+            cpu_seconds=found.cpu_seconds,
+            peak_mem_bytes=found.peak_mem_bytes,
         )
 
     def _take_step(
         self, step: Step, by_uuid: Dict[str, GpuSample], spent: Optional[Spent], now: float
     ) -> None:
         own = [by_uuid[uuid] for uuid in step.gpus if uuid in by_uuid]
-        if own:
-            step.meter.take(own, job_id=step.job.meta.job_id, more={}, now=now)
+        more = self._more(step, (step.job.key, str(step.number)), step.begin_unix, spent, now)
+        if own or more:
+            step.meter.take(own, job_id=step.job.meta.job_id, more=more, now=now)
             step.meter.keep(step.folder)
-        if spent is not None:
-            step.peak_mem_bytes = max(step.peak_mem_bytes, spent[1])
 
     def _look_at_processes(self, running: List[Job]) -> Dict[Part, Spent]:
         """What the last look found, once; begins another when it is time."""
@@ -107,17 +108,21 @@ class Usage:
             self._next_look = time.monotonic() + PROCESSES_S
             marks = {job.mark: (job.key, job.has_running_steps()) for job in running}
             self._looking = asyncio.get_running_loop().run_in_executor(None, _look, marks)
-        self._spent = {job.key: self._spent[job.key] for job in running if job.key in self._spent}
+        keys = {job.key for job in running}
+        self._spent = {part: last for part, last in self._spent.items() if part[0] in keys}
         return found
 
-    def _more(self, job: Job, spent: Optional[Spent], now: float) -> Values:
+    def _more(
+        self, whose: Union[Job, Step], part: Part, begin_unix: float, spent: Optional[Spent], now: float
+    ) -> Values:
+        """What its processes have spent since the last look; it is told of its peak too."""
         if spent is None:
             return {}
         cpu_s, mem_bytes = spent
-        job.cpu_seconds = max(job.cpu_seconds, cpu_s)
-        job.peak_mem_bytes = max(job.peak_mem_bytes, mem_bytes)
-        before_s, at = self._spent.get(job.key, (0.0, job.meta.started_at))
-        self._spent[job.key] = (cpu_s, now)
+        whose.cpu_seconds = max(whose.cpu_seconds, cpu_s)
+        whose.peak_mem_bytes = max(whose.peak_mem_bytes, mem_bytes)
+        before_s, at = self._spent.get(part, (0.0, begin_unix))
+        self._spent[part] = (cpu_s, now)
         cpu_pct = 100.0 * max(0.0, cpu_s - before_s) / (now - at) if now > at else None
         return {"cpu_pct": cpu_pct, "mem_bytes": float(mem_bytes)}
 

@@ -127,7 +127,7 @@ def real_agent(folder: Path, number: int) -> Iterator[AgentProcess]:
     program, _ = build_zipapp(str(folder))
     agent = AgentProcess(
         folder / f"agent{number}",
-        program=[sys.executable, "-I", program],
+        program=[sys.executable, "-I", "-S", program],
         LD_LIBRARY_PATH=str(library.parent),
         FAKE_NVML_STATE=str(state),
     )

@@ -246,6 +246,22 @@ def test_steps_are_accounted_and_shown_in_sacct_s_words(batch: Batch) -> None:
     assert f"{job}.1  sh  FAILED 3:0" in batch.home.ok("show", str(job))
 
 
+def test_a_step_has_a_curve_while_it_runs_and_when_it_has_ended(batch: Batch) -> None:
+    script = "srun -n1 sh -c 'touch here; while [ ! -e go ]; do :; done'\n"
+    (batch.folder / "job.sh").write_text("#!/bin/bash\n" + script)
+    home = batch.home
+    job = home.json("submit", "--no-snapshot", "-n2", "-o", "out.txt", "job.sh", cwd=batch.folder)["job_id"]
+    eventually((batch.folder / "here").exists, what="the step runs")
+    eventually(lambda: home.json("metrics", f"{job}.0")["curves"], timeout_s=90, what="it was measured")
+    (batch.folder / "go").touch()
+    eventually(lambda: home.job(job)["end"], what="the job has ended")
+    kept = home.json("metrics", f"{job}.0")
+    [curve] = kept["curves"]
+    assert any(each for each in curve["columns"]["cpu_pct"]) and any(curve["columns"]["mem_bytes"])
+    assert kept["used"]["cpu_seconds"] > 0
+    assert "has no step 5" in home.run("metrics", f"{job}.5").stderr
+
+
 def test_one_step_is_ended_by_its_number_and_its_job_goes_on(batch: Batch) -> None:
     (batch.folder / "job.sh").write_text("#!/bin/bash\nsrun sh -c 'touch here; sleep 600'\necho after $?\n")
     home = batch.home

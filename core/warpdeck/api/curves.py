@@ -35,13 +35,40 @@ async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[s
 async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
     """The job's curves by node, and what it has used up to now. Nodes that do not answer are named."""
     if not job.holds_resources:
-        kept = await controller.store.curves(job.id)
-        rows = [_row(each.node, each.curve) for each in kept]
-        return {"curves": rows, "used": present.usage_row(job) if job.shares else None, "errors": []}
-    answers = await asyncio.gather(*(_ask(controller, job, share.node) for share in job.shares))
+        used = present.usage_row(job) if job.shares else None
+        return await _kept(controller, job, used)
+    return await _asked(controller, job, [share.node for share in job.shares])
+
+
+async def of_step(controller: Controller, job: Job, number: int) -> dict[str, Any]:
+    """The same of one of its steps. Raises UserError where it has none of that number."""
+    steps = [each for each in await controller.store.steps(job.id) if each.number == number]
+    step = controller.state.steps.get(job.id, {}).get(number) or (steps[-1] if steps else None)
+    if step is None:
+        raise UserError(
+            f"job {job.label()} has no step {number}", f"see warpdeck show {job.label()}", code="not_found"
+        )
+    if step.is_finished:
+        return await _kept(controller, job, present.use_of(step.parts), step=number)
+    return await _asked(controller, job, [share.node for share in step.shares], step=number)
+
+
+async def _kept(
+    controller: Controller, job: Job, used: UsageRow | None, *, step: int | None = None
+) -> dict[str, Any]:
+    """Of what has ended."""
+    kept = await controller.store.curves(job.id, step=step)
+    return {"curves": [_row(each.node, each.curve) for each in kept], "used": used, "errors": []}
+
+
+async def _asked(
+    controller: Controller, job: Job, nodes: Sequence[NodeName], *, step: int | None = None
+) -> dict[str, Any]:
+    """Of what runs."""
+    answers = await asyncio.gather(*(_ask(controller, job, node, step) for node in nodes))
     curves = [
-        _row(share.node, to_curve(each))
-        for share, answer in zip(job.shares, answers, strict=True)
+        _row(node, to_curve(each))
+        for node, answer in zip(nodes, answers, strict=True)
         if isinstance(answer, wire.Curves)
         for each in answer.curves
     ]
@@ -50,11 +77,10 @@ async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
     return {"curves": curves, "used": _used(told), "errors": errors}
 
 
-async def _ask(controller: Controller, job: Job, node: NodeName) -> wire.Curves | str:
+async def _ask(controller: Controller, job: Job, node: NodeName, step: int | None) -> wire.Curves | str:
+    asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step)
     try:
-        return await controller.fleet.curves(
-            node, wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts)
-        )
+        return await controller.fleet.curves(node, asked)
     except RemoteError as error:
         return f"{node} does not answer: {error.cause}"
 

@@ -315,7 +315,13 @@ class Handlers:
             raise UserError("curves are of one job or of one node", "name one of them")
         if message.node:
             return await curves.of_node(self._controller, message.node, step_s=message.step_s)
-        return await curves.of_job(self._controller, await self.find_job(message.job))
+        job_word, dot, number = message.job.partition(".")
+        if dot and not number.isdecimal():
+            raise UserError(f"{message.job!r} is no step", "write JOB.STEP, such as 12.0")
+        job = await self.find_job(job_word)
+        if dot:
+            return await curves.of_step(self._controller, job, int(number))
+        return await curves.of_job(self._controller, job)
 
     async def find_job(self, reference: str) -> Job:
         """The job of any age that "12" or "12_3" names. Raises UserError."""

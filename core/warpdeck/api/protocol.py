@@ -226,8 +226,10 @@ class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
 class Curves(Message, frozen=True, kw_only=True, tag="curves"):
     """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "errors": [str]}: what was measured over time.
 
-    Of a job (`job`): one curve for each of its nodes, whole, and what it has used. Of a node (`node`): one for the node and
-    one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a day)."""
+    Of a job (`job`), or a step of it (12.0): one curve for each of its nodes, whole, and what it has used. Of a node
+    (`node`): one for the node and one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a
+    day).
+    """
 
     job: Reference = ""
     node: Name = ""

@@ -39,12 +39,17 @@ def main(_: str, words: list[str]) -> int:
         examples=(
             "warpdeck metrics 12",
             "warpdeck metrics 12_3 --json",
+            "warpdeck metrics 12.0                    a step of it",
             "warpdeck metrics --node gpu01            the last ten minutes",
             "warpdeck metrics --node gpu01 --step 1min   the last day",
         ),
     )
     parser.add_argument(
-        "job", metavar="JOB", nargs="?", default="", help="12, or 12_3 for a task of an array"
+        "job",
+        metavar="JOB",
+        nargs="?",
+        default="",
+        help="12, 12_3 for a task of an array, or 12.0 for a step",
     )
     parser.add_argument("--node", default="", metavar="NODE", help="a node and each of its GPUs, instead")
     parser.add_argument("--step", choices=STEPS, default="1s", help="of a node: how long each point is")

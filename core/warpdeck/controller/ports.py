@@ -130,7 +130,7 @@ class Store(Protocol):
         """All steps of a job, in the order of its starts and of their numbers."""
         ...
 
-    async def curves(self, job_id: JobId) -> list[JobCurve]:
+    async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """How a job's life went, by node."""
         ...
 

@@ -7,7 +7,7 @@ told the end of all their tasks; what a node cannot tell any more counts as ende
 from __future__ import annotations
 
 from warpdeck.errors import UserError
-from warpdeck.model import ExitStatus, Job, JobId, JobState, Link, NodeName
+from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
 from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
 from warpdeck.policy.steps import Busy, Layout, lay_out
 from warpdeck_agent.wire import steps as wire
@@ -15,7 +15,7 @@ from warpdeck_agent.wire import steps as wire
 from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
-from .measurements import to_usage
+from .measurements import to_curve, to_usage
 from .state import State, Transaction, amend
 
 BUSY = "busy"
@@ -149,6 +149,8 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         return []
     step = amend(step, parts=tuple(moved if each.node == name else each for each in step.parts))
     txn.put_step(step)
+    if said.curve is not None:
+        txn.put_curve(JobCurve(job_id=step.job_id, node=name, curve=to_curve(said.curve), step=step.number))
     return _follow_up(txn, step, fresh, failed=over and bool(said.message))
 
 

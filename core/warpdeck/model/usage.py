@@ -51,8 +51,10 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """The life of a job's share on one node. Of a job that was requeued the last start's."""
+    """The life of a job's share on one node, or of one of its steps there. Of a job that was requeued the last start's."""
 
     job_id: JobId
     node: NodeName
     curve: Curve
+    step: int | None = None
+    """The step's number; None: the whole job."""

@@ -16,7 +16,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
-        self._curves: dict[tuple[JobId, NodeName], JobCurve] = {}
+        self._curves: dict[tuple[JobId, int | None, NodeName], JobCurve] = {}
         self._waits = Waits()
         self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
@@ -60,7 +60,7 @@ class MemoryStore:
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
         for curve in changes.curves:
-            self._curves[curve.job_id, curve.node] = curve
+            self._curves[curve.job_id, curve.step, curve.node] = curve
         for reservation in changes.reservations:
             self._reservations[reservation.name] = reservation
         for gone in changes.gone_reservations:
@@ -92,8 +92,9 @@ class MemoryStore:
     async def steps(self, job_id: JobId) -> list[Step]:
         return [step for key, step in sorted(self._steps.items()) if key[0] == job_id]
 
-    async def curves(self, job_id: JobId) -> list[JobCurve]:
-        return [curve for (owner, _), curve in sorted(self._curves.items()) if owner == job_id]
+    async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
+        found = [curve for (*whose, _), curve in self._curves.items() if whose == [job_id, step]]
+        return sorted(found, key=lambda curve: curve.node)
 
     async def close(self) -> None:
         return None

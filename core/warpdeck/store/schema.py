@@ -3,6 +3,8 @@
 A migration is never edited once released; a new one is appended. A database made by a newer warpdeck is refused.
 """
 
+WHOLE_JOB = -1
+"""In the column `step`: no step, but the whole job."""
 MIGRATIONS: tuple[str, ...] = (
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -55,5 +57,17 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX steps_open ON steps (job_id) WHERE finished = 0;
     """,
     "ALTER TABLE jobs ADD COLUMN request_key INTEGER;",
+    """
+    ALTER TABLE curves RENAME TO curves_of_jobs;
+    CREATE TABLE curves (
+        job_id INTEGER NOT NULL,
+        step INTEGER NOT NULL,
+        node TEXT NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (job_id, step, node)
+    ) WITHOUT ROWID;
+    INSERT INTO curves SELECT job_id, -1, node, data FROM curves_of_jobs;
+    DROP TABLE curves_of_jobs;
+    """,
 )
 """Each entry takes the schema one version on."""

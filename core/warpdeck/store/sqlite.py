@@ -21,7 +21,7 @@ from warpdeck.errors import StoreError
 from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation
 from warpdeck.model.step import Step
 
-from .schema import MIGRATIONS
+from .schema import MIGRATIONS, WHOLE_JOB
 
 ROWS_AT_ONCE = 64
 """Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
@@ -177,9 +177,10 @@ class SqliteStore:
         query = "SELECT data FROM steps WHERE job_id = ? ORDER BY restarts, number"
         return [_STEP.decode(row[0]) for row in await self._rows(query, (job_id,))]
 
-    async def curves(self, job_id: JobId) -> list[JobCurve]:
-        """How a job's life went, by node."""
-        rows = await self._rows("SELECT data FROM curves WHERE job_id = ? ORDER BY node", (job_id,))
+    async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
+        """How a job's life went, or a step's, by node."""
+        query = "SELECT data FROM curves WHERE job_id = ? AND step = ? ORDER BY node"
+        rows = await self._rows(query, (job_id, WHOLE_JOB if step is None else step))
         return [_CURVE.decode(row[0]) for row in rows]
 
     async def _last_runs(self) -> list[Job]:
@@ -249,8 +250,11 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)
     if changes.curves:
-        rows = [(each.job_id, each.node, _ENCODER.encode(each)) for each in changes.curves]
-        many("INSERT OR REPLACE INTO curves VALUES (?, ?, ?)", rows)
+        rows = [
+            (each.job_id, WHOLE_JOB if each.step is None else each.step, each.node, _ENCODER.encode(each))
+            for each in changes.curves
+        ]
+        many("INSERT OR REPLACE INTO curves VALUES (?, ?, ?, ?)", rows)
     if changes.reservations:
         rows = [(each.name, _ENCODER.encode(each)) for each in changes.reservations]
         many("INSERT OR REPLACE INTO reservations VALUES (?, ?)", rows)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Literal, Mapping, Optional
 
 from .container import Container
-from .watch import GpuUsage
+from .watch import Curve, GpuUsage
 
 TASK_HEADER = struct.Struct(">IBQ")
 """rank, channel, offset of the first byte."""
@@ -100,6 +100,8 @@ class StepReport:
     cpu_seconds: float = 0.0
     peak_mem_bytes: int = 0
     gpu: Optional[GpuUsage] = None
+    curve: Optional[Curve] = None
+    """How its life went, once it has ended; None where it was too short."""
     message: str = ""
     """Why it could not be started, or what became of it, where its tasks do not tell."""
     abort: Optional[TaskEnded] = None

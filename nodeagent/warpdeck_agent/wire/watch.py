@@ -146,19 +146,24 @@ class Curve:
 
 @dataclass(frozen=True)
 class AskCurves:
-    """What was measured over time: of one launch, or (job_id 0) of the node and each of its GPUs. Answered with Curves."""
+    """What was measured over time: of one launch, of a step of it, or (job_id 0) of the node and each of its GPUs.
+
+    Answered with Curves.
+    """
 
     ask: int
     job_id: int = 0
     restarts: int = 0
     step_s: float = 1.0
     """Of the node: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
+    step: Optional[int] = None
+    """The step's number; None: the whole launch."""
     t: Literal["ask_curves"] = "ask_curves"
 
 
 @dataclass(frozen=True)
 class Curves:
-    """The answer to AskCurves. For a launch also what it has used so far."""
+    """The answer to AskCurves. For a launch or a step also what it has used so far."""
 
     ask: int
     curves: List[Curve] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from warpdeck_agent.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.record import MOST, RINGS, Record, Rings
 from warpdeck_agent.spool import Folder
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
 
 GIB = 1 << 30
 BEGIN = 1_000_000.0
@@ -195,6 +197,35 @@ def test_a_launch_is_measured_while_it_runs_and_at_its_end(
     assert set(node) == {"", "GPU-0"} and 40.0 in node["GPU-0"].gpu_util_pct
     assert node[""].mem_bytes and not node[""].gpu_util_pct
     assert curves(agent, job_id=99).curves == []
+
+
+@pytest.mark.lab
+def test_a_step_is_measured_while_it_runs_and_its_curve_is_told_at_its_end(
+    make_agent: MakeAgent, gpus: Gpus, short_tmp: Path
+) -> None:
+    gpus.show(f"gpu 0 uuid=GPU-0 util=40 mem={80 * GIB}", f"gpu 1 uuid=GPU-1 util=70 mem={80 * GIB}")
+    agent = make_agent(**gpus.environ)
+    agent.start()
+    agent.launch(1, "sleep 1000", gpus=["GPU-0", "GPU-1"])
+    agent.link.report(1, "running")
+    script = f"while [ ! -e {short_tmp}/gate ]; do sleep 0.1; done"
+    agent.link.send(
+        stepwire.StepLaunch(
+            job_id=1,
+            restarts=0,
+            step=2,
+            env={"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "GPU-1"},
+            cwd="/",
+            argv=["sh", "-c", script],
+            tasks=[stepwire.StepTask(rank=0)],
+        )
+    )
+    eventually(lambda: curves(agent, job_id=1, step=2).curves, what="the step has a curve")
+    assert curves(agent, job_id=1, step=3).curves == []
+    (short_tmp / "gate").touch()
+    said = agent.link.expect(wire.StepReport, lambda found: found.phase == "exited")
+    assert said.curve is not None
+    assert {each for each in said.curve.gpu_util_pct if each is not None} == {70.0}
 
 
 def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_reaped() -> None:

@@ -121,3 +121,10 @@ async def test_others_see_the_last_look_and_cause_none(site: Served, raw: Raw) -
         assert (await other.ask("node_drain", name="a", reason="x", gpus=[1]))["t"] == "error"
     finally:
         await other.close()
+
+
+async def test_what_is_no_step_is_told_in_one_sentence(site: Served, raw: Raw) -> None:
+    job = await begun(site)
+    none = (await raw.ask("curves", job=f"{job}.7"))["message"]
+    assert none == f"job {job} has no step 7"
+    assert "is no step" in (await raw.ask("curves", job=f"{job}.x"))["message"]

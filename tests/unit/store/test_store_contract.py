@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -81,6 +82,12 @@ async def test_curves_are_kept_by_job_and_node_and_replaced_by_the_next_start(st
     await store.commit(Changes(curves=(curve(1, "a", None),)))
     assert await store.curves(JobId(1)) == [curve(1, "a", None), curve(1, "b", 1.0)]
     assert await store.curves(JobId(3)) == []
+    steps = [msgspec.structs.replace(curve(1, "a", 9.0), step=number) for number in (0, 1)]
+    await store.commit(Changes(curves=tuple(steps)))
+    assert await store.curves(JobId(1), step=1) == steps[1:]
+    assert await store.curves(JobId(1)) == [curve(1, "a", None), curve(1, "b", 1.0)], (
+        "the job's own are others"
+    )
 
 
 async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> None:
@@ -210,3 +217,20 @@ async def test_a_changed_job_keeps_its_own_request_and_its_siblings_theirs(store
     ]
     loaded = await store.load(finished_since_unix=0.0)
     assert [job.request for job in loaded.jobs] == [first.request, other]
+
+
+async def test_curves_of_a_database_from_before_there_were_those_of_steps_are_kept(tmp_path: Path) -> None:
+    before = JobCurve(job_id=JobId(4), node=NodeName("a"), curve=Curve(begin_unix=1.0, step_s=1.0))
+    path = tmp_path / "state.db"
+    version = next(at for at, script in enumerate(MIGRATIONS) if "curves_of_jobs" in script)
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        for script in MIGRATIONS[:version]:
+            old.executescript(script)
+        old.execute("INSERT INTO curves VALUES (4, 'a', ?)", (msgspec.msgpack.encode(before),))
+        old.execute(f"PRAGMA user_version = {version}")
+        old.commit()
+    store = await SqliteStore.open(str(path))
+    try:
+        assert await store.curves(JobId(4)) == [before]
+    finally:
+        await store.close()
