@@ -16,6 +16,10 @@ def main(argv: List[str]) -> int:
         from .ptyhost import main as ptyhost
 
         return ptyhost(argv[1:])
+    if len(argv) > 1 and argv[0] == "ptytask":
+        from .ptytask import main as ptytask
+
+        return ptytask(argv[1:])
     if argv == ["check"]:
         return 0 if sys.version_info >= OLDEST else 1
     if len(argv) == 3 and argv[:2] == ["supervise", "--dir"]:

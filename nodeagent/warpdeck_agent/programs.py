@@ -29,6 +29,7 @@ MODULES = (
     "client/__init__.py",
     "client/access.py",
     "client/command.py",
+    "client/keys.py",
     "client/lines.py",
     "client/main.py",
     "client/step.py",

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Dict, Iterator, List, Sequence, Tuple
 
 from .containers import Setting, contained
 from .hold import hold_name
+from .interpreters import Interpreters
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
 from .ports import Ports
+from .refusal import LaunchError
 from .spool import Spool
 from .tasks import SCRIPT_NAME, install_script, run_task
 from .wire.steps import StepLaunch, StepTask
@@ -29,6 +31,7 @@ class TaskStarter:
         self._spool = spool
         self._ports = ports
         self._pool = pool
+        self._interpreters = Interpreters()
         install_script(spool.file(SCRIPT_NAME))
 
     def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
@@ -59,8 +62,16 @@ class TaskStarter:
     ) -> None:
         meta = step.job.meta
         argv = asked.argv or launch.argv
+        user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
         if launch.container is not None:
-            argv = contained(argv, launch.container, _setting(step, launch, env))
+            argv = contained(argv, launch.container, _setting(step, launch, env, pty=asked.terminal))
+        if asked.terminal:
+            program = self._interpreters.command(meta.uid, user)
+            if not program:
+                raise LaunchError(
+                    f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs"
+                )
+            argv = [*program, "ptytask", *argv]
         run_task(
             step.tasks[asked.rank],
             argv,
@@ -70,13 +81,13 @@ class TaskStarter:
             other=meta.work_dir,
             hold=meta.hold,
             cpus=cpus,
-            user=as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+            user=user,
             keep=keep,
             hooks=(launch.prologs, launch.epilogs),
         )
 
 
-def _setting(step: Step, launch: StepLaunch, env: Dict[str, str]) -> Setting:
+def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
     """Where a task's container is to run. The tasks of a node share one where the runtime's are not made in a moment."""
     meta = step.job.meta
     work_dir = launch.cwd if os.path.isdir(launch.cwd) else meta.work_dir
@@ -87,7 +98,7 @@ def _setting(step: Step, launch: StepLaunch, env: Dict[str, str]) -> Setting:
         paths=list(dict.fromkeys([work_dir, meta.work_dir, meta.tmp_dir])),
         env=list(env),
         gpus=bool(step.gpus),
-        pty=False,
+        pty=pty,
         as_root=meta.uid == 0,
         tasks=len(launch.tasks),
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
+import struct
 import tempfile
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.home import Home
+from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
 
@@ -168,10 +172,9 @@ def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> Non
     assert lines[0] == "srun: error: srun: unknown option --nosuch"
     assert "No command given to execute." in lines[3]
     assert "--ntasks=0 is no whole number" in lines[6]
-    lines = batch.run("srun --pty bash\nsrun --container-mounts /a true\nsrun --mpi=pmix true\n")
-    assert "--pty is not supported inside an allocation yet" in lines[0]
-    assert "a container of no image" in lines[2]
-    assert "--mpi=pmix is not supported" in lines[4] and "mpirun" in lines[5]
+    lines = batch.run("srun --container-mounts /a true\nsrun --mpi=pmix true\n")
+    assert "a container of no image" in lines[0]
+    assert "--mpi=pmix is not supported" in lines[2] and "mpirun" in lines[3]
 
 
 def test_the_types_of_mpi_are_listed(batch: Batch) -> None:
@@ -182,6 +185,14 @@ def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:
     lines = batch.run("srun --cpu-bind=cores grep Cpus_allowed_list /proc/self/status\n")
     assert len(set(lines)) == 2
     assert all(line.split()[-1].isdecimal() for line in lines)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 and not os.environ.get("CI"), reason="one CPU")
+@pytest.mark.parametrize(("bind", "masks"), [("mask_cpu:0x2,0x1", [1, 0]), ("map_cpu:1,0", [1, 0])])
+def test_tasks_are_bound_to_the_cpus_that_are_named(batch: Batch, bind: str, masks: list[int]) -> None:
+    command = "sh -c 'grep Cpus_allowed_list /proc/self/status'"
+    lines = sorted(batch.run(f"srun -l --cpu-bind={bind} {command}\n"))
+    assert [int(line.split()[-1]) for line in lines] == masks
 
 
 def test_a_reader_that_leaves_ends_the_step(batch: Batch) -> None:
@@ -312,3 +323,43 @@ def test_a_command_knows_its_rank_too(home: Home, short_tmp: Path) -> None:
     several = home.run("run", "-n2", *words, cwd=short_tmp).stdout.splitlines()
     assert sorted(line.split()[0] for line in several) == ["0/2", "1/2"]
     assert len({line.split()[-1] for line in several}) == 1
+
+
+def test_a_task_with_a_terminal_needs_none_outside(batch: Batch) -> None:
+    lines = batch.run("srun --pty sh -c 'test -t 0 && test -t 1 && stty size; exit 3' </dev/null; echo $?\n")
+    assert "24 80" in lines and lines[-1] == "3"
+
+
+def test_the_first_task_alone_has_the_terminal(batch: Batch) -> None:
+    lines = batch.run("srun --pty sh -c 'test -t 0; echo $SLURM_PROCID $?' </dev/null\n")
+    assert lines == ["0 0"]
+    lines = batch.run("srun --pty sh -c 'test -t 0 || touch other.$SLURM_PROCID' </dev/null\n")
+    assert [path.name for path in batch.folder.glob("other.*")] == ["other.1"]
+
+
+def test_a_shell_beside_a_job_is_on_the_users_terminal(home: Home, batch: Batch) -> None:
+    job = home.ok("submit", "--no-snapshot", "--wrap", "sleep 600", cwd=batch.folder).split()[-1]
+    shell = AtTerminal(home, "srun", "--jobid", job, "--overlap", "--pty", "-n1", "sh")
+    try:
+        fcntl.ioctl(shell.master, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 99, 0, 0))
+        prompt = "# " if os.geteuid() == 0 else "$ "
+        shell.until(prompt)
+        shell.type(
+            "echo job $SLURM_JOB_ID; until stty size | grep '33 99'; do sleep 0.1; done; echo si''zed\n"
+        )
+        assert f"job {job}" in shell.until("sized")
+        fcntl.ioctl(shell.master, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 88, 0, 0))
+        shell.process.send_signal(signal.SIGWINCH)
+        shell.type("until stty size | grep '44 88'; do sleep 0.1; done; echo re''sized; cat; echo c $?\n")
+        shell.until("resized")
+        shell.type("still here\n")
+        shell.until("still here\r\nstill here")
+        shell.type("\x03")
+        shell.until(prompt)
+        shell.type("echo c $?\n")
+        shell.until("c 130")
+        shell.type("sleep 600 & exit 7\n")
+        assert shell.ended() == 7
+    finally:
+        shell.close()
+        home.run("cancel", job)

@@ -83,3 +83,29 @@ def test_the_highest_exit_code_is_sruns(cluster: Home, short_tmp: Path) -> None:
     assert "code 6" in out
     assert "srun: error: " in out
     assert "Exited with exit code 6" in out
+
+
+def gpus(out: str) -> dict[str, list[str]]:
+    """The GPUs that each task sees, by rank."""
+    return {rank: words.split(",") for rank, _, words in (line.partition(": ") for line in out.splitlines())}
+
+
+SEEN = "srun -l {} sh -c 'echo $CUDA_VISIBLE_DEVICES'\n"
+
+
+def test_each_task_sees_gpus_of_its_own_on_its_node(cluster: Home, short_tmp: Path) -> None:
+    options = ["-N2", "--ntasks-per-node=2", "--gpus-per-node=4"]
+    found = gpus(run(cluster, short_tmp / "w", SEEN.format("-n4 --gpus-per-task=2"), *options))
+    assert sorted(found) == ["0", "1", "2", "3"]
+    assert all(len(own) == 2 and own[0].startswith("GPU-") for own in found.values())
+    for one, other in (("0", "1"), ("2", "3")):
+        assert not set(found[one]) & set(found[other])
+
+
+def test_a_step_gets_as_many_gpus_as_it_asks_for(cluster: Home, short_tmp: Path) -> None:
+    options = ["-N1", "-n2", "--gpus-per-node=4"]
+    script = SEEN.format("-n1 --gpus=3") + SEEN.format("-n2 --gpus-per-node=2") + SEEN.format("-n1 --gpus=0")
+    first, second, third, none = run(cluster, short_tmp / "w", script, *options).splitlines()
+    assert len(first.split(",")) == 3
+    assert second.partition(": ")[2] == third.partition(": ")[2] and len(second.split(",")) == 2
+    assert none == "0: "

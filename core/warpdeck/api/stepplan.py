@@ -30,6 +30,7 @@ def stream_plan(job: Job, step: Step, asked: Srun, wanted: StepAsk, *, cwd: str)
         "quiet": streams.quiet,
         "quits": streams.quits_on_interrupt,
         "append": streams.append,
+        "pty": wanted.pty,
         "outputs": outputs,
         "reads": (wanted.input_rank != -1 and streams.input in ("", "all")) or streams.input.isdecimal(),
         "input_rank": wanted.input_rank if wanted.input_rank >= 0 else 0,

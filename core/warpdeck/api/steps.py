@@ -18,7 +18,7 @@ from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.notation.master import has_own_master
-from warpdeck.notation.srun import Srun, parse_srun
+from warpdeck.notation.srun import Srun, Streams, parse_srun
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
@@ -122,7 +122,12 @@ def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
     """The step as the model has it. Raises UserError for what is out of range."""
     mode = asked.streams.input
     rank = NO_TASK
-    if mode.isdecimal():
+    if asked.ask.get("pty"):
+        rank, mode = 0, "all"
+        asked.streams = Streams(
+            output="0", error="0", quiet=asked.streams.quiet
+        )  # as in Slurm, whatever is asked
+    elif mode.isdecimal():
         rank = int(mode)
     elif mode != "none" and (has_input or mode not in ("", "all")):
         rank = EVERY_TASK

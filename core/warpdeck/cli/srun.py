@@ -25,6 +25,7 @@ Scripts find the same program as `srun` on their PATH.
   --overlap   share with running steps: srun --overlap --jobid 12 nvidia-smi
   -l (label lines)  -o FILE  -e FILE  -i FILE|all|none|RANK (%t is the task)  --open-mode append
   -K (end all when one fails)  -W SECONDS (end all so long after the first end)  -I (do not wait for room)
+  --pty (task 0 on a terminal: srun --overlap --jobid 12 --pty bash)  --container-image IMAGE ...  --task-prolog FILE
   -D FOLDER  --export ALL,NAME=VALUE|NONE  --multi-prog FILE  --cpu-bind cores|map_cpu:0,1|none  --mpi pmi2  -t LIMIT
   and for a job of its own sbatch's options: -p -A -q --mem -C --reservation ...
 
@@ -41,7 +42,7 @@ def main(_: str, words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0 if words else 2
-    if _wants_terminal(words) and "SLURM_JOB_ID" not in os.environ:
+    if _wants_terminal(words) and not _names_job(words) and "SLURM_JOB_ID" not in os.environ:
         from .run import main as run_terminal  # costs every step milliseconds, and few have a terminal
 
         return run_terminal("run", words)
@@ -63,6 +64,12 @@ def main(_: str, words: list[str]) -> int:
         return client.run(words, dict(os.environ), current_folder())
     except Refused as refused:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
+
+
+def _names_job(words: list[str]) -> bool:
+    """Whether --jobid stands before the command or anywhere: the step is to be beside what runs there."""
+    leading = itertools.takewhile(lambda word: word != "--", words)
+    return any(word == "--jobid" or word.startswith("--jobid=") for word in leading)
 
 
 def _wants_terminal(words: list[str]) -> bool:

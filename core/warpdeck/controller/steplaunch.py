@@ -80,7 +80,11 @@ def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTas
         env["SLURM_STEP_GPUS"] = ",".join(str(share.gpus[at]) for at in own)
     programs = [(program.ranks, program.argv) for program in ask.programs]
     return wire.StepTask(
-        rank=rank, env=env, argv=program_of(rank, programs) if programs else [], reads=reads(ask, rank)
+        rank=rank,
+        env=env,
+        argv=program_of(rank, programs) if programs else [],
+        reads=reads(ask, rank),
+        terminal=ask.pty and rank == 0,
     )
 
 

@@ -61,6 +61,8 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     cpu_bind: Word = ""
     input_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] = -1
     """The task that gets input; 2**32 - 1: all, -1: none."""
+    pty: bool = False
+    """Task 0 has a terminal, and alone gets input."""
     chdir: Text = ""
     container: Container | None = None
     task_prolog: Text = ""

@@ -157,7 +157,6 @@ class Streams(msgspec.Struct, kw_only=True):
     input: str = ""
     label: bool = False
     append: bool = False
-    pty: bool = False
     quiet: bool = False
     quits_on_interrupt: bool = False
 
@@ -192,11 +191,6 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
         multi = multi or option == "multi-prog"
         _apply(asked, option, value, WHERE)
     asked.export = asked.export or environ.get("SRUN_EXPORT_ENV") or environ.get("SLURM_EXPORT_ENV", "")
-    if asked.streams.pty:
-        raise UserError(
-            "srun: --pty is not supported inside an allocation yet",
-            "get a terminal with a job of its own: warpdeck run --pty, warpdeck srun --pty",
-        )
     if asked.told:
         return asked
     if not command:
@@ -390,7 +384,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "output": _stream("output"),
     "overcommit": _flag("overcommit"),
     "overlap": _flag("overlap"),
-    "pty": _stream_flag("pty"),
+    "pty": _flag("pty"),
     "quiet": _stream_flag("quiet"),
     "quit-on-interrupt": _stream_flag("quits_on_interrupt"),
     "relative": _number("relative", "relative", 0),

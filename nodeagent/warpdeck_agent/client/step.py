@@ -16,6 +16,7 @@ import time
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
 from .access import Away, Link, Refused
+from .keys import Keyboard
 from .lines import Lines, write_all
 from .stepfiles import StepFiles
 
@@ -36,6 +37,7 @@ FORWARDED = (
     signal.SIGUSR2,
     signal.SIGALRM,
     signal.SIGCONT,
+    signal.SIGWINCH,
 )
 
 
@@ -53,6 +55,7 @@ class StepClient:
         self._wake_r, self._wake_w = os.pipe()
         self._interrupts: List[float] = []
         self._broken_pipe = False
+        self._keyboard = Keyboard()
 
     def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
         """The exit code. Raises Refused."""
@@ -72,7 +75,17 @@ class StepClient:
                 texts[refused.file] = _text(refused.file, cwd)
             except Away:
                 continue
-        return self._relay_until_end()
+        assert self._files is not None
+        if not self._files.pty:
+            return self._relay_until_end()
+        self._keyboard.start()
+        try:
+            self._send_raw(self._files.size_frames())
+            return self._relay_until_end()
+        except Away:
+            return self._relay_until_end()  # the size goes again with what was under way
+        finally:
+            self._keyboard.stop()
 
     def _open(self, kind: str, **fields: Any) -> None:
         self._link = self._connect()
@@ -85,7 +98,7 @@ class StepClient:
             assert self._link is not None
             sources: List[Any] = [self._link.socket, self._wake_r]
             ready, _, _ = select.select(sources, [], [])
-            if self._wake_r in ready and self._signals_that_came():
+            if self._wake_r in ready and set(self._signals_that_came()) - {signal.SIGWINCH}:
                 self._link.socket.close()
                 raise KeyboardInterrupt
             if self._link.socket in ready:
@@ -208,6 +221,10 @@ class StepClient:
         return 128 + number if number else int(ended.get("code", 1))
 
     def _signal(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            if self._files is not None and self._files.pty:
+                self._send_raw(self._files.size_frames())
+            return
         if number != signal.SIGINT:
             self._tell("step_order", what="signal", signal=number)
             return

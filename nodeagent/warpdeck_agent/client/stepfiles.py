@@ -10,6 +10,7 @@ import os
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
 
 from .access import Refused
+from .keys import keys_frame, size_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
@@ -35,6 +36,7 @@ class StepFiles:
         self._acknowledged = 0
         self._unacknowledged: List[Tuple[int, bytes]] = []
         self._offsets: Dict[int, int] = {}
+        self.pty = bool(plan.get("pty"))
         self._open_sinks()
 
     def sink(self, rank: int, channel: int) -> int:
@@ -85,6 +87,13 @@ class StepFiles:
             data = b""
         if not data:
             self._sources.pop()
+        return self._send(rank, keys_frame(data) if self.pty and data else data)
+
+    def size_frames(self) -> bytes:
+        """The terminal's size, as a piece of input, framed."""
+        return self._send(self._target, size_frame())
+
+    def _send(self, rank: int, data: bytes) -> bytes:
         offset = self._offsets.get(rank, 0)
         self._offsets[rank] = offset + len(data)
         piece = rank.to_bytes(4, "big") + b"\0" + offset.to_bytes(8, "big") + data

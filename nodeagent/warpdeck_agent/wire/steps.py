@@ -42,6 +42,8 @@ class StepTask:
     cpus: List[int] = field(default_factory=list)
     reads: bool = False
     """It gets input; else its standard input is empty."""
+    terminal: bool = False
+    """It has one of its own; its input is in the frames of ptytask."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,45 @@
+"""The user's terminal, while a task has one of its own: raw, its keys and its size in frames (see the agent's ptytask)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+import tty
+from typing import Any, List, Optional
+
+HEADER = struct.Struct(">BHH")
+"""kind, then rows and columns, or how many bytes follow."""
+SIZE, KEYS = 0, 1
+USUAL = (24, 80)
+
+
+class Keyboard:
+    """Standard input: raw from `start` to `stop` where it is a terminal."""
+
+    def __init__(self) -> None:
+        self._before: Optional[List[Any]] = None
+
+    def start(self) -> None:
+        if os.isatty(0):
+            self._before = termios.tcgetattr(0)
+            tty.setraw(0)
+
+    def stop(self) -> None:
+        if self._before is not None:
+            termios.tcsetattr(0, termios.TCSADRAIN, self._before)
+            self._before = None
+
+
+def size_frame() -> bytes:
+    """The size of the user's terminal."""
+    rows, cols = USUAL
+    if os.isatty(0):
+        rows, cols, _, _ = struct.unpack("HHHH", fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))
+    return HEADER.pack(SIZE, rows or USUAL[0], cols or USUAL[1])
+
+
+def keys_frame(data: bytes) -> bytes:
+    """Keys, fewer than 64 kB at once."""
+    return HEADER.pack(KEYS, len(data), 0) + data
