@@ -268,7 +268,8 @@ class LaunchFolder(Folder):
 
     def remove(self) -> None:
         """Leaves nothing. The record goes last: without it nobody would look for the rest."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        if os.path.lexists(self.path):  # few launches have a folder
+            shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
     def release(self) -> None:
