@@ -169,7 +169,7 @@ def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
 
 def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> None:
     lines = batch.run("srun --nosuch true; echo $?\nsrun; echo $?\nsrun -n0 true; echo $?\n")
-    assert lines[0] == "srun: error: srun: unknown option --nosuch"
+    assert lines[0] == "srun: error: srun: unrecognized option '--nosuch'"
     assert "No command given to execute." in lines[3]
     assert "--ntasks=0 is no whole number" in lines[6]
     lines = batch.run("srun --container-mounts /a true\nsrun --mpi=pmix true\n")

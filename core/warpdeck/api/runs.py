@@ -13,7 +13,7 @@ import msgspec
 from warpdeck.controller.ports import NodeStream
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Job, JobState, Request, ShareStatus
-from warpdeck.notation.options import split_command
+from warpdeck.notation.getopt import split_command
 from warpdeck_agent.wire import messages as wire
 
 from . import protocol as ask

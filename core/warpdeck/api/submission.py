@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warpdeck.errors import UserError
-from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, read_directives
-from warpdeck.notation.options import parse_words
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
+from warpdeck.notation.getopt import Reader, parse_words
+from warpdeck.notation.options import SBATCH, Table
 from warpdeck.notation.request import Options, build_request
+from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
 
 from .sync import SyncClient
@@ -61,18 +63,36 @@ def script_text(data: bytes, path: str) -> str:
     return text
 
 
-def script_options(text: str, name: str) -> Options:
-    """The options of a script's #SBATCH lines."""
+def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
+    """The options of a script's #SBATCH lines. Raises UserError."""
+    first, *others = components(text)
+    if others:
+        raise UserError(
+            f"{name}:{others[0].line}: jobs of several components are not supported yet",
+            "submit the components as jobs of their own",
+        )
+    pairs = list(words_of(first, lambda number: f"{name}:{number}"))
+    words, lines = [word for word, _ in pairs], [line for _, line in pairs]
     found: Options = []
-    for number, words in read_directives(text, name):
-        where = f"{name}:{number}"
-        found += [(option, value, where) for option, value in parse_words(words, where)]
+    reader = Reader(words, known)
+    where = name
+    try:
+        while reader.at < len(words):
+            where = f"{name}:{lines[reader.at]}"
+            option, value = next(reader)
+            found.append((option, value or "", where))
+    except StopIteration:
+        pass
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint) from None
+    if reader.at < len(words):
+        raise UserError(f"{where}: {words[reader.at]!r} is no option", "quote values that hold blanks")
     return found
 
 
-def command_options(words: Sequence[str]) -> Options:
+def command_options(words: Sequence[str], known: Table = SBATCH) -> Options:
     """Options as typed on a command line."""
-    return [(option, value, "command line") for option, value in parse_words(words, "command line")]
+    return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
 
 
 class Draft:
@@ -112,9 +132,14 @@ def draft_script(
     environ: Mapping[str, str],
     now: float,
     host: str = "",
+    known: Table = SBATCH,
 ) -> Draft:
-    """A batch script; `options` outrank its own. `host` is where it is submitted, if not here. Raises UserError."""
-    request, notes = build_request([*script_options(text, name), *command_options(options)], environ, now=now)
+    """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
+
+    `known` are the options with those of the site's plug-ins. Raises UserError.
+    """
+    said = override(script_options(text, name, known), environ, SBATCH_VARIABLES, known=known)
+    request, notes = build_request([*said, *command_options(options, known)], environ, now=now, known=known)
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])

@@ -64,7 +64,7 @@ def _leading_terminal(words: list[str]) -> tuple[list[str], list[str]]:
     """(options, command) where --pty may be among the options; else not looked at."""
     if TERMINAL not in words:
         return [], words
-    from warpdeck.notation.options import split_command
+    from warpdeck.notation.getopt import split_command
 
     first = words.index(TERMINAL)
     if "--" in words[:first] or split_command(words[:first])[1]:
@@ -83,7 +83,7 @@ def _connect(words: list[str]) -> SyncClient:
     except UserError as error:
         if error.code != GONE:
             raise
-    from warpdeck.notation.options import split_command
+    from warpdeck.notation.getopt import split_command
 
     if not split_command(words)[1]:
         raise UserError(*NO_COMMAND)

@@ -17,7 +17,8 @@ from warpdeck.api.submission import (
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.options import takes_next
+from warpdeck.notation.getopt import as_word, parse_leading
+from warpdeck.notation.options import COMMAND, NONE, SBATCH, Option, table_of
 from warpdeck.paths import default_paths
 
 from .folder import current_folder
@@ -55,7 +56,11 @@ examples:
   warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
 """
 DRY = frozenset({"--dry-run", "--test-only"})
-OWN = ("--no-snapshot", "--require-snapshot", "--wait", "--parsable", "--json", *sorted(DRY))
+_OURS = ("no-snapshot", "require-snapshot", "json", "dry-run")
+SUBMIT = table_of(
+    "warpdeck submit",
+    [*SBATCH.options.values(), *(Option(name, "", NONE, "b", COMMAND, frozenset()) for name in _OURS)],
+)
 
 
 def main(_: str, words: list[str]) -> int:
@@ -106,31 +111,11 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
 
 
 def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str | None]:
-    """(our own flags, sbatch options, script and its arguments, the wrapped command)."""
-    own: set[str] = set()
-    options: list[str] = []
-    wrap: str | None = None
-    index = 0
-    while index < len(words):
-        word = words[index]
-        if word in ("-h", "--help"):
-            own.add("--help")
-        elif word in OWN:
-            own.add(word)
-        elif word.startswith("--wrap"):
-            name, equals, value = word.partition("=")
-            if name != "--wrap" or (not equals and index + 1 >= len(words)):
-                raise UserError(
-                    f"unknown option {name}" if name != "--wrap" else "--wrap needs a command", "see --help"
-                )
-            wrap = value if equals else words[index + 1]
-            index += 0 if equals else 1
-        elif word.startswith("-") and len(word) > 1:
-            options.append(word)
-            if takes_next(word):
-                options += words[index + 1 : index + 2]
-                index += 1
-        else:
-            break
-        index += 1
-    return own, options, words[index:], wrap
+    """(what we are told to do, sbatch's options, script and its arguments, the wrapped command). Raises UserError."""
+    found, rest = parse_leading(words, "command line", SUBMIT)
+    own = {f"--{option}" for option, _ in found if SUBMIT.options[option].here == COMMAND}
+    options = [
+        as_word(option, text, SUBMIT) for option, text in found if SUBMIT.options[option].here != COMMAND
+    ]
+    wrap = next((text for option, text in reversed(found) if option == "wrap"), None)
+    return own, options, rest, wrap

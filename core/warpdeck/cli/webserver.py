@@ -18,7 +18,7 @@ from warpdeck.api.webserver import SLOW, await_server, find_server, start_server
 from warpdeck.errors import UserError
 from warpdeck.inside import sshclient, webserver
 from warpdeck.inside.webserver import NO_SERVER, Found
-from warpdeck.notation.options import takes_next
+from warpdeck.notation.getopt import takes_next
 from warpdeck.paths import Paths, default_paths
 
 from .arguments import USAGE_EXIT

@@ -22,8 +22,9 @@ from warpdeck.model import (
     Request,
     format_ranges,
 )
+from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.hostlist import collapse
-from warpdeck.notation.options import SBATCH, parse_leading
+from warpdeck.notation.options import SBATCH
 from warpdeck.policy.access import partition_names, time_limit
 from warpdeck.policy.tres import asked_tres, held_tres
 

@@ -1,239 +1,283 @@
-"""sbatch's options: which there are, what they take, and getopt_long's habits (abbreviations, glued short options).
+"""The one table of options of sbatch, salloc and srun: what each takes, which commands have it, what it means here.
 
-HONOURED change the request. HARMLESS cannot change what a job gets here; they are accepted with a note. Any other option of
-sbatch is refused by name, because passing over it in silence would give the user something else than asked.
+Source: the man pages of Slurm 22.05 and later, and the real commands. `honoured` options change the request or the step.
+`noted` ones cannot change what a job gets here; they are accepted with a note. `command` ones tell the command itself what to
+do. `refused` ones would give the user something else than asked if they were passed over, so they are refused by name.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from warpdeck.errors import UserError
-
 REQUIRED, NONE, OPTIONAL = "required", "none", "optional"
+HONOURED, NOTED, COMMAND, REFUSED = "honoured", "noted", "command", "refused"
 
-HONOURED: dict[str, tuple[str, str]] = {
-    "account": ("A", REQUIRED),
-    "array": ("a", REQUIRED),
-    "begin": ("b", REQUIRED),
-    "chdir": ("D", REQUIRED),
-    "comment": ("", REQUIRED),
-    "constraint": ("C", REQUIRED),
-    "container-entrypoint": ("", NONE),
-    "container-env": ("", REQUIRED),
-    "container-image": ("", REQUIRED),
-    "container-mount-home": ("", NONE),
-    "container-mounts": ("", REQUIRED),
-    "container-name": ("", REQUIRED),
-    "container-readonly": ("", NONE),
-    "container-remap-root": ("", NONE),
-    "container-workdir": ("", REQUIRED),
-    "container-writable": ("", NONE),
-    "cpus-per-gpu": ("", REQUIRED),
-    "cpus-per-task": ("c", REQUIRED),
-    "deadline": ("", REQUIRED),
-    "dependency": ("d", REQUIRED),
-    "error": ("e", REQUIRED),
-    "exclude": ("x", REQUIRED),
-    "exclusive": ("", OPTIONAL),
-    "export": ("", REQUIRED),
-    "gpu-bind": ("", REQUIRED),
-    "gpus": ("G", REQUIRED),
-    "gpus-per-node": ("", REQUIRED),
-    "gpus-per-task": ("", REQUIRED),
-    "gres": ("", REQUIRED),
-    "hold": ("H", NONE),
-    "job-name": ("J", REQUIRED),
-    "kill-on-invalid-dep": ("", REQUIRED),
-    "licenses": ("L", REQUIRED),
-    "mem": ("", REQUIRED),
-    "mem-per-cpu": ("", REQUIRED),
-    "mem-per-gpu": ("", REQUIRED),
-    "nice": ("", OPTIONAL),
-    "no-container-entrypoint": ("", NONE),
-    "no-container-mount-home": ("", NONE),
-    "no-container-remap-root": ("", NONE),
-    "no-requeue": ("", NONE),
-    "nodelist": ("w", REQUIRED),
-    "nodes": ("N", REQUIRED),
-    "ntasks": ("n", REQUIRED),
-    "ntasks-per-node": ("", REQUIRED),
-    "open-mode": ("", REQUIRED),
-    "output": ("o", REQUIRED),
-    "partition": ("p", REQUIRED),
-    "priority": ("", REQUIRED),
-    "qos": ("q", REQUIRED),
-    "requeue": ("", NONE),
-    "reservation": ("", REQUIRED),
-    "signal": ("", REQUIRED),
-    "switches": ("", REQUIRED),
-    "tasks-per-node": ("", REQUIRED),
-    "time": ("t", REQUIRED),
-    "time-min": ("", REQUIRED),
-}
-HARMLESS: dict[str, tuple[str, str]] = {
-    "acctg-freq": ("", REQUIRED),
-    "container-entrypoint-log": ("", NONE),
-    "get-user-env": ("", OPTIONAL),
-    "gres-flags": ("", REQUIRED),
-    "hint": ("", REQUIRED),
-    "ignore-pbs": ("", NONE),
-    "mail-type": ("", REQUIRED),
-    "mail-user": ("", REQUIRED),
-    "no-kill": ("k", OPTIONAL),
-    "ntasks-per-core": ("", REQUIRED),
-    "ntasks-per-socket": ("", REQUIRED),
-    "overcommit": ("O", NONE),
-    "oversubscribe": ("s", NONE),
-    "parsable": ("", OPTIONAL),
-    "propagate": ("", OPTIONAL),
-    "quiet": ("Q", NONE),
-    "threads-per-core": ("", REQUIRED),
-    "use-min-nodes": ("", NONE),
-    "verbose": ("v", NONE),
-    "wait-all-nodes": ("", REQUIRED),
-    "wckey": ("", REQUIRED),
-}
-COMMAND: dict[str, tuple[str, str]] = {
-    "help": ("h", NONE),
-    "test-only": ("", NONE),
-    "usage": ("", NONE),
-    "version": ("V", NONE),
-    "wait": ("W", NONE),
-    "wrap": ("", REQUIRED),
-}
-"""What sbatch itself does."""
-_NOT_YET = """
-batch bb bbf burst-buffer clusters container container-save core-spec cores-per-socket cpu-freq delay-boot distribution
-extra-node-info gid gpu-freq input mem-bind mincpus nodefile ntasks-per-gpu power prefer profile sockets-per-node thread-spec
-tmp tres-per-task uid
+_TABLE = """
+accel-bind               -  required  r    noted
+account                  A  required  bar  honoured
+acctg-freq               -  required  bar  noted
+array                    a  required  b    honoured
+batch                    -  required  b    refused
+bcast                    -  optional  r    refused
+bcast-exclude            -  required  r    refused
+begin                    b  required  bar  honoured
+bell                     -  none      a    command
+bb                       -  required  bar  refused   each
+bbf                      -  required  bar  refused
+cluster-constraint       -  required  bar  refused
+chdir                    D  required  bar  honoured
+cluster                  -  required  bar  refused
+clusters                 M  required  bar  refused
+comment                  -  required  bar  honoured
+compress                 -  optional  r    refused
+container                -  required  bar  refused
+context                  -  required  bar  refused
+contiguous               -  none      bar  refused   each
+constraint               C  required  bar  honoured  each
+core-spec                S  required  bar  noted     each
+cores-per-socket         -  required  bar  refused   each
+cpu-bind                 -  required  r    honoured
+cpu_bind                 -  required  r    honoured
+cpu-freq                 -  required  bar  refused   each
+cpus-per-gpu             -  required  bar  honoured  each
+cpus-per-task            c  required  bar  honoured  each
+deadline                 -  required  bar  honoured
+debugger-test            -  none      r    refused
+delay-boot               -  required  bar  noted
+dependency               d  required  bar  honoured
+disable-status           X  none      r    noted
+distribution             m  required  ba   refused   each
+distribution             m  required  r    honoured  each
+epilog                   -  required  r    refused
+error                    e  required  br   honoured
+exact                    -  none      r    honoured
+exclude                  x  required  bar  honoured
+exclusive                -  optional  bar  honoured  each
+export                   -  required  br   honoured
+export-file              -  required  b    refused
+extra-node-info          B  required  bar  refused   each
+get-user-env             -  optional  ba   noted
+gid                      -  required  bar  refused
+gpu-bind                 -  required  bar  honoured  each
+gpu-freq                 -  required  bar  refused   each
+gpus                     G  required  bar  honoured  each
+gpus-per-node            -  required  bar  honoured  each
+gpus-per-socket          -  required  bar  refused   each
+gpus-per-task            -  required  bar  honoured  each
+gres                     -  required  bar  honoured  each
+gres-flags               -  required  bar  noted     each
+help                     h  none      ba   command
+help                     h  none      r    refused
+het-group                -  required  r    refused
+hint                     -  required  bar  noted     each
+hold                     H  none      bar  honoured
+ignore-pbs               -  none      b    noted
+immediate                I  optional  a    command
+immediate                I  optional  r    honoured
+input                    i  required  b    refused
+input                    i  required  r    honoured
+interactive              -  none      r    refused
+jobid                    -  required  r    honoured
+job-name                 J  required  bar  honoured
+kill-command             K  optional  a    command
+kill-on-bad-exit         K  optional  r    honoured
+kill-on-invalid-dep      -  required  b    honoured
+label                    l  none      r    honoured
+licenses                 L  required  bar  honoured  each
+mail-type                -  required  bar  noted     each
+mail-user                -  required  bar  noted     each
+threads                  T  required  r    noted
+mcs-label                -  required  bar  refused
+mem                      -  required  bar  honoured
+mem-bind                 -  required  bar  noted     each
+mem-per-cpu              -  required  bar  honoured  each
+mem-per-gpu              -  required  bar  honoured  each
+mincpus                  -  required  bar  refused   each
+mpi                      -  required  r    honoured
+msg-timeout              -  required  r    noted
+multi-prog               -  none      r    honoured
+network                  -  required  bar  refused   each
+nice                     -  optional  bar  honoured
+no-allocate              Z  none      r    refused
+no-bell                  -  none      a    command
+no-kill                  k  optional  bar  noted
+no-shell                 -  none      a    command
+no-requeue               -  none      b    honoured
+nodefile                 F  required  bar  refused   each
+nodelist                 w  required  bar  honoured  each
+nodes                    N  required  bar  honoured  each
+ntasks                   n  required  bar  honoured  each
+ntasks-per-core          -  required  bar  noted     each
+ntasks-per-gpu           -  required  bar  refused   each
+ntasks-per-node          -  required  bar  honoured  each
+ntasks-per-socket        -  required  bar  noted     each
+ntasks-per-tres          -  required  bar  refused   each
+open-mode                -  required  br   honoured
+output                   o  required  br   honoured
+overcommit               O  none      ba   noted     each
+overcommit               O  none      r    honoured  each
+overlap                  -  optional  r    honoured
+oversubscribe            s  none      bar  noted     each
+pack-group               -  required  r    refused
+parsable                 -  none      b    command
+partition                p  required  bar  honoured  each
+power                    -  required  bar  noted     each
+prefer                   -  required  bar  refused
+preserve-env             E  none      r    noted
+priority                 -  required  bar  honoured
+profile                  -  required  bar  noted
+prolog                   -  required  r    refused
+propagate                -  optional  br   noted
+pty                      -  none      r    honoured
+qos                      q  required  bar  honoured
+quiet                    Q  none      ba   command
+quiet                    Q  none      r    honoured
+quit-on-interrupt        -  none      r    honoured
+reboot                   -  none      bar  refused
+relative                 r  required  r    honoured
+requeue                  -  none      b    honoured
+reservation              -  required  bar  honoured
+resv-ports               -  optional  r    noted
+send-libs                -  optional  r    noted
+signal                   -  required  bar  honoured
+slurmd-debug             -  required  r    refused
+sockets-per-node         -  required  bar  refused   each
+spread-job               -  none      bar  refused   each
+switches                 -  required  bar  honoured  each
+task-epilog              -  required  r    honoured
+task-prolog              -  required  r    honoured
+tasks-per-node           -  required  bar  honoured  each
+test-only                -  none      b    command
+test-only                -  none      r    refused
+thread-spec              -  required  bar  noted     each
+threads-per-core         -  required  bar  noted     each
+time                     t  required  bar  honoured
+time-min                 -  required  bar  honoured
+tmp                      -  required  bar  refused   each
+uid                      -  required  bar  refused
+unbuffered               u  none      r    honoured
+use-min-nodes            -  none      bar  noted     each
+verbose                  v  none      ba   command
+verbose                  v  none      r    noted
+version                  V  none      ba   command
+version                  V  none      r    refused
+usage                    -  none      ba   command
+usage                    -  none      r    refused
+wait                     W  none      b    command
+wait                     W  required  r    honoured
+wait-all-nodes           -  required  ba   noted
+wckey                    -  required  bar  noted
+whole                    -  none      r    honoured
+wrap                     -  required  b    command
+x11                      -  optional  ar   refused
+async                    -  none      r    refused   newer
+autocomplete             -  required  bar  refused   newer
+consolidate-segments     -  none      bar  refused   newer
+container-id             -  required  bar  refused   newer
+external                 -  none      b    refused   newer
+external-launcher        -  optional  r    refused   newer
+extra                    -  required  bar  noted     newer
+ignore-signals           -  required  r    refused   newer
+mem-update               -  required  bar  refused   newer
+oom-kill-step            -  optional  bar  refused   newer
+resources                -  required  bar  refused   newer
+runtime                  -  required  bar  refused   newer
+segment                  -  required  bar  refused   newer
+spread-segments          -  none      bar  refused   newer
+stepmgr                  -  none      bar  noted     newer
+treewidth                -  required  r    refused   newer
+tres-bind                -  required  bar  refused   newer
+tres-per-task            -  required  bar  refused   newer
+wait-for-children        -  none      r    noted     newer
+container-entrypoint     -  none      bar  honoured  plugin
+container-entrypoint-log -  none      bar  noted     plugin
+container-env            -  required  bar  honoured  plugin
+container-image          -  required  bar  honoured  plugin
+container-mount-home     -  none      bar  honoured  plugin
+container-mounts         -  required  bar  honoured  plugin
+container-name           -  required  bar  honoured  plugin
+container-readonly       -  none      bar  honoured  plugin
+container-remap-root     -  none      bar  honoured  plugin
+container-save           -  required  bar  refused   plugin
+container-workdir        -  required  bar  honoured  plugin
+container-writable       -  none      bar  honoured  plugin
+no-container-entrypoint  -  none      bar  honoured  plugin
+no-container-mount-home  -  none      bar  honoured  plugin
+no-container-remap-root  -  none      bar  honoured  plugin
 """
-_NOT_YET_FLAGS = "contiguous reboot spread-job"
-REFUSED: dict[str, tuple[str, str]] = {
-    **dict.fromkeys(_NOT_YET.split(), ("", REQUIRED)),
-    **dict.fromkeys(_NOT_YET_FLAGS.split(), ("", NONE)),
-    "distribution": ("m", REQUIRED),
-    "clusters": ("M", REQUIRED),
-    "input": ("i", REQUIRED),
-}
+"""Name, short letter, what it takes, commands (sBatch, sAlloc, sRun), what it means here; then marks: `each` begins anew with
+every component of a heterogeneous job, `newer` came after Slurm 22.05, `plugin` is Pyxis's. In the order of Slurm's messages."""
 
-ALL = {**REFUSED, **HARMLESS, **COMMAND, **HONOURED}
+
+class Option(NamedTuple):
+    """One option of one or several commands."""
+
+    name: str
+    short: str
+    """A letter, "" if there is none."""
+    takes: str
+    commands: str
+    here: str
+    marks: frozenset[str]
+
+    @property
+    def each(self) -> bool:
+        return "each" in self.marks
 
 
 class Table(NamedTuple):
     """The options of one command."""
 
     command: str
-    options: Mapping[str, tuple[str, str]]
-    """Long name -> (short letter or "", what it takes)."""
+    options: Mapping[str, Option]
+    """By long name, in the order of the table."""
     shorts: Mapping[str, str]
+    """Letter -> long name."""
+
+
+def _read(text: str) -> list[Option]:
+    rows = [line.split() for line in text.strip().splitlines()]
+    return [
+        Option(name, short.removeprefix("-"), takes, commands, here, frozenset(marks))
+        for name, short, takes, commands, here, *marks in rows
+    ]
+
+
+_ALL = _read(_TABLE)
 
 
 def table(command: str, options: Mapping[str, tuple[str, str]]) -> Table:
-    """The command's table."""
-    return Table(command, options, {short: name for name, (short, _) in options.items() if short})
-
-
-SBATCH = table("sbatch", ALL)
-
-
-def parse_words(words: Iterable[str], where: str, known: Table = SBATCH) -> list[tuple[str, str]]:
-    """(long option, value) in order; words that are no options are an error. Raises UserError."""
-    found, rest = parse_leading(words, where, known)
-    if rest:
-        raise UserError(f"{where}: {rest[0]!r} is no option", "quote values that hold blanks")
-    return found
-
-
-def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
-    """(long option, value) in order up to the first word that is none, and the words from there on. Raises UserError."""
-    found: list[tuple[str, str]] = []
-    queue = list(words)
-    while queue:
-        word = queue.pop(0)
-        if word == "--" and known is not SBATCH:
-            break
-        if word.startswith("--") and len(word) > 2:
-            found.append(_long(word[2:], queue, where, known))
-        elif word.startswith("-") and len(word) > 1:
-            found += _short(word[1:], queue, where, known)
-        else:
-            return found, [word, *queue]
-    return found, queue
-
-
-def full_name(name: str, where: str, known: Table = SBATCH) -> str:
-    """The option that a name or unique abbreviation stands for. Raises UserError."""
-    options = known.options
-    if name in options:
-        return name
-    matches = sorted(option for option in options if option.startswith(name)) if name else []
-    if len(matches) == 1:
-        return matches[0]
-    near = matches or difflib.get_close_matches(name, list(options), n=3)
-    hint = (
-        "did you mean " + ", ".join(f"--{option}" for option in near[:3]) + "?"
-        if near
-        else f"see {known.command}'s options"
+    """A command's own options: long name -> (short letter or "", what it takes)."""
+    return table_of(
+        command,
+        (Option(name, short, takes, "", COMMAND, frozenset()) for name, (short, takes) in options.items()),
     )
-    raise UserError(f"{where}: unknown option --{name}", hint)
 
 
-def takes_next(word: str) -> bool:
-    """Whether an option's value is the next word. Raises UserError for an option that sbatch does not have."""
-    if word.startswith("--"):
-        name, equals, _ = word[2:].partition("=")
-        return not equals and ALL[full_name(name, "command line")][1] == REQUIRED
-    kind = next((takes for short, takes in ALL.values() if short == word[1]), "")
-    return kind == REQUIRED and len(word) == 2
+def table_of(command: str, options: Iterable[Option]) -> Table:
+    """The table of these options."""
+    known = {option.name: option for option in options}
+    return Table(command, known, {option.short: option.name for option in known.values() if option.short})
 
 
-def split_command(words: list[str]) -> tuple[list[str], list[str]]:
-    """(sbatch's options, the command behind them)."""
-    options: list[str] = []
-    index = 0
-    while index < len(words) and words[index].startswith("-") and len(words[index]) > 1:
-        word = words[index]
-        index += 1
-        if word == "--":
-            break
-        options.append(word)
-        if takes_next(word):
-            options += words[index : index + 1]
-            index += 1
-    return options, words[index:]
+def _of(command: str, letter: str) -> Table:
+    return table_of(command, (option for option in _ALL if letter in option.commands))
 
 
-def _long(text: str, queue: list[str], where: str, known: Table) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    option = full_name(name, where, known)
-    takes = known.options[option][1]
-    if takes == NONE and equals:
-        raise UserError(f"{where}: --{option} takes no value", f"write --{option}")
-    if takes == REQUIRED and not equals:
-        value = _next(option, queue, where)
-    return option, value
+def with_plugins(known: Table, plugins: Mapping[str, str]) -> Table:
+    """With the options of a site's plug-ins beside them: name -> what it takes. They are accepted with a note."""
+    found = dict(known.options)
+    for name, takes in plugins.items():
+        if name not in found:
+            found[name] = Option(name, "", takes, "bar", NOTED, frozenset({"plugin"}))
+    return table_of(known.command, found.values())
 
 
-def _short(text: str, queue: list[str], where: str, known: Table) -> list[tuple[str, str]]:
-    found = []
-    while text:
-        option = known.shorts.get(text[0])
-        if option is None:
-            raise UserError(f"{where}: unknown option -{text[0]}", f"see {known.command}'s options")
-        text = text[1:]
-        takes = known.options[option][1]
-        if takes == NONE:
-            found.append((option, ""))
-            continue
-        value = text if text or takes == OPTIONAL else _next(option, queue, where)
-        return [*found, (option, value)]
-    return found
-
-
-def _next(option: str, queue: list[str], where: str) -> str:
-    if not queue:
-        raise UserError(f"{where}: --{option} needs a value", f"write --{option}=VALUE")
-    return queue.pop(0)
+SBATCH = _of("sbatch", "b")
+SALLOC = _of("salloc", "a")
+SRUN = _of("srun", "r")
+SBATCH_22_05 = table_of(
+    "sbatch", (option for option in SBATCH.options.values() if not option.marks & {"newer", "plugin"})
+)
+"""As the sbatch that `warpdeck lint` speaks for has them."""

@@ -19,7 +19,7 @@ from .licenses import parse_licenses
 from .master import without_training
 from .memory import parse_memory
 from .moments import parse_moment
-from .options import HARMLESS, HONOURED
+from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
 from .signals import parse_warning, spans_reservation
 from .times import parse_limit
 
@@ -33,19 +33,22 @@ Options = list[tuple[str, str, str]]
 
 
 def build_request(
-    options: Options, environ: Mapping[str, str], *, now: float
+    options: Options, environ: Mapping[str, str], *, now: float, known: Table = SBATCH
 ) -> tuple[dict[str, Any], list[str]]:
     """(fields that options decide, notes). Raises UserError that names option and place."""
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
     export, export_where = "ALL", ""
     for option, value, where in options:
-        if option in HARMLESS:
+        here = known.options[option].here if option in known.options else REFUSED
+        if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
-        elif option not in HONOURED:
+        elif here == REFUSED:
             raise UserError(
                 f"{where}: --{option} is not supported yet", "take it out if the job can run without it"
             )
+        elif here == COMMAND:
+            continue
         elif option == "export":
             export, export_where = value, where
         else:

@@ -17,109 +17,19 @@ from warpdeck.errors import UserError
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
+from .getopt import parse_leading
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .multiprog import parse_programs
-from .options import ALL, HARMLESS, HONOURED, NONE, OPTIONAL, REQUIRED, parse_leading, table
+from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN
 from .request import Options, exported
 from .times import parse_limit
 
 WHERE = "srun"
-STEP: dict[str, tuple[str, str]] = {
-    "chdir": ("D", REQUIRED),
-    "cpu-bind": ("", REQUIRED),
-    "cpu_bind": ("", REQUIRED),
-    "cpus-per-task": ("c", REQUIRED),
-    "distribution": ("m", REQUIRED),
-    "error": ("e", REQUIRED),
-    "exact": ("", NONE),
-    "exclude": ("x", REQUIRED),
-    "exclusive": ("", OPTIONAL),
-    "export": ("", REQUIRED),
-    "gpu-bind": ("", REQUIRED),
-    "gpus": ("G", REQUIRED),
-    "gpus-per-node": ("", REQUIRED),
-    "gpus-per-task": ("", REQUIRED),
-    "gres": ("", REQUIRED),
-    "immediate": ("I", OPTIONAL),
-    "input": ("i", REQUIRED),
-    "job-name": ("J", REQUIRED),
-    "jobid": ("", REQUIRED),
-    "kill-on-bad-exit": ("K", OPTIONAL),
-    "label": ("l", NONE),
-    "mpi": ("", REQUIRED),
-    "multi-prog": ("", NONE),
-    "nodelist": ("w", REQUIRED),
-    "nodes": ("N", REQUIRED),
-    "ntasks": ("n", REQUIRED),
-    "ntasks-per-node": ("", REQUIRED),
-    "open-mode": ("", REQUIRED),
-    "output": ("o", REQUIRED),
-    "overcommit": ("O", NONE),
-    "overlap": ("", OPTIONAL),
-    "pty": ("", OPTIONAL),
-    "quiet": ("Q", NONE),
-    "quit-on-interrupt": ("", NONE),
-    "relative": ("r", REQUIRED),
-    "task-epilog": ("", REQUIRED),
-    "task-prolog": ("", REQUIRED),
-    "tasks-per-node": ("", REQUIRED),
-    "time": ("t", REQUIRED),
-    "unbuffered": ("u", NONE),
-    "wait": ("W", REQUIRED),
-    "whole": ("", NONE),
-}
-_QUIET: dict[str, tuple[str, str]] = {
-    **HARMLESS,
-    "accel-bind": ("", REQUIRED),
-    "disable-status": ("X", NONE),
-    "mem-bind": ("", REQUIRED),
-    "msg-timeout": ("", REQUIRED),
-    "preserve-env": ("E", NONE),
-    "profile": ("", REQUIRED),
-    "resv-ports": ("", OPTIONAL),
-    "send-libs": ("", OPTIONAL),
-    "threads": ("T", REQUIRED),
-    "verbose": ("v", NONE),
-    "wait-for-children": ("", NONE),
-}
-_REFUSED = """
-bcast bcast-exclude cluster-constraint compress container-id epilog extra gpus-per-socket het-group mcs-label mem-update network
-ntasks-per-tres oom-kill-step pack-group prolog slurmd-debug tres-bind x11 treewidth
-"""
-SRUN = table(
-    "srun",
-    {
-        **{
-            name: value
-            for name, value in ALL.items()
-            if name not in ("array", "ignore-pbs", "hold", "parsable")
-        },
-        **dict.fromkeys(_REFUSED.split(), ("", REQUIRED)),
-        "bcast": ("", OPTIONAL),
-        "compress": ("", OPTIONAL),
-        "no-allocate": ("Z", NONE),
-        "x11": ("", OPTIONAL),
-        **_QUIET,
-        **STEP,
-    },
-)
-SALLOC = table(
-    "salloc",
-    {
-        **{name: value for name, value in ALL.items() if name not in ("array", "output", "error", "input")},
-        "bell": ("", NONE),
-        "no-bell": ("", NONE),
-        "no-shell": ("", NONE),
-        "kill-command": ("K", OPTIONAL),
-        "immediate": ("I", OPTIONAL),
-    },
-)
-_SALLOC_ONLY = ("bell", "no-bell", "no-shell", "kill-command", "immediate")
 _STREAMS_ONLY = frozenset({"output", "error", "export", "open-mode", "chdir", "gpu-bind"})
 """What srun's step has of its own, and a job that is made for it has not."""
-_NO_JOB = frozenset(
-    {"cpu-bind", "cpu_bind", "distribution", "exact", "gpu-bind", "immediate", "jobid", "mpi", "overlap"}
+_OF_JOBS = (
+    frozenset(name for name, option in SBATCH.options.items() if option.here == HONOURED) - _STREAMS_ONLY
 )
 _COUNT = re.compile(r"\d{1,9}")
 _VARIABLES = {
@@ -184,7 +94,7 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
     asked = Srun(ask={}, streams=Streams(), job=environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", ""))
     for variable, option in _VARIABLES.items():
         value = environ.get(variable, "")
-        if value and not (SRUN.options[option][1] == NONE and value == "0"):
+        if value and not (SRUN.options[option].takes == NONE and value == "0"):
             _apply(asked, option, value, f"{WHERE}: {variable}")
     multi = False
     for option, value in options:
@@ -218,7 +128,9 @@ class Salloc(msgspec.Struct, kw_only=True):
 def parse_salloc(words: list[str]) -> Salloc:
     """Raises UserError."""
     options, command = parse_leading(words, "salloc", SALLOC)
-    asked: Options = [(name, value, "salloc") for name, value in options if name not in _SALLOC_ONLY]
+    asked: Options = [
+        (name, value, "salloc") for name, value in options if SALLOC.options[name].here != COMMAND
+    ]
     return Salloc(
         options=asked, command=command, has_shell=not any(name == "no-shell" for name, _ in options)
     )
@@ -228,17 +140,18 @@ def _apply(asked: Srun, option: str, value: str, where: str) -> None:
     if option in CONTAINER_OPTIONS:
         CONTAINER_OPTIONS[option](asked.ask.setdefault("container", {}), value)
         return
-    if option in _QUIET or option in STEP or option in HONOURED:
-        try:
-            act = _ACTS.get(option)
-            if act is not None:
-                act(asked, value)
-        except UserError as error:
-            raise UserError(f"{where}: {error.message}", error.hint) from None
-        if option in HONOURED and option not in _NO_JOB | _STREAMS_ONLY:
-            asked.job_options.append((option, value, where))
-        return
-    raise UserError(f"{where}: --{option} is not supported yet", "take it out if the step can run without it")
+    if SRUN.options[option].here == REFUSED:
+        raise UserError(
+            f"{where}: --{option} is not supported yet", "take it out if the step can run without it"
+        )
+    try:
+        act = _ACTS.get(option)
+        if act is not None:
+            act(asked, value)
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint) from None
+    if option in _OF_JOBS:
+        asked.job_options.append((option, value, where))
 
 
 def _count(text: str, option: str, least: int = 1) -> int:

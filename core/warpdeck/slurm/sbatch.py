@@ -12,7 +12,8 @@ from warpdeck.api.submission import Draft, draft_script, dry_run, script_text, s
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.options import NONE, OPTIONAL, SBATCH, parse_leading
+from warpdeck.notation.getopt import as_word, parse_leading
+from warpdeck.notation.options import COMMAND, SBATCH
 
 from .console import CommandError, Console
 from .refusals import in_slurms_words
@@ -33,9 +34,6 @@ All options of sbatch(1) are read. A script without a name is read from standard
   sbatch --wrap 'python train.py'
 """
 WRAPPED = "#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n{}\n"
-COMMAND = frozenset(
-    ("help", "ignore-pbs", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait", "wrap")
-)
 
 
 def main(words: list[str], console: Console) -> int:
@@ -45,7 +43,7 @@ def main(words: list[str], console: Console) -> int:
     except UserError as error:
         console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
         return USAGE_EXIT
-    own = {option: value for option, value in found if option in COMMAND}
+    own = {option: value for option, value in found if SBATCH.options[option].here == COMMAND}
     if own.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in own else USAGE)
         return 0
@@ -66,7 +64,7 @@ def _draft(
         text,
         name,
         args=rest[1:],
-        options=[_word(option, value) for option, value in found if option not in COMMAND],
+        options=[as_word(option, value, SBATCH) for option, value in found if option not in own],
         cwd=console.folder,
         environ=console.env,
         now=time.time(),
@@ -74,11 +72,6 @@ def _draft(
     )
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
     return draft
-
-
-def _word(option: str, value: str) -> str:
-    takes = SBATCH.options[option][1]
-    return f"--{option}" if takes == NONE or (takes == OPTIONAL and not value) else f"--{option}={value}"
 
 
 def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str, str]:

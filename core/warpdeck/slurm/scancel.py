@@ -13,8 +13,9 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.hostlist import expand
-from warpdeck.notation.options import NONE, REQUIRED, parse_leading, table
+from warpdeck.notation.options import NONE, REQUIRED, table
 from warpdeck.notation.signals import parse_signal
 
 from .console import CommandError, Console

@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.errors import UserError
-from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, parse_leading, table
+from warpdeck.notation.getopt import parse_leading
+from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, table
 
 from .console import Console
 

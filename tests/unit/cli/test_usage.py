@@ -81,10 +81,10 @@ def script(path: Path, *lines: str) -> None:
     ("data", "message", "hint"),
     [
         (b"", "is empty", "#!/bin/bash"),
-        (b"\n\n", "is empty", "#!/bin/bash"),
+        (b"\n\n", "only whitespace", "#!/bin/bash"),
         (b"#!/bin/sh\r\ntrue\r\n", "DOS line breaks", "sed -i"),
-        (b"echo hi\n", "has no #!", "#!/bin/bash"),
-        (b"\n#!/bin/sh\n", "has no #!", "#!/bin/bash"),
+        (b"echo hi\n", "does not look like a batch script", "#!/bin/bash"),
+        (b"\n#!/bin/sh\n", "does not look like a batch script", "#!/bin/bash"),
         (b"\x7fELF\x02\0\0\0", "is a program", "--wrap job.sh"),
         (b"#!/bin/sh\n# caf\xe9\ntrue\n", "job.sh:2: the script is not UTF-8", "iconv"),
         (b"#!/bin/sh\n" + b"#" * 2**21, "is over 2 MiB", "only starts programs"),
@@ -111,7 +111,7 @@ def refused(said: tuple[int, str, str], message: str, hint: str) -> None:
         (["submit", "missing.sh"], "there is no script missing.sh", "check the path"),
         (["submit", "."], ". is a folder", "batch script"),
         (["submit"], "no script is given", "warpdeck submit"),
-        (["submit", "--wrap"], "--wrap needs a command", "--help"),
+        (["submit", "--wrap"], "option '--wrap' requires an argument", "value"),
         (["run", "--gpus", "1"], "no command is given", "COMMAND"),
     ],
 )
@@ -138,11 +138,11 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("--ntsks=2", "unknown option --ntsks", "did you mean --ntasks"),
-        ("--zzz", "unknown option --zzz", "see sbatch's options"),
-        ("-Y 3", "unknown option -Y", "see sbatch's options"),
-        ("--ntasks", "--ntasks needs a value", "--ntasks=VALUE"),
-        ("--hold=1", "--hold takes no value", "--hold"),
+        ("--ntsks=2", "unrecognized option '--ntsks=2'", "did you mean --ntasks"),
+        ("--zzz", "unrecognized option '--zzz'", "see sbatch --help"),
+        ("-Y 3", "invalid option -- 'Y'", "see sbatch --help"),
+        ("--ntasks", "option '--ntasks' requires an argument", "value"),
+        ("--hold=1", "option '--hold' doesn't allow an argument", "--hold"),
         ("--nodes=two", "--nodes=two is no whole number", "number"),
         ("--nodes=4-2", "--nodes=4-2 is no range", "MIN-MAX"),
         ("--nodes=0", "out of range", "1 or more"),
@@ -174,7 +174,7 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("--prefer=a100", "--prefer is not supported yet", "take it out"),
         ("--signal=USR3@60", "there is no signal USR3", "USR1"),
         ("--mem=1G --mem-per-cpu=1G", "exclude each other", "one of them"),
-        ("-J 'x", "quote is not closed", "close it"),
+        ("-J 'x", "Unmatched `'` in", "close the quote"),
         ("two words", "'two' is no option", "quote"),
         ("-J a b", "'b' is no option", "quote"),
     ],
@@ -191,8 +191,8 @@ def test_a_directive_that_is_wrong_names_line_and_option(
 def test_the_same_on_the_command_line_names_the_command_line(run: Run, short_tmp: Path) -> None:
     script(short_tmp / "job.sh")
     refused(run("submit", "--time=12h", "job.sh"), "command line: '12h' is no time", "D-HH")
-    refused(run("submit", "--ntsks", "2", "job.sh"), "unknown option --ntsks", "did you mean --ntasks")
-    refused(run("run", "--ntsks", "2", "true"), "unknown option --ntsks", "did you mean --ntasks")
+    refused(run("submit", "--ntsks", "2", "job.sh"), "unrecognized option '--ntsks'", "did you mean --ntasks")
+    refused(run("run", "--ntsks", "2", "true"), "unrecognized option '--ntsks'", "did you mean --ntasks")
 
 
 def test_a_folder_that_was_deleted_under_us(run: Run, short_tmp: Path) -> None:

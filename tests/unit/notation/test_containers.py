@@ -9,7 +9,7 @@ import pytest
 
 from warpdeck.errors import UserError
 from warpdeck.model import Container
-from warpdeck.notation.options import parse_words
+from warpdeck.notation.getopt import parse_words
 from warpdeck.notation.request import build_request
 
 

@@ -57,13 +57,13 @@ def test_what_a_job_asks_for() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("#SBATCH --foo=1", "unknown option --foo"),
+        ("#SBATCH --foo=1", "unrecognized option '--foo=1'"),
         ("#SBATCH --prefer=a100", "not supported yet"),
         ("#SBATCH -J a b", "'b' is no option"),
         ("#SBATCH –nodes=2", "is no option"),
         ("#SBATCH --mem=64 G", "'G' is no option"),
-        ("#SBATCH -J 'a", "quote is not closed"),
-        ("#SBATCH --time", "needs a value"),
+        ("#SBATCH -J 'a", "Unmatched"),
+        ("#SBATCH --time", "requires an argument"),
         ("#SBATCH --mem=1G --mem-per-cpu=1G", "exclude each other"),
         ("#SBATCH --time=12h", "is no time"),
         ("#SBATCH --gpu-bind=single:1", "not supported yet"),
@@ -86,7 +86,13 @@ def test_harmless_options_are_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("", "empty"), ("echo\n", "no #!"), ("#!/bin/sh\r\n", "DOS"), ("#!\0", "no text")]
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("echo\n", "does not look like a batch script"),
+        ("#!/bin/sh\r\n", "DOS"),
+        ("#!\0", "NULL character"),
+    ],
 )
 def test_files_that_are_no_scripts(text: str, words: str) -> None:
     with pytest.raises(UserError, match=words):

@@ -1,0 +1,149 @@
+"""Where tasks go and what they are bound to: --distribution, --gpu-bind, --mem-bind, as sbatch takes them."""
+
+from __future__ import annotations
+
+import re
+
+from .numbers import INT_MAX, LONG_MAX, strtol
+from .refusal import Refusal, invalid
+
+_LEVEL = {"cyclic", "block", "fcyclic"}
+_DISTRIBUTION_HINT = "write such as block, cyclic or block:cyclic"
+
+
+def distribution(text: str, plane_size: str) -> tuple[str, int]:
+    """(the canonical words, the size of a plane). `plane_size` is what a variable says of it. Raises Refusal."""
+    if text[:5].lower() == "plane":
+        return "plane", _plane(text, plane_size)
+    if not text or text.startswith(","):
+        raise invalid("distribution", _DISTRIBUTION_HINT)
+    first, _, flags = text.lstrip(",").partition(",")
+    base = _base([level for level in first.split(":") if level])
+    flag = ""
+    if base in ("pack", "nopack"):
+        base, flag = "", base
+    if flags:
+        flag = flags.lower()
+        if flag not in ("pack", "nopack"):
+            raise invalid("distribution", _DISTRIBUTION_HINT)
+        if not base and "," in text and first.lower() != flag:
+            return "", 0  # both at once say nothing
+    return ",".join(word for word in (base, flag) if word), 0
+
+
+def _plane(text: str, plane_size: str) -> int:
+    _, equals, size = text.partition("=")
+    number, rest = strtol(size if equals else plane_size)
+    if rest or not 0 < number <= INT_MAX:
+        more = ("error: Invalid plane size or size not specified",)
+        raise invalid("distribution", "write plane=SIZE", *more)
+    return number
+
+
+def _base(levels: list[str]) -> str:
+    """Nodes, sockets, cores; * is the usual one of each level."""
+    if len(levels) > 3:
+        raise invalid("distribution", _DISTRIBUTION_HINT)
+    words: list[str] = []
+    for at, level in enumerate(levels):
+        usual = ("block", "cyclic", words[1] if at == 2 else "")[at]
+        words.append(usual if level == "*" else level.lower())
+    joined = ":".join(words)
+    if joined in ("arbitrary", "hostfile"):
+        return "arbitrary"
+    if joined in ("pack", "nopack"):
+        return joined
+    if not words or words[0] == "fcyclic" or not set(words) <= _LEVEL:
+        raise invalid("distribution", _DISTRIBUTION_HINT)
+    return joined
+
+
+def is_gpu_bind(text: str) -> bool:
+    """Whether it is a binding to GPUs; several are separated by semicolons, and all speak of GPUs."""
+    return all(
+        piece.startswith("gpu:") and _is_gpu_binding(piece[4:]) for piece in f"gpu:{text}".split(";") if piece
+    )
+
+
+def _is_gpu_binding(text: str) -> bool:
+    word = text.lower().removeprefix("verbose,")
+    if word[:1] in ("c", "n"):
+        return True
+    for name, base in (("map_gpu:", 10), ("mask_gpu:", 16)):
+        if word.startswith(name):
+            return _are_numbers(text[len(text) - len(word) + len(name) :], base)
+    for name in ("per_task:", "single:"):
+        if word.startswith(name):
+            return _is_count(word.removeprefix(name))
+    return False
+
+
+def _is_count(text: str) -> bool:
+    number, _ = strtol(text)
+    return 0 <= number < LONG_MAX
+
+
+def _are_numbers(text: str, base: int) -> bool:
+    digits = "[0-9]" if base == 10 else "[0-9a-fA-F]"
+    pattern = re.compile(rf"{digits}*(\*[0-9]*)?")
+    return all(
+        pattern.fullmatch(item.removeprefix("0x") if base == 16 else item) for item in text.split(",") if item
+    )
+
+
+_ORDER = ("verbose", "prefer", "sort", "none", "rank", "local", "map_mem", "mask_mem")
+_PLACES = frozenset({"none", "rank", "local", "map_mem", "mask_mem"})
+_FLAGS = {"p": "prefer", "prefer": "prefer", "sort": "sort", "v": "verbose", "verbose": "verbose"}
+_UNFLAGS = {"nosort": "sort", "q": "verbose", "quiet": "verbose"}
+_NAMES = {"no": "none", "none": "none", "rank": "rank", "local": "local"}
+
+
+def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
+    """(the list of a map or mask, kinds and flags so far). Raises Refusal."""
+    found = ""
+    for item in _items(text):
+        word = item.lower()
+        if word in _FLAGS:
+            types |= {_FLAGS[word]}
+        elif word in _UNFLAGS:
+            types -= {_UNFLAGS[word]}
+        elif word in _NAMES:
+            types, found = types - _PLACES | {_NAMES[word]}, ""
+        elif word.startswith(("map_mem", "mapmem", "mask_mem", "maskmem")):
+            kind = "mask_mem" if word.startswith("mask") else "map_mem"
+            types, found = types - _PLACES | {kind}, _list_of(item, kind)
+        else:
+            raise Refusal(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
+    return found, types
+
+
+def mem_bind_text(found: str, types: frozenset[str]) -> str:
+    """The canonical words."""
+    if not types:
+        return "unset"
+    kinds = ",".join(kind for kind in _ORDER if kind in types)
+    return f"{kinds}:{found}" if found else kinds
+
+
+def _items(text: str) -> list[str]:
+    """Separated by commas, but not by those inside a list of numbers."""
+    return re.sub(r",(?!\d|[0-9a-fA-F]*(,|$))", ";", text).split(";")
+
+
+def _list_of(item: str, kind: str) -> str:
+    pieces = re.split("[:=]", item, maxsplit=2)
+    if len(pieces) < 2 or not pieces[1]:
+        raise Refusal(f'missing list for "--mem-bind={kind}:<list>"', f"write {kind}:0,1")
+    mask = kind.startswith("mask")
+    found: list[str] = []
+    for number in filter(None, pieces[1].split(",")):
+        digits, star, times = (number.removeprefix("0x") if mask else number).partition("*")
+        bad = re.search(r"\D", times) or re.search(r"[^0-9a-fA-F]" if mask else r"\D", digits)
+        if bad is not None:
+            words = f"Failed to validate number: {digits}, the offending character is {bad[0]}"
+            raise Refusal(words, "write numbers")
+        count, _ = strtol(times) if star else (1, "")
+        if not 0 < count < LONG_MAX:
+            raise Refusal(f"Invalid {kind} multiplier: {times}", "write NUMBER*COUNT")
+        found += [digits] * min(count, 4096)
+    return ",".join(found)

@@ -1,0 +1,141 @@
+"""Numbers as C reads them: sbatch's options inherit what strtol, sscanf and 32-bit integers make of a text."""
+
+from __future__ import annotations
+
+import re
+
+from .refusal import Refusal
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+BLANKS = " \t\n\v\f\r"
+_LEADING = re.compile(r"[ \t\n\v\f\r]*([+-]?[0-9]+)")
+MAX_DIGITS = 40
+"""More say nothing that strtol would keep; Python refuses to read very many."""
+
+
+def strtol(text: str) -> tuple[int, str]:
+    """(the number in front, 0 if there is none; the rest, all of the text if there is none). Clamped to 64 bits."""
+    match = _LEADING.match(text)
+    if match is None:
+        return 0, text
+    sign, digits = (match[1][0], match[1][1:]) if match[1][0] in "+-" else ("", match[1])
+    digits = digits.lstrip("0")
+    number = LONG_MAX if len(digits) > MAX_DIGITS else int(digits or "0")
+    number = -number if sign == "-" else number
+    return min(max(number, -LONG_MAX - 1), LONG_MAX), text[match.end() :]
+
+
+def int32(number: int) -> int:
+    """What is left of it in a C int."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def count(option: str, text: str | None, *, positive: bool = True) -> int:
+    """A count as Slurm's parse_int takes it. Raises Refusal."""
+    word = text or ""
+    number, rest = strtol(word)
+    if rest or number < 0 or (positive and number == 0):
+        raise Refusal(f'Invalid numeric value "{word}" for --{option}.', "write a whole number")
+    if number == LONG_MAX:
+        raise Refusal(f"Numeric argument ({number}) to big for --{option}.", "write a smaller number")
+    return int32(number)
+
+
+def is_blank(text: str) -> bool:
+    """Whether it holds nothing but white space."""
+    return not text.strip(BLANKS)
+
+
+SIZES = {"": 0, "k": -1, "m": 0, "g": 1, "t": 2}
+"""Powers of 1024 megabytes."""
+
+
+def megabytes(text: str) -> int | None:
+    """A size, in megabytes rounded up, or None for what is none: 64G, 64gb, 100K, 512."""
+    number, rest = strtol(text)
+    if rest == text or number < 0 or number == LONG_MAX:
+        return None
+    unit = rest.lower()
+    if len(unit) == 2 and unit[1] == "b":
+        unit = unit[0]
+    power = SIZES.get(unit)
+    if power is None:
+        return None
+    return -(-number // 1024) if power < 0 else number * 1024**power % 2**64
+
+
+def size_text(size_mb: int) -> str:
+    """In the largest unit that needs no fraction; megabytes have no letter. Nothing at all is "0?", as sbatch has it."""
+    units = "MGTP"
+    for unit in units:
+        if size_mb and size_mb % 1024:
+            return f"{size_mb}" if unit == "M" else f"{size_mb}{unit}"
+        size_mb //= 1024
+    return f"{size_mb}?"
+
+
+UNLIMITED, NO_TIME = -1, -2
+_TIMES = re.compile(r"[0-9:-]+")
+_FIRST = re.compile(r"-?\d+")
+
+
+def seconds(text: str) -> int:
+    """A duration: minutes, M:S, H:M:S, D-H[:M[:S]]; UNLIMITED, or NO_TIME for what is none."""
+    if text.lower() in ("-1", "infinite", "unlimited"):
+        return UNLIMITED
+    if not _is_time(text):
+        return NO_TIME
+    if "-" in text:
+        days, hours, minutes, rest = _fields(text, "-::")
+        return int32(int32(days * 86_400) + int32(hours * 3600) + int32(minutes * 60) + rest)
+    first, second, third = _fields(text, "::")
+    if text.count(":") == 2:
+        return int32(int32(first * 3600) + int32(second * 60) + third)
+    return int32(int32(first * 60) + second)
+
+
+def _is_time(text: str) -> bool:
+    if not _TIMES.fullmatch(text) or not any(char.isdigit() for char in text):
+        return False
+    dashes, colons = text.count("-"), text.count(":")
+    if dashes > 1 or colons > 2 or "-" in text.partition(":")[2]:
+        return False
+    groups = len(re.findall(r"\d+", text))
+    return not colons or groups >= colons + (2 if dashes else 1)
+
+
+def _fields(text: str, marks: str) -> list[int]:
+    """sscanf of whole numbers with these marks between them; where it stops the rest is 0."""
+    found = [0] * (len(marks) + 1)
+    for at in range(len(found)):
+        if at:
+            if not text.startswith(marks[at - 1]):
+                break
+            text = text[1:]
+        match = _FIRST.match(text)
+        if match is None:
+            break
+        found[at] = int32(strtol(match[0])[0])
+        text = text[match.end() :]
+    return found
+
+
+def minutes(text: str) -> int:
+    """The same in whole minutes, rounded up."""
+    found = seconds(text)
+    if found in (UNLIMITED, NO_TIME):
+        return found
+    return int((found + 59) / 60)  # towards zero, as C divides
+
+
+def time_text(total_s: int) -> str:
+    """1-02:03:04, 02:03:04 or UNLIMITED."""
+    if total_s in (UNLIMITED, 2**32 - 1):
+        return "UNLIMITED"
+    days, rest = divmod(abs(total_s), 86_400)
+    if total_s < 0:
+        return "INVALID"
+    hours, rest = divmod(rest, 3600)
+    mins, secs = divmod(rest, 60)
+    return f"{days}-{hours:02d}:{mins:02d}:{secs:02d}" if days else f"{hours:02d}:{mins:02d}:{secs:02d}"
