@@ -172,6 +172,10 @@ class QosList(Message, frozen=True, kw_only=True, tag="qos"):
     """-> {"qos": [siterows.QosRow]}"""
 
 
+class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
+    """-> {"options": {name: "required", "none" or "optional"}}: what job scripts may name beside Slurm's options."""
+
+
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
     """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
     that it runs. Jobs and steps of jobs (12.0). Beside `errors` their `codes`, and `refused`: what could not be done to whom. If
@@ -498,6 +502,7 @@ ClientMessage = (
     | Partitions
     | Reservations
     | QosList
+    | PluginOptions
     | Cancel
     | Hold
     | Release

@@ -15,7 +15,7 @@ from . import protocol as ask
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
 
-Question = ask.Priorities | ask.Shares | ask.Partitions | ask.Reservations | ask.QosList
+Question = ask.Priorities | ask.Shares | ask.Partitions | ask.Reservations | ask.QosList | ask.PluginOptions
 
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
@@ -36,6 +36,8 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"reservations": sitetables.reservation_rows(reservations(state, now), now)}
         case ask.QosList():
             return {"qos": sitetables.qos_rows(config)}
+        case ask.PluginOptions():
+            return {"options": config.submission.plugin_options}
 
 
 async def _priorities(controller: Controller, wanted: Collection[JobId] | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
 from warpdeck.notation.getopt import Reader, parse_words
-from warpdeck.notation.options import SBATCH, Table
+from warpdeck.notation.options import SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
@@ -84,7 +84,7 @@ def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
     except StopIteration:
         pass
     except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from None
+        raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
     if reader.at < len(words):
         raise UserError(f"{where}: {words[reader.at]!r} is no option", "quote values that hold blanks")
     return found
@@ -93,6 +93,11 @@ def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
 def command_options(words: Sequence[str], known: Table = SBATCH) -> Options:
     """Options as typed on a command line."""
     return [(option, value, "command line") for option, value in parse_words(words, "command line", known)]
+
+
+def site_options(client: SyncClient) -> Table:
+    """sbatch's options with those of the site's plug-ins."""
+    return with_plugins(SBATCH, client.call("plugin_options")["options"])
 
 
 class Draft:

@@ -12,6 +12,7 @@ from warpdeck.errors import UserError, WarpdeckError
 
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
+    "lint": ("lint", "what sbatch makes of a batch script, and what will bite"),
     "run": ("run", "run a command on the cluster and wait for it; --pty for a shell"),
     "srun": ("srun", "run a step of tasks: inside a job, or in one made for it"),
     "salloc": ("salloc", "hold an allocation for a shell here; srun in it starts tasks on its nodes"),

@@ -12,13 +12,14 @@ from warpdeck.api.submission import (
     draft_script,
     dry_run,
     read_script,
+    site_options,
     submit,
     wait_for_end,
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.getopt import as_word, parse_leading
-from warpdeck.notation.options import COMMAND, NONE, SBATCH, Option, table_of
+from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
+from warpdeck.notation.options import COMMAND, NONE, SBATCH, Option, Table, table_of
 from warpdeck.paths import default_paths
 
 from .folder import current_folder
@@ -57,15 +58,29 @@ examples:
 """
 DRY = frozenset({"--dry-run", "--test-only"})
 _OURS = ("no-snapshot", "require-snapshot", "json", "dry-run")
-SUBMIT = table_of(
-    "warpdeck submit",
-    [*SBATCH.options.values(), *(Option(name, "", NONE, "b", COMMAND, frozenset()) for name in _OURS)],
-)
 
 
 def main(_: str, words: list[str]) -> int:
-    """Submits and says the id."""
-    own, options, rest, wrap = split_words(words)
+    """Submits and says the id. An option that nobody knows may be one of the site's plug-ins: then it is asked, and tried again."""
+    try:
+        return _submit(words, SBATCH)
+    except UserError as error:
+        known = _with_plugins() if error.code == UNKNOWN else SBATCH
+        if known.options.keys() == SBATCH.options.keys():
+            raise
+    return _submit(words, known)
+
+
+def _with_plugins() -> Table:
+    try:
+        with SyncClient.connect(default_paths(), start=False) as client:
+            return site_options(client)
+    except UserError:
+        return SBATCH
+
+
+def _submit(words: list[str], known: Table) -> int:
+    own, options, rest, wrap = split_words(words, known)
     if "--help" in own:
         print(HELP, end="")
         return 0
@@ -76,7 +91,9 @@ def main(_: str, words: list[str]) -> int:
         text, name, args = read_script(rest[0]), rest[0], rest[1:]
     else:
         raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
-    draft = draft_script(text, name, args=args, options=options, cwd=cwd, environ=os.environ, now=time.time())
+    draft = draft_script(
+        text, name, args=args, options=options, cwd=cwd, environ=os.environ, now=time.time(), known=known
+    )
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
     paths = default_paths()
     with SyncClient.connect(paths) as client:
@@ -110,12 +127,12 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
     return int(never)
 
 
-def split_words(words: list[str]) -> tuple[set[str], list[str], list[str], str | None]:
+def split_words(words: list[str], known: Table) -> tuple[set[str], list[str], list[str], str | None]:
     """(what we are told to do, sbatch's options, script and its arguments, the wrapped command). Raises UserError."""
-    found, rest = parse_leading(words, "command line", SUBMIT)
-    own = {f"--{option}" for option, _ in found if SUBMIT.options[option].here == COMMAND}
-    options = [
-        as_word(option, text, SUBMIT) for option, text in found if SUBMIT.options[option].here != COMMAND
-    ]
+    ours = (Option(name, "", NONE, "b", COMMAND, frozenset()) for name in _OURS)
+    both = table_of("warpdeck submit", [*known.options.values(), *ours])
+    found, rest = parse_leading(words, "command line", both)
+    own = {f"--{option}" for option, _ in found if both.options[option].here == COMMAND}
+    options = [as_word(option, text, both) for option, text in found if both.options[option].here != COMMAND]
     wrap = next((text for option, text in reversed(found) if option == "wrap"), None)
     return own, options, rest, wrap

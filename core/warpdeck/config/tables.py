@@ -278,6 +278,13 @@ class Steps(Table, frozen=True, kw_only=True):
     """How the ranks of an MPI program find each other where srun is not told by --mpi (MpiDefault)."""
 
 
+class Submission(Table, frozen=True, kw_only=True):
+    """[submission]: what job scripts may say."""
+
+    plugin_options: dict[str, Literal["required", "none", "optional"]] = {}
+    """Options of the site's former SPANK plug-ins, and whether each has a value: accepted, and told to have no effect."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """config.toml."""
 
@@ -296,6 +303,7 @@ class Config(Table, frozen=True, kw_only=True):
     hooks: Hooks = Hooks()
     health: Health = Health()
     interactive: Interactive = Interactive()
+    submission: Submission = Submission()
     steps: Steps = Steps()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}

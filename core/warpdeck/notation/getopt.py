@@ -13,6 +13,9 @@ from warpdeck.errors import UserError
 
 from .options import NONE, OPTIONAL, REQUIRED, SBATCH, Table
 
+UNKNOWN = "unknown_option"
+"""The code of the error about an option that nobody knows: a site's plug-in may."""
+
 
 class Word(NamedTuple):
     """One option as it was given. `text` is None where it was given without a value."""
@@ -41,7 +44,7 @@ def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[
     try:
         parsed = getopt(list(words), known)
     except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from None
+        raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
     return [(word.option, word.text or "") for word in parsed.words], parsed.rest
 
 
@@ -127,7 +130,7 @@ def full_name(text: str, known: Table) -> str:
     if matches:
         words = "".join(f" '--{name}'" for name in matches)
         raise UserError(f"option '--{text}' is ambiguous; possibilities:{words}", "write more of it")
-    raise UserError(f"unrecognized option '--{text}'", near(given, known))
+    raise UserError(f"unrecognized option '--{text}'", near(given, known), code=UNKNOWN)
 
 
 def takes_next(word: str, known: Table = SBATCH) -> bool:

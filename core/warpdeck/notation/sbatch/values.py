@@ -83,7 +83,7 @@ def set_value(fields: Fields, option: str, text: str | None, place: Place) -> No
     elif option in _FILES:
         fields.texts[option] = "/dev/null" if (text or "").lower() == "none" else text or ""
     else:
-        fields.texts[option] = text or ""
+        fields.texts[option] = "set" if text is None else text
 
 
 def show_value(fields: Fields, option: str) -> str:

@@ -1,0 +1,177 @@
+"""warpdeck lint SCRIPT: what sbatch makes of a batch script, and what will bite. Asks the controller only if one runs."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import sys
+import time
+from collections.abc import Callable
+
+from warpdeck.api.submission import draft_script, dry_run
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES
+from warpdeck.notation.lint import Remark, in_words, remarks
+from warpdeck.notation.options import SBATCH, SBATCH_22_05, with_plugins
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.verdict import Verdict, judge
+from warpdeck.paths import default_paths
+
+from .arguments import Arguments
+from .folder import current_folder
+from .output import clean, print_json
+
+
+def main(_: str, words: list[str]) -> int:
+    """0 if sbatch takes the script, else 1."""
+    parser = Arguments(
+        "warpdeck lint",
+        description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite: "
+        "directives that are not read, times that are minutes, folders that are not there, more than any node has. The "
+        "variables SBATCH_* count as they do for sbatch. Nothing is submitted.",
+        examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="a batch script; - for standard input")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: accepted, components, errors, warnings"
+    )
+    args = parser.parse_args(words)
+    name = "stdin" if args.script == "-" else args.script
+    data = _read(args.script)
+    text = data.decode("utf-8", "surrogateescape")
+    cwd = current_folder()
+    with _Site() as site:
+        known = with_plugins(SBATCH_22_05, site.plugins())
+        verdict = judge(text, name, _place(cwd), known=known)
+        warnings = remarks(text, verdict, is_folder=os.path.isdir)
+        if verdict.fault is not None and verdict.fault.hint:
+            warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
+        warnings += _of_submission(text, data, verdict, name=name, cwd=cwd, site=site)
+    if args.json:
+        print_json(
+            {
+                "accepted": verdict.accepted,
+                "components": [_printable(shown) for shown in verdict.shown],
+                "errors": [] if verdict.fault is None else [_text(line) for line in verdict.fault.words],
+                "warnings": [_text(str(warning)) for warning in warnings],
+            }
+        )
+    else:
+        _say(verdict, warnings)
+    return 0 if verdict.accepted else 1
+
+
+def _read(path: str) -> bytes:
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_SCRIPT_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(MAX_SCRIPT_BYTES + 1)
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {os.strerror(error.errno or 0)}", "name a batch script, or -"
+        ) from error
+    if len(data) > MAX_SCRIPT_BYTES:
+        raise UserError(f"{path} is over {MAX_SCRIPT_BYTES >> 20} MiB", "a batch script only starts programs")
+    return data
+
+
+def _place(cwd: str) -> Place:
+    return Place(
+        cwd=cwd,
+        environ=os.environ,
+        now=time.time(),
+        is_root=os.getuid() == 0,
+        user_id=lambda name: _id(name, lambda: pwd.getpwnam(name).pw_uid),
+        group_id=lambda name: _id(name, lambda: grp.getgrnam(name).gr_gid),
+        read_text=_read_text,
+    )
+
+
+def _id(name: str, look_up: Callable[[], int]) -> int | None:
+    if name.isascii() and name.isdigit():
+        return int(name)
+    try:
+        return look_up()
+    except KeyError:
+        return None
+
+
+def _read_text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(MAX_SCRIPT_BYTES)
+
+
+class _Site:
+    """The controller, if one runs."""
+
+    def __init__(self) -> None:
+        self.client: SyncClient | None = None
+
+    def __enter__(self) -> _Site:
+        try:
+            self.client = SyncClient.connect(default_paths(), start=False)
+        except (UserError, OSError):
+            self.client = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.client is not None:
+            self.client.close()
+
+    def plugins(self) -> dict[str, str]:
+        """The options of the site's plug-ins."""
+        return {} if self.client is None else dict(self.client.call("plugin_options")["options"])
+
+
+def _of_submission(
+    text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
+) -> list[Remark]:
+    """What would keep the script from being submitted here, or from ever starting."""
+    if not verdict.accepted or len(verdict.shown) != 1:
+        return []
+    try:
+        data.decode()
+        known = with_plugins(SBATCH, site.plugins())
+        draft = draft_script(text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known)
+        if site.client is None:
+            return []
+        found = dry_run(site.client, draft)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return [Remark(line, "the script is not UTF-8 text: submission refuses it; convert it with iconv")]
+    except UserError as error:
+        return [Remark(0, f"submission refuses it: {error.message}; {error.hint}")]
+    if found["verdict"] != "never":
+        return []
+    return [
+        Remark(
+            0,
+            f"it can never start here: {found['sentence']}" + (f"; {found['hint']}" if found["hint"] else ""),
+        )
+    ]
+
+
+def _say(verdict: Verdict, warnings: list[Remark]) -> None:
+    for number, shown in enumerate(verdict.shown, start=1):
+        head = f"component {number}: " if len(verdict.shown) > 1 else ""
+        print(clean(head + (", ".join(in_words(shown)) or "nothing but a script, on one CPU")))
+    if verdict.fault is not None:
+        where = f"line {verdict.fault.line}: " if verdict.fault.line else ""
+        print(clean(f"refused: {where}{'; '.join(verdict.fault.words)}"))
+    for warning in warnings:
+        print(clean(f"  {warning}"))
+    if verdict.accepted and not warnings:
+        print("  nothing that would bite")
+
+
+def _printable(shown: dict[str, str]) -> dict[str, str]:
+    return {option: _text(value) for option, value in shown.items()}
+
+
+def _text(words: str) -> str:
+    """Bytes that were no UTF-8 as the sign for that."""
+    return words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,67 @@
+"""What lint tells of a script that sbatch takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.notation.lint import in_words, remarks
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.verdict import judge
+
+
+def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
+    text = "#!/bin/bash\n" + "\n".join(lines) + "\n"
+    verdict = judge(text, "job.sh", Place(cwd="/here", environ={}, now=1_800_000_000.0))
+    return [str(remark) for remark in remarks(text, verdict, is_folder=folders.__contains__)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["set -e", "#SBATCH -n 2"], "line 3: this directive is not read: line 2 is a command"),
+        ([" #SBATCH -n 2"], "line 2: this is a comment"),
+        (["# SBATCH --time=2"], "line 2: this is a comment"),
+        (["#sbatch -n 2"], "line 2: this is a comment"),
+        (["#SLURM -n 2"], "line 2: write #SBATCH in place of #SLURM"),
+        (["#SBATCH -J $USER-x"], "line 2: --job-name=$USER-x: $USER stays as it is written"),
+        (["#SBATCH -o ${RUN}.log"], "%j, %x, %u and %a stand for"),
+        (["#SBATCH -t 24:00"], "line 2: --time=24:00 is 24 minutes and 0 seconds; for hours write 24:00:00"),
+        (['#SBATCH --mail-user ""', "#SBATCH -n4"], 'line 2: an empty word "" ends the line'),
+        (["#SBATCH --mail-user="], "line 2: --mail-user has no address"),
+        (["#SBATCH -N 1 \\", "#  -n 3"], "line 2: a backslash continues nothing here"),
+        (["#SBATCH -J a#b"], "line 2: # ends the line even inside a word"),
+        (
+            ["#SBATCH -n 2", "#SBATCH --ntasks=3"],
+            "line 3: --ntasks=3 takes the place of --ntasks=2 in line 2",
+        ),
+        (["#SBATCH -o logs/%x.out"], "line 2: the folder of --output, /here/logs, is not there"),
+        (["#SBATCH --prefer=a100"], "line 2: --prefer is not supported yet"),
+        (["#SBATCH --hint=nomultithread"], "line 2: --hint has no effect here"),
+        (["#SBATCH -n1", "#SBATCH hetjob", "#SBATCH -n2"], "line 3: a job of 2 components"),
+    ],
+)
+def test_what_bites_is_told_with_its_line(lines: list[str], words: str) -> None:
+    assert any(words in line for line in told(*lines)), told(*lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["#SBATCH -t 24:00:00 --mem=64G --gres=gpu:2", "# comment", "### SBATCH Template", "##SBATCH -n 3"],
+        ["#SBATCH -o %x/%j.out -J 'a#b'  # a comment", "#SBATCH --export=ALL,A=$HOME"],
+        ["cat > second.sh <<EOF", "#SBATCH -n 2", "EOF", "sbatch second.sh"],
+        ["#SBATCH --mail-type=END", "#SBATCH --mail-type=FAIL", "echo '#SBATCH'"],
+    ],
+)
+def test_what_bites_nobody_is_not_told(lines: list[str]) -> None:
+    assert [line for line in told(*lines) if "no effect here" not in line] == []
+
+
+def test_a_file_that_repeats_one_mistake_is_told_a_bounded_number_of_times() -> None:
+    assert len(told(*["# SBATCH -n 2"] * 5000)) == 200
+
+
+def test_a_request_in_words() -> None:
+    shown = {"nodes": "2", "gres": "gres:gpu:h100:4", "mem": "0?", "time": "1-00:00:00", "wckey": "x"}
+    words = "2 node(s), all that there is of memory a node, gpu:h100:4 on each node, for at most 1-00:00:00, --wckey=x"
+    assert ", ".join(in_words(shown)) == words
