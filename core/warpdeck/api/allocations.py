@@ -112,7 +112,7 @@ class HeldStream(ClientStream):
 
 async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
     """salloc."""
-    asked = parse_salloc(list(message.words))
+    asked = parse_salloc(list(message.words), message.env)
     job = await allocate(
         connection,
         message.id,

@@ -24,6 +24,7 @@ from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN
 from .request import Options, exported
 from .times import parse_limit
+from .variables import SALLOC_VARIABLES, SRUN_VARIABLES, override
 
 WHERE = "srun"
 _STREAMS_ONLY = frozenset({"output", "error", "export", "open-mode", "chdir", "gpu-bind"})
@@ -92,10 +93,9 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
     """`files` holds the text of --multi-prog's file, if it was asked for before. Raises UserError."""
     options, command = parse_leading(words, WHERE, SRUN)
     asked = Srun(ask={}, streams=Streams(), job=environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", ""))
-    for variable, option in _VARIABLES.items():
-        value = environ.get(variable, "")
-        if value and not (SRUN.options[option].takes == NONE and value == "0"):
-            _apply(asked, option, value, f"{WHERE}: {variable}")
+    inside = bool(asked.job) or any(option == "jobid" for option, _ in options)
+    for option, value, variable in _by_variables(environ, inside=inside):
+        _apply(asked, option, value, f"{WHERE}: {variable}")
     multi = False
     for option, value in options:
         multi = multi or option == "multi-prog"
@@ -117,6 +117,15 @@ def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[s
     return asked
 
 
+def _by_variables(environ: Mapping[str, str], *, inside: bool) -> Options:
+    """Inside a job most of srun's variables tell of the job itself, and those of a step alone are options."""
+    if not inside:
+        known = [pair for pair in SRUN_VARIABLES if pair[1] in SRUN.options or pair[1].startswith("switch-")]
+        return override((), environ, known, known=SRUN)
+    given = ((option, environ.get(variable, ""), variable) for variable, option in _VARIABLES.items())
+    return [one for one in given if one[1] and not (SRUN.options[one[0]].takes == NONE and one[1] == "0")]
+
+
 class Salloc(msgspec.Struct, kw_only=True):
     """salloc's command line: what the allocation is asked for, and the command that holds it."""
 
@@ -125,12 +134,14 @@ class Salloc(msgspec.Struct, kw_only=True):
     has_shell: bool = True
 
 
-def parse_salloc(words: list[str]) -> Salloc:
-    """Raises UserError."""
+def parse_salloc(words: list[str], environ: Mapping[str, str]) -> Salloc:
+    """The variables SALLOC_* are options, too, and yield to those of the words. Raises UserError."""
     options, command = parse_leading(words, "salloc", SALLOC)
-    asked: Options = [
-        (name, value, "salloc") for name, value in options if SALLOC.options[name].here != COMMAND
+    given = [
+        *override((), environ, SALLOC_VARIABLES, known=SALLOC),
+        *((name, value, "salloc") for name, value in options),
     ]
+    asked: Options = [one for one in given if SALLOC.options[one[0]].here != COMMAND]
     return Salloc(
         options=asked, command=command, has_shell=not any(name == "no-shell" for name, _ in options)
     )

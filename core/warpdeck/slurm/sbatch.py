@@ -8,12 +8,20 @@ import os.path
 import shlex
 import time
 
-from warpdeck.api.submission import Draft, draft_script, dry_run, script_text, submit, wait_for_end
+from warpdeck.api.submission import (
+    Draft,
+    draft_script,
+    dry_run,
+    script_text,
+    site_options,
+    submit,
+    wait_for_end,
+)
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
-from warpdeck.notation.getopt import as_word, parse_leading
-from warpdeck.notation.options import COMMAND, SBATCH
+from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
+from warpdeck.notation.options import COMMAND, SBATCH, Table
 
 from .console import CommandError, Console
 from .refusals import in_slurms_words
@@ -37,17 +45,42 @@ WRAPPED = "#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 
 def main(words: list[str], console: Console) -> int:
-    """Submits; 0, or with --wait the job's exit code."""
+    """Submits; 0, or with --wait the job's exit code. What is no option of sbatch may be one of the site's plug-ins."""
     try:
-        found, rest = parse_leading(words, "sbatch", SBATCH)
+        return _run(words, console, SBATCH)
     except UserError as error:
+        if error.code != UNKNOWN:
+            raise
+    try:
+        return _run(words, console, _with_plugins(console))
+    except UserError as error:
+        if error.code != UNKNOWN:
+            raise
         console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
         return USAGE_EXIT
-    own = {option: value for option, value in found if SBATCH.options[option].here == COMMAND}
+
+
+def _with_plugins(console: Console) -> Table:
+    try:
+        with console.connect() as client:
+            return site_options(client)
+    except UserError:
+        return SBATCH
+
+
+def _run(words: list[str], console: Console, known: Table) -> int:
+    try:
+        found, rest = parse_leading(words, "sbatch", known)
+    except UserError as error:
+        if error.code == UNKNOWN:
+            raise
+        console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
+        return USAGE_EXIT
+    own = {option: value for option, value in found if known.options[option].here == COMMAND}
     if own.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in own else USAGE)
         return 0
-    draft = _draft(words, found, rest, own, console)
+    draft = _draft(words, found, rest, own, console, known)
     with console.connect() as client:
         return _test(client, draft, console) if "test-only" in own else _submit(client, draft, own, console)
 
@@ -58,17 +91,19 @@ def _draft(
     rest: list[str],
     own: dict[str, str],
     console: Console,
+    known: Table,
 ) -> Draft:
     text, name = _script(rest, own, console)
     draft = draft_script(
         text,
         name,
         args=rest[1:],
-        options=[as_word(option, value, SBATCH) for option, value in found if option not in own],
+        options=[as_word(option, value, known) for option, value in found if option not in own],
         cwd=console.folder,
         environ=console.env,
         now=time.time(),
         host=console.host,
+        known=known,
     )
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
     return draft

@@ -113,7 +113,7 @@ def test_more_than_any_node_has_is_told_where_a_controller_runs(run: Run) -> Non
     assert any(warning.startswith("it can never start here: ") for warning in found["warnings"]), found
 
 
-def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run) -> None:
+def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run, site: Home) -> None:
     name = script("#SBATCH --image=nersc/pytorch:24.08.01 --perf")
     found = verdict(run, name)
     assert found["components"] == [{"image": "nersc/pytorch:24.08.01", "perf": "set"}]
@@ -122,3 +122,8 @@ def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run
     assert code == 0 and out.startswith("Submitted batch job")
     assert "--image has no effect here" in err
     assert run("submit", "--imagine=b", name)[0] == 1
+    done = site.slurm("sbatch", "--hold", "--perf", name, cwd=Path.cwd())
+    assert done.returncode == 0 and "--perf has no effect here" in done.stderr, done.stderr
+    done = site.slurm("sbatch", "--imagine=b", name, cwd=Path.cwd())
+    words = ["sbatch: unrecognized option '--imagine=b'", 'Try "sbatch --help" for more information']
+    assert (done.returncode, done.stderr.splitlines()) == (255, words)

@@ -172,6 +172,6 @@ def test_a_variable_that_is_wrong_is_named() -> None:
 
 
 def test_salloc_keeps_its_own_options_from_the_job() -> None:
-    found = parse_salloc(["-N2", "--no-shell", "-K", "sh", "-c", "x"])
+    found = parse_salloc(["-N2", "--no-shell", "-K", "sh", "-c", "x"], {})
     assert ([name for name, _, _ in found.options], found.command) == (["nodes"], ["sh", "-c", "x"])
     assert not found.has_shell

@@ -162,3 +162,7 @@ def test_any_bytes_have_a_verdict(data: bytes) -> None:
 def test_a_very_long_line_has_a_verdict() -> None:
     assert judged("#SBATCH -J " + "x" * 200_000).shown[0]["job-name"] == "x" * 200_000
     assert judged("#SBATCH --array=" + "1," * 100_000 + "1").accepted
+
+
+def test_nodes_that_are_one_too_many_are_the_last_by_name() -> None:
+    assert judged("#SBATCH -w n3,n1,n2 -n 2").shown == [{"nodelist": "n[1-2]", "ntasks": "2"}]

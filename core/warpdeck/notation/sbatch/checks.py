@@ -147,7 +147,13 @@ def _read_hosts(fields: Fields, place: Place) -> list[str]:
             raise Refusal("Invalid --nodefile node file", error.hint, more=more) from None
     elif "nodelist" not in texts and place.environ.get("SLURM_HOSTFILE"):
         name = place.environ["SLURM_HOSTFILE"]
-        texts["nodelist"] = read_hostfile(name if "/" in name else f"./{name}", place)
+        try:
+            texts["nodelist"] = read_hostfile(name if "/" in name else f"./{name}", place)
+        except Refusal as error:
+            words = "Failure getting NodeNames from hostfile"
+            raise Refusal(
+                words, "SLURM_HOSTFILE names a file of node names", more=tuple(error.lines)
+            ) from None
         fields.distribution = "arbitrary"
     elif "/" in texts.get("nodelist", ""):
         texts["nodelist"] = read_hostfile(texts["nodelist"], place)
@@ -287,8 +293,12 @@ def _fit_nodes_to_tasks(fields: Fields, hosts: list[str]) -> None:
     if fields.ntasks < fields.min_nodes:
         fields.min_nodes = fields.max_nodes = fields.ntasks
         if len(hosts) > fields.min_nodes:
-            del hosts[fields.min_nodes :]
-            fields.texts["nodelist"] = collapse(hosts)
+            fields.texts["nodelist"] = collapse(sorted(hosts, key=_host_order)[: fields.min_nodes])
+
+
+def _host_order(name: str) -> tuple[str, int, int]:
+    digits = name[len(name.rstrip("0123456789")) :][-MAX_NUMBER:]
+    return name[: len(name) - len(digits)], len(digits), int(digits or "0")
 
 
 def _arrange(fields: Fields, hosts: list[str]) -> None:

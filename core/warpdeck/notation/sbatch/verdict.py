@@ -200,7 +200,7 @@ def _check_limits(text: str) -> None:
 
 def _check_clusters(fields: Fields) -> None:
     """There is one cluster here, and no database of others."""
-    name = fields.texts.get("clusters") or fields.texts.get("cluster")
+    name = fields.texts.get("clusters", fields.texts.get("cluster"))
     if name is not None:
         words = (
             f"'{name}' can't be reached now, or it is an invalid entry for --cluster.  "

@@ -1,0 +1,56 @@
+"""Variables that stand for options: between a script and the command line, for each of the three commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.notation.options import SBATCH
+from warpdeck.notation.srun import parse_salloc, parse_srun
+from warpdeck.notation.variables import SBATCH_VARIABLES, override
+
+SCRIPT = [("time", "10", "job.sh:2"), ("requeue", "", "job.sh:3")]
+
+
+def sbatch(**environ: str) -> list[tuple[str, str, str]]:
+    return override(SCRIPT, environ, SBATCH_VARIABLES, known=SBATCH)
+
+
+def test_a_variable_stands_behind_the_script_and_can_turn_an_option_off() -> None:
+    assert sbatch(SBATCH_TIMELIMIT="20") == [*SCRIPT, ("time", "20", "SBATCH_TIMELIMIT")]
+    assert sbatch(SBATCH_REQUEUE="0") == SCRIPT[:1]
+    assert sbatch(SBATCH_OVERCOMMIT="yes")[2:] == [("overcommit", "", "SBATCH_OVERCOMMIT")]
+    assert sbatch(SBATCH_REQ_SWITCH="2", SBATCH_WAIT4SWITCH="5")[2:] == [
+        ("switches", "2@5", "SBATCH_REQ_SWITCH")
+    ]
+
+
+def test_salloc_has_its_own() -> None:
+    environ = {
+        "SALLOC_PARTITION": "gpu",
+        "SALLOC_BELL": "",
+        "SBATCH_PARTITION": "cpu",
+        "SALLOC_TIMELIMIT": "5",
+    }
+    asked = parse_salloc(["-t", "9", "bash"], environ)
+    assert [one[:2] for one in asked.options] == [("partition", "gpu"), ("time", "5"), ("time", "9")]
+    assert asked.command == ["bash"]
+
+
+def test_srun_takes_those_of_a_job_only_where_it_makes_one() -> None:
+    environ = {
+        "SLURM_PARTITION": "gpu",
+        "SLURM_NTASKS": "4",
+        "SLURM_LABELIO": "1",
+        "SLURM_EXPORT_ENV": "NONE",
+    }
+    made = parse_srun(["hostname"], environ, files={})
+    assert [one[:2] for one in made.job_options] == [("ntasks", "4"), ("partition", "gpu")]
+    assert made.ask["tasks"] == 4 and made.streams.label and made.ask["env"] == {}
+    inside = parse_srun(["hostname"], {**environ, "SLURM_JOB_ID": "7"}, files={})
+    assert inside.job_options == [] and "tasks" not in inside.ask and inside.streams.label
+
+
+def test_what_a_variable_asks_for_and_we_do_not_have_is_refused_by_its_name() -> None:
+    with pytest.raises(UserError, match="SLURM_BCAST: --bcast is not supported"):
+        parse_srun(["hostname"], {"SLURM_BCAST": "/tmp/x"}, files={})
