@@ -1,4 +1,4 @@
-"""The start of a job on a node that is reached over SSH."""
+"""The start of a job, and of a shell from the app, on a node that is reached over SSH."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import jobs
+from . import jobs, screen
 from .loopback import is_possible, open_loopback
 from .rig import Rig
 from .table import Table
@@ -28,6 +28,7 @@ def measure(table: Table) -> None:
             rig.home.ok(*argv, "--accept-host-key", host.fingerprint())
             rig.wait_for_nodes()
             table.add(jobs.SSH_START, jobs.start_latency(rig))
+            table.add(screen.PROMPT, screen.shell_prompt(rig))
         finally:
             with _without_agent_folder(rig):
                 rig.home.run("node", "rm", "--force", "over-ssh")

@@ -10,6 +10,8 @@ import signal
 import struct
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .jobs import console_script
 from .rig import Rig
@@ -18,6 +20,8 @@ from .table import Line, Measured, Table
 FIRST_PAINT = Line("app: exec to the first row of the queue", "ms", budget=500)
 MARK = "wdfirstrow"
 """The name of the only job in the queue: when the terminal has got it, the row has been painted."""
+PROMPT = Line("app: key `i` to the shell's prompt, agent over SSH", "ms", budget=300)
+PROMPT_MARK = "wdprompt> "
 PATIENCE_S = 20.0
 RUNS = 7
 
@@ -30,17 +34,39 @@ def first_paint(rig: Rig) -> Measured:
     return Measured(found[1:])
 
 
+def shell_prompt(rig: Rig) -> Measured:
+    """Milliseconds from the key to the prompt of a shell on the node, again and again in one app."""
+    found = []
+    with _app(rig, SHELL="/bin/sh", PS1=PROMPT_MARK) as terminal:
+        _read_until(terminal, b"Quit")
+        for _ in range(RUNS + 1):
+            begun = time.perf_counter()
+            os.write(terminal, b"i")
+            _read_until(terminal, PROMPT_MARK.encode())
+            found.append((time.perf_counter() - begun) * 1e3)
+            os.write(terminal, b"exit\n")
+            _read_until(terminal, b"Quit")
+            rig.wait_until_idle()
+    return Measured(found[1:])
+
+
 def _paint(rig: Rig) -> float:
-    argv = console_script()
-    environ = {**rig.home.environ, "TERM": "xterm-256color"}
     begun = time.perf_counter()
+    with _app(rig) as terminal:
+        _read_until(terminal, MARK.encode())
+        return (time.perf_counter() - begun) * 1e3
+
+
+@contextmanager
+def _app(rig: Rig, **environ: str) -> Iterator[int]:
+    """The app, and our end of its terminal."""
+    argv = console_script()
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        os.execve(argv[0], argv, environ)
+        os.execve(argv[0], argv, {**rig.home.environ, "TERM": "xterm-256color", **environ})
     try:
-        _read_until(terminal, MARK.encode())
-        return (time.perf_counter() - begun) * 1e3
+        yield terminal
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
