@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.agent import AgentProcess
+from tests.agent import lock_holder
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.waiting import eventually
 from warpdeck.api.sync import SyncClient
@@ -67,7 +68,7 @@ def measure(table: Table) -> None:
         hosts = stack.enter_context(standins(folder, agents))
         measure_adding(table, rig, hosts)
         measure_controller(table, rig, port, before=before)
-        pids = [agent.process.pid for agent in agents if agent.process is not None]
+        pids = [lock_holder(agent / "agent.lock") for agent in agents]
         table.add(AGENT_MEMORY, Measured([rss_mb(pid) for pid in pids]))
         table.add(AGENT_CPU, Measured([cpu_percent(pid, over_s=LOOK_S / 2) for pid in pids]))
 
@@ -119,27 +120,26 @@ def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> N
 
 
 @contextmanager
-def real_agent(folder: Path, number: int) -> Iterator[AgentProcess]:
-    """The program as it is deployed, with eight GPUs."""
+def real_agent(folder: Path, number: int) -> Iterator[Path]:
+    """The folder of an agent with eight GPUs, started as on a node."""
     library = build_fake_nvml(folder / "nvml")
-    state = folder / f"nvml{number}.state"
+    state, own = folder / f"nvml{number}.state", folder / f"agent{number}"
     write_state(state, gpus=GPUS, util=80)
     program, _ = build_zipapp(str(folder))
-    agent = AgentProcess(
-        folder / f"agent{number}",
-        program=[sys.executable, "-I", "-S", program],
-        LD_LIBRARY_PATH=str(library.parent),
-        FAKE_NVML_STATE=str(state),
-    )
-    agent.serve()
+    own.mkdir()
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(library.parent), "FAKE_NVML_STATE": str(state)}
+    argv = [sys.executable, "-I", program, "start", "--dir", str(own)]
+    subprocess.run(argv, check=True, capture_output=True, env=environ)
+    pid = lock_holder(own / "agent.lock")
     try:
-        yield agent
+        yield own
     finally:
-        agent.close()
+        os.kill(pid, signal.SIGTERM)
+        eventually(lambda: not lock_holder(own / "agent.lock"), what="the agent has ended")
 
 
 @contextmanager
-def standins(folder: Path, agents: list[AgentProcess]) -> Iterator[list[tuple[str, str]]]:
+def standins(folder: Path, agents: list[Path]) -> Iterator[list[tuple[str, str]]]:
     """(name, target) of all hosts; the first lead to the real agents."""
     ssh = folder / "user" / ".ssh"
     ssh.mkdir(parents=True, mode=0o700)
@@ -148,7 +148,7 @@ def standins(folder: Path, agents: list[AgentProcess]) -> Iterator[list[tuple[st
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True, capture_output=True
         )
     _, build = build_zipapp(str(folder))
-    folders = [str(agent.folder) for agent in agents] + [""] * (AGENTS - len(agents))
+    folders = [str(agent) for agent in agents] + [""] * (AGENTS - len(agents))
     names = [f"sim{number:04}" for number in range(AGENTS)]
     processes, hosts = [], []
     try:
