@@ -9,11 +9,15 @@ FANOUT = r"""# number of tasks, rank of the first; then the command
 tasks=$1 rank=$2
 shift 2
 trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
+# What a shell starts with & ignores two signals for ever, but for this program (coreutils 8.31).
+listens="env --default-signal=INT,QUIT"
+$listens true 2>/dev/null || listens=
+case $1 in *=*) listens= ;; esac
 i=0 pids=
 while [ "$i" -lt "$tasks" ]; do
     export SLURM_PROCID=$((rank + i)) SLURM_LOCALID=$i
     [ -z "${LOCAL_WORLD_SIZE-}" ] || export RANK=$SLURM_PROCID LOCAL_RANK=$i
-    @SETSID@ "$@" &
+    @SETSID@ $listens "$@" &
     pids="$pids $!"
     i=$((i + 1))
 done

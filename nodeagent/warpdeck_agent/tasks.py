@@ -25,7 +25,8 @@ USAGE_BYTES = 128
 MAX_HOOKS = 2
 """Before a task and behind it: the site's and the user's."""
 TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
-# standard output. A prolog's words are carried out where the task's own process begins.
+# standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
+# starts with & ignores SIGINT for ever.
 dir=$1 cwd=$2 other=$3 before=$4 then_before=$5 after=$6 then_after=$7
 shift 7
 exec 3<&1
@@ -40,15 +41,11 @@ if ! cd "$cwd" 2>/dev/null; then
     cwd=$PWD
 fi
 export PWD="$cwd"
-/bin/sh -c @BEGIN@ srun "$dir/said" "$before" "$then_before" "$@" <&3 3<&- &
-pid=$!
+/bin/sh -c @BEGIN@ srun "$dir/said" "$before" "$then_before" "$@" <&3 3<&-
+code=$?
 exec 3<&- 2>/dev/null
-while :; do
-    wait "$pid"
-    code=$?
-    kill -0 "$pid" 2>/dev/null || break
-done
 times 1<>"$dir/times"
+[ -z "$after$then_after" ] || read -r pid <"$dir/said.pid"
 for hook in "$after" "$then_after"; do
     [ -z "$hook" ] || SLURM_TASK_PID=$pid SLURM_SCRIPT_CONTEXT=epilog_task "$hook" </dev/null
 done
@@ -56,6 +53,7 @@ echo "$code 0 end" 1<>"$dir/rc"
 """
 BEGIN_SCRIPT = r"""WARPDECK_HOOK=$1
 export SLURM_TASK_PID=$$
+echo "$$" >"$1.pid"
 for WARPDECK_PROLOG in "$2" "$3"; do
     [ -n "$WARPDECK_PROLOG" ] || continue
     SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_PROLOG" >"$WARPDECK_HOOK" </dev/null || {

@@ -44,6 +44,21 @@ def test_tasks_get_their_ranks_and_the_worst_exit_code_counts(agent: AgentProces
     assert sorted(agent.text(1).split()) == ["4/0", "5/1", "6/2"]
 
 
+@pytest.mark.parametrize(("folder", "number"), [("plain", signal.SIGINT), ("lr=0.1", signal.SIGTERM)])
+def test_tasks_do_not_ignore_ctrl_c_and_may_be_called_anything(
+    agent: AgentProcess, folder: str, number: int
+) -> None:
+    program = agent.folder.parent / folder / "program"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ntouch "$0.$SLURM_PROCID"\nexec sleep 60\n')
+    program.chmod(0o755)
+    agent.launch(1, role="tasks", argv=[str(program)], tasks=2)
+    for rank in range(2):
+        eventually(Path(f"{program}.{rank}").exists, what=f"task {rank} runs")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, signal=number))
+    assert agent.link.report(1, "exited").signal == number
+
+
 def test_a_launch_asked_for_twice_runs_once_and_a_restart_runs_again(agent: AgentProcess) -> None:
     runs = agent.folder.parent / "runs"
     for restarts in (0, 0, 1):

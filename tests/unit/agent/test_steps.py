@@ -217,6 +217,14 @@ def test_a_signal_reaches_one_task_alone(agent: AgentProcess, job: int) -> None:
     assert [(end.rank, end.code) for end in said.ends] == [(1, 7)]
 
 
+def test_ctrl_c_reaches_a_program_that_does_nothing_about_signals(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "sh", "-c", "touch begun; exec sleep 60")
+    eventually((agent.folder.parent / "begun").exists, what="the task runs")
+    agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, signal=2))
+    said = agent.link.expect(wire.StepReport, lambda said: bool(said.ends))
+    assert [end.signal for end in said.ends] == [2]
+
+
 # ---- the socket of jobs' own processes
 
 
