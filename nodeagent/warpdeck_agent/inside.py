@@ -15,6 +15,7 @@ import socket
 import subprocess
 from typing import Dict, List, Set
 
+from .carrying import carrying
 from .hold import contain
 from .job import Job
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
@@ -102,7 +103,7 @@ def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
     errors, gate = socket.socketpair()
     try:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *argv],
+            ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *carrying(argv, env)],
             stdin=theirs.fileno(),
             stdout=theirs.fileno(),
             stderr=gate.fileno(),

@@ -5,6 +5,7 @@ Found out once for each user, by trying: modes, links, ACLs and mounts are the k
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any, Dict, List
@@ -15,6 +16,8 @@ CANDIDATES = ("/usr/bin/python3", "/usr/local/bin/python3", "/opt/python3/bin/py
     f"/usr/bin/python3.{minor}" for minor in range(14, 8, -1)
 )
 """Where a Python for everybody lies, behind the agent's own."""
+LEAST = (3, 9)
+NOBODY = 65_534
 CHECK_S = 20.0
 """How long one may take to say that it can."""
 
@@ -40,6 +43,17 @@ class Interpreters:
             if _can([python, *arguments, "check"], drop):
                 return [python, *arguments]
         return []
+
+
+def for_everybody() -> str:
+    """A Python that every user of this node may run, "" if there is none. Blocks for as long as trying takes."""
+    drop: Dict[str, Any] = {}
+    if os.geteuid() == 0:
+        drop = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    for python in dict.fromkeys((sys.executable, *CANDIDATES)):
+        if _can([python, "-I", "-S", "-c", f"import sys; sys.exit(sys.version_info < {LEAST})"], drop):
+            return python
+    return ""
 
 
 def _can(argv: List[str], drop: Dict[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import processes
+from .carrying import carrying
 from .containers import Setting, contained
 from .hold import hold_name
 from .interpreters import Interpreters
@@ -181,7 +182,7 @@ class Launcher:
             job_id=launch.job_id,
             restarts=launch.restarts,
             record=job.folder.number,
-            argv=argv,
+            argv=argv if launch.container is not None else carrying(argv, env),
             env=env,
             cwd=job.meta.work_dir,
             out=out,
@@ -280,6 +281,7 @@ def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
         "WARPDECK_JOB": job.mark,
         "WARPDECK_ACCESS": spool.file("access.sock"),
         "WARPDECK_TOKEN": job.meta.token,
+        "SLURM_JOB_GID": str(group_of(job.meta)),
         "TMPDIR": job.meta.tmp_dir,
     }
 

@@ -13,6 +13,7 @@ import py_compile
 import shlex
 import sys
 
+from .interpreters import for_everybody
 from .spool import write_all
 
 PROGRAMS = "bin"
@@ -40,6 +41,14 @@ sys.path.insert(0, sys.argv[1])
 from warpdeck_agent.client.main import main
 sys.exit(main(sys.argv[2], sys.argv[3:]))
 """
+DIRECT = """#!{python} -IS
+import sys
+sys.path.insert(0, {library!r})
+from warpdeck_agent.client.main import main
+sys.exit(main({name!r}, sys.argv[1:]))
+"""
+LONGEST_INTERPRETER = 120
+"""Of a first line; kernels cut it at 127 bytes."""
 SCRIPT = """#!/bin/sh
 for python in {python} /usr/bin/python3 /usr/local/bin/python3 python3; do
     command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {main} {library} {name} "$@"
@@ -61,10 +70,19 @@ def install(folder: str) -> None:
                 py_compile.compile(path, doraise=True)
     main = os.path.join(library, "main.py")
     _write(main, MAIN.encode(), mode=0o644)
+    python = for_everybody()
     for name in NAMES:
-        words = {"python": sys.executable, "main": main, "library": library}
-        quoted = {key: shlex.quote(value) for key, value in words.items()}
-        _write(os.path.join(folder, PROGRAMS, name), SCRIPT.format(name=name, **quoted).encode(), mode=0o755)
+        _write(
+            os.path.join(folder, PROGRAMS, name), _script(name, python, main, library).encode(), mode=0o755
+        )
+
+
+def _script(name: str, python: str, main: str, library: str) -> str:
+    """Begun by Python itself: a shell in between would cost a millisecond, and drop exported functions from the environment."""
+    if python and " " not in python and len(python) <= LONGEST_INTERPRETER:
+        return DIRECT.format(name=name, python=python, library=library)
+    words = {"python": sys.executable, "main": main, "library": library}
+    return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in words.items()})
 
 
 def _write(path: str, data: bytes, *, mode: int) -> bool:

@@ -37,7 +37,7 @@ ready() {
     fi
 }
 cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
-export PWD="$cwd"
+export PWD="$cwd" SLURM_TASK_PID=$$
 ready "$out"
 [ -z "$err" ] || ready "$err"
 if [ -z "$err" ]; then

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from .carrying import carrying
 from .hold import Hold, contain
 from .program import SYSTEM_PATH
 from .spool import JobFolder, write_all
@@ -176,7 +177,7 @@ def run_task(
     source = task.open_input()
     try:
         task.process = subprocess.Popen(
-            ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *argv],
+            ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *carrying(argv, env)],
             stdin=lock,
             stdout=source,
             stderr=gate,

@@ -102,3 +102,10 @@ def test_a_script_that_is_none_is_refused(home: Home, work: Path) -> None:
     (work / "bad.sh").write_text("echo hello\n")
     done = home.slurm("sbatch", "bad.sh", cwd=work)
     assert done.returncode == 1 and "not look like a batch script" in done.stderr
+
+
+def test_exported_shell_functions_reach_the_script(home: Home, work: Path) -> None:
+    function = {"BASH_FUNC_module%%": "() {  echo loaded $1; }"}
+    (work / "load.sh").write_text("#!/bin/bash\nmodule cuda\n")
+    done = home.slurm("sbatch", "-W", "--parsable", "load.sh", cwd=work, **function)
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "loaded cuda\n"

@@ -25,7 +25,9 @@ from .streams import wait_for
 
 Submission = Callable[[Request], Awaitable[Submitted]]
 """Makes the event of a submission: Handlers.submission."""
-_OF_A_PROCESS = frozenset({"SLURM_NODEID", "SLURMD_NODENAME", "SLURM_STEP_ID", "CUDA_VISIBLE_DEVICES"})
+_OF_A_PROCESS = frozenset(
+    {"SLURM_NODEID", "SLURMD_NODENAME", "SLURM_GTIDS", "SLURM_TOPOLOGY_ADDR", "CUDA_VISIBLE_DEVICES"}
+)
 """What a job's processes are told, and a shell beside it is not."""
 
 

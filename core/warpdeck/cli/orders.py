@@ -61,7 +61,7 @@ def main(verb: str, words: list[str]) -> int:
         more = {"signal": args.signal} if verb == "cancel" else {}
         answer = client.call(verb, jobs=jobs, **more) if jobs else {"jobs": [], "errors": []}
     if args.json:
-        print_json(answer)
+        print_json({key: answer[key] for key in ("jobs", "errors")})
     elif not jobs:
         note("no such jobs")
     for error in answer["errors"]:

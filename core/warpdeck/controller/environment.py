@@ -2,18 +2,29 @@
 
 Job-wide and node-wide variables are made here; the agent adds what differs between tasks (SLURM_PROCID, SLURM_LOCALID).
 Which programs read which: see the launchers' own sources (Lightning, jax, submitit, TensorFlow, fairseq).
+
+A batch script is told what sbatch's is told, and no more: SLURM_NTASKS where tasks were asked for, nothing of a step. Programs
+take these for the sign that srun started them, and then wait for tasks that nobody starts.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.model import Job, Share, count_tasks
+from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
+
+TOPOLOGY = "node"
+"""The pattern of a topology without switches, as Slurm tells it."""
 
 
 def job_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
     """The complete environment of the job's processes on the node of that rank, user's part included."""
-    return {**job.request.env, **made_environment(job, rank, submit_host=submit_host)}
+    made = made_environment(job, rank, submit_host=submit_host)
+    own = {"ENVIRONMENT": "BATCH"} if job.request.script else _tasks_of_command(job, rank)
+    return {**job.request.env, **made, **own}
 
 
 def made_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]:
@@ -37,20 +48,25 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_JOB_NAME": request.name,
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_UID": str(job.uid),
-        "SLURM_JOB_ACCOUNT": request.account,
         "SLURM_JOB_PARTITION": job.partition or request.partition or "main",
         "SLURM_JOB_QOS": request.qos or "normal",
         "SLURM_CLUSTER_NAME": CLUSTER_NAME,
         "SLURM_SUBMIT_DIR": request.submit_dir,
         "SLURM_SUBMIT_HOST": request.submit_host or submit_host,
         "SLURM_CONF": "/dev/null",
+        "SLURM_NODE_ALIASES": "(null)",
+        "SLURM_PRIO_PROCESS": "0",
     }
+    if request.account:
+        made["SLURM_JOB_ACCOUNT"] = request.account
     if job.restarts:  # as in Slurm: scripts ask whether it is set
         made["SLURM_RESTART_COUNT"] = str(job.restarts)
     if request.reservation:
         made["SLURM_JOB_RESERVATION"] = request.reservation
     if request.licenses:
         made["SLURM_JOB_LICENSES"] = ",".join(f"{name}:{count}" for name, count in request.licenses)
+    if request.dependencies is not None:
+        made["SLURM_JOB_DEPENDENCY"] = format_dependencies(msgspec.to_builtins(request.dependencies))
     if start is not None:
         made["SLURM_JOB_START_TIME"] = str(int(start))
         if job.time_limit_s is not None:
@@ -63,31 +79,65 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
     asked = job.request.resources
     shares = job.allocation.shares
     nodes = collapse([part.node for part in shares])
-    tasks = sum(part.tasks for part in shares)
-    per_node = run_lengths([part.tasks for part in shares])
     made = {
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
         "SLURM_JOB_NUM_NODES": str(len(shares)),
         "SLURM_NNODES": str(len(shares)),
-        "SLURM_NTASKS": str(tasks),
-        "SLURM_NPROCS": str(tasks),
-        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_TASKS_PER_NODE": run_lengths([part.tasks for part in shares]),
         "SLURM_CPUS_PER_TASK": str(asked.cpus_per_task),
         "SLURM_CPUS_ON_NODE": str(share.cpus),
         "SLURM_JOB_CPUS_PER_NODE": run_lengths([part.cpus for part in shares]),
         "SLURM_NODEID": str(rank),
+        "SLURM_GTIDS": "0",
         "SLURMD_NODENAME": share.node,
-        "SLURM_STEP_ID": "0",
-        "SLURM_STEP_NODELIST": nodes,
-        "SLURM_STEP_NUM_NODES": str(len(shares)),
-        "SLURM_STEP_NUM_TASKS": str(tasks),
-        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_TOPOLOGY_ADDR": share.node,
+        "SLURM_TOPOLOGY_ADDR_PATTERN": TOPOLOGY,
+        **_memory(job, share),
     }
+    if asked.tasks is not None or asked.tasks_per_node is not None:
+        made["SLURM_NTASKS"] = made["SLURM_NPROCS"] = str(sum(part.tasks for part in shares))
+    else:  # as many as there is room for: what MPI's launchers start
+        made["SLURM_TASKS_PER_NODE"] = run_lengths(
+            [max(1, part.cpus // asked.cpus_per_task) for part in shares]
+        )
     if asked.tasks_per_node is not None:
         made["SLURM_NTASKS_PER_NODE"] = str(asked.tasks_per_node)
-    if share.mem_bytes:
-        made["SLURM_MEM_PER_NODE"] = str(share.mem_bytes // 2**20)
+    return made
+
+
+def _memory(job: Job, share: Share) -> dict[str, str]:
+    """In MiB, as it was asked for; --mem=0 is all there is, of which nothing is told. A site's default is one for each CPU."""
+    asked = job.request.resources
+    if asked.mem_per_gpu_bytes is not None:
+        return {"SLURM_MEM_PER_GPU": _mib(asked.mem_per_gpu_bytes)}
+    if asked.mem_per_node_bytes is not None:
+        return {"SLURM_MEM_PER_NODE": _mib(asked.mem_per_node_bytes)} if asked.mem_per_node_bytes else {}
+    per_cpu = asked.mem_per_cpu_bytes or share.mem_bytes // max(1, share.cpus)
+    return {"SLURM_MEM_PER_CPU": _mib(per_cpu)} if per_cpu else {}
+
+
+def _mib(size_bytes: int) -> str:
+    return str(size_bytes // 2**20)
+
+
+def _tasks_of_command(job: Job, rank: int) -> dict[str, str]:
+    """A command's processes are tasks from the start: they are told all that srun's are."""
+    assert job.allocation is not None
+    shares = job.allocation.shares
+    tasks, per_node = str(sum(part.tasks for part in shares)), run_lengths([part.tasks for part in shares])
+    made = {
+        "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks,
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": collapse([part.node for part in shares]),
+        "SLURM_STEP_NUM_NODES": str(len(shares)),
+        "SLURM_STEP_NUM_TASKS": tasks,
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+    }
+    if gpus := shares[rank].gpus:
+        made["SLURM_STEP_GPUS"] = ",".join(str(index) for index in gpus)
     return made
 
 
@@ -101,8 +151,7 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
     made |= {
         "NVIDIA_VISIBLE_DEVICES": uuids,
         "SLURM_JOB_GPUS": indices,
-        "SLURM_STEP_GPUS": indices,
-        "SLURM_GPUS": str(job.allocation.gpu_count()),
+        "GPU_DEVICE_ORDINAL": indices,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     asked = job.request.resources
@@ -110,8 +159,8 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
         made |= _part(share)
     if asked.cpus_per_gpu is not None:
         made["SLURM_CPUS_PER_GPU"] = str(asked.cpus_per_gpu)
-    if asked.gpus.per_node is not None:
-        made["SLURM_GPUS_PER_NODE"] = str(asked.gpus.per_node)
+    counts = {"": asked.gpus.total, "_PER_NODE": asked.gpus.per_node, "_PER_TASK": asked.gpus.per_task}
+    made |= {f"SLURM_GPUS{what}": str(count) for what, count in counts.items() if count is not None}
     return made
 
 

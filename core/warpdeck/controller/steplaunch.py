@@ -43,6 +43,7 @@ def build_step_launch(
         **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **_layout(step, at),
+        "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
         **task_variables([len(each.ranks) for each in step.shares], at),
         **_gpus(share),
         **_rendezvous(step, event, nodes),
@@ -77,7 +78,7 @@ def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTas
         own = share.task_gpus[local]
         uuids = ",".join(share.gpu_uuids[at] for at in own)
         env |= {"CUDA_VISIBLE_DEVICES": uuids, "NVIDIA_VISIBLE_DEVICES": uuids}
-        env["SLURM_STEP_GPUS"] = ",".join(str(share.gpus[at]) for at in own)
+        env["SLURM_STEP_GPUS"] = env["GPU_DEVICE_ORDINAL"] = ",".join(str(share.gpus[at]) for at in own)
     programs = [(program.ranks, program.argv) for program in ask.programs]
     return wire.StepTask(
         rank=rank,
@@ -112,6 +113,7 @@ def _layout(step: Step, at: int) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": str(step.cpus_per_task),
         "SLURM_CPUS_ON_NODE": str(share.cpus),
         "SLURM_NODEID": str(at),
+        "SLURM_DISTRIBUTION": "block" if tasks > len(step.shares) else "cyclic",
         "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
     }
 
@@ -120,9 +122,11 @@ def _gpus(share: StepShare) -> dict[str, str]:
     uuids = ",".join(share.gpu_uuids)
     made = {"CUDA_VISIBLE_DEVICES": uuids, "SLURM_GPUS_ON_NODE": str(len(share.gpus))}
     if share.gpus:
+        indices = ",".join(str(index) for index in share.gpus)
         made |= {
             "NVIDIA_VISIBLE_DEVICES": uuids,
-            "SLURM_STEP_GPUS": ",".join(str(index) for index in share.gpus),
+            "SLURM_STEP_GPUS": indices,
+            "GPU_DEVICE_ORDINAL": indices,
         }
     return made
 

@@ -16,7 +16,7 @@ def main(name: str, words: List[str]) -> int:
     """Runs the program of that name; its exit code."""
     try:
         if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
-            from warpdeck_agent.wire import hostnames
+            import warpdeck_agent.wire.hostnames as hostnames
 
             if hostnames.entity(words[1]):
                 return hostnames.show(words[1:], os.environ, sys.stdout, sys.stderr)

@@ -47,7 +47,7 @@ def test_a_job_that_is_alone_on_its_node_is_told_all_that_it_has() -> None:
     job = core.job(core.run(ask(resources=whole)))
     env = job_environment(job, 0, submit_host="h")
     assert (env["SLURM_GPUS_ON_NODE"], env["SLURM_JOB_GPUS"]) == ("4", "0,1,2,3")
-    assert (env["SLURM_CPUS_ON_NODE"], env["SLURM_MEM_PER_NODE"]) == ("16", str(64 * 1024))
+    assert (env["SLURM_CPUS_ON_NODE"], env["SLURM_MEM_PER_CPU"]) == ("16", str(4 * 1024))
     launch = build_launch(job, 0, submit_host="h", config=Config())
     assert (launch.cpus, launch.mem_bytes, len(launch.gpus)) == (16, 64 * GIB, 4)
 

@@ -1,0 +1,131 @@
+"""The variables of batch scripts and of srun's tasks beside those of the real Slurm: the same names, and the same values where
+they do not follow from the machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.lab.hosts import Lab
+from tests.lab.peer import RealSlurm
+
+pytestmark = [pytest.mark.lab, pytest.mark.slurm]
+
+SCRIPT = """#!/bin/bash
+dump() { python3 -c 'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1], "w"))' "$1"; }
+export -f dump
+dump "$TOLD/batch"
+srun bash -c 'dump "$TOLD/task.$SLURM_PROCID"'
+"""
+ASKED = (
+    [],
+    ["-n", "2"],
+    ["-N", "2"],
+    ["-N", "2", "--ntasks-per-node=1", "-c", "1"],
+    ["--mem=100"],
+    ["--mem-per-cpu=50", "-n", "1"],
+    ["--gpus=2"],
+    ["--gpus-per-node=2", "-N", "2"],
+    ["--gpus-per-task=1", "-n", "2"],
+    ["--gres=gpu:1", "--mem-per-gpu=100"],
+    ["--cpus-per-gpu=1", "--gpus=1"],
+    ["-a", "3"],
+)
+"""Options of the submissions that are compared."""
+NOT_OURS = {
+    "SLURM_WORKING_CLUSTER",  # where slurmctld listens
+    "SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0",
+    "SLURM_SRUN_COMM_HOST",
+    "SLURM_SRUN_COMM_PORT",
+    "SLURM_STEP_LAUNCHER_PORT",
+    "SLURM_UMASK",
+    "SLURM_EXPORT_ENV",
+    "SLURMD_TRES_BIND",
+}
+"""Slurm's own business."""
+MORE = {
+    *(
+        "SLURM_JOB_QOS",
+        "SLURM_JOB_START_TIME",
+        "SLURM_JOB_END_TIME",
+    ),  # of Slurm with accounting, and of newer ones
+    "SLURM_CPUS_PER_TASK",  # 1 where Slurm leaves it out
+    "SLURM_GPUS_PER_NODE",  # for --gres too
+    *("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE"),  # none, said to jobs without GPUs
+}
+"""What we tell and 22.05 does not."""
+DIFFERENT = {
+    *(
+        "SLURM_CLUSTER_NAME",
+        "SLURM_CONF",
+        "SLURM_JOB_ID",
+        "SLURM_JOBID",
+        "SLURM_ARRAY_JOB_ID",
+        "SLURM_TASK_PID",
+    ),
+    *(
+        "SLURM_JOB_NODELIST",
+        "SLURM_NODELIST",
+        "SLURM_STEP_NODELIST",
+        "SLURMD_NODENAME",
+        "SLURM_TOPOLOGY_ADDR",
+    ),
+    *("SLURM_SUBMIT_HOST", "SLURM_SUBMIT_DIR", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_PARTITION"),
+    *("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+    *("SLURM_JOB_NAME", "SLURM_STEP_GPUS"),
+}
+"""Values that follow from the machines, or from which job it is."""
+PREFIXES = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "ENVIRONMENT")
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, shared_home: Home) -> Iterator[Home]:
+    """Two hosts."""
+    for host in (1, 2):
+        words = ["--name", f"env{host}", "--accept-host-key", lab.fingerprint(host)]
+        shared_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    return shared_home
+
+
+def told(folder: Path) -> dict[str, dict[str, str]]:
+    """Process -> its variables that are Slurm's."""
+    return {
+        path.name: {
+            name: value for name, value in json.loads(path.read_text()).items() if name.startswith(PREFIXES)
+        }
+        for path in folder.iterdir()
+        if not path.name.startswith("slurm-")
+    }
+
+
+@pytest.mark.parametrize("options", ASKED, ids=" ".join)
+def test_jobs_are_told_what_slurm_tells_them(
+    cluster: Home, slurm: RealSlurm, short_tmp: Path, options: list[str]
+) -> None:
+    found = {}
+    for who in ("real", "ours"):
+        folder = short_tmp / who
+        folder.mkdir()
+        (short_tmp / "job.sh").write_text(SCRIPT)
+        words = ["sbatch", "--wait", "-t", "5", "-o", f"{folder}/slurm-%a", *options, "job.sh"]
+        if who == "real":
+            done = slurm.run(words, cwd=short_tmp, env={"TOLD": str(folder)})
+            assert done.rc == 0, done
+        else:
+            ours = cluster.slurm(*words, cwd=short_tmp, TOLD=str(folder))
+            assert ours.returncode == 0, ours.stderr + "".join(p.read_text() for p in folder.glob("slurm-*"))
+        found[who] = told(folder)
+    assert set(found["ours"]) == set(found["real"])
+    for process, real in found["real"].items():
+        if not any(word.startswith("--mem-per-cpu") for word in options):
+            real.pop("SLURM_MEM_PER_CPU", None)  # a default of its site
+        ours_told = found["ours"][process]
+        assert set(real) - NOT_OURS <= set(ours_told), (process, set(real) - NOT_OURS - set(ours_told))
+        assert set(ours_told) - set(real) <= MORE, (process, set(ours_told) - set(real) - MORE)
+        if "SLURM_NTASKS" not in real:  # as many as there is room for
+            real["SLURM_TASKS_PER_NODE"] = ours_told["SLURM_TASKS_PER_NODE"]
+        for name in set(real) & set(ours_told) - DIFFERENT:
+            assert (process, name, ours_told[name]) == (process, name, real[name])
