@@ -1,0 +1,50 @@
+"""Slurm's commands inside jobs on real hosts over SSH."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.batch import run
+from tests.home import Home
+from tests.lab.hosts import Lab
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.lab
+
+
+def test_a_job_looks_around_submits_and_cancels(lab: Lab, lab_home: Home, short_tmp: Path) -> None:
+    for host in (1, 2):
+        words = ["--name", f"cmd{host}", "--accept-host-key", lab.fingerprint(host)]
+        lab_home.ok("node", "add", f"root@{lab.address(host)}", *words)
+    out = run(
+        lab_home,
+        short_tmp / "w",
+        "squeue -h -j $SLURM_JOB_ID -o '%i %T %N'\n"
+        "sinfo -h -o %N\n"
+        'scontrol show hostnames "$SLURM_JOB_NODELIST"\n'
+        "next=$(sbatch --parsable -H -o again.txt --wrap 'echo never')\n"
+        "squeue -h -j $next -o %T\n"
+        "scancel $next; squeue -h -t all -j $next -o %T\n"
+        "squeue --foo 2> /dev/null; echo $?\n",
+        "-N2",
+    ).splitlines()
+    job = lab_home.json("queue", "-a")[0]["id"]
+    assert out == [f"{job} RUNNING cmd[1-2]", "cmd[1-2]", "cmd1", "cmd2", "PENDING", "CANCELLED", "1"]
+
+
+def test_a_job_that_submits_itself_goes_on_with_its_own_code_on_another_host(
+    lab: Lab, lab_home: Home, short_tmp: Path
+) -> None:
+    lab_home.ok(
+        "node", "add", f"root@{lab.address(1)}", "--name", "self1", "--accept-host-key", lab.fingerprint(1)
+    )
+    (short_tmp / "data.txt").write_text("first\n")
+    (short_tmp / "job.sh").write_text(
+        '#!/bin/bash\ncat data.txt\n[ "$1" = again ] || sbatch --parsable -o again.txt job.sh again\n'
+    )
+    done = lab_home.slurm("sbatch", "-W", "-o", "out.txt", "job.sh", cwd=short_tmp)
+    assert done.returncode == 0, (short_tmp / "out.txt").read_text() + done.stderr
+    (short_tmp / "data.txt").write_text("second\n")
+    again = short_tmp / "again.txt"
+    eventually(lambda: again.exists() and again.read_text() == "first\n")
