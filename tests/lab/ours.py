@@ -100,10 +100,12 @@ class OurSlurm:
             env=env or {},
             folder=str(self.folder),
             user=user,
+            host="login",
             stdin=io.StringIO(),
             out=out,
             err=err,
             connect=self.connect,
+            read_file=_read_nothing,
         )
         code = run(words[0], list(words[1:]), console)
         return Done(code, out.getvalue(), err.getvalue())
@@ -160,3 +162,7 @@ class OurSlurm:
 def _nodes_of(site: Served, job: int) -> list[str]:
     allocation = site.controller.state.jobs[job].allocation  # type: ignore[index]
     return [str(share.node) for share in allocation.shares] if allocation else []
+
+
+def _read_nothing(path: str, size: int) -> bytes:
+    raise FileNotFoundError(path)

@@ -6,7 +6,6 @@ The controller filters; here only what it does not know is looked up (users, hos
 from __future__ import annotations
 
 import pwd
-import socket
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,7 +40,8 @@ class Asked(NamedTuple):
 
     values: dict[str, str]
     user: str
-    """Who asks."""
+    host: str
+    """Who asks, and where."""
     complain: Callable[[str], None]
 
     def has(self, *names: str) -> bool:
@@ -177,7 +177,7 @@ def _nodes(asked: Asked, client: SyncClient) -> list[str]:
     for node in _ask(client, "nodes", facts=True):
         for name in {node["name"], node["hostname"]}:
             on_host.setdefault(name, []).append(node["name"])
-    names = [socket.gethostname() if name == "localhost" else name for name in names]
+    names = [asked.host if name == "localhost" else name for name in names]
     for name in names:
         if name not in on_host:
             raise WordsError(f"squeue: error: Invalid node name {name}")

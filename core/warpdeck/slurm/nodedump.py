@@ -8,7 +8,7 @@ from warpdeck.notation.arrays import number_ranges
 
 from .amounts import MIB, rounded
 from .fields import Row
-from .words import RELEASE
+from .version import RELEASE
 
 
 def node_object(node: Row) -> dict[str, Any]:

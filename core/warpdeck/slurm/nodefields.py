@@ -16,7 +16,7 @@ from .amounts import MIB
 from .fields import Field, Row
 from .nodestates import complete_word, long_word, rank, short_word
 from .stamps import Stamps
-from .words import RELEASE
+from .version import RELEASE
 
 LETTERS = {
     "a": "available", "b": "features_act", "c": "cpus", "d": "disk", "e": "freemem", "f": "features", "g": "groups",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .console import Console
-from .words import RELEASE
+from .version import RELEASE
 
 PLUGIN = {"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"}
 

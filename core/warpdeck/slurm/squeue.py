@@ -110,7 +110,12 @@ def _asked(found: Words, console: Console) -> Asked:
             if env.get(variable):
                 values[option] = env[variable]
                 break
-    return Asked(values, console.user, lambda sentence: print(f"squeue: error: {sentence}", file=console.err))
+    return Asked(
+        values,
+        console.user,
+        console.host,
+        lambda sentence: print(f"squeue: error: {sentence}", file=console.err),
+    )
 
 
 def _pause(asked: Asked) -> float | None:

@@ -2,4 +2,5 @@
 
 from __future__ import annotations
 
-VERSION = "slurm 22.05.8\n"
+RELEASE = "22.05.8"
+VERSION = f"slurm {RELEASE}\n"

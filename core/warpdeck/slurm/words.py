@@ -10,10 +10,8 @@ from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, table
 
 from .console import Console
+from .version import VERSION
 
-RELEASE = "22.05.8"
-"""The Slurm whose commands, layouts and words these are."""
-VERSION = f"slurm-wlm {RELEASE}"
 TAKES = {"": NONE, "=": REQUIRED, "?": OPTIONAL}
 Words = list[tuple[str, str]]
 
@@ -63,7 +61,7 @@ def refuse_rest(rest: list[str], known: Table, usage: str) -> None:
 def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -> bool:
     """Whether --version, --usage or --help was asked for, and answered."""
     names = [name for name, _ in found]
-    for name, text in (("version", VERSION), ("usage", usage), ("help", help_text)):
+    for name, text in (("version", VERSION.strip()), ("usage", usage), ("help", help_text)):
         if name in names:
             print(text, file=console.out)
             return True
