@@ -6,6 +6,7 @@ What cannot be the same is made so before it is compared: times of day, the seco
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shutil
 import tempfile
@@ -18,11 +19,9 @@ from tests.lab.peer import SITE, Done, RealSlurm
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-THEIR_SITE = (
-    SITE.replace("Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536")
-    .replace("a100", "h100")
-    .replace("DefMemPerCPU=100", "DefMemPerCPU=100\nPriorityFlags=NO_FAIR_TREE")
-)
+THEIR_SITE = SITE.replace(
+    "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
+).replace("a100", "h100")
 GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
 FIRST = (
     ("-H", "-J", "held"),
@@ -194,3 +193,75 @@ def test_squeue_prints_what_slurms_prints(pair, line):
 )
 def test_sinfo_prints_what_slurms_prints(pair, line):
     pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sprio -w",
+        "sprio -w -n",
+        "sprio -w -l",
+        "sprio -h -w",
+        "sprio -w -o %i%Y%A%J",
+        "sprio -o %.5i|%-5i|%10u|%r|%N|%S",
+        "sprio -o %i%z%u",
+        "sprio -h -o %i,%r",
+        "sprio -j 4",
+        "sprio -j 999",
+        "sprio -j abc",
+        "sprio -h -u root -o %i%u",
+        "sprio -u nobody",
+        "sprio -u nosuch",
+        "sprio -p debug",
+        "sshare",
+        "sshare -l",
+        "sshare -m",
+        "sshare -n",
+        "sshare -P",
+        "sshare -p",
+        "sshare -U",
+        "sshare -o account,user%-5,rawshares%20",
+        "sshare -o nope",
+        "sshare --helpformat",
+    ],
+)
+def test_sprio_and_sshare_print_what_slurms_print(pair, line):
+    pair.same(line)
+
+
+def test_sdiag_has_slurms_lines(pair):
+    def labels(text: str) -> list[str]:
+        before_calls = text.partition("Remote Procedure Call")[0]
+        return [
+            re.sub(r"[\d:]+( \w+)? *$|: .*|(output at|since).*", "", line)
+            for line in before_calls.splitlines()
+        ]
+
+    theirs, ours = pair.theirs.run(["sdiag"]), pair.ours.run(["sdiag"])
+    rest = iter(labels(ours.out))  # theirs leaves out what it has no figures for yet
+    assert [label for label in labels(theirs.out) if label not in rest] == []
+    assert ours.out.splitlines()[-2:] == theirs.out.splitlines()[-2:]
+
+
+def test_shapes_of_json_are_slurms(pair):
+    """Names and kinds of values of a job that runs, one that waits, and a node."""
+    for command, things, number in (("squeue", "jobs", 1), ("squeue", "jobs", 0), ("sinfo", "nodes", 0)):
+        theirs = json.loads(pair.theirs.ok(command, "--json"))
+        ours = json.loads(pair.ours.run([command, "--json"]).out)
+        assert ours["meta"] == theirs["meta"]
+        wanted, found = theirs[things][number], ours[things][number]
+        assert found.keys() - wanted.keys() == set()
+        assert wanted.keys() - found.keys() <= {"job_resources"}
+        for name, value in wanted.items():
+            if value is not None and found.get(name) is not None:
+                assert isinstance(found[name], type(value)), name
+
+
+def test_yaml_is_read_back_as_the_json(pair):
+    """Its tags are YAML's own, so that any reader knows them; the keys are the same, in the same order."""
+    text = pair.ours.run(["squeue", "--yaml", "-j", "2"]).out
+    job = json.loads(pair.ours.run(["squeue", "--json", "-j", "2"]).out)["jobs"][0]
+    theirs = pair.theirs.ok("squeue", "--yaml").splitlines()
+    assert text.splitlines()[:14] == theirs[:14]
+    keys = re.findall(r"^  !!str (\w+):", text, re.M)
+    assert [key for key in keys if key in job] == list(job)

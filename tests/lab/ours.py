@@ -31,6 +31,9 @@ SITE = """
 default_partition = "gpu"
 default_time = "1:00:00"
 default_mem_per_cpu = "100M"
+[scheduler.weights]
+job_size = 1000
+partition = 1000
 [partitions.gpu]
 nodes = "n[1-4]"
 max_time = "7-00:00:00"

@@ -29,6 +29,7 @@ from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
 
 from . import protocol as ask
+from .messages import Message
 from .rows import ForwardRow, JobDetail, JobRow, NodeRow
 from .siterows import ForecastRow
 from .sync import GONE as GONE
@@ -381,7 +382,7 @@ class Client:
         for inbox in self._inboxes.values():
             inbox.fail(self._gone)
 
-    async def _ask(self, message: ask.Message, kind: type[T], *, progress: Progress | None = None) -> T:
+    async def _ask(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
         number, inbox = await self._begin(message, _Inbox())
         parts: list[dict[str, Any]] = []
         try:
@@ -401,7 +402,7 @@ class Client:
         finally:
             self._inboxes.pop(number, None)
 
-    async def _begin(self, message: ask.Message, inbox: _Inbox) -> tuple[int, _Inbox]:
+    async def _begin(self, message: Message, inbox: _Inbox) -> tuple[int, _Inbox]:
         if self._gone is not None:
             raise self._gone
         number = next(self._ids)
@@ -422,7 +423,7 @@ class Client:
         if not self._writer.is_closing():
             self._writer.write(json_frame(message))
 
-    async def _send(self, message: ask.Message) -> None:
+    async def _send(self, message: Message) -> None:
         try:
             self._writer.write(pack(JSON, msgspec.json.encode(message)))
             await self._writer.drain()

@@ -229,9 +229,13 @@ class Connection:
         try:
             while self.unread_bytes >= OUTBOX_BYTES:
                 await self.drain()
+            begun = asyncio.get_running_loop().time()
             result = await self._handlers.handle(message)
-            if result is not None:
+            if result is not None:  # no stream, whose time is the client's own
                 self.send({"t": "ok", "id": message.id, "result": result})
+                took_s = asyncio.get_running_loop().time() - begun
+                kind = str(message.__struct_config__.tag)
+                self.server.controller.diagnosis.count_request(kind, self.who.user, took_s)
         except UserError as error:
             self.send_error(message.id, error)
         except (RemoteError, StoreError) as error:

@@ -124,6 +124,8 @@ class Handlers:
                 return await self._curves(message)
             case ask.Priorities():
                 return await self._priorities(message)
+            case ask.Diagnosis():
+                return questions.diagnose(self._controller, reset=message.reset, admin=who.admin)
             case ask.Steps():
                 rows = live_steps(self._controller.state, Selection(message))
                 return await self._paged(message.id, "steps", rows, show=list, page_rows=JOB_PAGE_ROWS)

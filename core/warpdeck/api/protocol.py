@@ -13,7 +13,7 @@ first Ack has granted its window. A stream ends with
 {"t": "end", "stream": id, "error": "", "code": "", "exit": {"code": 0, "signal": 0} or null}, or by the client's Close.
 The code "lost" tells of a broken link to the node, where what the stream led to goes on.
 
-A subscription answers `ok` and then pushes Delta (below) whenever something changed, at most a few times a second. What a
+A subscription answers `ok` and then pushes Delta (see messages) whenever something changed, at most a few times a second. What a
 slow reader has not taken yet is merged, so its deltas get larger, never more, and nobody else waits.
 
 In a tunnel both directions keep to the window, and an empty data frame ends its direction while the other goes on.
@@ -23,49 +23,35 @@ Jobs are named as users write them: "12" or "12_3" ("12" of an array means the w
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from warpdeck.model import PtySide, Request, Reservation
 from warpdeck.model.change import JobChange
 
+from .messages import (
+    MAX_WORDS,
+    Channel,
+    GpuIndices,
+    Message,
+    Name,
+    Names,
+    Number,
+    Offset,
+    OnJobs,
+    Port,
+    Reference,
+    References,
+    Size,
+    Word,
+)
+
 API_VERSION = 1
 LOST = "lost"
 MAX_CLIENTS = 512
 MAX_CLIENTS_OF_USER = 256
 """Connections at once, of all and of one user; one more is told so and closed."""
-MAX_REFERENCES = 100_000
-"""Jobs that one request may name."""
-
-Number = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-"""A request or stream id: what a data frame can carry."""
-Size = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Offset = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-Reference = Annotated[str, msgspec.Meta(max_length=1024)]
-References = Annotated[tuple[Reference, ...], msgspec.Meta(max_length=MAX_REFERENCES)]
-MAX_WORDS = 64
-"""Words of a command that is started inside a job."""
-Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
-Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
-Name = Annotated[str, msgspec.Meta(max_length=256)]
-MAX_NAMES = 10_000
-"""Of one filter: all nodes of a large site."""
-Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
-GpuIndices = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=1023)], ...], msgspec.Meta(max_length=1024)]
-Channel = Annotated[str, msgspec.Meta(pattern=r"\A(out|err)\Z")]
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=False):
-    """Base of all requests."""
-
-    id: Number = 0
-
-
-class OnJobs(Message, frozen=True, kw_only=True):
-    """Base of what is asked of jobs. -> {"jobs": [label], "errors": [str]}"""
-
-    jobs: References
 
 
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
@@ -136,9 +122,7 @@ class Steps(Message, frozen=True, kw_only=True, tag="steps"):
     """-> {"steps": [LiveStep]}: what runs now, by job and step."""
 
     users: Names = ()
-    """Names or numbers."""
     ids: References = ()
-    """Of jobs."""
     partitions: Names = ()
     nodes: Names = ()
 
@@ -158,6 +142,12 @@ class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
 
 class Shares(Message, frozen=True, kw_only=True, tag="shares"):
     """-> {"shares": [siterows.ShareRow], "half_life_s": float | None}"""
+
+
+class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
+    """-> what the controller has done, see controller.diagnosis; `reset` sets it to 0, for admins alone."""
+
+    reset: bool = False
 
 
 class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
@@ -392,17 +382,17 @@ class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: Reference = "/"
     has_input: bool = False
-    files: dict[str, str] = {}
+    files: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
 
     step: Reference
-    have: dict[str, str] = {}
+    have: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):
@@ -411,7 +401,7 @@ class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):
     that leaves without a word does, too."""
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: Reference = "/"
 
 
@@ -428,7 +418,7 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
 
     name: Name
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: Reference = "/"
     host: Name = ""
     columns: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
@@ -474,18 +464,6 @@ class Shutdown(Message, frozen=True, kw_only=True, tag="shutdown"):
     """-> {}; the controller ends, agents and jobs go on. Only for the controller's own user and root."""
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="delta"):
-    """Pushed to a subscriber: rows that are new or changed, and what is gone. The first ones, up to the one with
-    `ready`, carry everything there is. `jobs` are rows.JobRow, `nodes` rows.NodeRow, as JSON objects."""
-
-    id: int
-    jobs: list[Any] = []
-    gone_jobs: list[int] = []
-    nodes: list[Any] = []
-    gone_nodes: list[str] = []
-    ready: bool = False
-
-
 ClientMessage = (
     Hello
     | Status
@@ -499,6 +477,7 @@ ClientMessage = (
     | JobInfo
     | Priorities
     | Shares
+    | Diagnosis
     | Partitions
     | Reservations
     | QosList

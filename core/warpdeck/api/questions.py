@@ -40,6 +40,20 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"options": config.submission.plugin_options}
 
 
+def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, Any]:
+    """The figures, and how many jobs wait and run now. Raises UserError."""
+    if reset:
+        if not admin:
+            raise UserError("only the controller's own user and root may do that", "ask an administrator")
+        controller.diagnosis.reset(controller.clock())
+    state = controller.state
+    return controller.diagnosis.figures() | {
+        "now": controller.clock(),
+        "waiting": len(state.pending),
+        "running": len(state.active),
+    }
+
+
 async def _priorities(controller: Controller, wanted: Collection[JobId] | None) -> dict[str, Any]:
     state = controller.state
     for job_id in wanted or ():

@@ -54,6 +54,10 @@ class PriorityRow(msgspec.Struct, frozen=True, kw_only=True):
     """A line of sprio: the parts of a waiting job's priority, each its weight times a factor of 0 to 1."""
 
     label: str
+    number: int = 0
+    """The job's, of an array that of all of it."""
+    eligible: bool = True
+    """It waits for nothing but its turn."""
     user: str = ""
     account: str = ""
     partition: str = ""

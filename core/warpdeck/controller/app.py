@@ -19,6 +19,7 @@ from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
+from .diagnosis import Diagnosis
 from .effects import EffectRunner
 from .events import (
     AskHealth,
@@ -104,6 +105,7 @@ class Controller:
         self.hub = Hub()
         self._sampling = Sampling()
         self.tally = Tally()
+        self.diagnosis = Diagnosis(clock())
         self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
         """Is told of a configuration once it is in force."""
         self.state = State()
@@ -244,6 +246,7 @@ class Controller:
             self._give_up(txn, batch, error)
             return
         self.tally.commits += 1
+        self.diagnosis.count_jobs(self.state, txn.states_before())
         for answer, outcome in outcomes:
             if outcome is None:
                 continue
@@ -348,7 +351,9 @@ class Controller:
         begun = loop.time()
         self.count_use()
         made = self._passes.make(self.state, now)
-        self.tally.count_pass(loop.time() - begun)
+        took_s = loop.time() - begun
+        self.tally.count_pass(took_s)
+        self.diagnosis.count_pass(now, took_s, waiting=len(self.state.pending))
         self._succession.learn(self.state, made, now)
         return made
 

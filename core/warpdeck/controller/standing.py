@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 
 from warpdeck.api.siterows import PriorityRow, ShareRow
@@ -16,16 +17,27 @@ def priority_rows(
 ) -> list[PriorityRow]:
     """The waiting jobs, highest priority first; all if `wanted` is None."""
     ranking = Ranking(view, now, settings)
+    running = Counter(job.array_job_id for job in view.running)
     rows = [
-        (_priority_row(ranking, job), job.id) for job in view.pending if wanted is None or job.id in wanted
+        (_priority_row(ranking, job, _is_eligible(job, now, running[job.array_job_id])), job.id)
+        for job in view.pending
+        if wanted is None or job.id in wanted
     ]
     return [row for row, _ in sorted(rows, key=lambda entry: (-entry[0].priority, entry[1]))]
 
 
-def _priority_row(ranking: Ranking, job: PendingJob) -> PriorityRow:
+def _is_eligible(job: PendingJob, now: float, running: int) -> bool:
+    """Whether it waits for nothing but its turn; `running` are tasks of its array."""
+    waits = bool(job.held or job.waits_for or job.never) or (job.begin_at_unix or 0.0) > now
+    return not waits and (not job.throttle or running < job.throttle)
+
+
+def _priority_row(ranking: Ranking, job: PendingJob, eligible: bool) -> PriorityRow:
     parts = ranking.explain(job)
     return PriorityRow(
         label=job.name,
+        number=job.array_job_id,
+        eligible=eligible,
         user=job.user,
         account=job.account,
         partition=job.partition,

@@ -8,7 +8,7 @@ no trace in memory either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -241,6 +241,7 @@ class Transaction:
         self._undo: list[Callable[[], object]] = []
         self._requests: dict[JobId, Request] = {}
         self._jobs: dict[JobId, None] = {}
+        self._states: dict[JobId, JobState | None] = {}
         self._nodes: dict[NodeName, None] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
         self._journal: list[JournalEntry] = []
@@ -266,6 +267,7 @@ class Transaction:
     def put_job(self, job: Job) -> Job:
         """Adds or replaces a job. Raises InvalidTransition where the state table does not lead."""
         before = self.state.jobs.get(job.id)
+        self._states.setdefault(job.id, before.state if before is not None else None)
         if before is not None and before.state is not job.state and not may_become(before.state, job.state):
             raise InvalidTransition(f"job {before.label()}: {before.state} -> {job.state}")
         why = self.state.whys.get(job.id)
@@ -388,6 +390,10 @@ class Transaction:
 
     def touched_jobs(self) -> Iterable[JobId]:
         return self._jobs | {key[0]: None for key in self._steps}
+
+    def states_before(self) -> Mapping[JobId, JobState | None]:
+        """Of the jobs that it has changed the states in which it found them; None: it has made them."""
+        return self._states
 
     def touched_nodes(self) -> Iterable[NodeName]:
         return self._nodes

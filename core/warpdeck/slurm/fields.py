@@ -40,16 +40,18 @@ class Column(NamedTuple):
     suffix: str = ""
 
 
-def short_columns(form: str, letters: Mapping[str, str], complain: Complain) -> list[Column]:
-    """The columns of a -o format. `letters`: letter -> field; a field "" has a column without text."""
+def short_columns(
+    form: str, letters: Mapping[str, str], complain: Complain, *, keep_unknown: bool = True
+) -> list[Column]:
+    """The columns of a -o format. `letters`: letter -> field. sprio leaves out what it complains of."""
     if form.lower() == ALL:
         return [Column(field, suffix="|") for field in letters.values()]
     literal, *tokens = form.split("%") if form else [""]
     columns = [Column("", suffix=literal)] if literal else []
     for token in tokens:
-        if not token:
-            continue
-        columns.append(_short(token, letters, complain))
+        column = _short(token, letters, complain) if token else None
+        if column is not None and (column.field or keep_unknown):
+            columns.append(column)
     return columns
 
 

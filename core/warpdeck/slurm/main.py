@@ -17,8 +17,11 @@ from .console import CommandError, Console
 COMMANDS: dict[str, str] = {
     "sbatch": "sbatch",
     "scancel": "scancel",
+    "sdiag": "sdiag",
     "sinfo": "sinfo",
+    "sprio": "sprio",
     "squeue": "squeue",
+    "sshare": "sshare",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}

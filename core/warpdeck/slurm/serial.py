@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,8 @@ from .console import Console
 from .version import RELEASE
 
 PLUGIN = {"type": "openapi/v0.0.38", "name": "Slurm OpenAPI v0.0.38"}
+
+_PLAIN = re.compile(r"[\w/](?:[\w/. -]*[\w/.])?")
 
 
 def dump(console: Console, things: dict[str, Any], *, yaml: bool) -> None:
@@ -57,5 +60,4 @@ def _scalar(value: Any) -> str:
 
 def _scalar_text(text: str) -> str:
     """Quoted where YAML would read it as something else."""
-    plain = text.replace("_", "").replace("-", "").replace("/", "").replace(".", "").isalnum()
-    return text if plain else json.dumps(text)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)

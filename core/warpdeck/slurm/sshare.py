@@ -1,0 +1,198 @@
+"""sshare: the tree of accounts with shares, use and fairshare. Options, layouts, messages and exit codes are sshare(1)'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from warpdeck.cluster import CLUSTER_NAME
+
+from .console import Console
+from .fields import MAX_WIDTH, Row
+from .jobchoice import is_user
+from .words import WordsError, is_informed, listed, only_ours, options, read
+
+OPTIONS = options(
+    "sshare",
+    "accounts=,A all,a clusters=,M format=,o help helpformat,e long,l noheader,n parsable,p parsable2,P partition,m usage "
+    "user= users=,u Users,U verbose,v version,V",
+)
+USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
+HELP = """\
+Lists accounts and users with their shares and what they have used.
+  -A, --accounts=NAMES  -u, --users=NAMES  -a, --all   all users, not only you
+  -U, --Users           users alone
+  -o, --format=FIELDS   with widths: Account%-20,User,FairShare; --helpformat lists them
+  -l, --long  -m, --partition  -n, --noheader
+  -p, --parsable        with | between and behind fields;  -P, --parsable2: between"""
+DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
+LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
+SECONDS_OF_MINUTE = 60
+ROOT = "root"
+
+
+class Column(NamedTuple):
+    """A field: its usual width (below 0: to the left), its text."""
+
+    width: int
+    text: Callable[[Row], str]
+
+
+class Chosen(NamedTuple):
+    """A field as it was asked for."""
+
+    name: str
+    width: int
+    text: Callable[[Row], str]
+
+
+def main(words: list[str], console: Console) -> int:
+    """One listing."""
+    try:
+        found, rest = read(words, OPTIONS)
+        if is_informed(found, console, usage=USAGE, help_text=HELP):
+            return 0
+        if rest:
+            return 1
+        asked = dict(found)
+        if "helpformat" in asked:
+            print(_help_format(), file=console.out)
+            return 0
+        _list(asked, console)
+        return 0
+    except WordsError as error:
+        print(error.message, file=console.err)
+        return error.exit_code
+
+
+def _list(asked: Mapping[str, str], console: Console) -> None:
+    only_ours("sshare", asked.get("clusters", ""))
+    columns = _columns(asked)
+    with console.connect() as client:
+        tree: list[Row] = client.call("shares")["shares"]
+    rows = [*_root(tree, asked), *_chosen(tree, asked, console)]
+    mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
+    end = "|" if "parsable" in asked and "parsable2" not in asked else ""
+    if "noheader" not in asked:
+        print(_line([column.name for column in columns], columns, mark, end), file=console.out)
+        if not mark:
+            print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.out)
+    for row in rows:
+        print(_line([column.text(row) for column in columns], columns, mark, end), file=console.out)
+
+
+def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
+    if mark:
+        return mark.join(text.strip() for text in texts) + end
+    return "".join(_fitted(text, column.width) + " " for text, column in zip(texts, columns, strict=True))
+
+
+def _fitted(text: str, width: int) -> str:
+    """Cut with a + at the end, as Slurm's accounting commands do."""
+    size = abs(width)
+    if len(text) > size:
+        text = text[: size - 1] + "+"
+    return text.ljust(size) if width < 0 else text.rjust(size)
+
+
+def _chosen(tree: list[Row], asked: Mapping[str, str], console: Console) -> list[Row]:
+    """The asker's own lines, or those of the users and accounts that are named, with the accounts above them."""
+    accounts = listed(asked.get("accounts", ""))
+    names = asked.get("users", asked.get("user"))
+    users = None if "all" in asked and names is None else [console.user] if names is None else listed(names)
+    for name in users or ():
+        if not is_user(name):
+            print(f"sshare: error: Invalid user id: {name}", file=console.err)
+    parents = {row["account"]: row["parent"] for row in tree if not row["user"]}
+    lines = [row for row in tree if row["user"] and (users is None or row["user"] in users)]
+    if accounts:
+        lines = [row for row in lines if row["account"] in accounts]
+    if "Users" in asked:
+        return lines
+    if accounts:
+        shown = set(accounts)
+    elif names is not None:
+        shown = {above for row in lines for above in _above(row["account"], parents)}
+    else:
+        shown = set(parents)
+    kept = [id(row) for row in lines]
+    return [row for row in tree if (id(row) in kept if row["user"] else row["account"] in shown)]
+
+
+def _root(tree: list[Row], asked: Mapping[str, str]) -> list[Row]:
+    """The account above all, which our trees do without."""
+    if not tree or asked.keys() & {"accounts", "Users"}:
+        return []
+    usage = sum(row["usage"] for row in tree if not row["user"] and not row["depth"])
+    root = {"account": ROOT, "user": "", "depth": -1, "shares": "", "norm_shares": 0.0, "usage": usage}
+    return [root | {"norm_usage": float(usage > 0), "level_fs": 0.0, "fairshare": None}]
+
+
+def _above(account: str, parents: Mapping[str, str]) -> list[str]:
+    found: list[str] = []
+    while account and account not in found:
+        found.append(account)
+        account = parents.get(account, "")
+    return found
+
+
+def _columns(asked: Mapping[str, str]) -> list[Chosen]:
+    """Raises WordsError for a field that there is not."""
+    text = asked.get("format")
+    if text is None:
+        names = (LONG if "long" in asked else DEFAULT).split()
+        if "partition" in asked:
+            names.insert(2, "Partition")
+        return [Chosen(name, COLUMNS[name].width, COLUMNS[name].text) for name in names]
+    return [_column(word) for word in listed(text)]
+
+
+def _column(word: str) -> Chosen:
+    name, percent, width = word.partition("%")
+    match = [each for each in COLUMNS if each.lower().startswith(name.lower())]
+    if not match or not name:
+        raise WordsError(f'sshare: error: Invalid field requested: "{name}"')
+    column = COLUMNS[match[0]]
+    digits = width.removeprefix("-")
+    size = min(int(digits), MAX_WIDTH) if percent and digits.isdecimal() else 0
+    asked = -size if width.startswith("-") else size
+    return Chosen(match[0], asked or column.width, column.text)
+
+
+def _help_format() -> str:
+    names = sorted(COLUMNS)
+    rows = [names[index : index + 4] for index in range(0, len(names), 4)]
+    return "\n".join(" ".join(f"{name:<17}" for name in row) for row in rows)
+
+
+def _account(row: Row) -> str:
+    """Below its parent; a user's line stands one further in than the account."""
+    return " " * (int(row["depth"]) + 1 + bool(row["user"])) + str(row["account"])
+
+
+def _fairshare(row: Row) -> str:
+    return "" if row["fairshare"] is None else f"{row['fairshare']:.6f}"
+
+
+def _level(row: Row) -> str:
+    return "inf" if row["level_fs"] is None else f"{row['level_fs']:.6f}"
+
+
+COLUMNS = {
+    "Account": Column(-20, _account),
+    "Cluster": Column(10, lambda row: CLUSTER_NAME),
+    "EffectvUsage": Column(13, lambda row: f"{row['norm_usage']:.6f}"),
+    "FairShare": Column(10, _fairshare),
+    "GrpTRESMins": Column(30, lambda row: ""),
+    "GrpTRESRaw": Column(30, lambda row: f"billing={row['usage'] / SECONDS_OF_MINUTE:.0f}"),
+    "ID": Column(6, lambda row: "0"),
+    "LevelFS": Column(10, _level),
+    "NormShares": Column(11, lambda row: f"{row['norm_shares']:.6f}"),
+    "NormUsage": Column(11, lambda row: f"{row['norm_usage']:.6f}"),
+    "Partition": Column(12, lambda row: ""),
+    "RawShares": Column(10, lambda row: str(row["shares"])),
+    "RawUsage": Column(11, lambda row: f"{row['usage']:.0f}"),
+    "TRESRunMins": Column(30, lambda row: ""),
+    "User": Column(10, lambda row: str(row["user"])),
+}
+"""In the order of their names, as --helpformat has them."""
