@@ -27,13 +27,12 @@ from typing import Annotated
 
 import msgspec
 
-from warpdeck.model import PtySide, Request, Reservation
+from warpdeck.model import PtySide, Request
 from warpdeck.model.change import JobChange
 
 from .messages import (
     MAX_WORDS,
     Channel,
-    GpuIndices,
     Message,
     Name,
     Names,
@@ -46,6 +45,30 @@ from .messages import (
     Size,
     Word,
 )
+from .nodeasks import (
+    Curves,
+    NodeAdd,
+    NodeCheck,
+    NodeDrain,
+    NodeRemove,
+    NodeResume,
+    Nodes,
+    ReservationMake,
+    ReservationRemove,
+)
+
+__all__ = [
+    "Curves",
+    "NodeAdd",
+    "NodeCheck",
+    "NodeDrain",
+    "NodeRemove",
+    "NodeResume",
+    "Nodes",
+    "ReservationMake",
+    "ReservationRemove",
+]
+"""Beside what is defined here."""
 
 API_VERSION = 1
 LOST = "lost"
@@ -201,76 +224,6 @@ class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
     change: JobChange
 
 
-class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
-    """-> {"nodes": [NodeRow]}, with `facts` [NodeFacts]; `name` narrows to one, with an error if there is none."""
-
-    name: str = ""
-    facts: bool = False
-
-
-class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
-    """-> NodeRow, after progress lines. Error code "host_key": details {"fingerprint", "key_type", "host"}; ask the user and
-    send again with `accept_host_key` set to that fingerprint. `target`: [USER@]HOST[:PORT], or "local"."""
-
-    target: Reference
-    name: Name = ""
-    accept_host_key: Name = ""
-
-
-class Curves(Message, frozen=True, kw_only=True, tag="curves"):
-    """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "errors": [str]}: what was measured over time.
-
-    Of a job (`job`), or a step of it (12.0): one curve for each of its nodes, whole, and what it has used. Of a node
-    (`node`): one for the node and one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a
-    day).
-    """
-
-    job: Reference = ""
-    node: Name = ""
-    step_s: Annotated[float, msgspec.Meta(ge=1, le=60)] = 1.0
-
-
-class NodeDrain(Message, frozen=True, kw_only=True, tag="node_drain"):
-    """With `gpus` only these of its GPUs."""
-
-    name: Name
-    reason: Reference
-    gpus: GpuIndices = ()
-
-
-class NodeResume(Message, frozen=True, kw_only=True, tag="node_resume"):
-    """With `gpus` only these of its GPUs; else the node with all of them."""
-
-    name: Name
-    gpus: GpuIndices = ()
-
-
-class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
-    """-> {"nodes": [NodeHealthRow]}: the health of one node or (name "") of all. For admins everything is looked at anew, for
-    others it is what was last found."""
-
-    name: Name = ""
-
-
-class ReservationMake(Message, frozen=True, kw_only=True, tag="reservation_make"):
-    """Sets nodes aside (admins). -> {}"""
-
-    reservation: Reservation
-
-
-class ReservationRemove(Message, frozen=True, kw_only=True, tag="reservation_rm"):
-    """-> {}"""
-
-    name: Name
-
-
-class NodeRemove(Message, frozen=True, kw_only=True, tag="node_rm"):
-    """Refused while jobs run there, unless `force`: they end as NODE_FAIL."""
-
-    name: Name
-    force: bool = False
-
-
 class Log(Message, frozen=True, kw_only=True, tag="log"):
     """-> {"offset": int, "size_bytes": int, "path": str, "node": str}, then data from `offset` (negative: that many bytes
     before the end), then, with `follow`, what is written until the job ends; the stream end carries the job's exit."""
@@ -368,7 +321,7 @@ class Run(Message, frozen=True, kw_only=True, tag="run"):
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
     errors: Number
-    env: dict[str, str] = {}
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: Reference = "/"
 
 
