@@ -154,6 +154,14 @@ class Core:
                     break
         return b"".join(found)
 
+    async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
+        """The last bytes of a job's output."""
+        async with (
+            self._live().log(job, channel=channel, offset=-size_bytes) as log,
+            contextlib.aclosing(aiter(log)) as chunks,
+        ):
+            return b"".join([chunk async for chunk in chunks])[-size_bytes:]
+
     async def submit(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> Submitted:
         """Submits a script (its text, or what its file holds) as the command line does; parsing and git take a thread."""
         return await asyncio.to_thread(self._submit, script, text, list(options), cwd)

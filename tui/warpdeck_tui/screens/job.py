@@ -21,6 +21,7 @@ from warpdeck.api.siterows import ForecastRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
+from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
 from warpdeck_tui.widgets.log_view import LogView
 
 from .base import DeckScreen, Folded, TextPane, paint
@@ -49,6 +50,7 @@ class JobScreen(DeckScreen):
         self._channel = "out"
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
+        self._ended: PostMortem | None = None
         self._code_shown = False
         self._told = ""
         self._written = self._following = False
@@ -116,6 +118,23 @@ class JobScreen(DeckScreen):
         self._fill(self._detail)
         self._follow_unless_folded()
         self.draw()
+        await self._inquire(self._detail)
+
+    async def _inquire(self, detail: JobDetail) -> None:
+        """Looks once at the end of what a failed job wrote; again after it was started again."""
+        row = detail.row
+        if row.end is None or row.state in UNSUSPECTED:
+            self._ended = None
+        elif self._ended is None:
+            channels = ["out", "err"] if detail.stderr not in ("", detail.stdout) else ["out"]
+            tail = b""
+            for channel in channels:
+                # What cannot be read any more is told of in the log's own place.
+                with contextlib.suppress(UserError):
+                    tail += await self.deck.core.log_tail(self.key, channel=channel, size_bytes=TAIL_BYTES)
+            self._ended = post_mortem(detail, tail)
+            self._fill(detail)
+            self.draw()
 
     @work(exclusive=True, group="forecast")
     async def look_ahead(self) -> None:
@@ -182,7 +201,8 @@ class JobScreen(DeckScreen):
         away = self.deck.away
         head.set_class(bool(away), "away")
         head.update(f" ⚠ {away}; reconnecting" if away else paint([view.head(row, now=now)], styles))
-        self.query_one("#status", Static).update(paint([view.status(row, now=now)], styles))
+        died_of = self._ended.words if self._ended else ""
+        self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         words = view.log_words(row, written=self._written, told=self._told)
         tabs = view.tabs(self._pane, channel=self._channel, waiting=words)
         self.query_one("#tabs", Static).update(paint([tabs], styles))
@@ -191,8 +211,9 @@ class JobScreen(DeckScreen):
     def _fill(self, detail: JobDetail) -> None:
         """The panes, from what was asked last."""
         styles, now = self.deck.palette, time.time()
+        ended = self._ended or view.NO_POST_MORTEM
         self.query_one("#details", TextPane).show(
-            view.details(detail, now=now, forecast=self._forecast), styles
+            view.details(detail, now=now, forecast=self._forecast, ended=ended), styles
         )
         self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
         self.query_one("#events", TextPane).show(view.events(detail), styles)

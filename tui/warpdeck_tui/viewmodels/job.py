@@ -16,11 +16,13 @@ from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import bar
 
 from .cells import Cell, Line, age, fact, glyph, memory, plural
+from .postmortem import PostMortem
 from .queue import how_ended, ran_s, used_of_limit
 
 PANES = ("log", "details", "gpus", "code", "events")
 PANE_WORDS = {"log": "Log", "details": "Details", "gpus": "GPUs", "code": "Code", "events": "Events"}
 RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
+NO_POST_MORTEM = PostMortem("")
 MAX_DIFF_CHARS = 4 * 1024 * 1024
 """What is shown of a diff; a larger one is for a pager."""
 
@@ -41,11 +43,11 @@ def head(row: JobRow, *, now: float) -> Line:
     return tuple(cells)
 
 
-def status(row: JobRow, *, now: float) -> Line:
-    """The page's second line: where it runs, why it waits, or how it ended."""
+def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
+    """The page's second line: where it runs, why it waits, or how it ended and what of."""
     if row.end is not None:
         style = "muted" if row.state == "COMPLETED" else row.state
-        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
+        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style), Cell(f"   {died_of}"))
     if row.why is not None:
         expected = row.why.expected_start
         soon = f" should start in about {age(expected - now)}:" if expected is not None else ""
@@ -80,11 +82,18 @@ def log_words(row: JobRow | None, *, written: bool, told: str) -> str:
     return "it wrote nothing here" if row.end is not None else "nothing written yet"
 
 
-def details(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) -> list[Line]:
+def details(
+    detail: JobDetail,
+    *,
+    now: float,
+    forecast: ForecastRow | None = None,
+    ended: PostMortem = NO_POST_MORTEM,
+) -> list[Line]:
     """The facts. The environment is not among them: it may hold secrets."""
     row = detail.row
     lines = [
         fact("state", _state_words(row), row.state),
+        *([fact("died of", ended.words)] if ended.words else []),
         *_reasons(detail, now, forecast),
         *_times(row, now),
         fact("asked", _asked(row)),
@@ -109,9 +118,35 @@ def details(detail: JobDetail, *, now: float, forecast: ForecastRow | None = Non
         ("comment", row.comment),
     )
     lines += [fact(title, printable(text)) for title, text in optional if text]
+    if ended.lines:
+        lines += [(), (Cell("last lines", "accent"),), *((Cell(f"  {line}"),) for line in ended.lines)]
+    lines += _steps(detail, now)
     if detail.script:
         lines += [(), (Cell("script", "accent"),)]
         lines += [(Cell(f"  {printable(line.expandtabs(4))}"),) for line in detail.script.splitlines()]
+    return lines
+
+
+def _steps(detail: JobDetail, now: float) -> list[Line]:
+    """Each step in a line: state, time, size, where, what it used."""
+    if not detail.steps:
+        return []
+    lines: list[Line] = [(), (Cell("steps", "accent"),)]
+    for step in detail.steps:
+        ran = format_duration(max(0.0, (step.end or now) - step.start))
+        gpus = f", {plural(step.gpus, 'GPU')}" if step.gpus else ""
+        used = "" if step.used is None else ", ".join(used_in_words(**msgspec.structs.asdict(step.used)))
+        ended = f"  exit {step.exit_code.partition(':')[0]}" if step.exit_code not in ("", "0:0") else ""
+        lines.append(
+            (
+                Cell(f"  {step.id:<12} "),
+                Cell(f"{glyph(step.state)} {step.state}{ended}", step.state),
+                Cell(
+                    f"  {ran}  {printable(step.name)}  {plural(step.tasks, 'task')}{gpus} on {step.node_list}"
+                ),
+                Cell(f"  {used}" if used else "", "muted"),
+            )
+        )
     return lines
 
 

@@ -1,0 +1,89 @@
+"""What a failed job died of, in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+from tests.tui.app.test_views import NOW, ended, words
+
+from warpdeck.api.rows import GpuUse, JobDetail, StepRow, UsageRow
+from warpdeck_tui.viewmodels import job as view
+from warpdeck_tui.viewmodels.postmortem import LAST_LINES, post_mortem
+
+GIB = 2**30
+TRACEBACK = b"""step 1
+Traceback (most recent call last):
+  File "train.py", line 1, in <module>
+    raise ValueError("shape")
+ValueError: bad shape (3, 4)
+wandb: Run finished
+"""
+
+
+def detail(**fields: object) -> JobDetail:
+    return JobDetail(row=ended(**fields))  # type: ignore[arg-type]
+
+
+def test_gpu_memory_is_named_with_how_full_it_was() -> None:
+    gpu = GpuUse(node="gpu01", index=0, uuid="u", mem_bytes=80 * GIB)
+    used = UsageRow(gpu_mem_peak_bytes=round(79.6 * GIB))
+    job = JobDetail(row=ended(used=used), gpus=[gpu])
+    tail = b"\x1b[31mtorch.OutOfMemoryError\x1b[0m: CUDA out of memory. Tried to allocate 2.50 GiB.\n"
+    assert post_mortem(job, tail).words == (
+        "GPU out of memory at 79.6G of 80G: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."
+    )
+
+
+def test_the_memory_limit_goes_before_what_the_job_wrote() -> None:
+    used = UsageRow(peak_mem_bytes=round(63.9 * GIB))
+    job = detail(state="OUT_OF_MEMORY", exit_cause="oom", used=used, mem_bytes=64 * GIB)
+    assert post_mortem(job, TRACEBACK).words == "out of memory at 63.9G of 64G; --mem asks for more"
+
+
+@pytest.mark.parametrize(
+    ("fields", "tail", "said"),
+    [
+        ({}, TRACEBACK, "ValueError: bad shape (3, 4)"),
+        ({}, b"a\nn0: NCCL WARN Call to connect failed\n", "n0: NCCL WARN Call to connect failed"),
+        ({}, b"loss 1.0\rloss nan\nbye\n", "loss nan"),
+        ({}, b"loss nan\rloss 1.0\nbye\n", ""),
+        ({"exit_code": "137:0"}, b"bye\n", "SIGKILL ended it: somebody's kill -9, or the kernel for want of memory"),
+        ({"exit_code": "0:11"}, b"", "SIGSEGV ended it: a crash in native code"),
+        ({"exit_code": "3:0"}, b"", ""),
+        ({"state": "TIMEOUT", "time_limit_s": 3600}, TRACEBACK, "its time limit of 1:00:00 was over; --time asks for more"),
+        ({"state": "NODE_FAIL"}, b"", "gpu01 was lost"),
+        ({"state": "COMPLETED"}, TRACEBACK, ""),
+        ({"state": "CANCELLED"}, TRACEBACK, ""),
+    ],
+)  # fmt: skip
+def test_the_cause_is_found(fields: dict[str, object], tail: bytes, said: str) -> None:
+    assert post_mortem(detail(**fields), tail).words == said
+
+
+def test_the_last_lines_are_kept_harmless_and_few() -> None:
+    tail = b"".join(b"line %d\n" % number for number in range(50)) + b"\x1b]52;c;eA==\x07end\x00\n"
+    lines = post_mortem(detail(), tail).lines
+    assert len(lines) == LAST_LINES and lines[0] == "line 43"
+    assert lines[-1].startswith("end") and all(line.isprintable() for line in lines)
+
+
+def test_steps_stand_among_the_details_with_what_they_used() -> None:
+    step = StepRow(
+        id="1.0", name="train", state="FAILED", start=NOW - 90, end=NOW, exit_code="2:0", gpus=8, tasks=8
+    )
+    step.node_list, step.used = "gpu01", UsageRow(gpu_util_pct=91.0)
+    shown = "\n".join(words(line) for line in view.details(JobDetail(row=ended(), steps=[step]), now=NOW))
+    assert "1.0          ✗ FAILED  exit 2  1:30  train  8 tasks, 8 GPUs on gpu01  GPUs at 91 %" in shown
+
+
+async def test_a_failed_job_says_what_it_died_of_and_its_last_words(folder: Path) -> None:
+    async with on_stage(folder, size=(110, 40)) as stage:
+        stage.cluster.ends["short"] = (1.0, 1)
+        await stage.cluster.submit("short")
+        await stage.shows("✗ F")
+        await stage.press("4", "enter")
+        await stage.shows("exit 1 on gpu01", "GPU out of memory: torch.OutOfMemoryError: CUDA out of memory")
+        await stage.press("d")
+        await stage.shows("died of GPU out of memory", "last lines", "loss.backward()")
