@@ -78,6 +78,11 @@ class Paths:
         return self._of_user("ssh")
 
     @property
+    def calls(self) -> str:
+        """Folders of this user's executors: what functions that ran as jobs have written and answered."""
+        return self._of_user("calls")
+
+    @property
     def programs(self) -> str:
         """This user's scripts with Slurm's command names: `srun`, `squeue` and the rest."""
         return self._of_user("programs")

@@ -13,6 +13,8 @@ from tests.home import Home
 from tests.lab.hosts import Lab
 from tests.waiting import eventually
 
+import warpdeck
+
 pytestmark = pytest.mark.lab
 
 
@@ -184,3 +186,15 @@ def test_a_path_that_can_never_be_written_is_said_and_the_log_stays_readable(
     os.mkfifo(short_tmp / "pipe")
     job = submit(home, short_tmp, "echo hello", "-o", "pipe")
     eventually(lambda: "cannot be written" in history(home, job), what="it is said")
+
+
+def test_answers_of_an_executor_come_from_nodes_that_share_no_folder(home: Home, short_tmp: Path) -> None:
+    def where(number: int) -> tuple[int, bool]:
+        return number, os.path.exists(folder)
+
+    folder = str(short_tmp)
+    with (
+        warpdeck.Client(home.path) as deck,
+        warpdeck.Executor(deck, cwd=short_tmp, snapshot="none", chdir="/") as pool,
+    ):
+        assert list(pool.map(where, range(4), timeout=60)) == [(number, False) for number in range(4)]

@@ -30,9 +30,10 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_
 
 from . import protocol as ask
 from .messages import Message
-from .rows import ForwardRow, JobDetail, JobRow, NodeRow
+from .rows import Curves, ForwardRow, JobDetail, JobRow, NodeRow
 from .siterows import ForecastRow
 from .sync import GONE as GONE
+from .sync import LOST as LOST
 from .sync import join_rows, user_error
 
 ANSWER_S = 120.0
@@ -251,6 +252,10 @@ class Client:
         """All there is to say of a job of any age."""
         return await self._ask(ask.JobInfo(job=job), JobDetail)
 
+    async def curves(self, *, job: str = "", node: str = "", step_s: float = 1.0) -> Curves:
+        """What a job used over its life, or a node lately in steps of 1, 10 or 60 s."""
+        return await self._ask(ask.Curves(job=job, node=node, step_s=step_s), Curves)
+
     async def forecast(self, job: str) -> ForecastRow:
         """When a job starts, who is ahead of it, and what would start it now."""
         return await self._ask(ask.Forecast(job=job), ForecastRow)
@@ -306,10 +311,14 @@ class Client:
     # ---- streams
 
     async def subscribe(
-        self, *, finished_s: float = 3600.0, user: str | None = None
+        self,
+        *,
+        finished_s: float = 3600.0,
+        user: str | None = None,
+        topics: Sequence[str] = ("jobs", "nodes"),
     ) -> AsyncGenerator[Delta, None]:
         """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
-        wanted = ask.Subscribe(finished_s=finished_s, user=user)
+        wanted = ask.Subscribe(finished_s=finished_s, user=user, topics=tuple(topics))
         number, inbox = await self._begin(wanted, _Merged())
         try:
             while True:
@@ -471,7 +480,7 @@ class LogStream:
 
     def _end(self, item: dict[str, Any]) -> None:
         if item.get("error"):
-            raise UserError(str(item["error"]), "open the log again")
+            raise UserError(str(item["error"]), "open the log again", code=str(item.get("code", "")))
         ended = item.get("exit")
         if ended:
             self.exit = (int(ended["code"]), int(ended["signal"]))

@@ -159,6 +159,14 @@ class CurveRow(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
+class Curves(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of a job or a node over time. `errors`: which nodes did not answer, in words."""
+
+    curves: list[CurveRow] = []
+    used: UsageRow | None = None
+    errors: list[str] = []
+
+
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of a job."""
 

@@ -1,0 +1,238 @@
+"""warpdeck.AsyncClient: jobs and nodes from a program with an event loop. warpdeck.Client is the same without one.
+
+    async with warpdeck.AsyncClient() as deck:
+        job = await deck.submit("train.sh", "--lr", "0.1", gpus=2, time="4:00:00")
+        async for line in job.lines():
+            print(line)
+        (await job.wait()).check()
+
+Everything is asked over api.client, as the app asks it. A lost connection comes back at the next call: what only reads is
+asked again by itself, a submission is not, because the first may have been taken. Calls raise UserError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from warpdeck.api import code
+from warpdeck.api.client import GONE, Changed, Client, Status
+from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow
+from warpdeck.api.submission import Submitted, submit
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.model import has_task
+from warpdeck.notation.jobids import TaskRanges, parse_job_id
+from warpdeck.paths import Paths, default_paths
+
+from .asyncjob import AsyncJob
+from .drafting import Snapshots, draft
+from .outcome import Outcome
+from .watch import Family, Watch
+
+T = TypeVar("T")
+ATTEMPTS = 5
+"""Of a question whose connection is lost on the way; between them a controller that crashed is started anew."""
+RETRY_S = 0.2
+
+
+class AsyncClient:
+    """A connection that comes back by itself. `home`: whose controller; default $WARPDECK_HOME, the site's, or your own.
+
+    `start` starts one if none runs. Opens at the first call; ends with `aclose` or its `async with`.
+    """
+
+    def __init__(self, home: str | os.PathLike[str] | None = None, *, start: bool = True) -> None:
+        self.paths = default_paths() if home is None else Paths(os.path.abspath(os.path.expanduser(home)))
+        self._start = start
+        self._client: Client | None = None
+        self._connecting = asyncio.Lock()
+        self._watches: dict[str, Watch] = {}
+        self._closed = False
+        self._rng = random.Random()
+
+    async def __aenter__(self) -> Self:
+        await self._link()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends the connection; jobs go on."""
+        self._closed = True
+        for watch in self._watches.values():
+            await watch.close()
+        if self._client is not None:
+            await self._client.close()
+
+    # ---- jobs
+
+    async def submit(
+        self,
+        script: str | os.PathLike[str] | None = None,
+        *args: str,
+        text: str | None = None,
+        command: str | Sequence[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        snapshot: Snapshots = "auto",
+        **options: Any,
+    ) -> AsyncJob:
+        """Submits a batch script (a path and its arguments, or its `text`) or a `command` (shell text, or words).
+
+        `options` are sbatch's with _ for -: gpus=2, time="4:00:00", array="0-9". `env`: what the job inherits in place of
+        this process's variables. `snapshot`: of the code in `cwd`; auto takes one if it can, require raises, none does not.
+        """
+        drafted = await asyncio.to_thread(
+            draft,
+            script,
+            args,
+            text=text,
+            command=command,
+            cwd=cwd,
+            env=env,
+            options=options,
+            now=time.time(),
+        )
+        await self._link()  # starts a controller, if one is to be started
+
+        def send() -> Submitted:
+            with SyncClient.connect(self.paths, start=False) as client:
+                return submit(client, drafted, paths=self.paths, snapshot=snapshot)
+
+        done = await asyncio.to_thread(send)
+        return AsyncJob(self, str(done.job_id), notes=tuple(done.notes))
+
+    def job(self, job: str | int) -> AsyncJob:
+        """A job or task that was submitted before: 12, "12_3". Raises UserError for what is no job id."""
+        parse_job_id(str(job))
+        return AsyncJob(self, str(job))
+
+    async def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: Sequence[str] = (),
+        ids: Sequence[str | int] = (),
+        finished: bool = False,
+    ) -> list[JobRow]:
+        """The queue: unfinished jobs, oldest first; `finished` adds ended ones, and so do `states` and `ids`."""
+        words = [str(each) for each in ids]
+        return await self.ask(lambda link: link.jobs(user=user, states=states, ids=words, finished=finished))
+
+    async def wait(
+        self, jobs: Sequence[AsyncJob | str | int], *, timeout_s: float | None = None
+    ) -> list[Outcome]:
+        """Until all of these have ended; their outcomes in this order. Raises TimeoutError; the jobs go on."""
+        async with asyncio.timeout(timeout_s):
+            return await asyncio.gather(*(self._outcome(str(getattr(job, "id", job))) for job in jobs))
+
+    async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
+        """Ends jobs, or sends them a signal by its name. What could not be done is in the answer's `errors`."""
+        words = [str(getattr(job, "id", job)) for job in jobs]
+        return await self.ask(lambda link: link.cancel(words, signal=signal))
+
+    async def detail(self, job: str | int) -> JobDetail:
+        """All there is to say of a job of any age."""
+        return await self.ask(lambda link: link.job(str(job)))
+
+    async def metrics(self, job: str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
+        """What a job used over its life, or a node lately in steps of 1, 10 or 60 s."""
+        return await self.ask(lambda link: link.curves(job=str(job), node=node, step_s=step_s))
+
+    async def diff(self, job: str | int, other: str | int = "") -> str:
+        """From the code of another job, or (by default) of this one, to this one's, or its folder as it is now."""
+        mine = await self._snapshot(job)
+        if other == "":
+            return await asyncio.to_thread(code.diff_with_now, mine)
+        return await asyncio.to_thread(code.diff, await self._snapshot(other), mine)
+
+    async def files(self, job: str | int) -> list[str]:
+        """The paths in a job's snapshot."""
+        return await asyncio.to_thread(code.files, await self._snapshot(job))
+
+    # ---- the cluster
+
+    async def nodes(self) -> list[NodeRow]:
+        return await self.ask(lambda link: link.nodes())
+
+    async def node(self, name: str) -> NodeRow:
+        return (await self.ask(lambda link: link.nodes(name=name)))[0]
+
+    async def status(self) -> Status:
+        return await self.ask(lambda link: link.status())
+
+    # ---- the connection
+
+    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+        """The answer to what may be asked twice, over a connection that may have to be made anew. Raises UserError."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await question(await self._link())
+            except UserError as error:
+                if error.code != GONE or attempt + 1 == ATTEMPTS:
+                    raise
+            await asyncio.sleep(RETRY_S * 2**attempt * self._rng.uniform(0.5, 1.0))
+        raise AssertionError("the last attempt returns or raises")
+
+    async def families(self, job: str) -> AsyncGenerator[Family]:
+        """The rows of the submission that a job belongs to, at least one: now, and whenever one changes. See watch."""
+        row = (await self.detail(job)).row
+        watch = self._watches.get(row.user)
+        if watch is None:
+            watch = self._watches[row.user] = Watch(self._link, row.user, rng=self._rng)
+        watch.begin()
+        async with contextlib.aclosing(watch.family(row.array_job_id)) as families:
+            async for family in families:
+                yield family or await self._untold(row)
+
+    async def _untold(self, row: JobRow) -> Family:
+        """Of a submission that the subscription has not told yet, or does not tell any more because it is old."""
+        rows = await self.jobs(ids=[row.array_job_id])
+        return {each.id: each for each in rows or [(await self.detail(row.label)).row]}
+
+    async def _link(self) -> Client:
+        """The connection. A controller that was stopped on purpose is not started again."""
+        async with self._connecting:
+            if self._closed:
+                raise UserError("the client was closed", "make another")
+            if self._client is not None and not self._client.lost:
+                return self._client
+            start = self._start and (self._client is None or os.path.exists(self.paths.socket))
+            if self._client is not None:
+                await self._client.close()
+            self._client = await Client.connect(self.paths, start=start, name="library")
+            return self._client
+
+    async def _outcome(self, job: str) -> Outcome:
+        _, tasks = parse_job_id(job)
+        async with contextlib.aclosing(self.families(job)) as families:
+            async for family in families:
+                rows = _rows_of(family, tasks)
+                if rows and all(row.end is not None for row in rows):
+                    rows.sort(key=lambda row: (row.array_task_id or 0, row.id))
+                    return Outcome(rows=rows)
+        raise AssertionError("a watch goes on for ever")
+
+    async def _snapshot(self, job: str | int) -> Mapping[str, object]:
+        found = (await self.detail(job)).snapshot
+        if not found:
+            raise UserError(
+                f"job {job} has no snapshot", "it ran in its folder; submit from a git repository to get one"
+            )
+        return found
+
+
+def _rows_of(family: Family, tasks: TaskRanges | None) -> list[JobRow]:
+    """The rows of these tasks, or where there is none that of all tasks that have not begun."""
+    rows = list(family.values())
+    if tasks is None:
+        return rows
+    own = [row for row in rows if row.array_task_id is not None and has_task(tasks, row.array_task_id)]
+    return own or [row for row in rows if row.array_task_id is None]

@@ -1,0 +1,131 @@
+"""A job in a program's hands: its number, and what may be asked of it. Its state is the controller's, so nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from warpdeck.api.client import GONE, LOST, Client
+from warpdeck.api.rows import Curves, JobDetail, JobRow
+from warpdeck.api.siterows import ForecastRow
+from warpdeck.errors import UserError
+from warpdeck.model import Snapshot
+
+from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from .asyncclient import AsyncClient
+
+MAX_LINE_CHARS = 1024 * 1024
+"""A longer line of a log comes in parts: a progress bar may write for hours without an end of line."""
+
+REOPEN_S = 0.2
+"""Before a log that broke off is opened again; the controller itself waits for a node's link longer than that."""
+
+
+class AsyncJob:
+    """A job, an array, or a task of one. `id` as Slurm writes it: 12, 12_3; `notes` are what submitting had to say."""
+
+    def __init__(self, client: AsyncClient, job: str, *, notes: tuple[str, ...] = ()) -> None:
+        self._client = client
+        self.id = job
+        self.notes = notes
+
+    def __repr__(self) -> str:
+        return f"<warpdeck job {self.id}>"
+
+    def task(self, index: int) -> AsyncJob:
+        """A task of this array."""
+        return AsyncJob(self._client, f"{self.id}_{index}")
+
+    async def detail(self) -> JobDetail:
+        """All there is to say of it."""
+        return await self._client.detail(self.id)
+
+    async def row(self) -> JobRow:
+        """Its line of the queue."""
+        return (await self.detail()).row
+
+    async def state(self) -> str:
+        """Slurm's name of its state."""
+        return (await self.row()).state
+
+    async def why(self) -> ForecastRow:
+        """Why it waits, when it starts, and what would start it now."""
+        return await self._client.ask(lambda link: link.forecast(self.id))
+
+    async def wait(self, *, timeout_s: float | None = None) -> Outcome:
+        """Until it, or every task of the array, has ended. Raises TimeoutError; the job goes on."""
+        return (await self._client.wait([self], timeout_s=timeout_s))[0]
+
+    async def cancel(self, *, signal: str = "") -> None:
+        """Ends it, or sends it a signal by name. Raises UserError where it cannot be."""
+        changed = await self._client.cancel(self, signal=signal)
+        if changed.errors:
+            raise UserError(changed.errors[0], f"see `warpdeck show {self.id}`")
+
+    async def metrics(self) -> Curves:
+        """Its use of GPUs, CPUs and memory over its life, and in sum."""
+        return await self._client.metrics(self.id)
+
+    async def snapshot(self) -> Snapshot | None:
+        """The code that it runs; None: it was submitted without."""
+        found = (await self.detail()).snapshot
+        return None if not found else msgspec.convert(found, Snapshot)
+
+    async def logs(
+        self, *, follow: bool = True, stderr: bool = False, offset: int = 0
+    ) -> AsyncGenerator[str]:
+        """The lines of its output, from the start, until it ends, or with follow=False until what there is now.
+
+        `offset`: from that byte on; a negative one that many bytes before the end. `stderr`: where errors have a file of their own.
+        """
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        rest = ""
+        async with contextlib.aclosing(self._chunks(follow=follow, stderr=stderr, offset=offset)) as chunks:
+            async for chunk in chunks:
+                *lines, rest = (rest + decode(chunk)).split("\n")
+                for line in lines:
+                    yield line
+                if len(rest) > MAX_LINE_CHARS:
+                    yield rest
+                    rest = ""
+        rest += decode(b"", True)
+        if rest:
+            yield rest
+
+    async def output(self, *, follow: bool = False, stderr: bool = False) -> bytes:
+        """What it has written, as it is."""
+        async with contextlib.aclosing(self._chunks(follow=follow, stderr=stderr, offset=0)) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def _chunks(self, *, follow: bool, stderr: bool, offset: int) -> AsyncGenerator[bytes]:
+        """Its output, each byte once, over as many connections as it takes."""
+        channel = "err" if stderr else "out"
+        while True:
+            link = await self._client.ask(_itself)
+            try:
+                async with (
+                    link.log(self.id, channel=channel, offset=offset, follow=follow) as log,
+                    contextlib.aclosing(aiter(log)) as chunks,
+                ):
+                    at_bytes: int | None = None
+                    async for chunk in chunks:
+                        at_bytes = log.opened.offset if at_bytes is None else at_bytes
+                        yield chunk
+                        at_bytes += len(chunk)
+                        offset = at_bytes
+                return
+            except UserError as error:
+                if error.code not in (GONE, LOST):
+                    raise
+            await asyncio.sleep(REOPEN_S)
+
+
+async def _itself(link: Client) -> Client:
+    return link

@@ -1,0 +1,59 @@
+"""How a job ended, as programs ask it: in the manner of subprocess's CompletedProcess."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.api.rows import JobRow
+from warpdeck.errors import WarpdeckError
+from warpdeck.model import JobState
+
+SIGNALLED = 128
+"""What a shell adds to a signal's number."""
+
+
+class JobFailed(WarpdeckError):  # as CalledProcessError, it is named for what happened
+    """A job, or a task of an array, did not end as COMPLETED. `outcome` has the rows."""
+
+    def __init__(self, outcome: Outcome, output: str = "") -> None:
+        worst = next(row for row in outcome.rows if row.state != JobState.COMPLETED)
+        cause = f" ({worst.exit_cause})" if worst.exit_cause else ""
+        more = sum(row.state != JobState.COMPLETED for row in outcome.rows) - 1
+        others = f", and {more} more of its array" if more else ""
+        tail = f"; the end of its output:\n{output}" if output else ""
+        code = f", exit code {worst.exit_code}" if worst.exit_code else ""
+        super().__init__(f"job {worst.label} ended as {worst.state}{code}{cause}{others}{tail}")
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[Outcome]]:
+        return type(self), (self.outcome,)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a submission: one row, or of an array one for each task, in the tasks' order."""
+
+    rows: list[JobRow]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of it is COMPLETED."""
+        return all(row.state == JobState.COMPLETED for row in self.rows)
+
+    @property
+    def exit_code(self) -> int:
+        """As `sbatch --wait` gives it: the highest of any task's, 128 and the signal for one that a signal ended; 1 where it
+        is not known."""
+        return max(_exit_code(row) for row in self.rows)
+
+    def check(self) -> Outcome:
+        """Itself. Raises JobFailed unless it is `ok`."""
+        if not self.ok:
+            raise JobFailed(self)
+        return self
+
+
+def _exit_code(row: JobRow) -> int:
+    code, _, signal = row.exit_code.partition(":")
+    if not code:
+        return int(row.state != JobState.COMPLETED)
+    return SIGNALLED + int(signal) if int(signal or 0) else int(code)

@@ -1,0 +1,320 @@
+"""warpdeck in a program: the clients and the executor, on this machine's own node with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError, as_completed
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import comes, eventually
+
+import warpdeck
+
+LONG_S = 60.0
+"""For what takes a second: a job to its end on a machine that others use too."""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """One controller and one node for all tests here."""
+    with tempfile.TemporaryDirectory(prefix="wdl", dir="/tmp") as folder:
+        home = Home(Path(folder) / "home")
+        home.ok("up")
+        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        yield home
+        home.close()
+
+
+@pytest.fixture
+def deck(site: Home, short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[warpdeck.Client]:
+    """A client of the site's, in a folder of the test's own."""
+    monkeypatch.chdir(short_tmp)
+    with warpdeck.Client(site.path, start=False) as client:
+        yield client
+
+
+@pytest.fixture
+async def adeck(
+    site: Home, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[warpdeck.AsyncClient]:
+    monkeypatch.chdir(short_tmp)
+    async with warpdeck.AsyncClient(site.path) as client:
+        yield client
+
+
+@pytest.fixture
+def pool(deck: warpdeck.Client) -> Iterator[warpdeck.Executor]:
+    with warpdeck.Executor(deck, time=5, snapshot="none") as executor:
+        yield executor
+
+
+def test_importing_warpdeck_imports_nothing_else() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import warpdeck; dir(warpdeck)\n"
+        "print(*sorted(set(sys.modules) - before))\n"
+        "print(warpdeck.Outcome.__name__, 'asyncio' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "warpdeck\nOutcome False\n"
+
+
+# ---- the client
+
+
+def test_a_script_is_submitted_watched_and_its_output_read(deck: warpdeck.Client) -> None:
+    Path("train.sh").write_text("#!/bin/sh\n#SBATCH -J learns\necho lr $2\necho $SLURM_CPUS_PER_TASK\n")
+    job = deck.submit("train.sh", "--lr", "0.1", cpus_per_task=2, time="10")
+    assert list(job.logs()) == ["lr 0.1", "2"]
+    outcome = job.wait(timeout_s=LONG_S).check()
+    assert [(row.label, row.name, row.state) for row in outcome.rows] == [(job.id, "learns", "COMPLETED")]
+    assert job.output() == Path(f"slurm-{job.id}.out").read_bytes() == b"lr 0.1\n2\n"
+    assert (job.state(), job.detail().script.splitlines()[1]) == ("COMPLETED", "#SBATCH -J learns")
+    assert [row.id for row in deck.jobs(ids=[job.id])] == [int(job.id)]
+
+
+def test_a_job_that_fails_says_so_when_it_is_checked(deck: warpdeck.Client) -> None:
+    outcome = deck.submit(command=["sh", "-c", "exit 3"]).wait(timeout_s=LONG_S)
+    assert (outcome.ok, outcome.exit_code, outcome.rows[0].name) == (False, 3, "sh")
+    with pytest.raises(warpdeck.JobFailed, match=r"ended as FAILED, exit code 3:0$"):
+        outcome.check()
+    assert deck.submit(command="kill -9 $$").wait(timeout_s=LONG_S).exit_code == 137
+
+
+def test_an_array_is_waited_for_whole_or_by_task(deck: warpdeck.Client) -> None:
+    job = deck.submit(
+        text="#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\nexit $SLURM_ARRAY_TASK_ID\n", array="0-3%2"
+    )
+    one, whole = deck.wait([job.task(0), job], timeout_s=LONG_S)
+    assert (one.ok, [row.array_task_id for row in one.rows]) == (True, [0])
+    assert (whole.ok, whole.exit_code, [row.array_task_id for row in whole.rows]) == (False, 3, [0, 1, 2, 3])
+    assert list(job.task(2).logs(follow=False)) == ["task 2"]
+    with pytest.raises(warpdeck.JobFailed, match=r"_1 ended as FAILED.*and 2 more of its array"):
+        whole.check()
+
+
+def test_a_job_of_another_day_is_known_and_waiting_for_it_ends_at_once(
+    site: Home, deck: warpdeck.Client
+) -> None:
+    job = deck.submit(command="true")
+    job.wait(timeout_s=LONG_S)
+    with warpdeck.Client(site.path) as later:
+        assert later.job(job.id).wait(timeout_s=LONG_S).ok
+
+
+def test_a_wait_that_takes_too_long_ends_and_the_job_goes_on(deck: warpdeck.Client) -> None:
+    job = deck.submit(command="true", hold=True)
+    with pytest.raises(TimeoutError):
+        job.wait(timeout_s=0.01)
+    assert job.state() == "PENDING"
+    assert job.why().code == "JobHeldUser"
+    job.cancel()
+    assert job.wait(timeout_s=LONG_S).rows[0].state == "CANCELLED"
+
+
+def test_signals_metrics_nodes_and_status(deck: warpdeck.Client) -> None:
+    job = deck.submit(
+        text="#!/bin/bash\ntrap 'echo caught; exit 0' USR1\necho ready\nwhile :; do sleep 0.05; done\n"
+    )
+    lines = job.logs()
+    assert next(lines) == "ready"
+    job.cancel(signal="USR1")
+    assert list(lines)[-1] == "caught"
+    assert job.wait(timeout_s=LONG_S).ok
+    measured = job.metrics()
+    assert measured.errors == [] and measured.used is not None
+    (node,) = deck.nodes()
+    assert deck.node(node.name).cpus == node.cpus
+    assert deck.metrics(node=node.name).curves[0].node == node.name
+    assert deck.status().nodes == 1
+
+
+def test_the_code_of_a_job_can_be_listed_and_compared(deck: warpdeck.Client) -> None:
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ):
+        Path("model.py").write_text("layers = 2\n")
+        subprocess.run(["git", *words], check=True, timeout=60)
+    job = deck.submit(command="cat model.py", snapshot="require")
+    Path("model.py").write_text("layers = 3\n")
+    assert job.wait(timeout_s=LONG_S).ok
+    snapshot = job.snapshot()
+    assert snapshot is not None and snapshot.root == os.path.realpath(".")
+    assert deck.files(job) == ["model.py"]
+    assert "+layers = 3" in deck.diff(job)
+    assert "-layers = 3" in deck.diff(job, deck.submit(command="true", snapshot="require"))
+
+
+def test_bad_input_is_one_clear_sentence(deck: warpdeck.Client) -> None:
+    for call, said in (
+        (lambda: deck.submit(), "give one of a script, text= or command="),
+        (lambda: deck.submit("a.sh", text="b"), "give one of a script, text= or command="),
+        (lambda: deck.submit("a.sh"), "there is no script .*/a.sh"),
+        (lambda: deck.submit(command=[]), "the command is empty"),
+        (lambda: deck.submit(command="true", gpu_type="h100"), "--gpu-type"),
+        (lambda: deck.submit(command="true", nodes=4), "nodes"),
+        (lambda: deck.job("twelve"), "'twelve' is no job id"),
+        (lambda: deck.job(99_999_999).state(), "99999999"),
+        (lambda: deck.files(deck.submit(command="true", snapshot="none")), "has no snapshot"),
+        (lambda: warpdeck.Executor(deck, array="0-3"), "array is the executor's own"),
+        (lambda: warpdeck.Client("/nowhere/home", start=False).nodes(), "no controller runs"),
+    ):
+        with pytest.raises(warpdeck.UserError, match=said):
+            call()
+
+
+def test_a_client_can_be_closed_twice_and_then_says_so(site: Home) -> None:
+    deck = warpdeck.Client(site.path)
+    deck.close()
+    deck.close()
+    with pytest.raises(RuntimeError, match="was closed"):
+        deck.nodes()
+
+
+def test_threads_share_a_client(deck: warpdeck.Client) -> None:
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: found.append(deck.submit(command=f"exit {n}").wait().exit_code))
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert sorted(found) == [0, 1, 2, 3]
+
+
+async def test_the_client_works_where_a_loop_runs_already_as_in_a_notebook(
+    site: Home, short_tmp: Path
+) -> None:
+    with warpdeck.Client(site.path) as deck:
+        job = deck.submit(command="echo in a cell", cwd=short_tmp)
+        assert list(job.logs()) == ["in a cell"]
+        with warpdeck.Executor(deck, cwd=short_tmp) as pool:
+            assert await asyncio.wrap_future(pool.submit(len, "four")) == 4
+
+
+async def test_waits_and_logs_outlive_the_controller(
+    site: Home, adeck: warpdeck.AsyncClient, short_tmp: Path
+) -> None:
+    gate = short_tmp / "gate"
+    job = await adeck.submit(command=f"echo one; until [ -e {gate} ]; do sleep 0.05; done; echo two")
+    lines: list[str] = []
+
+    async def read() -> None:
+        async with contextlib.aclosing(job.logs()) as found:
+            async for line in found:
+                lines.append(line)
+
+    reading, waiting = asyncio.create_task(read()), asyncio.create_task(job.wait(timeout_s=LONG_S))
+    await comes(lambda: lines == ["one"], what="the first line")
+    site.kill_controller()
+    assert (await adeck.status()).nodes == 1
+    gate.touch()
+    assert (await waiting).ok
+    await reading
+    assert lines == ["one", "two"]
+
+
+# ---- the executor
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def test_calls_answer_in_order_or_as_they_end(pool: warpdeck.Executor) -> None:
+    first = pool.submit(square, 12)
+    assert list(pool.map(square, range(6))) == [0, 1, 4, 9, 16, 25]
+    assert list(pool.map(lambda a, b: a + b, "abc", "xyz", chunksize=2)) == ["ax", "by", "cz"]
+    assert first.result(LONG_S) == 144
+    assert {future.result() for future in as_completed([pool.submit(square, n) for n in (1, 2)])} == {1, 4}
+
+
+def test_what_is_called_in_a_burst_is_one_array(pool: warpdeck.Executor) -> None:
+    futures = [pool.submit(square, number) for number in range(12)]
+    assert [future.result(LONG_S) for future in futures] == [number * number for number in range(12)]
+    submissions = {future.job.id.split("_")[0] for future in futures}
+    assert len(submissions) < 6
+
+
+def test_an_exception_is_raised_where_the_result_is_asked_for(pool: warpdeck.Executor) -> None:
+    def fails(reason: str) -> None:
+        raise LookupError(reason)
+
+    future = pool.submit(fails, "not there")
+    with pytest.raises(LookupError, match="not there") as raised:
+        future.result(LONG_S)
+    assert "in fails" in str(raised.value.__cause__)
+    assert future.job.state() == "FAILED"
+
+
+def test_a_call_whose_job_dies_says_how_and_shows_its_last_words(pool: warpdeck.Executor) -> None:
+    def dies() -> None:
+        print("last words", flush=True)
+        os.kill(os.getpid(), 9)
+
+    with pytest.raises(warpdeck.JobFailed, match=r"FAILED, exit code 0:9(.|\n)*last words"):
+        pool.submit(dies).result(LONG_S)
+
+
+def test_a_call_that_waits_can_be_cancelled_and_its_job_with_it(deck: warpdeck.Client) -> None:
+    with warpdeck.Executor(deck, hold=True, snapshot="none") as pool:
+        future = pool.submit(square, 2)
+        eventually(lambda: future.job, what="it was submitted")
+        assert future.cancel() and future.cancel()
+        with pytest.raises(CancelledError):
+            future.result()
+        assert future.job.wait(timeout_s=LONG_S).rows[0].state == "CANCELLED"
+        late = pool.submit(square, 3)
+        pool.shutdown(cancel_futures=True)
+        assert late.cancelled()
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            pool.submit(square, 4)
+
+
+def test_a_job_that_somebody_else_cancels_is_the_call_s_error(deck: warpdeck.Client) -> None:
+    with warpdeck.Executor(deck, hold=True, snapshot="none") as pool:
+        future = pool.submit(square, 2)
+        deck.cancel(eventually(lambda: future.job, what="it was submitted"))
+        with pytest.raises(warpdeck.JobFailed, match="CANCELLED"):
+            future.result(LONG_S)
+
+
+def test_a_submission_that_is_refused_is_the_call_s_error(deck: warpdeck.Client) -> None:
+    with warpdeck.Executor(deck, nodes=50) as pool, pytest.raises(warpdeck.UserError, match="nodes"):
+        pool.submit(square, 2).result(LONG_S)
+
+
+def test_arguments_larger_than_a_script_go_by_a_file_and_outputs_may_be_kept(deck: warpdeck.Client) -> None:
+    data = os.urandom(4_000_000)
+    with warpdeck.Executor(deck, folder="kept", snapshot="none") as pool:
+        assert pool.submit(lambda bytes_: bytes_ == data[::-1][::-1], data).result(LONG_S)
+        number = pool.submit(print, "printed").result(LONG_S)
+    assert number is None
+    assert [path.read_text() for path in Path("kept").glob("*.log") if path.stat().st_size] == ["printed\n"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in Path("kept").glob("calls.*"))
+
+
+def test_an_executor_s_own_client_and_files_go_with_it(
+    site: Home, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(short_tmp)
+    monkeypatch.setenv("WARPDECK_HOME", str(site.path))
+    before = set(threading.enumerate())
+    with warpdeck.Executor() as pool:
+        assert pool.submit(os.getcwd).result(LONG_S) == os.path.realpath(short_tmp)
+    assert set(threading.enumerate()) == before
+    assert list((site.path / "calls").iterdir()) == []

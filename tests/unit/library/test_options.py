@@ -1,0 +1,46 @@
+"""Keyword arguments as sbatch's options."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from warpdeck.api.submission import command_options
+from warpdeck.errors import UserError
+from warpdeck.library.options import option_words
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"gpus": 2, "cpus_per_task": 8}, ["--gpus=2", "--cpus-per-task=8"]),
+        ({"hold": True, "requeue": False, "qos": None}, ["--hold"]),
+        ({"time": timedelta(hours=26, seconds=30)}, ["--time=1560:30"]),
+        ({"partition": ["a", "b"]}, ["--partition=a,b"]),
+        ({"gpus": 0.5}, ["--gpus=0.5"]),
+        ({"comment": "two words; $HOME"}, ["--comment=two words; $HOME"]),
+    ],
+)
+def test_options_are_slurm_s_with_underscores(given: dict[str, object], words: list[str]) -> None:
+    assert option_words(given) == words
+    command_options(words)
+
+
+def test_a_moment_is_told_in_local_time() -> None:
+    moment = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
+    local = datetime.fromtimestamp(moment.timestamp())
+    assert option_words({"begin": moment}) == [f"--begin={local.isoformat()}"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"time": timedelta(seconds=-1)}, {"begin": timedelta(hours=1)}, {"gpus": {"a": 1}}]
+)
+def test_a_value_that_no_option_has_is_refused_by_name(given: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=f"^{next(iter(given))} cannot be"):
+        option_words(given)
+
+
+def test_an_option_that_sbatch_does_not_have_is_refused() -> None:
+    with pytest.raises(UserError, match="--gpu-count"):
+        command_options(option_words({"gpu_count": 1}))
