@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from . import commands, cycle, fleet, footprint, jobs, peers, planning, remote, screen, trees
+from . import commands, cycle, fleet, footprint, history, jobs, peers, planning, remote, screen, trees
 from .rig import open_rig
 from .table import Table
 
-PARTS = ("commands", "screen", "idle", "jobs", "remote", "trees", "planning", "restart", "fleet")
+PARTS = ("commands", "screen", "idle", "jobs", "remote", "trees", "planning", "restart", "history", "fleet")
 
 
 def main(words: list[str]) -> int:
@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
 
 def with_rig(table: Table, wanted: list[str]) -> None:
     """The parts that need a controller, from an empty queue to a full one."""
-    if not {"commands", "screen", "idle", "jobs", "restart"} & set(wanted):
+    if not {"commands", "screen", "idle", "jobs", "restart", "history"} & set(wanted):
         return
     with open_rig() as rig:
         if "commands" in wanted:
@@ -53,6 +53,9 @@ def with_rig(table: Table, wanted: list[str]) -> None:
     if "restart" in wanted:
         with open_rig() as rig:
             footprint.measure_restart(table, rig)
+    if "history" in wanted:
+        with open_rig() as rig:
+            history.measure(table, rig)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from warpdeck.slurm.console import Console
 from warpdeck.slurm.main import run
 from warpdeck_agent.wire import messages as wire
 
-from .peer import NODES, Done
+from .peer import HOST, NODES, Done
 
 T = TypeVar("T")
 WAIT_S = 30.0
@@ -103,12 +103,12 @@ class OurSlurm:
             env=env or {},
             folder=str(self.folder),
             user=user,
-            host="login",
+            host=HOST,
             stdin=io.StringIO(),
             out=out,
             err=err,
             connect=self.connect,
-            read_file=_read_nothing,
+            read_file=_no_file,
         )
         code = run(words[0], list(words[1:]), console)
         return Done(code, out.getvalue(), err.getvalue())
@@ -162,10 +162,10 @@ class OurSlurm:
         eventually(so, what=f"jobs {jobs} run")
 
 
+def _no_file(path: str, size: int) -> bytes:
+    raise FileNotFoundError(path)
+
+
 def _nodes_of(site: Served, job: int) -> list[str]:
     allocation = site.controller.state.jobs[job].allocation  # type: ignore[index]
     return [str(share.node) for share in allocation.shares] if allocation else []
-
-
-def _read_nothing(path: str, size: int) -> bytes:
-    raise FileNotFoundError(path)

@@ -27,11 +27,13 @@ from warpdeck.controller.events import (
     Requeued,
     Resumed,
     Suspended,
+    Updated,
 )
 from warpdeck.controller.reduce import reduce
 from warpdeck.controller.state import State, Transaction
 from warpdeck.controller.view import build_view
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
+from warpdeck.model.change import JobChange
 from warpdeck.policy import Preempt, Settings, plan
 from warpdeck_agent.wire import messages as wire
 
@@ -94,6 +96,20 @@ class Storm(RuleBasedStateMachine):
     )
     def order(self, kind: type[Order], names: list[str]) -> None:
         self.send(self.core.apply(kind(who=ANN, jobs=tuple(names))).effects)  # type: ignore[arg-type]
+
+    @rule(
+        names=st.lists(references, min_size=1, max_size=3),
+        change=st.builds(
+            JobChange,
+            name=st.sampled_from((msgspec.UNSET, "other")),
+            time_limit_s=st.sampled_from((msgspec.UNSET, None, 60, 600)),
+            throttle=st.sampled_from((msgspec.UNSET, 0, 1)),
+            nodes_min=st.sampled_from((msgspec.UNSET, 1, 2, 9)),
+            comment=st.just("changed"),
+        ),
+    )
+    def change(self, names: list[str], change: JobChange) -> None:
+        self.send(self.core.apply(Updated(who=ROOT, jobs=tuple(names), change=change)).effects)
 
     @rule(kind=st.sampled_from((Suspended, Resumed)), names=st.lists(references, min_size=1, max_size=3))
     def order_of_an_admin(self, kind: type[Order], names: list[str]) -> None:

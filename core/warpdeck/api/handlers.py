@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,7 @@ from warpdeck.controller.events import (
     StepEndAsked,
     Submitted,
     Suspended,
+    Told,
     Updated,
 )
 from warpdeck.controller.jobcolumns import shower
@@ -51,7 +53,7 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
-from . import checkup, curves, questions
+from . import checkup, curves, history, questions
 from . import protocol as ask
 from .selection import Selection
 
@@ -99,6 +101,8 @@ class Handlers:
                 show = shower(self._controller.state, message.fields, now=self._controller.clock())
                 jobs = await self._jobs(message)
                 return await self._paged(message.id, "jobs", jobs, show=show, page_rows=JOB_PAGE_ROWS)
+            case ask.Records():
+                return await history.answer(self._connection, message)
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Cancel():
@@ -108,7 +112,9 @@ class Handlers:
             case ask.Release():
                 return await self._change(Released(**await self._named(message.jobs)))
             case ask.Requeue():
-                return await self._change(Requeued(**await self._named(message.jobs)))
+                return await self._change(Requeued(**await self._named(message.jobs), hold=message.hold))
+            case ask.Tell():
+                return await self._change(Told(**await self._named(message.jobs), text=message.text))
             case ask.Suspend():
                 return await self._change(Suspended(**await self._named(message.jobs)))
             case ask.Resume():
@@ -129,7 +135,15 @@ class Handlers:
             case ask.Steps():
                 rows = live_steps(self._controller.state, Selection(message))
                 return await self._paged(message.id, "steps", rows, show=list, page_rows=JOB_PAGE_ROWS)
-            case ask.Shares() | ask.Partitions() | ask.Reservations() | ask.QosList() | ask.PluginOptions():
+            case (
+                ask.Shares()
+                | ask.Partitions()
+                | ask.Reservations()
+                | ask.QosList()
+                | ask.Licenses()
+                | ask.Settings()
+                | ask.PluginOptions()
+            ):
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
@@ -178,7 +192,9 @@ class Handlers:
                 await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
                 return {}
             case ask.ReservationMake():
-                await self._controller.apply(ReservationMade(reservation=message.reservation))
+                await self._controller.apply(
+                    ReservationMade(reservation=message.reservation, instead=message.instead)
+                )
                 return {}
             case ask.ReservationRemove():
                 await self._controller.apply(ReservationRemoved(name=message.name))
@@ -239,6 +255,7 @@ class Handlers:
         counts = {job_state.value: count for job_state, count in state.in_state.items() if count}
         return {
             "pid": os.getpid(),
+            "host": socket.gethostname(),
             "home": self._server.paths.home,
             "version": __version__,
             "uptime_s": self._controller.clock() - self._server.started_at,

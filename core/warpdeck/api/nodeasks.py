@@ -63,9 +63,10 @@ class NodeCheck(Message, frozen=True, kw_only=True, tag="node_check"):
 
 
 class ReservationMake(Message, frozen=True, kw_only=True, tag="reservation_make"):
-    """Sets nodes aside (admins). -> {}"""
+    """Sets nodes aside (admins). With `instead` the reservation of that name becomes this one. -> {}"""
 
     reservation: Reservation
+    instead: bool = False
 
 
 class ReservationRemove(Message, frozen=True, kw_only=True, tag="reservation_rm"):

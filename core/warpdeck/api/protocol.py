@@ -156,6 +156,30 @@ class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     job: Reference
 
 
+class Records(Message, frozen=True, kw_only=True, tag="records"):
+    """-> {"jobs": [JobRow and JobFacts]} by id, in pages: the jobs in memory and, with `ended`, all that ever were.
+
+    Empty lists narrow nothing. `since` and `until` are the window in which a job ran, or was in one of the `states`: see
+    api.history. `fields` as for Jobs; `steps` adds [records.StepRecord], `scripts` the scripts of one's own jobs."""
+
+    ids: References = ()
+    states: Names = ()
+    users: Names = ()
+    names: Names = ()
+    accounts: Names = ()
+    qos: Names = ()
+    partitions: Names = ()
+    reservations: Names = ()
+    licenses: Names = ()
+    nodes: References = ()
+    since: float = 0.0
+    until: float | None = None
+    ended: bool = False
+    fields: tuple[Name, ...] = ()
+    steps: bool = False
+    scripts: bool = False
+
+
 class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
     """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}, "queue_order": str}: the jobs that wait, highest first;
     all without `ids`. Jobs of equal priority go by `queue_order`: submission, response, promised."""
@@ -179,6 +203,14 @@ class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
 
 class Reservations(Message, frozen=True, kw_only=True, tag="reservations"):
     """-> {"reservations": [siterows.ReservationRow]}"""
+
+
+class Licenses(Message, frozen=True, kw_only=True, tag="licenses"):
+    """-> {"licenses": [{"name", "total", "used"}]}"""
+
+
+class Settings(Message, frozen=True, kw_only=True, tag="settings"):
+    """-> {"settings": {name: text}}: what the configuration in force comes to in slurm.conf's words."""
 
 
 class QosList(Message, frozen=True, kw_only=True, tag="qos"):
@@ -207,7 +239,15 @@ class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
 
 
 class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
-    """A running job is ended first; a finished one goes back to PENDING."""
+    """A running job is ended first; a finished one goes back to PENDING. With `hold` it waits until it is released."""
+
+    hold: bool = False
+
+
+class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):
+    """A line for the people who look at running jobs."""
+
+    text: Reference
 
 
 class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
@@ -428,6 +468,7 @@ ClientMessage = (
     | Jobs
     | Steps
     | JobInfo
+    | Records
     | Priorities
     | Shares
     | Diagnosis
@@ -442,6 +483,9 @@ ClientMessage = (
     | Suspend
     | Resume
     | JobUpdate
+    | Tell
+    | Licenses
+    | Settings
     | Nodes
     | NodeAdd
     | NodeDrain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.controller import sitetables, standing
+from warpdeck.controller import sitetables, slurmsettings, standing
 from warpdeck.controller.reservations import reservations
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState
@@ -15,7 +15,16 @@ from . import protocol as ask
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
 
-Question = ask.Priorities | ask.Shares | ask.Partitions | ask.Reservations | ask.QosList | ask.PluginOptions
+Question = (
+    ask.Priorities
+    | ask.Shares
+    | ask.Partitions
+    | ask.Reservations
+    | ask.QosList
+    | ask.Licenses
+    | ask.Settings
+    | ask.PluginOptions
+)
 
 
 async def answer(controller: Controller, question: Question, named: Collection[JobId]) -> dict[str, Any]:
@@ -38,6 +47,10 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"qos": sitetables.qos_rows(config)}
         case ask.PluginOptions():
             return {"options": config.submission.plugin_options}
+        case ask.Licenses():
+            return {"licenses": sitetables.license_rows(state)}
+        case ask.Settings():
+            return {"settings": slurmsettings.settings(state, config)}
 
 
 def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, Any]:

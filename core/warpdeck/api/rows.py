@@ -132,6 +132,10 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """As asked, or the site's default."""
     mem_per_gpu_bytes: int | None
     exclusive: bool
+    ended_by_uid: int | None
+    """Who cancelled it."""
+    tres_asked: dict[str, int]
+    """mem in MiB."""
     tres: dict[str, int]
     """Allocated, or else asked; mem in MiB."""
     tres_per_job: str
@@ -145,6 +149,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     switches_wait_s: int | None
     tasks_text: str
     """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
+    throttle: int
+    """How many tasks of its array may run at once; 0: any."""
     container: str
 
 
@@ -349,6 +355,11 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     facilities: list[FacilityRow] = []
     containers: list[str] = []
     """The container runtimes that it has."""
+    weight: int = 1
+    """Nodes of less weight are used first."""
+    address: str = ""
+    """At which other nodes reach it."""
+    reason_at: float | None = None
     features: list[str] = []
     """What --constraint may ask for, as the site's configuration says."""
     gpu_error: str = ""

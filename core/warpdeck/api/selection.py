@@ -27,8 +27,8 @@ class Selection:
         self._tests = [
             *([] if everything else [_unfinished]),
             *([lambda job: job.state in states] if states else []),
-            *([lambda job: any(_is_named(job, number, tasks) for number, tasks in ids)] if ids else []),
-            *_tests(message),
+            *([lambda job: any(is_named(job, number, tasks) for number, tasks in ids)] if ids else []),
+            *tests_of(message),
         ]
 
     def has(self, job: Job) -> bool:
@@ -39,8 +39,8 @@ def _unfinished(job: Job) -> bool:
     return not job.is_finished
 
 
-def _tests(message: ask.Jobs | ask.Steps) -> list[Test]:
-    """Those that compare names."""
+def tests_of(message: ask.Jobs | ask.Steps | ask.Records) -> list[Test]:
+    """Those filters that compare names."""
     found: list[Test] = []
     if users := frozenset(message.users):
         found.append(lambda job: job.user in users or str(job.uid) in users)
@@ -50,10 +50,10 @@ def _tests(message: ask.Jobs | ask.Steps) -> list[Test]:
         found.append(
             lambda job: job.allocation is not None and not nodes.isdisjoint(job.allocation.node_names())
         )
-    return [*found, *_of_jobs(message)] if isinstance(message, ask.Jobs) else found
+    return found if isinstance(message, ask.Steps) else [*found, *_of_jobs(message)]
 
 
-def _of_jobs(message: ask.Jobs) -> list[Test]:
+def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     found: list[Test] = []
     if names := frozenset(message.names):
         found.append(lambda job: job.request.name in names)
@@ -74,7 +74,8 @@ def _in_partition(job: Job, wanted: Collection[str]) -> bool:
     return any(name in wanted for name in asked.split(","))
 
 
-def _is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
+def is_named(job: Job, number: int, tasks: Ranges | None) -> bool:
+    """Whether "12" or "12_[3-5]" means this job, or some of its tasks."""
     if tasks is None:
         return number in (job.id, job.array_job_id)
     if number != job.array_job_id:

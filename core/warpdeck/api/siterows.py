@@ -94,6 +94,11 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of a user: the factor of the priority, over 0 to 1."""
     quota: dict[str, int] = {}
     """Of an account: TRES that are guaranteed to it."""
+    limits: dict[str, dict[str, int] | int] = {}
+    """Those that are set, by their names in policy.Limits: TRES -> count, numbers, and times in seconds."""
+    default: bool = False
+    """Of a user: jobs that name no account run under this one."""
+    default_qos: str = ""
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +127,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     priority_job_factor: int = 1
     preempt_mode: str = ""
     """"": the site's."""
+    grace_s: int = 0
     qos: str = ""
     exclusive: bool = False
     allow_groups: list[str] | None = None
@@ -130,6 +136,14 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     deny_accounts: list[str] = []
     allow_qos: list[str] | None = None
     deny_qos: list[str] = []
+
+
+class LicenseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A license of the site, and how many of it running jobs have."""
+
+    name: str
+    total: int
+    used: int = 0
 
 
 class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):

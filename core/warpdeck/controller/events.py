@@ -72,7 +72,15 @@ class Released(Order, frozen=True, kw_only=True):
 
 
 class Requeued(Order, frozen=True, kw_only=True):
-    """Running and ended jobs wait again."""
+    """Running and ended jobs wait again; with `hold` until they are released."""
+
+    hold: bool = False
+
+
+class Told(Order, frozen=True, kw_only=True):
+    """A line for the people who look at running jobs."""
+
+    text: str
 
 
 class Suspended(Order, frozen=True, kw_only=True):
@@ -131,7 +139,10 @@ class NodeRemoved(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
+    """With `instead` the one of its name, which was made at run time, becomes this one."""
+
     reservation: Reservation
+    instead: bool = False
 
 
 class ReservationRemoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +196,7 @@ Event = (
     | Suspended
     | Resumed
     | Updated
+    | Told
     | Planned
     | NodeAdded
     | NodeDrained

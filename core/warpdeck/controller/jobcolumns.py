@@ -188,6 +188,12 @@ def _tres(sight: Sight, job: Job) -> dict[str, int]:
     return asked_tres(job.request.resources, prices, default_mem_per_cpu=default)
 
 
+def _tres_asked(sight: Sight, job: Job) -> dict[str, int]:
+    settings = sight.state.site.settings
+    default = settings.default_mem_per_cpu_bytes
+    return asked_tres(job.request.resources, settings.billing_weights, default_mem_per_cpu=default)
+
+
 def _tres_text(job: Job, per: str) -> str:
     """As Slurm writes what was asked: gres:gpu:a100:4."""
     asked = job.request.resources.gpus
@@ -331,6 +337,8 @@ FACTS: dict[str, Column] = {
     "mem_per_cpu_bytes": _mem_per_cpu,
     "mem_per_gpu_bytes": lambda _, job: job.request.resources.mem_per_gpu_bytes,
     "exclusive": lambda _, job: job.request.resources.exclusive,
+    "ended_by_uid": lambda _, job: job.ended_by_uid,
+    "tres_asked": _tres_asked,
     "tres": _tres,
     "tres_per_job": lambda _, job: _tres_text(job, "total"),
     "tres_per_node": lambda _, job: _tres_text(job, "per_node"),
@@ -340,6 +348,7 @@ FACTS: dict[str, Column] = {
     "max_switches": lambda _, job: job.request.resources.max_switches,
     "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,
     "tasks_text": _tasks_text,
+    "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
     "container": lambda _, job: job.request.container.image if job.request.container else "",
 }
 COLUMNS = {**ROW_COLUMNS, **FACTS}

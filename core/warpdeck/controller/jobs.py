@@ -21,7 +21,20 @@ from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import parse_constraint
 
 from .dependencies import clause_name, targets
-from .events import Cancelled, Effect, Held, KillShare, Order, Outcome, Released, Requeued, Submitted, Who
+from .events import (
+    Cancelled,
+    Effect,
+    Held,
+    KillShare,
+    Order,
+    Outcome,
+    Released,
+    Requeued,
+    Submitted,
+    TellJob,
+    Told,
+    Who,
+)
 from .reservations import reservations
 from .state import Transaction, amend
 
@@ -154,6 +167,7 @@ def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
     if job.is_finished:
         raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
     txn.log(job.id, f"cancelled by {who.user}")
+    job = amend(job, ended_by_uid=who.uid)
     if job.state is JobState.PENDING:
         txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
         return []
@@ -227,23 +241,27 @@ def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 def _check_waits(job: Job) -> None:
     if job.state is not JobState.PENDING:
         raise UserError(
-            f"job {job.label()} is not waiting ({job.state})", "only waiting jobs can be held or released"
+            f"job {job.label()} is not waiting ({job.state})",
+            "only waiting jobs can be held or released",
+            code="finished" if job.is_finished else "not_pending",
         )
 
 
 def requeue(txn: Transaction, event: Requeued) -> Outcome:
     """Running jobs are ended and wait again; ended ones wait again at once."""
-    return on_each(txn, event, lambda job: _requeue_one(txn, job))
+    return on_each(txn, event, lambda job: _requeue_one(txn, job, event))
 
 
-def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
+def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
     if job.state is JobState.PENDING:
         raise UserError(f"job {job.label()} is waiting already", code="pending")
     if job.request.pty is not None or job.request.holder:
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
         )
-    txn.log(job.id, "requeue asked")
+    txn.log(job.id, "requeue asked" + (", held" if event.hold else ""))
+    if event.hold:
+        job = amend(job, held=True, held_by_admin=event.who.admin and event.who.uid != job.uid)
     if job.is_finished:
         put_back(txn, job)
         return []
@@ -251,6 +269,18 @@ def _requeue_one(txn: Transaction, job: Job) -> list[Effect]:
         raise UserError(f"job {job.label()} is ending", "requeue it when it has ended", code="ending")
     job = amend(job, requeue_on_exit=True)
     return end_job(txn, job, "requeued")
+
+
+def tell(txn: Transaction, event: Told) -> Outcome:
+    """Shows a line where the people of running jobs see it: on the first node of each."""
+    return on_each(txn, event, lambda job: _tell_one(job, event))
+
+
+def _tell_one(job: Job, event: Told) -> list[Effect]:
+    if job.state is not JobState.RUNNING:
+        raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
+    words = f"{event.who.user}: {event.text}"
+    return [TellJob(node=job.shares[0].node, job_id=job.id, restarts=job.restarts, text=words)]
 
 
 def put_back(txn: Transaction, job: Job) -> Job:
@@ -265,6 +295,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             shares=(),
             exit=None,
             ending_cause="",
+            ended_by_uid=None,
             requeue_on_exit=False,
             partition="",
             time_limit_s=None,

@@ -5,7 +5,7 @@ Real ones: store.sqlite.SqliteStore, fleet.ssh fleet; in memory: store.memory.Me
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -122,6 +122,18 @@ class Store(Protocol):
     async def job(self, job_id: JobId) -> Job | None: ...
     async def named(self, number: JobId) -> list[Job]:
         """The jobs of any age that a plain number means: a whole submission by id, or the array task with that id."""
+        ...
+
+    async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
+        """Those of these ids that there are, by id."""
+        ...
+
+    async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        """Ended jobs of these users (() is all) that were submitted by `until_unix` and ended at `since_unix` or later."""
+        ...
+
+    async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
+        """The steps of these jobs, job by job, in the order of their starts and numbers."""
         ...
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...

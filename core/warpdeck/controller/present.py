@@ -219,6 +219,9 @@ def node_row(state: State, node: Node) -> NodeRow:
             FacilityRow(name=each.name, strength=each.strength, how=each.how) for each in node.facilities
         ],
         containers=list(node.containers),
+        weight=facts.weight if facts else 1,
+        address=node.address,
+        reason_at=node.reason_at_unix or None,
         features=sorted(facts.features) if facts else [],
         gpu_error=node.gpu_error,
         health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],

@@ -36,6 +36,7 @@ from .events import (
     StepReported,
     Submitted,
     Suspended,
+    Told,
     Updated,
 )
 from .state import Transaction
@@ -58,6 +59,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return suspension.suspend(txn, event)
         case Resumed():
             return suspension.resume(txn, event)
+        case Told():
+            return jobs.tell(txn, event)
         case Updated():
             return updates.update(txn, event)
         case Planned():

@@ -118,6 +118,8 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
     for each in list(state.reserved.values()):
         if each.end_unix is not None and not each.repeat and each.end_unix + KEPT_S < txn.now:
             txn.drop_reservation(each.name)
+    if event.instead:
+        remove(txn, ReservationRemoved(name=wanted.name))
     _check(state, wanted, now=txn.now)
     txn.put_reservation(wanted)
     return Outcome()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
+from warpdeck.api.siterows import LicenseRow, PartitionRow, QosRow, ReservationRow
 from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.model import Node, NodeName
@@ -79,6 +79,7 @@ def _partition_row(
         priority_tier=table.priority_tier,
         priority_job_factor=table.priority_job_factor,
         preempt_mode=table.preempt_mode,
+        grace_s=table.grace_s,
         qos=table.qos,
         exclusive=table.exclusive,
         allow_groups=_names(table.allow_groups),
@@ -110,6 +111,15 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]
+
+
+def license_rows(state: State) -> list[LicenseRow]:
+    """The site's licenses by name."""
+    used: dict[str, int] = {}
+    for job_id in state.active:
+        for name, count in state.jobs[job_id].request.licenses:
+            used[name] = used.get(name, 0) + count
+    return [LicenseRow(name=name, total=total, used=used.get(name, 0)) for name, total in state.site.licenses]
 
 
 def qos_rows(config: Config) -> list[QosRow]:

@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator
 
+import msgspec
+
 from warpdeck.api.siterows import PriorityRow, ShareRow
 from warpdeck.config import Site
 from warpdeck.model import JobId
-from warpdeck.policy import PendingJob, Ranking, Settings, Standing, View, Weights, fair_tree
+from warpdeck.policy import Limits, PendingJob, Ranking, Settings, Standing, View, Weights, fair_tree
 
 
 def priority_rows(
@@ -70,10 +72,27 @@ def weights_by_part(weights: Weights) -> dict[str, float]:
 def share_rows(site: Site) -> list[ShareRow]:
     """The account tree, parents before their children, siblings by their level fairshare."""
     quotas = {account.name: account.quota for account in site.accounts}
+    limits = {(account.name, ""): account.limits for account in site.accounts}
+    limits |= {(user.account, user.user): user.limits for user in site.users}
     children: dict[str, list[Standing]] = {}
     for line in fair_tree(site.accounts, site.users):
         children.setdefault(line.parent, []).append(line)
-    return [_share_row(line, quotas) for line in _down(children, "")]
+    rows = [_share_row(line, quotas) for line in _down(children, "")]
+    return [
+        msgspec.structs.replace(
+            row,
+            limits=_set_limits(limits.get((row.account, row.user), Limits())),
+            default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
+            default_qos=site.default_qos.get(row.account, ""),
+        )
+        for row in rows
+    ]
+
+
+def _set_limits(limits: Limits) -> dict[str, dict[str, int] | int]:
+    """Those that are set, by their names; times in seconds."""
+    found = {name: getattr(limits, name) for name in limits.__struct_fields__}
+    return {name: value for name, value in found.items() if value is not None and value != {}}
 
 
 def _down(children: dict[str, list[Standing]], parent: str) -> Iterator[Standing]:

@@ -131,7 +131,7 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) ->
         check_reservation(txn, request, who)
     for name in {*request.resources.nodelist, *request.resources.exclude}:
         if wanted & {"nodelist", "exclude"} and name not in state.nodes:
-            raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="no_node")
+            raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="InvalidNode")
     if wanted - ANY_TIME:
         state.admission.check(state, amend(job, request=request), now=txn.now, there_already=True)
     return request

@@ -133,6 +133,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     allocation: Allocation | None = None
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
+    ended_by_uid: int | None = None
+    """Who cancelled it."""
     request_key: int = 0
     """The request's number in the store, where it is not the submission's own: it was changed since."""
     amendments: int = 0

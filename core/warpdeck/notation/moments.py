@@ -27,13 +27,16 @@ MAX_DIGITS = 9
 """Of a number of seconds to weeks: beyond it there is no such date."""
 
 
-def parse_moment(text: str, now: float) -> float:
-    """Unix seconds; `now` is what relative forms count from. Raises UserError."""
+def parse_moment(text: str, now: float, *, past: bool = False) -> float:
+    """Unix seconds; `now` is what relative forms count from. Raises UserError.
+
+    `past`: an hour alone is today's, a day without its year the last such day; else both are the next ones.
+    """
     unix = _UNIX.fullmatch(text)
     if unix is not None:
         return float(unix[1])
     try:
-        return _Reader(text, datetime.fromtimestamp(now)).moment()
+        return _Reader(text, datetime.fromtimestamp(now), past=past).moment()
     except (ValueError, OverflowError, OSError):
         hint = "write 16:00, tomorrow, 2027-01-20T12:34, 01/20/27 or now+2hours"
         raise UserError(f"{text!r} is no point in time", hint) from None
@@ -47,8 +50,9 @@ def moment_text(at_unix: float) -> str:
 class _Reader:
     """Takes a text apart, from the left. Raises ValueError for what is no point in time."""
 
-    def __init__(self, text: str, now: datetime) -> None:
+    def __init__(self, text: str, now: datetime, *, past: bool) -> None:
         self._now = now
+        self._past = past
         self._year: int | None = None
         self._day: tuple[int, int] | None = None
         self._clock: tuple[int, int, int] | None = None
@@ -61,7 +65,7 @@ class _Reader:
     def moment(self) -> float:
         hour, minute, second = self._clock or (0, 0, 0)
         if self._day is None:
-            later = (hour, minute) > (self._now.hour, self._now.minute)
+            later = self._past or (hour, minute) > (self._now.hour, self._now.minute)
             self._set_date(self._now if later else self._now + timedelta(days=1))
         assert self._day is not None
         month, day = self._day
@@ -72,7 +76,7 @@ class _Reader:
                 self._now.hour,
                 self._now.minute,
             )
-            self._year = self._now.year if to_come else self._now.year + 1
+            self._year = self._now.year - (to_come and self._past) + (not to_come and not self._past)
         first = datetime(self._year, month, 1, hour, minute, second)
         return (first + timedelta(days=day - 1)).timestamp()  # 30 February is 2 March, as mktime has it
 

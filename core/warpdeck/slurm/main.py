@@ -15,13 +15,17 @@ from warpdeck.paths import default_paths
 from .console import CommandError, Console
 
 COMMANDS: dict[str, str] = {
+    "sacct": "accounting.sacct",
+    "sacctmgr": "accounting.sacctmgr",
     "sbatch": "sbatch",
     "scancel": "scancel",
+    "scontrol": "scontrol",
     "sdiag": "sdiag",
     "sinfo": "sinfo",
     "sprio": "sprio",
     "squeue": "squeue",
     "sshare": "sshare",
+    "sstat": "accounting.sstat",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}

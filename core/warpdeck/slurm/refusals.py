@@ -28,7 +28,14 @@ WORDS = {
     "denied": "Access/permission denied",
     "already_done": "Job/step already completing or completed",
     "not_found": "Invalid job id specified",
+    "not_pending": "Job is no longer pending execution",
     "pending": "Job is pending execution",
+    "not_running": "Job is not running",
+    "not_suspended": "Job is not suspended",
+    "finished": "Job has already finished",
+    "ending": "Job can not be altered now, try later",
+    "limit": "Requested time limit is invalid (missing or exceeds some limit)",
+    "no_batch": "Only batch jobs are accepted or processed",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
 from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Reservation
 from warpdeck.model.step import Step
@@ -80,6 +82,23 @@ class MemoryStore:
     async def named(self, number: JobId) -> list[Job]:
         members = [job for _, job in sorted(self._jobs.items()) if job.array_job_id == number]
         return members or ([self._jobs[number]] if number in self._jobs else [])
+
+    async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
+        return [self._jobs[number] for number in sorted(set(numbers)) if number in self._jobs]
+
+    async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        return [
+            number
+            for number, job in sorted(self._jobs.items())
+            if job.is_finished
+            and (not users or job.user in users)
+            and job.submit_at_unix <= until_unix
+            and (job.end_at_unix or 0.0) >= since_unix
+        ]
+
+    async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
+        wanted = frozenset(numbers)
+        return [step for key, step in sorted(self._steps.items()) if key[0] in wanted]
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
         ended = [job for job in self._jobs.values() if job.is_finished and user in (None, job.user)]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -23,6 +24,8 @@ from warpdeck.model.step import Step
 
 from .schema import MIGRATIONS, WHOLE_JOB
 
+MAX_VALUES = 900
+"""In one query: SQLite takes 999 in its older versions."""
 ROWS_AT_ONCE = 64
 """Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
 
@@ -160,6 +163,32 @@ class SqliteStore:
         members = await self._jobs(f"{_JOIN} WHERE jobs.array_job_id = ? ORDER BY id", (number,))
         return members or await self._jobs(f"{_JOIN} WHERE id = ?", (number,))
 
+    async def jobs(self, numbers: Sequence[JobId]) -> list[Job]:
+        """Those of these ids that there are, by id."""
+        found = []
+        for some in _chunks(numbers):
+            found += await self._jobs(f"{_JOIN} WHERE id IN ({_marks(some)}) ORDER BY id", tuple(some))
+        return found
+
+    async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        """Ended jobs of these users that were submitted by `until_unix` and ended at `since_unix` or later, by id."""
+        of_users = f"AND user IN ({_marks(users)})" if users else ""
+        rows = await self._rows(
+            f"SELECT id FROM jobs WHERE finished = 1 {of_users} AND end_at >= ? AND submit_at <= ? ORDER BY id",
+            (*users, since_unix, min(until_unix, sys.float_info.max)),
+        )
+        return [JobId(row[0]) for row in rows]
+
+    async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
+        """The steps of these jobs, job by job."""
+        found = []
+        for some in _chunks(numbers):
+            query = (
+                f"SELECT data FROM steps WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts, number"
+            )
+            found += [_STEP.decode(row[0]) for row in await self._rows(query, tuple(some))]
+        return found
+
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]:
         """The last `limit` ended jobs, oldest first."""
         where = "finished = 1" if user is None else "finished = 1 AND user = ?"
@@ -220,6 +249,15 @@ class SqliteStore:
 
     async def _set_meta(self, key: str, value: str) -> None:
         await self._db.execute(_PUT_META, (key, value))
+
+
+def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
+    for at in range(0, len(numbers), MAX_VALUES):
+        yield numbers[at : at + MAX_VALUES]
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
 
 
 def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> list[Job]:

@@ -97,7 +97,7 @@ def test_a_change_must_be_such_as_could_be_submitted() -> None:
     core = Core("a")
     job_id = core.submit(ask(hold=True))
     assert "can never start" in refusal(core, job_id, nodes_min=2)[1]
-    assert refusal(core, job_id, nodelist=("zz",))[0] == "no_node"
+    assert refusal(core, job_id, nodelist=("zz",))[0] == "InvalidNode"
     assert refusal(core, job_id, reservation="zz")[0] == "reservation"
     nothing = Dependencies(clauses=(Dependency(kind="afterok", job_id=JobId(99)),))
     assert refusal(core, job_id, dependencies=nothing)[0] == "dependency"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 import stat
@@ -234,3 +235,18 @@ async def test_curves_of_a_database_from_before_there_were_those_of_steps_are_ke
         assert await store.curves(JobId(4)) == [before]
     finally:
         await store.close()
+
+
+async def test_ended_jobs_are_found_by_user_and_time(store: Store) -> None:
+    for number, user, ended_at in ((1, "ann", 100.0), (2, "bob", 200.0), (3, "ann", 300.0), (4, "ann", None)):
+        await store.commit(submission(make_job(number, user=user, ended_at=ended_at)))
+
+    async def found(*users: str, since: float = 0.0, until: float = math.inf) -> list[int]:
+        return list(await store.ended_ids(users=users, since_unix=since, until_unix=until))
+
+    assert await found() == [1, 2, 3]
+    assert await found("ann") == [1, 3]
+    assert await found("ann", "bob", since=150.0) == [2, 3]
+    assert await found(until=5.0) == []
+    assert [job.id for job in await store.jobs([JobId(3), JobId(1), JobId(9)])] == [1, 3]
+    assert await store.jobs([]) == [] and await store.steps_of([JobId(1)]) == []

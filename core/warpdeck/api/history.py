@@ -1,0 +1,141 @@
+"""Records of jobs of any age, by id, in pages: those in memory and those that only the store has.
+
+Which of them somebody asks for is Slurm's rule (sacct(1), --state and --starttime): without states what might have run in the
+window, with some what was in one of them at any moment of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.controller.jobcolumns import shower
+from warpdeck.controller.jobs import may_touch
+from warpdeck.controller.records import step_records
+from warpdeck.errors import UserError
+from warpdeck.model import Job, JobId, JobState, state_named
+from warpdeck.model.step import Step
+from warpdeck.notation.jobids import parse_job_id
+
+from . import protocol as ask
+from .rows import JobFacts, JobRow
+from .selection import is_named, tests_of
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+    from warpdeck.controller.state import State
+
+    from .connection import Connection
+
+PAGE_JOBS = 500
+"""Jobs of one page: each may bring some dozens of steps, and a frame has a limit."""
+MAX_IDS = 10_000
+"""Jobs that one request may name: each number is looked up by itself."""
+NOT_ELIGIBLE = frozenset({"Dependency", "BeginTime", "JobArrayTaskLimit", "DependencyNeverSatisfied"})
+"""Reasons of a waiting job that are its own: as long as one of them holds, it is not eligible."""
+ALL_FIELDS = tuple(dict.fromkeys((*JobRow.__struct_fields__, *JobFacts.__struct_fields__)))
+
+
+class Window:
+    """Which jobs of those that the names let through. Raises UserError for a state or an id that cannot be."""
+
+    def __init__(self, message: ask.Records) -> None:
+        if len(message.ids) > MAX_IDS:
+            raise UserError(f"{len(message.ids):,} jobs are named at once", f"name {MAX_IDS:,} at most")
+        self.ids = [parse_job_id(word) for word in message.ids]
+        self.states = frozenset(state_named(word) for word in message.states)
+        self.since = message.since
+        self.until = math.inf if message.until is None else message.until
+        self.whenever = message.since <= 0
+        """No moment was named: a state is one that it is in now, or was ever."""
+        self._tests = tests_of(message)
+
+    def has(self, state: State, job: Job) -> bool:
+        """Whether the job is wanted."""
+        if self.ids and not any(is_named(job, number, tasks) for number, tasks in self.ids):
+            return False
+        if not all(test(job) for test in self._tests):
+            return False
+        end = math.inf if job.end_at_unix is None else job.end_at_unix
+        if self.states:
+            return any(self._was(state, job, each, end) for each in self.states)
+        if self.whenever and math.isinf(self.until):
+            return True
+        began = job.eligible_at_unix <= self.until and end >= self.since
+        return began and (job.state is not JobState.PENDING or _is_eligible(state, job))
+
+    def _was(self, state: State, job: Job, wanted: JobState, end: float) -> bool:
+        """Whether the job was in that state at any moment of the window."""
+        start = job.start_at_unix
+        if wanted is JobState.PENDING:
+            if job.state is JobState.PENDING and not self.whenever and not _is_eligible(state, job):
+                return False
+            began = math.inf if job.state is JobState.PENDING else end if start is None else start
+            return job.eligible_at_unix <= self.until and began > self.since
+        if wanted is JobState.RUNNING:
+            return start is not None and start <= self.until and end >= self.since
+        if job.state is not wanted:
+            return False
+        return not job.is_finished or self.since <= end <= self.until
+
+
+def _is_eligible(state: State, job: Job) -> bool:
+    """Whether nothing of its own keeps a waiting job from starting."""
+    why = state.whys.get(job.id)
+    return not job.held and (why is None or why.code not in NOT_ELIGIBLE)
+
+
+async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:
+    """Sends all pages but the last, which is the answer, as they are read: a long history is never in memory as a whole."""
+    last: list[Any] = []
+    async for page in _pages(connection, message):
+        if last:
+            connection.send({"t": "rows", "id": message.id, "part": {"jobs": last}})
+            await connection.drain()
+        last = page
+    return {"jobs": last}
+
+
+async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[list[dict[str, Any]]]:
+    controller = connection.server.controller
+    state, store, window = controller.state, controller.store, Window(message)
+    show = shower(state, message.fields or ALL_FIELDS, now=controller.clock())
+    numbers = {job.id for job in list(state.jobs.values()) if window.has(state, job)}
+    if message.ended:
+        numbers.update(await _stored(controller, message, window))
+    ordered = sorted(numbers)
+    for at in range(0, len(ordered), PAGE_JOBS):
+        some = ordered[at : at + PAGE_JOBS]
+        found = {job.id: job for job in await store.jobs([each for each in some if each not in state.jobs])}
+        found.update({each: state.jobs[each] for each in some if each in state.jobs})
+        jobs = [found[each] for each in some if each in found and window.has(state, found[each])]
+        rows: list[dict[str, Any]] = show(jobs)
+        if message.steps:
+            await _add_steps(controller, jobs, rows)
+        if message.scripts:
+            for job, row in zip(jobs, rows, strict=True):
+                row["script"] = job.request.script if may_touch(connection.who, job) else ""
+        if rows:
+            yield rows
+
+
+async def _stored(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:
+    """The ended jobs that may be meant, and are not in memory."""
+    store = controller.store
+    if window.ids:
+        named = [job for number, _ in window.ids for job in await store.named(JobId(number))]
+        found = [job.id for job in named if job.is_finished]
+    else:
+        users = sorted(name for name in message.users if not name.isdecimal())
+        whose = users if len(users) == len(message.users) else []
+        found = await store.ended_ids(users=whose, since_unix=window.since, until_unix=window.until)
+    return [number for number in found if number not in controller.state.jobs]
+
+
+async def _add_steps(controller: Controller, jobs: list[Job], rows: list[dict[str, Any]]) -> None:
+    steps: dict[JobId, list[Step]] = {}
+    for step in await controller.store.steps_of([job.id for job in jobs]):
+        steps.setdefault(step.job_id, []).append(step)
+    for job, row in zip(jobs, rows, strict=True):
+        row["steps"] = step_records(controller.state, job, steps.get(job.id, []))

@@ -1,0 +1,101 @@
+"""Columns as Slurm's accounting commands print them: --format=jobid%20,jobname%-10, -P and -p. Source: print_fields.c. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TextIO
+
+MAX_WIDTH = 10_000
+_FIELD = re.compile(r"([^%]*)(?:%(-?\d{1,9}))?")
+
+
+class Column(NamedTuple):
+    """A field in its width; one below 0 puts the text to the left."""
+
+    name: str
+    width: int
+
+
+class Style(NamedTuple):
+    """`parsable` "": padded columns; else the delimiter, and whether it stands at the end of lines too."""
+
+    delimiter: str = ""
+    ends: bool = False
+    header: bool = True
+
+
+class UnknownField(ValueError):
+    """The field that there is not."""
+
+
+def columns_of(form: str, widths: Mapping[str, int]) -> list[Column]:
+    """The columns of a --format; `widths` has all fields by name. Names are matched without case. Raises UnknownField."""
+    known = {name.lower(): name for name in widths}
+    found: list[Column] = []
+    for word in form.split(","):
+        if not word.strip():
+            continue
+        match = _FIELD.fullmatch(word.strip())
+        if match is None:
+            raise UnknownField(word)
+        if match[1].lower() == "all":
+            found += [Column(name, width) for name, width in widths.items()]
+            continue
+        name = known.get(match[1].lower())
+        if name is None:
+            raise UnknownField(match[1])
+        width = int(match[2]) if match[2] and int(match[2]) else widths[name]
+        found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width))))
+    return found
+
+
+def print_header(
+    out: TextIO, columns: Iterable[Column], style: Style, *, titles: Mapping[str, str] | None = None
+) -> None:
+    """The titles, and without a delimiter a line of dashes below."""
+    if not style.header:
+        return
+    columns = list(columns)
+    names = [(titles or {}).get(column.name, column.name) for column in columns]
+    if style.delimiter:
+        out.write(_joined(names, style))
+        return
+    out.write(
+        "".join(
+            _padded(name[: abs(column.width)], column) for name, column in zip(names, columns, strict=True)
+        )
+        + "\n"
+    )
+    out.write("".join("-" * abs(column.width) + " " for column in columns) + "\n")
+
+
+def print_row(out: TextIO, columns: Iterable[Column], values: Iterable[str], style: Style) -> None:
+    """One line. What is too long for its column ends with a +."""
+    if style.delimiter:
+        out.write(_joined(list(values), style))
+        return
+    cells = (
+        _padded(_cut(value, abs(column.width)), column) for value, column in zip(values, columns, strict=True)
+    )
+    out.write("".join(cells) + "\n")
+
+
+def _joined(values: list[str], style: Style) -> str:
+    return style.delimiter.join(values) + (style.delimiter if style.ends else "") + "\n"
+
+
+def _cut(value: str, width: int) -> str:
+    return value if len(value) <= width else value[: width - 1] + "+"
+
+
+def _padded(text: str, column: Column) -> str:
+    return (text.ljust(-column.width) if column.width < 0 else text.rjust(column.width)) + " "
+
+
+def print_names(out: TextIO, names: Iterable[str], *, width: int = 19, across: int = 4) -> None:
+    """--helpformat: the names, so many a line."""
+    names = list(names)
+    for at in range(0, len(names), across):
+        row = names[at : at + across]
+        out.write(" ".join(f"{name:<{width}}" for name in row) + "\n")

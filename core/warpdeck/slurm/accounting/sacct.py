@@ -1,0 +1,329 @@
+"""sacct(1): jobs and steps of any age, from the controller's own history. Options, fields and messages are sacct's."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from warpdeck.errors import UserError
+from warpdeck.notation.moments import parse_moment
+from warpdeck.slurm.console import CommandError, Console
+from warpdeck.slurm.jobchoice import OURS
+from warpdeck.slurm.people import name_of, uid_of
+from warpdeck.slurm.units import moment
+from warpdeck.slurm.version import VERSION
+from warpdeck.slurm.words import WordsError, listed, options, read
+
+from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row
+from .values import NEEDS, WIDTHS, Window, job_values, label, step_values
+
+Record = dict[str, Any]
+TABLE = options(
+    "sacct",
+    "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
+    "constraints=,C delimiter= duplicates,D endtime=,E env-vars expand-patterns federation file=,f flags=,F format=,o gid=,g "
+    "group= helpformat,e help,h jobs=,j json local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
+    "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
+    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whetjob= yaml",
+)
+NEVER = "BOOT_FAIL"
+"""A state that no job of ours is in: what is asked of states that there are not here finds nothing."""
+DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+BRIEF = "jobid,state,exitcode"
+LONG = (
+    "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,"
+    "maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state,exitcode,"
+    "avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,"
+    "avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres,tresusageinave,tresusageinmax,"
+    "tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode,tresusageinmintask,tresusageintot,"
+    "tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+)
+REFUSED = {
+    "completion": "the history is the controller's own",
+    "env-vars": "environments are not shown: they may hold secrets",
+    "file": "the history is the controller's own",
+    "allclusters": "there is one cluster",
+    "gid": "name users instead: --user",
+    "group": "name users instead: --user",
+    "whetjob": "there are no heterogeneous jobs",
+    "yaml": "take --json",
+}
+"""Options that would change what is shown, and are not here -> what to do."""
+HELP = """sacct [<OPTION>]
+
+  -a --allusers  -u --user USERS  -A --accounts NAMES  -r --partition NAMES  -q --qos NAMES  -N --nodelist NODES
+  -j --jobs JOB[.STEP],...  --name NAMES  -s --state STATES  -S --starttime TIME  -E --endtime TIME  -T --truncate
+  -X --allocations (no steps)  -b --brief  -l --long  -o --format FIELD[%[-]WIDTH],...  -e --helpformat
+  -n --noheader  -p --parsable  -P --parsable2  --delimiter TEXT  --units K|M|G|T|P  --noconvert  --json
+  -B --batch-script
+
+  sacct -X -S now-7days --format jobid,jobname%30,elapsed,state
+  sacct -j 12 --format jobid,maxrss,totalcpu
+"""
+
+
+class Asked:
+    """The words of one sacct, read. Raises CommandError, WordsError."""
+
+    def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
+        self.given = dict(words)
+        self.console = console
+        self.now = time.time()
+        for name, reason in REFUSED.items():
+            if name in self.given:
+                raise CommandError(f"--{name} is not supported: {reason}")
+        self.steps = "allocations" not in self.given
+        self.jobs, self.only = _jobs(self.given.get("jobs", ""))
+        self.since, self.until = self._times()
+        self.unit = self._unit()
+
+    def has(self, name: str) -> bool:
+        return name in self.given
+
+    def _times(self) -> tuple[float, float | None]:
+        """The window. Without a start: since ever for named jobs, now for states, else since midnight."""
+        start, end = self.given.get("starttime", ""), self.given.get("endtime", "")
+        until = self._moment(end) if end else None
+        if start:
+            since = self._moment(start)
+        elif self.jobs:
+            since = 0.0
+        elif self.has("state"):
+            since = self.now if until is None else until
+        else:
+            since = parse_moment("00:00", self.now, past=True)
+        if (until is not None and since > until) or (until is None and since > self.now):
+            raise CommandError(
+                f"Start time ({moment(since)}) requested is after end time ({moment(until or self.now)})."
+            )
+        return since, until
+
+    def _moment(self, text: str) -> float:
+        try:
+            return parse_moment(text, self.now, past=True)
+        except UserError as error:
+            raise WordsError(f"Invalid time specification (pos=0): {text}") from error
+
+    def _unit(self) -> str:
+        if self.has("noconvert"):
+            return "raw"
+        unit = self.given.get("units", "").upper()
+        if unit and unit not in "KMGTP":
+            raise WordsError("sacct: fatal: Invalid unit type")
+        return unit
+
+    def question(self) -> Record:
+        """The request. Raises WordsError for users, states or jobs that cannot be."""
+        asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
+        asked |= {"since": self.since, "until": self.until if self.until is not None else None}
+        if self.jobs:
+            asked["ids"] = self.jobs
+        for option, field in (
+            ("accounts", "accounts"),
+            ("partition", "partitions"),
+            ("qos", "qos"),
+            ("name", "names"),
+        ):
+            if self.has(option):
+                asked[field] = listed(self.given[option])
+        if self.has("nodelist"):
+            from warpdeck_agent.wire.hostnames import expand
+
+            asked["nodes"] = expand(self.given["nodelist"])
+        if self.has("state"):
+            asked["states"] = [_state(word) for word in listed(self.given["state"])]
+            asked["states"] = [state for state in asked["states"] if state in OURS] or [NEVER]
+            asked["until"] = self.until if self.until is not None else self.now
+        users = self._users()
+        return {**asked, "users": users} if users else asked
+
+    def _users(self) -> list[str]:
+        """Root and whoever names jobs sees everybody's, others their own."""
+        given = self.given.get("uid", "") or self.given.get("user", "")
+        if self.has("allusers") or given == "-1":
+            return []
+        if given:
+            for name in listed(given):
+                if uid_of(name) is None:
+                    raise CommandError(f"Invalid user id: {name}")
+            return [name_of(int(name)) if name.isdecimal() else name for name in listed(given)]
+        if self.jobs or self.console.user == "root":
+            return []
+        return [self.console.user]
+
+    def form(self) -> str:
+        """Which fields."""
+        form = self.given.get("format", "") or self.console.env.get("SACCT_FORMAT", "")
+        if self.has("long"):
+            return LONG
+        if self.has("brief"):
+            return BRIEF
+        return form or DEFAULT
+
+    def style(self) -> Style:
+        """How a line looks."""
+        header = not self.has("noheader")
+        if not (self.has("parsable") or self.has("parsable2")):
+            return Style(header=header)
+        return Style(self.given.get("delimiter", "") or "|", ends=not self.has("parsable2"), header=header)
+
+    def window(self) -> Window:
+        """The window that --truncate cuts at."""
+        if self.has("truncate"):
+            return Window(self.now, self.since, self.until if self.until is not None else self.now)
+        return Window(self.now)
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the table; the exit code."""
+    try:
+        found, rest = read(words, TABLE)
+        if rest:
+            lines = "".join(f"\nsacct: error:  {word}" for word in rest)
+            raise WordsError(f"sacct: error: Unknown arguments:{lines}")
+        return _inform(dict(found), console) or _run(Asked(found, console))
+    except WordsError as error:
+        console.err.write(error.message.removesuffix('\nTry "sacct --help" for more information') + "\n")
+        return error.exit_code
+    except Done:
+        return 0
+
+
+class Done(Exception):
+    """What was asked has been answered without the controller."""
+
+
+def _inform(given: dict[str, str], console: Console) -> int:
+    for name, text in (("version", VERSION), ("usage", HELP), ("help", HELP)):
+        if name in given:
+            console.out.write(text)
+            raise Done
+    if "helpformat" in given:
+        print_names(console.out, WIDTHS)
+        raise Done
+    return 0
+
+
+def _run(asked: Asked) -> int:
+    out = asked.console.out
+    try:
+        columns = columns_of(asked.form(), WIDTHS)
+    except UnknownField as error:
+        raise CommandError(f'Invalid field requested: "{error}"') from error
+    question = asked.question()
+    if asked.has("batch-script"):
+        return _scripts(asked, question)
+    with asked.console.connect() as client:
+        jobs = [job for job in client.call("records", **question)["jobs"] if _fits(job, asked)]
+    if asked.has("json"):
+        from .sacctjson import answer
+
+        out.write(json.dumps(answer(jobs, asked.window()), indent=2) + "\n")
+        return 0
+    style = asked.style()
+    print_header(out, columns, style)
+    for values in _lines(jobs, asked):
+        print_row(out, columns, [values.get(column.name, "") for column in columns], style)
+    return 0
+
+
+def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
+    window = asked.window()
+    for job in jobs:
+        if not asked.only or _wants(asked, job, ""):
+            yield job_values(job, window, unit=asked.unit)
+        if asked.steps:
+            for step in job["steps"]:
+                if not asked.only or _wants(asked, job, step["row"]["id"].rpartition(".")[2]):
+                    yield step_values(step, job, window, unit=asked.unit)
+
+
+def _wants(asked: Asked, job: Record, step: str) -> bool:
+    """Whether a line is named by -j: a whole job, or one step of it."""
+    names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"])}
+    steps = [wanted for number, wanted in asked.only if number in names]
+    whole = any(
+        word in names or word.partition("_")[0] in names
+        for word in asked.jobs
+        if word not in dict(asked.only)
+    )
+    return whole or step in steps
+
+
+def _fits(job: Record, asked: Asked) -> bool:
+    """The filters that are seldom used."""
+    limit_min = None if job["limit_s"] is None else job["limit_s"] / 60
+    tests: list[tuple[str, Callable[[str], bool]]] = [
+        ("nnodes", lambda text: _in_range(job["nodes"], text)),
+        ("ncpus", lambda text: _in_range(job["cpus"], text)),
+        ("timelimit-min", lambda text: limit_min is None or limit_min >= _minutes(text)),
+        ("timelimit-max", lambda text: limit_min is not None and limit_min <= _minutes(text)),
+        ("reason", lambda text: job["reason"] in listed(text)),
+        ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
+    ]
+    return all(test(asked.given[name]) for name, test in tests if name in asked.given)
+
+
+def _in_range(count: int, text: str) -> bool:
+    low, dash, high = text.partition("-")
+    if not low.isdecimal() or (high and not high.isdecimal()):
+        raise CommandError(f"{text!r} is no number or range: write MIN or MIN-MAX")
+    return int(low) <= count <= int(high) if dash else count == int(low)
+
+
+def _minutes(text: str) -> float:
+    from warpdeck.notation.times import parse_limit
+
+    return (parse_limit(text) or 0) / 60
+
+
+def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """(jobs, (job, step) where steps are named). Raises WordsError."""
+    from warpdeck.notation.jobids import is_job_id
+
+    jobs: list[str] = []
+    only: list[tuple[str, str]] = []
+    for word in _split(text):
+        number, dot, step = word.partition(".")
+        if not is_job_id(number):
+            raise WordsError(f"sacct: fatal: Bad job/step specified: {word}")
+        jobs.append(number)
+        if dot:
+            only.append((number, step))
+    return list(dict.fromkeys(jobs)), only
+
+
+def _split(text: str) -> list[str]:
+    """At commas outside brackets."""
+    parts, depth, word = [], 0, ""
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append(word)
+            word = ""
+        else:
+            word += letter
+    return [part for part in (*parts, word) if part]
+
+
+def _state(word: str) -> str:
+    """By its name or code, in any case. Raises WordsError for what is no state."""
+    from warpdeck.slurm.jobchoice import CODES
+
+    for state, code in CODES.items():
+        if word.upper() in (state, code):
+            return state
+    raise WordsError(f"sacct: fatal: unrecognized job state value '{word}'")
+
+
+def _scripts(asked: Asked, question: Record) -> int:
+    """-B: the script of each job, of one's own ones."""
+    with asked.console.connect() as client:
+        jobs = client.call("records", **{**question, "steps": False, "scripts": True})["jobs"]
+    for job in jobs:
+        script = job["script"] or "NONE\n"
+        end = "" if script.endswith("\n") else "\n"
+        asked.console.out.write(f"Batch Script for {job['id']}\n{'-' * 80}\n{script}{end}\n")
+    return 0

@@ -1,0 +1,33 @@
+"""`scontrol show assoc_mgr`, in brief: users, associations and QoS as the controller counts them now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.slurm.console import Console
+
+
+def print_associations(console: Console, shares: list[dict[str, Any]], qos: list[dict[str, Any]]) -> None:
+    """Who is where in the tree, with what shares and use."""
+    out = console.out
+    out.write("Current Association Manager state\n\nUser Records\n\n")
+    for user in dict.fromkeys(row["user"] for row in shares if row["user"]):
+        account = next(row["account"] for row in shares if row["user"] == user)
+        out.write(f"UserName={user} DefAccount={account} DefWckey= AdminLevel=None\n")
+    out.write("\nAssociation Records\n\n")
+    for row in shares:
+        out.write(
+            f"ClusterName={CLUSTER_NAME} Account={row['account']} UserName={row['user']} Partition= Priority=0\n"
+        )
+        factor = row["fairshare"] or 0.0
+        out.write(
+            f"    SharesRaw/Norm/Level/Factor={row['shares']}/{row['norm_shares']:.2f}/{row['depth']}/{factor:.2f}\n"
+        )
+        out.write(
+            f"    UsageRaw/Norm/Efctv={row['usage']:.2f}/{row['norm_usage']:.2f}/{row['norm_usage']:.2f}\n"
+        )
+    out.write("\nQOS Records\n\n")
+    for row in qos:
+        limits = " ".join(f"{name}={value}" for name, value in row["limits"].items())
+        out.write(f"QOS={row['name']}\n    {limits}\n    Priority={row['priority']}\n")

@@ -1,0 +1,159 @@
+"""scontrol(1): options, the keyword, and the interactive mode that reads words line by line. Messages are Slurm's."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import NamedTuple
+
+from warpdeck.errors import UserError
+from warpdeck.notation.getopt import parse_leading
+from warpdeck.slurm.console import Console
+from warpdeck.slurm.refusals import in_slurms_words
+from warpdeck.slurm.version import VERSION
+from warpdeck.slurm.words import WordsError, options
+
+from .session import Failed, Missing, Session
+
+OPTIONS = options(
+    "scontrol",
+    "all,a details,d federation future,F help,h hide local clusters=,M oneliner,o quiet,Q sibling uid=,u verbose,v "
+    "version,V json? yaml?",
+)
+MAX_LINE = 1 << 20
+PROMPT = "scontrol: "
+HELP = """scontrol [<OPTION>] [<COMMAND>]
+
+ options: -a --all  -d --details  -o --oneliner  -Q --quiet  --json  -V --version  -h --help
+
+ commands:
+   show ENTITY [ID]          job, step, node, partition, reservation, licenses, config, hostnames, hostlist,
+                             hostlistsorted, aliases, daemons, assoc_mgr
+   update KEY=VALUE...       jobid= | nodename= | reservationname= and what is to be other
+   create reservation ...    delete reservationname=NAME
+   hold | uhold | release | requeue | requeuehold | suspend | resume | top JOB...
+   notify JOB MESSAGE        wait_job JOB        write batch_script JOB [FILE|-]
+   listpids [JOB[.STEP]]     pidinfo PID         completing
+   ping   reconfigure   version   help   exit
+
+ scontrol alone reads commands line by line.
+
+   scontrol show job 12
+   scontrol update jobid=12 timelimit=+60
+   scontrol show hostnames gpu[01-04]
+"""
+
+
+class Keyword(NamedTuple):
+    """`least`: letters that must be written. `low` and `high`: how many words may follow (None: any number)."""
+
+    least: int
+    low: int
+    high: int | None
+    run: Callable[[Session, list[str]], None]
+
+
+def main(words: list[str], console: Console) -> int:
+    """Runs the words, or those that come on standard input without any; the exit code."""
+    session = Session(console)
+    try:
+        rest = _options(words, session)
+        if session.over:
+            return session.code
+        if rest:
+            _run(rest, session)
+        else:
+            _converse(session)
+    except WordsError as error:
+        console.err.write(error.message + "\n")
+        return error.exit_code
+    finally:
+        session.close()
+    return session.code
+
+
+def _options(words: list[str], session: Session) -> list[str]:
+    """Sets what options say, wherever they stand; the other words. Raises WordsError."""
+    rest: list[str] = []
+    while words:
+        try:
+            found, words = parse_leading(words, "scontrol", OPTIONS)
+        except UserError as error:
+            raise WordsError(f'{error.message}\nTry "scontrol --help" for more information') from None
+        for name, _ in found:
+            _set(name, session)
+        if words:
+            rest.append(words.pop(0))
+    return rest
+
+
+def _set(name: str, session: Session) -> None:
+    out = session.console.out
+    match name:
+        case "details":
+            session.details = True
+        case "oneliner":
+            session.oneliner = True
+        case "json" | "yaml":
+            if name == "yaml":
+                raise WordsError("scontrol: error: --yaml is not supported; take --json", exit_code=1)
+            session.json = True
+        case "quiet":
+            session.quiet = True
+        case "help":
+            out.write(HELP)
+            session.over = True
+        case "version":
+            out.write(VERSION)
+            session.over = True
+        case "clusters" | "uid":
+            raise WordsError(
+                f"scontrol: error: --{name} is not supported: there is one cluster, and you are you"
+            )
+
+
+def _converse(session: Session) -> None:
+    """Reads lines until the end, `exit` or `quit`; !! is the last line again."""
+    console, last = session.console, ""
+    while not session.over:
+        console.out.write(PROMPT)
+        console.out.flush()
+        line = console.stdin.readline(MAX_LINE)
+        if not line:
+            console.out.write("\n")
+            return
+        if line.strip() == "!!":
+            line = last
+        last = line
+        try:
+            words = _options(shlex.split(line), session)
+        except (ValueError, WordsError) as error:
+            session.complain(str(error))
+            continue
+        if words:
+            _run(words, session)
+
+
+def _run(words: list[str], session: Session) -> None:
+    try:
+        _find(words[0], len(words) - 1).run(session, words[1:])
+    except Missing as error:
+        session.miss(str(error))
+    except Failed as error:
+        session.complain(str(error))
+    except UserError as error:
+        session.complain(f"scontrol: error: {in_slurms_words(error)}")
+
+
+def _find(word: str, count: int) -> Keyword:
+    from .keywords import KEYWORDS
+
+    lowered = word.lower()
+    for name, keyword in KEYWORDS.items():
+        if len(lowered) >= keyword.least and name.startswith(lowered):
+            if count < keyword.low:
+                raise Failed(f"too few arguments for keyword:{word}")
+            if keyword.high is not None and count > keyword.high:
+                raise Failed(f"too many arguments for keyword:{word}")
+            return keyword
+    raise Failed(f"invalid keyword: {word}")

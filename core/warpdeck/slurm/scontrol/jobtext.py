@@ -1,0 +1,264 @@
+"""A job and its steps in the layout of `scontrol show job` and `show step`, line by line. Source: Slurm's job_info.c. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from warpdeck.notation.arrays import number_ranges, parse_array
+from warpdeck.slurm.people import group_of
+from warpdeck.slurm.units import clock, exact, moment, or_null, tres_text
+from warpdeck_agent.wire.hostnames import collapse
+
+Record = dict[str, Any]
+"""A job of an answer to Records: the fields below, and `steps`."""
+FIELDS = [
+    "id",
+    "label",
+    "array_job_id",
+    "array_task_id",
+    "tasks_pending",
+    "name",
+    "user",
+    "uid",
+    "account",
+    "partition",
+    "qos",
+    "state",
+    "why",
+    "reason",
+    "priority",
+    "nodes",
+    "node_list",
+    "cpus",
+    "gpus",
+    "gpu_type",
+    "limit_s",
+    "submit",
+    "start",
+    "end",
+    "exit_code",
+    "restarts",
+    "comment",
+    "command",
+    "work_dir",
+    "stdout",
+    "stderr",
+    "submit_host",
+    "batch",
+    "batch_host",
+    "eligible",
+    "begin",
+    "deadline",
+    "ends",
+    "suspended_at",
+    "suspended_s",
+    "dependency",
+    "features",
+    "req_nodes",
+    "exc_nodes",
+    "reservation",
+    "licenses",
+    "nice",
+    "requeue",
+    "time_min_s",
+    "nodes_min",
+    "nodes_max",
+    "tasks",
+    "tasks_per_node",
+    "cpus_per_task",
+    "cpus_per_gpu",
+    "mem_per_node_bytes",
+    "mem_per_cpu_bytes",
+    "mem_per_gpu_bytes",
+    "exclusive",
+    "tres",
+    "tres_per_job",
+    "tres_per_node",
+    "tres_per_task",
+    "gpus_held",
+    "shares",
+    "tasks_text",
+    "throttle",
+]
+MIB = 2**20
+MAX_LISTED = 1000
+"""Tasks that are written one by one; more stay ranges with steps."""
+
+
+def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
+    """All lines of a job; the last is empty, as Slurm's is."""
+    group, gid = group_of(job["uid"])
+    lines = [
+        _name(job),
+        f"UserId={job['user']}({job['uid']}) GroupId={group}({gid}) MCS_label=N/A",
+        f"Priority={max(0, job['priority'] or 0)} Nice={job['nice']} Account={or_null(job['account'])} "
+        f"QOS={or_null(job['qos'])}",
+        f"JobState={job['state']} Reason={job['reason']} Dependency={or_null(job['dependency'])}",
+        f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
+        f"ExitCode={job['exit_code'] or '0:0'}",
+    ]
+    if details:
+        lines.append(f"DerivedExitCode={derived_exit(job)}")
+    return [*lines, *_times(job, now), *_places(job), *_sizes(job, details=details), *_words(job), ""]
+
+
+def _name(job: Record) -> str:
+    head = f"JobId={job['id']} "
+    if job["tasks_text"]:
+        throttle = f"ArrayTaskThrottle={job['throttle']} " if job["throttle"] else ""
+        head += f"ArrayJobId={job['array_job_id']} ArrayTaskId={listed_tasks(job['tasks_text'])} {throttle}"
+    return f"{head}JobName={job['name']}"
+
+
+def listed_tasks(text: str) -> str:
+    """Slurm writes tasks with a step between them one by one: 1,3,5%2."""
+    tasks, percent, throttle = text.partition("%")
+    if ":" not in tasks:
+        return text
+    ranges = parse_array(tasks)[0]
+    if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_LISTED:
+        return text
+    numbers = itertools.chain.from_iterable(range(first, last + 1, step) for first, last, step in ranges)
+    return number_ranges(numbers) + percent + throttle
+
+
+def derived_exit(job: Record) -> str:
+    """The largest exit code of its steps."""
+    codes = [step["row"]["exit_code"].split(":") for step in job["steps"] if step["row"]["exit_code"]]
+    code, number = max(((int(code), int(number)) for code, number in codes), default=(0, 0))
+    return f"{code}:{number}"
+
+
+def _times(job: Record, now: float) -> list[str]:
+    start, end = expected(job)
+    return [
+        f"RunTime={clock(run_s(job, now))} TimeLimit={clock(job['limit_s'])} "
+        f"TimeMin={clock(job['time_min_s'], none='N/A')}",
+        f"SubmitTime={moment(job['submit'])} EligibleTime={moment(job['eligible'])}",
+        f"AccrueTime={moment(job['eligible'])}",
+        f"StartTime={moment(start)} EndTime={moment(end)} Deadline={moment(job['deadline'], none='N/A')}",
+        f"SuspendTime={moment(job['suspended_at'], none='None')} SecsPreSuspend={int(job['suspended_s'])} "
+        f"LastSchedEval={moment(job['start'])} Scheduler=Main",
+    ]
+
+
+def expected(job: Record) -> tuple[float | None, float | None]:
+    """Its start and end, also those that are yet to come."""
+    if job["start"] is not None:
+        return job["start"], job["ends"]
+    start = (job["why"] or {}).get("expected_start") or job["begin"]
+    if start is None or job["limit_s"] is None or job["end"] is not None:
+        return start, job["end"]
+    return start, start + job["limit_s"]
+
+
+def run_s(job: Record, now: float) -> float:
+    """How long it ran, or has run, without the time that it was suspended."""
+    if job["start"] is None:
+        return 0.0
+    until = job["end"] or job["suspended_at"] or now
+    return max(0.0, float(until - job["start"] - job["suspended_s"]))
+
+
+def _places(job: Record) -> list[str]:
+    lines = [
+        f"Partition={or_null(job['partition'])} AllocNode:Sid={job['submit_host'] or 'localhost'}:0",
+        f"ReqNodeList={or_null(job['req_nodes'])} ExcNodeList={or_null(job['exc_nodes'])}",
+        f"NodeList={job['node_list']}",
+    ]
+    return [*lines, f"BatchHost={job['batch_host']}"] if job["batch"] and job["batch_host"] else lines
+
+
+def _sizes(job: Record, *, details: bool) -> list[str]:
+    per_task, per_node = job["cpus_per_task"], job["tasks_per_node"]
+    lines = [
+        f"NumNodes={_node_range(job)} NumCPUs={job['cpus']} NumTasks={job['tasks']} CPUs/Task={per_task} "
+        "ReqB:S:C:T=0:0:*:*",
+        f"TRES={tres_text(plain_tres(job['tres']), none='(null)')}",
+        f"Socks/Node=* NtasksPerN:B:S:C={per_node}:0:*:* CoreSpec=*",
+    ]
+    if details and job["shares"]:
+        lines.append(f"JOB_GRES={_gres(job)}")
+        lines += [_share(share, job["gpus_held"].get(share["name"], [])) for share in job["shares"]]
+    lines.append(f"MinCPUsNode={per_task * max(1, per_node)} {_memory(job)} MinTmpDiskNode=0")
+    return lines
+
+
+def plain_tres(tres: dict[str, int]) -> dict[str, int]:
+    """GPUs under their plain name only, as Slurm counts them by default."""
+    return {name: count for name, count in tres.items() if not name.startswith("gres/gpu:")}
+
+
+def _node_range(job: Record) -> str:
+    if job["shares"]:
+        return str(job["nodes"])
+    low, high = job["nodes_min"], job["nodes_max"]
+    return f"{low}-{high}" if high > 1 else str(low)
+
+
+def _gres(job: Record) -> str:
+    if not job["gpus"]:
+        return "(null)"
+    return f"gpu:{job['gpu_type']}:{job['gpus']}" if job["gpu_type"] else f"gpu:{job['gpus']}"
+
+
+def _share(share: dict[str, Any], gpus: list[int]) -> str:
+    gres = f"gpu:{len(gpus)}(IDX:{ranges(gpus)})" if gpus else ""
+    last = max(0, share["cpus"] - 1)
+    cpus = f"0-{last}" if last else "0"
+    return f"  Nodes={share['name']} CPU_IDs={cpus} Mem={share['mem_bytes'] // MIB} GRES={gres}"
+
+
+def ranges(numbers: list[int]) -> str:
+    """0-3,7."""
+    return collapse(str(number) for number in sorted(numbers)).strip("[]")
+
+
+def _memory(job: Record) -> str:
+    if job["mem_per_cpu_bytes"] is not None:
+        return f"MinMemoryCPU={exact(job['mem_per_cpu_bytes'] // MIB, 'M')}"
+    size = job["mem_per_node_bytes"]
+    return f"MinMemoryNode={exact(size // MIB, 'M') if size else 0}"
+
+
+def _words(job: Record) -> list[str]:
+    lines = [f"Features={or_null(job['features'])} DelayBoot=00:00:00"]
+    if job["reservation"]:
+        lines.append(f"Reservation={job['reservation']}")
+    lines += [
+        f"OverSubscribe={'NO' if job['exclusive'] else 'OK'} Contiguous=0 "
+        f"Licenses={or_null(job['licenses'])} Network=(null)",
+        f"Command={or_null(job['command'])}",
+        f"WorkDir={job['work_dir']}",
+    ]
+    if job["comment"]:
+        lines.append(f"Comment={job['comment']} ")
+    lines += [f"StdErr={job['stderr']}", "StdIn=/dev/null", f"StdOut={job['stdout']}", "Power="]
+    if job["cpus_per_gpu"]:
+        lines.append(f"CpusPerTres=gres:gpu:{job['cpus_per_gpu']}")
+    if job["mem_per_gpu_bytes"]:
+        lines.append(f"MemPerTres=gres:gpu:{job['mem_per_gpu_bytes'] // MIB}")
+    for field, name in (
+        ("tres_per_job", "TresPerJob"),
+        ("tres_per_node", "TresPerNode"),
+        ("tres_per_task", "TresPerTask"),
+    ):
+        if job[field]:
+            lines.append(f"{name}={job[field]}")
+    return lines
+
+
+def step_lines(step: dict[str, Any], job: Record) -> list[str]:
+    """A running step as `scontrol show step` tells it."""
+    row = step["row"]
+    own = row["id"].rpartition(".")[2].isdecimal()
+    return [
+        f"StepId={row['id']} UserId={job['uid']} StartTime={moment(row['start'])} TimeLimit=UNLIMITED",
+        f"State={row['state']} Partition={job['partition']} NodeList={row['node_list']}",
+        f"Nodes={row['nodes']} CPUs={row['cpus'] if own else 0} Tasks={row['tasks']} Name={row['name']} Network=(null)",
+        f"TRES={tres_text(step['tres'], none='(null)') if own else '(null)'}",
+        "ResvPorts=(null)",
+        "CPUFreqReq=Default" + (f" Dist={step['layout'] or 'Block'}" if own else ""),
+        f"SrunHost:Pid={job['batch_host'] if own else '(null)'}:0",
+    ]

@@ -1,0 +1,259 @@
+"""scontrol's orders to jobs and to the controller: hold, release, requeue, suspend, notify, write and the like."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.errors import UserError
+from warpdeck.slurm.refusals import WORDS, in_slurms_words
+
+from .jobtext import expected
+from .session import Failed, Session
+from .show import alive, records
+
+SAYS_ALL = frozenset(
+    {"not_found", "not_pending", "pending", "not_running", "not_suspended", "finished", "ending", "denied"}
+)
+"""Codes for which Slurm's words are enough."""
+POLL_S = 0.5
+SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")
+DOWN = """Slurmctld(primary) at {host} is DOWN
+*****************************************
+** RESTORE SLURMCTLD DAEMON TO SERVICE **
+*****************************************
+"""
+
+
+def words_for(error: UserError) -> str:
+    """Slurm's words for a refusal; ours follow where they say more."""
+    if error.code in SAYS_ALL:
+        return WORDS[error.code]
+    return in_slurms_words(error)
+
+
+def complain_of(session: Session, error: UserError, word: str) -> None:
+    """SLURM'S WORDS for job 12."""
+    first, _, rest = words_for(error).partition("\n")
+    session.complain(f"{first} for job {word}" + (f"\n{rest}" if rest else ""))
+
+
+def on_jobs(
+    kind: str, *, alike: frozenset[str] = frozenset(), after: str = "", **fields: Any
+) -> Callable[[Session, list[str]], None]:
+    """An order for each of the jobs named. Refusals with a code of `alike` are none; `after` follows each complaint."""
+
+    def order(session: Session, words: list[str]) -> None:
+        with session.connect() as client:
+            for word in named_jobs(session, words):
+                try:
+                    client.call(kind, jobs=[word], **fields)
+                except UserError as error:
+                    if error.code not in alike:
+                        complain_of(session, _as_id(error), word)
+                        if after:
+                            session.complain(
+                                f"{after} error: {words_for(_as_id(error)).partition(chr(10))[0]}"
+                            )
+
+    return order
+
+
+def _as_id(error: UserError) -> UserError:
+    """What is no job id is, in Slurm's words, an invalid one."""
+    if "is no job id" in error.message:
+        return UserError(error.message, error.hint, code="not_found")
+    return error
+
+
+def named_jobs(session: Session, words: list[str]) -> list[str]:
+    """Ids with commas or blanks, jobname=NAME or jobid=ID. Raises Failed."""
+    found: list[str] = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if equals and "jobname".startswith(key.lower()) and len(key) > 3:
+            found += _of_name(session, value)
+        else:
+            found += [each for each in _ids(value if equals else word) if each]
+    return found
+
+
+def _ids(text: str) -> list[str]:
+    """At commas outside brackets: 12_[3,5] is one."""
+    parts, depth, word = [], 0, ""
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append(word)
+            word = ""
+        else:
+            word += letter
+    return [*parts, word]
+
+
+def _of_name(session: Session, name: str) -> list[str]:
+    with session.connect() as client:
+        own = client.call(
+            "records", names=[name], users=[session.console.user], fields=["id", "label", "state"]
+        )
+    if not own["jobs"]:
+        raise Failed(f"Job name {name} not found")
+    return sorted({str(job["label"]).partition("_[")[0] for job in own["jobs"]})
+
+
+def top(session: Session, words: list[str]) -> None:
+    """The jobs become the first of their user's waiting ones, in the order in which they are named."""
+    with session.connect() as client:
+        for word in reversed(named_jobs(session, words)):
+            found = client.call("records", ids=[word], fields=list(SAMPLE_FIELDS))["jobs"]
+            if not found:
+                complain_of(session, UserError("", code="not_found"), word)
+                continue
+            others = client.call("records", users=[found[0]["user"]], fields=list(SAMPLE_FIELDS))["jobs"]
+            highest = max((job["priority"] or 0 for job in others if job["state"] == "PENDING"), default=0)
+            try:
+                client.call("job_update", jobs=[word], change={"priority": highest + 1})
+            except UserError as error:
+                complain_of(session, error, word)
+
+
+def notify(session: Session, words: list[str]) -> None:
+    """A line for whoever looks at the job."""
+    with session.connect() as client:
+        try:
+            client.call("tell", jobs=[words[0]], text=" ".join(words[1:]))
+        except UserError as error:
+            raise Failed(f"job notify failure: {words_for(_as_id(error))}") from error
+
+
+def wait_job(session: Session, words: list[str]) -> None:
+    """Until its nodes are ready: it runs."""
+    with session.connect() as client:
+        while True:
+            try:
+                found = client.call("records", ids=[words[0]], fields=["state"])["jobs"]
+            except UserError:
+                found = []
+            states = {job["state"] for job in found}
+            if "RUNNING" in states or "COMPLETING" in states:
+                session.console.err.write(f"scontrol: Nodes are ready for job {words[0]}\n")
+                return
+            if not states & {"PENDING", "CONFIGURING", "SUSPENDED"}:
+                session.complain(f"scontrol: Problem running job {words[0]}")
+                return
+            time.sleep(POLL_S)
+
+
+def write(session: Session, words: list[str]) -> None:
+    """write batch_script JOB [FILE]: `-` is standard output."""
+    if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
+        raise Failed(f"invalid write argument: {words[0]}")
+    if len(words) < 2:
+        raise Failed("missing job id")
+    with session.connect() as client:
+        try:
+            found = client.call("records", ids=[words[1]], fields=["id"], scripts=True, ended=True)["jobs"]
+        except UserError:
+            found = []
+    script = next((job["script"] for job in found if job["script"]), "")
+    if not script:
+        # Slurm's exit code is 0 all the same.
+        session.console.err.write(f"job script retrieval failed: {WORDS['not_found']}\n")
+        return
+    name = words[2] if len(words) > 2 else f"slurm-{words[1]}.sh"
+    if name == "-":
+        session.console.out.write(script)
+        return
+    if session.console.paths is None:
+        raise Failed("no file can be written for a job's process: write it with `-` and redirect it")
+    try:
+        with open(os.path.join(session.console.folder, name), "w", encoding="utf-8") as file:
+            file.write(script)
+    except OSError as error:
+        raise Failed(f"failed to open file `{name}`: {error.strerror}") from error
+    session.console.out.write(f"batch script for job {words[1]} written to {name}\n")
+
+
+def ping(session: Session, words: list[str]) -> None:
+    """Whether the controller answers."""
+    try:
+        with session.connect() as client:
+            session.console.out.write(alive(client.call("status")) + "\n")
+    except UserError:
+        session.code = 1
+        session.console.out.write(DOWN.format(host=session.console.host))
+
+
+def reconfigure(session: Session, words: list[str]) -> None:
+    """Takes up config.toml."""
+    with session.connect() as client:
+        try:
+            client.call("reload")
+        except UserError as error:
+            problems = error.details.get("problems", "")
+            raise Failed(
+                f"slurm_reconfigure error: {error.message}" + (f"\n{problems}" if problems else "")
+            ) from error
+
+
+def completing(session: Session, words: list[str]) -> None:
+    """Jobs that are ending, and where."""
+    with session.connect() as client:
+        for job in client.call("records", states=["COMPLETING"], fields=["id", "state", "node_list", "end"])[
+            "jobs"
+        ]:
+            session.console.out.write(
+                f"JobId={job['id']} EndTime={job['end'] or 'Unknown'} Nodes={job['node_list']}\n"
+            )
+
+
+def pidinfo(session: Session, words: list[str]) -> None:
+    """The job of a process of this machine, and when it ends."""
+    from .processes import job_of
+
+    number = job_of(words[0])
+    found = []
+    if number:
+        with session.connect() as client:
+            found = records(client, number)
+    if not found:
+        raise Failed("Failed to locate job for requested pid")
+    _, end = expected(found[0])
+    now = time.time()
+    ends = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(end)) if end else "Unknown"
+    session.console.out.write(f"Slurm job id {number} ends at {ends}\n")
+    session.console.out.write(f"slurm_get_rem_time is {int(max(0.0, end - now)) if end else -1}\n")
+
+
+def listpids(session: Session, words: list[str]) -> None:
+    """The processes of jobs on this machine."""
+    from .processes import processes_of
+
+    job, _, step = (words[0] if words else "").partition(".")
+    found = processes_of(job, step)
+    if job and not found:
+        session.complain(
+            f"There are no steps for job {job} on node {words[1] if len(words) > 1 else '(null)'}."
+        )
+    session.console.out.write(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID'}\n")
+    for each in found:
+        pid, number, name, local, rank = each
+        session.console.out.write(f"{pid:<8} {number:<8} {name:<8} {local:<7} {rank:<8}\n")
+
+
+def token(session: Session, words: list[str]) -> None:
+    """There are none: who asks is known by the kernel."""
+    raise Failed(
+        "Error fetching token\nthere are no tokens here: the controller knows by its socket who asks"
+    )
+
+
+def refused(what: str, instead: str) -> Callable[[Session, list[str]], None]:
+    """A keyword that does not exist here."""
+
+    def refuse(session: Session, words: list[str]) -> None:
+        raise Failed(f"scontrol: error: {what} is not supported: {instead}")
+
+    return refuse

@@ -1,0 +1,247 @@
+"""`scontrol show ENTITY [ID]`: what is asked of the controller, and how it is laid out. Messages are Slurm's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from warpdeck.notation.jobids import is_job_id
+from warpdeck.slurm import jobdump
+from warpdeck.slurm.jobdump import job_object
+from warpdeck.slurm.units import moment
+from warpdeck_agent.wire import hostnames
+
+from . import jobtext, sitetext
+from .jobtext import FIELDS
+from .session import Failed, Missing, Session
+
+if TYPE_CHECKING:
+    from warpdeck.api.sync import SyncClient
+
+Row = dict[str, Any]
+WANTED = sorted({*FIELDS, *jobdump.NEEDS.split()})
+
+
+class Entity(NamedTuple):
+    """What can be shown: how many letters of its name must be written, and how."""
+
+    least: int
+    show: Callable[[Session, str], None]
+
+
+def show(session: Session, words: list[str]) -> None:
+    """`words` is what follows `show`. Raises Failed."""
+    if not words:
+        raise Failed("too few arguments for keyword:show")
+    if len(words) > 2:
+        raise Failed("too many arguments for keyword:show")
+    word = words[0].lower()
+    if hostnames.entity(word):
+        code = hostnames.show(words, session.console.env, session.console.out, session.console.err)
+        session.code = session.code or code
+        return
+    for name, entity in ENTITIES.items():
+        if len(word) >= entity.least and name.startswith(word):
+            entity.show(session, words[1] if len(words) > 1 else "")
+            return
+    raise Failed(f"invalid entity:{words[0]} for keyword:show ")
+
+
+def print_lines(session: Session, blocks: Iterable[list[str]]) -> None:
+    """Blocks of lines, one line each with --oneliner."""
+    for lines in blocks:
+        if session.oneliner:
+            session.console.out.write(" ".join(lines) + "\n")
+        else:
+            session.console.out.write("\n   ".join(lines) + "\n\n")
+
+
+def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[Row]:
+    """The jobs that a word names, all in memory without one. Raises Failed."""
+    if not word or word.lower() == "all":
+        return list(client.call("records", fields=WANTED, steps=steps)["jobs"])
+    base = word.partition(".")[0]
+    if not is_job_id(base):
+        raise Failed("scontrol_print_job error: Invalid job id specified")
+    return list(client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"])
+
+
+def _jobs(session: Session, word: str) -> None:
+    with session.connect() as client:
+        found = records(client, word, steps=session.details)
+    if not found and word and word.lower() != "all":
+        if "_" in word:
+            raise Missing(f"Job {word} not found")
+        raise Failed("slurm_load_jobs error: Invalid job id specified")
+    if session.json:
+        session.print_json({"jobs": [job_object(job) for job in found]})
+        return
+    if not found:
+        session.console.out.write("No jobs in the system\n")
+    now = time.time()
+    if word and "_" not in word:
+        found.sort(key=lambda job: (not job["tasks_pending"], job["id"]))
+    print_lines(session, (jobtext.job_lines(record, details=session.details, now=now) for record in found))
+
+
+def _steps(session: Session, word: str) -> None:
+    with session.connect() as client:
+        number = word if word[:1].isdecimal() else ""
+        found = records(client, number, steps=True)
+    if number and not found:
+        raise Failed("slurm_get_job_steps error: Invalid job id specified")
+    blocks = [
+        jobtext.step_lines(step, record)
+        for record in found
+        for step in record["steps"]
+        if step["row"]["state"] == "RUNNING" and ("." not in number or step["row"]["id"] == number)
+    ]
+    if number and not blocks:
+        raise Missing(f"Job step {number} not found")
+    if not blocks:
+        session.console.out.write("No job steps in the system\n")
+    print_lines(session, blocks)
+
+
+def _nodes(session: Session, word: str) -> None:
+    with session.connect() as client:
+        nodes = client.call("nodes")["nodes"]
+        partitions = client.call("partitions")["partitions"]
+    chosen = list(_named(session, word, nodes, "Node"))
+    if session.json:
+        session.print_json({"nodes": chosen})
+        return
+    if not nodes:
+        session.console.out.write("No nodes in the system\n")
+    print_lines(session, (sitetext.node_lines(node, partitions, details=session.details) for node in chosen))
+
+
+def _named(session: Session, word: str, rows: list[Row], what: str) -> Iterable[Row]:
+    """The rows that a hostlist or list of names means; a name without a row is told and is an error."""
+    if not word or word.lower() == "all":
+        yield from rows
+        return
+    by_name = {row["name"]: row for row in rows}
+    try:
+        names = hostnames.expand(word)
+    except hostnames.HostlistError:
+        names = [word]
+    for name in names:
+        if name in by_name:
+            yield by_name[name]
+        else:
+            session.miss(f"{what} {name} not found")
+
+
+def _partitions(session: Session, word: str) -> None:
+    with session.connect() as client:
+        rows = sorted(client.call("partitions")["partitions"], key=lambda row: int(row["position"]))
+        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+    chosen = list(_named(session, word, rows, "Partition"))
+    if session.json:
+        session.print_json({"partitions": chosen})
+        return
+    print_lines(session, (sitetext.partition_lines(row, nodes) for row in chosen))
+
+
+def _reservations(session: Session, word: str) -> None:
+    with session.connect() as client:
+        rows = [row for row in client.call("reservations")["reservations"] if row["state"] != "over"]
+        nodes = {node["name"]: node for node in client.call("nodes")["nodes"]}
+    chosen = list(_named(session, word, rows, "Reservation"))
+    if session.json:
+        session.print_json({"reservations": chosen})
+        return
+    if not rows and not word:
+        session.console.out.write("No reservations in the system\n")
+    print_lines(session, (sitetext.reservation_lines(row, nodes) for row in chosen))
+
+
+def _licenses(session: Session, word: str) -> None:
+    with session.connect() as client:
+        rows = client.call("licenses")["licenses"]
+    if session.json:
+        session.print_json({"licenses": [_license_json(row) for row in rows]})
+        return
+    if not rows:
+        session.console.out.write("No licenses configured in Slurm.\n")
+    for row in rows:
+        if not word or row["name"] == word:
+            lines = sitetext.license_lines(row)
+            session.console.out.write((" " if session.oneliner else "\n").join(lines) + "\n")
+
+
+def _license_json(row: Row) -> Row:
+    free = row["total"] - row["used"]
+    names = {"LicenseName": row["name"], "Total": row["total"], "Used": row["used"], "Free": free}
+    return {**names, "Remote": False, "Reserved": 0}
+
+
+def _config(session: Session, word: str) -> None:
+    with session.connect() as client:
+        values = client.call("settings")["settings"]
+        status = client.call("status")
+    if session.json:
+        session.print_json({"config": values})
+        return
+    out = session.console.out
+    out.write(f"Configuration data as of {moment(time.time())}\n")
+    for name in sorted(values, key=str.lower):
+        out.write(f"{name:<23} = {values[name] or '(null)'}\n")
+    out.write(f"\n{alive(status)}\n")
+
+
+def alive(status: Row) -> str:
+    """What `scontrol ping` says."""
+    return f"Slurmctld(primary) at {status['host']} is UP"
+
+
+def _daemons(session: Session, word: str) -> None:
+    session.console.out.write("slurmctld slurmd\n")
+
+
+def _topology(session: Session, word: str) -> None:
+    session.console.err.write("scontrol: error: No topology information available\n")
+
+
+def _aliases(session: Session, word: str) -> None:
+    with session.connect() as client:
+        names = [node["name"] for node in client.call("nodes")["nodes"]]
+    session.console.out.write(" ".join(names) + "\n")
+
+
+def _assoc_mgr(session: Session, word: str) -> None:
+    from .associations import print_associations
+
+    with session.connect() as client:
+        shares = client.call("shares")["shares"]
+        qos = client.call("qos")["qos"]
+    print_associations(session.console, shares, qos)
+
+
+def _refused(what: str) -> Callable[[Session, str], None]:
+    def refuse(session: Session, word: str) -> None:
+        raise Failed(f"there is nothing to show of {what} here")
+
+    return refuse
+
+
+ENTITIES = {
+    "aliases": Entity(1, _aliases),
+    "assoc_mgr": Entity(2, _assoc_mgr),
+    "bbstat": Entity(2, _refused("burst buffers")),
+    "burstbuffer": Entity(2, _refused("burst buffers")),
+    "config": Entity(1, _config),
+    "daemons": Entity(1, _daemons),
+    "federation": Entity(1, _refused("federations")),
+    "frontend": Entity(1, _refused("front ends")),
+    "jobs": Entity(1, _jobs),
+    "licenses": Entity(2, _licenses),
+    "nodes": Entity(1, _nodes),
+    "partitions": Entity(1, _partitions),
+    "reservations": Entity(1, _reservations),
+    "slurmd": Entity(2, _refused("slurmd")),
+    "steps": Entity(2, _steps),
+    "topology": Entity(1, _topology),
+}

@@ -1,0 +1,166 @@
+"""Nodes, partitions, reservations and licenses in the layout of `scontrol show`, line by line. Source: Slurm's own printing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from warpdeck.slurm.units import clock, moment, or_null, tres_text
+from warpdeck.slurm.version import RELEASE
+
+Row = dict[str, Any]
+MIB = 2**20
+STATES = {"connecting": "UNKNOWN", "draining": "MIXED+DRAIN", "drained": "IDLE+DRAIN", "down": "DOWN"}
+"""Our words -> Slurm's base state and flags; others are the same word."""
+
+
+def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[str]:
+    """A node. What we do not know of it is said as Slurm says it of a node that has not registered."""
+    gres = gres_text(node["gpus"])
+    cpus, load = node["cpus"], node["cpu_pct"]
+    lines = [
+        f"NodeName={node['name']} Arch=x86_64 CoresPerSocket={cpus} ",
+        f"CPUAlloc={node['cpus_used']} CPUEfctv={cpus} CPUTot={cpus} "
+        f"CPULoad={'N/A' if load is None else f'{load * cpus / 100:.2f}'}",
+        f"AvailableFeatures={or_null(','.join(node['features']))}",
+        f"ActiveFeatures={or_null(','.join(node['features']))}",
+        f"Gres={or_null(gres)}",
+    ]
+    if details and node["gpus"]:
+        used = [gpu for gpu in node["gpus"] if gpu["job"]]
+        lines.append("GresDrain=N/A")
+        lines.append(f"GresUsed=gpu:{len(used)}(IDX:{','.join(str(gpu['index']) for gpu in used) or 'N/A'})")
+    lines.append(
+        f"NodeAddr={node['address'] or node['target']} NodeHostName={node['hostname'] or node['name']} Version={RELEASE}"
+    )
+    if node["kernel"]:
+        lines.append(f"OS={node['kernel']} ")
+    return [*lines, *_node_rest(node, [part["name"] for part in partitions if _holds(part, node["name"])])]
+
+
+def _holds(partition: Row, name: str) -> bool:
+    from warpdeck.notation.hostlist import expand
+
+    return name in expand(partition["node_list"])
+
+
+def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
+    mem_mib, used = node["mem_bytes"] // MIB, node["mem_used_bytes"]
+    free = "N/A" if used is None else str(max(0, node["mem_bytes"] - used) // MIB)
+    lines = [
+        f"RealMemory={mem_mib} AllocMem={node['mem_alloc_bytes'] // MIB} FreeMem={free} Sockets=1 Boards=1",
+        f"State={node_state(node)} ThreadsPerCore=1 TmpDisk=0 Weight={node['weight']} Owner=N/A MCS_label=N/A",
+        f"Partitions={','.join(partitions)} ",
+        "BootTime=None SlurmdStartTime=None",
+        f"LastBusyTime={moment(node['at'])}",
+        f"CfgTRES={tres_text(node_tres(node))}",
+        f"AllocTRES={tres_text(held_tres(node))}",
+        "CapWatts=n/a",
+        "CurrentWatts=0 AveWatts=0",
+        "ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s",
+    ]
+    if node["reason"]:
+        lines.append(f"Reason={node['reason']} [root@{moment(node['reason_at'])}]")
+    return lines
+
+
+def node_state(node: Row) -> str:
+    """IDLE, MIXED, ALLOCATED, with +DRAIN; DOWN* where the agent does not answer."""
+    state = node["state"]
+    if state == "draining" and node["cpus_used"] >= node["cpus"] > 0:
+        return "ALLOCATED+DRAIN"
+    return str(STATES.get(state, state.upper())) + ("*" if state == "down" else "")
+
+
+def gres_text(gpus: Sequence[Row]) -> str:
+    """gpu:a100:4, by type."""
+    kinds: dict[str, int] = {}
+    for gpu in gpus:
+        kinds[gpu["type"]] = kinds.get(gpu["type"], 0) + 1
+    return ",".join(
+        f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in sorted(kinds.items())
+    )
+
+
+def node_tres(node: Row) -> dict[str, int]:
+    """What it has."""
+    return {
+        "cpu": node["cpus"],
+        "mem": node["mem_bytes"] // MIB,
+        "billing": node["cpus"],
+        "gres/gpu": len(node["gpus"]),
+    }
+
+
+def held_tres(node: Row) -> dict[str, int]:
+    """What of it jobs have."""
+    held = sum(1 for gpu in node["gpus"] if gpu["job"])
+    return {"cpu": node["cpus_used"], "mem": node["mem_alloc_bytes"] // MIB, "gres/gpu": held}
+
+
+def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
+    """A partition; `nodes` are all there are, by name."""
+    from warpdeck.notation.hostlist import expand
+
+    own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
+    tres = {"cpu": row["cpus"], "mem": sum(node["mem_bytes"] for node in own) // MIB, "node": row["nodes"]}
+    tres |= {"billing": row["cpus"], "gres/gpu": row["gpus"]}
+    return [
+        f"PartitionName={row['name']}",
+        f"AllowGroups={_allowed(row, 'groups')} {_rights(row, 'accounts', 'Accounts')} {_rights(row, 'qos', 'Qos')}",
+        f"AllocNodes=ALL Default={'YES' if row['default'] else 'NO'} QoS={row['qos'] or 'N/A'}",
+        f"DefaultTime={clock(row['default_time_s'], none='NONE')} DisableRootJobs=NO "
+        f"ExclusiveUser=NO GraceTime={row['grace_s']} Hidden=NO",
+        f"MaxNodes={row['max_nodes'] or 'UNLIMITED'} MaxTime={clock(row['max_time_s'])} "
+        f"MinNodes={row['min_nodes']} LLN=NO MaxCPUsPerNode=UNLIMITED",
+        f"Nodes={or_null(row['node_list'])}",
+        f"PriorityJobFactor={row['priority_job_factor']} PriorityTier={row['priority_tier']} RootOnly=NO ReqResv=NO "
+        f"OverSubscribe={'EXCLUSIVE' if row['exclusive'] else 'NO'}",
+        f"OverTimeLimit=NONE PreemptMode={(row['preempt_mode'] or 'off').upper()}",
+        f"State={row['state']} TotalCPUs={row['cpus']} TotalNodes={row['nodes']} SelectTypeParameters=NONE",
+        "JobDefaults=(null)",
+        "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
+        f"TRES={tres_text(tres, none='(null)')}",
+    ]
+
+
+def _allowed(row: Row, what: str) -> str:
+    names = row[f"allow_{what}"]
+    return "ALL" if names is None else ",".join(names) or "NONE"
+
+
+def _rights(row: Row, what: str, word: str) -> str:
+    denied = row[f"deny_{what}"]
+    if denied and row[f"allow_{what}"] is None:
+        return f"Deny{word}={','.join(denied)}"
+    return f"Allow{word}={_allowed(row, what)}"
+
+
+def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
+    """A reservation."""
+    from warpdeck.notation.hostlist import expand
+
+    own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
+    cpus = sum(node["cpus"] for node in own)
+    flags = ["MAINT"] if row["maintenance"] else []
+    flags += ["IGNORE_JOBS", *([row["repeat"].upper()] if row["repeat"] else []), "SPEC_NODES"]
+    start, end = row["start"], row["end"]
+    return [
+        f"ReservationName={row['name']} StartTime={moment(start)} EndTime={moment(end)} "
+        f"Duration={clock(end - start if start and end else None)}",
+        f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features=(null) "
+        f"PartitionName=(null) Flags={','.join(flags)}",
+        f"TRES=cpu={cpus}",
+        f"Users={or_null(','.join(row['users']))} Groups=(null) Accounts={or_null(','.join(row['accounts']))} "
+        f"Licenses=(null) State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
+        "MaxStartDelay=(null)",
+    ]
+
+
+def license_lines(row: Row) -> list[str]:
+    """A license of the site."""
+    free = row["total"] - row["used"]
+    return [
+        f"LicenseName={row['name']}",
+        f"    Total={row['total']} Used={row['used']} Free={free} Reserved=0 Remote=no",
+    ]

@@ -1,0 +1,83 @@
+"""Numbers as Slurm prints them: sizes with a letter, TRES lists, clocks, moments. Source: Slurm's slurm_protocol_defs, parse_time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+
+LETTERS = "\0KMGTP"
+UNKNOWN = "Unknown"
+FIRST = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
+"""TRES in the order of their numbers in Slurm; others follow by name."""
+
+
+def exact(number: int, letter: str = "") -> str:
+    """As large a unit as says it exactly, to the half: 64000M is 62.50G, 999999M stays. `letter` is the unit of the number."""
+    place = LETTERS.index(letter or "\0")
+    value = float(number)
+    while value >= 1024 and int(value) % 512 == 0 and value == int(value) and place < len(LETTERS) - 1:
+        value /= 1024
+        place += 1
+    return _shown(value, place)
+
+
+def rounded(number: float, letter: str = "", *, unit: str = "") -> str:
+    """In the largest unit that leaves 1 or more, or in `unit` (K, M, G, T, P), with two places where it is not whole."""
+    place = LETTERS.index(letter or "\0")
+    value = float(number)
+    if unit:
+        wanted = LETTERS.index(unit)
+        value *= 1024.0 ** (place - wanted)
+        return _shown(value, wanted)
+    while value >= 1024 and place < len(LETTERS) - 1:
+        value /= 1024
+        place += 1
+    return _shown(value, place)
+
+
+def _shown(value: float, place: int) -> str:
+    letter = LETTERS[place].strip("\0")
+    return f"{int(value)}{letter}" if value == int(value) else f"{value:.2f}{letter}"
+
+
+def tres_text(tres: Mapping[str, int], *, none: str = "", by_name: bool = False, unit: str = "") -> str:
+    """cpu=4,mem=200M,node=1,billing=4,gres/gpu=1. `by_name`: as sacct sorts them."""
+    parts = [
+        f"{name}={_tres_value(name, tres[name], unit)}"
+        for name in _in_order(tres, by_name=by_name)
+        if tres[name]
+    ]
+    return ",".join(parts) or none
+
+
+def _tres_value(name: str, count: int, unit: str) -> str:
+    if name != "mem":
+        return str(count)
+    return rounded(count, "M", unit=unit) if unit else exact(count, "M")
+
+
+def _in_order(names: Iterable[str], *, by_name: bool) -> list[str]:
+    if by_name:
+        return sorted(names)
+    return sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+
+
+def clock(seconds: float | None, *, none: str = "UNLIMITED") -> str:
+    """00:10:00, 7-00:00:00."""
+    if seconds is None or math.isinf(seconds):
+        return none
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def moment(at: float | None, *, none: str = UNKNOWN) -> str:
+    """2026-11-21T14:10:27 in local time."""
+    return none if not at else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+
+
+def or_null(text: str | None) -> str:
+    """What is not there is "(null)", as C's printf has it."""
+    return text or "(null)"

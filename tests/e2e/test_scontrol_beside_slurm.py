@@ -1,0 +1,184 @@
+"""scontrol beside a real Slurm: the same site, the same jobs, the same command lines, the same text.
+
+What cannot be the same is made so before it is compared: times of day, priorities, who submitted from where.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
+from tests.lab.ours import OurSlurm
+from tests.lab.peer import Done, RealSlurm
+
+pytestmark = pytest.mark.slurm
+JOBS = (
+    ("-H", "-J", "plain"),
+    (
+        "-H",
+        "-J",
+        "sizes",
+        "-N2",
+        "-n4",
+        "-c2",
+        "--mem=2G",
+        "-t",
+        "25:00",
+        "-p",
+        "debug",
+        "--comment",
+        "a comment",
+    ),
+    ("-H", "-J", "gpus", "--gres=gpu:h100:2", "--mem-per-cpu=300", "-t", "3-0", "--nice=7", "--no-requeue"),
+    ("-H", "-J", "array", "--array=1-9:2%2", "-w", "n3", "-x", "n4"),
+    ("-H", "-J", "total", "--gres=gpu:3", "--exclusive", "--time-min=5", "-t", "20"),
+)
+ANY = {
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "TIME",
+    r"LastSchedEval=\S+": "LastSchedEval=T",
+    r"AllocNode:Sid=\S+": "AllocNode:Sid=A",
+    r"Priority=\d+ ": "Priority=P ",
+    r"QOS=\S+": "QOS=Q",
+    r",gres/gpu=\d+": "",
+}
+"""What differs from one moment, machine and accounting to another."""
+
+
+class Pair:
+    """Both, with the same jobs."""
+
+    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def same(self, *words: str) -> None:
+        """Both say the same, and end alike."""
+        wanted, found = self.theirs.run(["scontrol", *words]), self.ours.run(["scontrol", *words])
+        told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
+        assert self.plain(found) == self.plain(wanted), " ".join(words) + "\n" + "\n".join(told)
+
+    def plain(self, done: Done) -> list[str]:
+        text = f"{done.out}errors:\n{done.err}exit code {done.rc}"
+        for folder in (self.theirs.folder, self.ours.folder):
+            text = text.replace(str(folder), "FOLDER")
+        for pattern, word in ANY.items():
+            text = re.sub(pattern, word, text)
+        return text.splitlines()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
+        for job in JOBS:
+            theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            ours.submit(*job)
+        yield Pair(theirs, ours)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("job", [1, 2, 3, 4, 5])
+def test_a_job_is_shown_alike(pair: Pair, job: int) -> None:
+    pair.same("show", "job", str(job))
+    pair.same("-o", "show", "job", str(job))
+
+
+def test_partitions_are_shown_alike(pair: Pair) -> None:
+    pair.same("show", "partition")
+    pair.same("-o", "show", "partition", "debug")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "show job 99",
+        "show job abc",
+        "show job 4_77",
+        "show node zz",
+        "show partition zz",
+        "show reservation zz",
+        "show foo",
+        "show",
+        "foo",
+        "hold",
+        "hold 99",
+        "release abc",
+        "requeue 1",
+        "requeue 99",
+        "requeuehold 1",
+        "notify 99 hello",
+        "update",
+        "update foo=bar",
+        "update jobid=1",
+        "update jobid=1 foo=bar",
+        "update jobid=1 timelimit=xx",
+        "update jobid=1 starttime=xx",
+        "update jobid=1 endtime=now+1hour",
+        "update jobid=99 comment=x",
+        "update nodename=n1",
+        "update nodename=n1 state=drain",
+        "update nodename=zz state=resume",
+        "update nodename=n1 state=foo",
+        "update partitionname=zz state=up",
+        "delete",
+        "delete foo=bar",
+        "delete reservationname=x",
+        "create reservation",
+        "create reservation starttime=now duration=5 users=root",
+        "create reservation starttime=now duration=5 nodes=n1",
+        "create reservation starttime=now users=root nodes=n1",
+        "ping 1",
+        "show job 1 2",
+        "version",
+        "--nothing",
+        "-Z",
+        "show licenses",
+        "show reservation",
+        "show step 99",
+    ],
+)  # fmt: skip
+def test_the_same_is_said(pair: Pair, line: str) -> None:
+    pair.same(*line.split())
+
+
+def test_updates_have_the_same_effect(pair: Pair) -> None:
+    for words in (
+        ("timelimit=50", "comment=other words", "name=new"),
+        ("timelimit+=10",),
+        ("timelimit=-5",),
+        ("timel=90",),
+        ("partition=debug", "timelimit=20"),
+        ("nice=30",),
+        ("requeue=0",),
+        ("minmemorycpu=200",),
+        ("minmemorynode=4096",),
+        ("reqnodelist=n2",),
+        ("reqnodelist=", "excnodelist=n1", "numnodes=1"),
+        ("dependency=afterany:2",),
+        ("dependency=",),
+    ):
+        pair.same("update", "jobid=1", *words)
+        pair.same("show", "job", "1")
+    pair.same("update", "jobid=4", "arraytaskthrottle=3")
+    pair.same("show", "job", "4")
+    pair.same("update", "jobname=total", "timelimit=15")
+    pair.same("show", "job", "5")
+    pair.same("update", "jobid=3,99", "comment=x")
+
+
+HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True), min_size=1, max_size=8)
+
+
+@settings(max_examples=15, deadline=None)
+@given(HOSTS)
+def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
+    for entity in ("hostlist", "hostlistsorted", "hostnames"):
+        pair.same("show", entity, ",".join(names))

@@ -1,0 +1,24 @@
+"""What Slurm's commands import: each start costs it, and scripts call them by the thousand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from warpdeck.slurm.main import COMMANDS
+
+DEAR = ("asyncio", "msgspec", "textual", "asyncssh")
+EXTRA = {"scontrol": ["scontrol.keywords"]}
+"""Modules that a command loads as soon as it has a word to run."""
+
+
+@pytest.mark.parametrize("command", ["sacct", "sacctmgr", "scontrol", "sstat"])
+def test_a_command_starts_without_what_is_dear(command: str) -> None:
+    modules = [f"warpdeck.slurm.{name}" for name in (COMMANDS[command], *EXTRA.get(command, []))]
+    code = f"import sys, {', '.join(modules)}; print([name for name in {DEAR} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
