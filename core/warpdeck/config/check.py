@@ -65,7 +65,10 @@ def _paths(config: Config) -> Found:
     hooks = config.hooks
     written = {("hooks", "prolog"): hooks.prolog, ("hooks", "epilog"): hooks.epilog}
     written |= {("hooks", "task_prolog"): hooks.task_prolog, ("hooks", "task_epilog"): hooks.task_epilog}
+    written["mail", "program"] = config.mail.program
     written["containment", "tmp_dir"] = config.containment.tmp_dir
+    if config.mail.webhook and not config.mail.webhook.startswith(("http://", "https://")):
+        yield Problem(path=("mail", "webhook"), text="is no address of HTTP: write https://HOST/PATH")
     for path, value in written.items():
         if value and not value.startswith("/"):
             yield Problem(path=path, text="is no absolute path: write where it is on the nodes")

@@ -66,6 +66,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Between TERM and KILL when a job is ended."""
     half_life_s: float | None = None
     shards_per_gpu: int = 0
+    sends_mail: bool = False
     partitions: tuple[PartitionView, ...] = ()
     qos: tuple[QosView, ...] = ()
     accounts: tuple[AccountView, ...] = ()
@@ -104,11 +105,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             ("account", request.account, self.accounts),
             ("qos", request.qos, self.qos),
         )
-        return [
+        told = [
             f"--{option}={value} is recorded, and decides nothing: this site has none set up"
             for option, value, known in named
             if value and not known
         ]
+        if request.mail_types and not self.sends_mail:
+            told.append("--mail-type has no effect here: this site sends no mail")
+        return told
 
     def _in_parts(self, asked: Resources) -> Resources:
         """Shards as a part of a GPU; all of its shards are the GPU."""
@@ -144,6 +148,7 @@ def build_site(
 ) -> Site:
     """The tables for a pass, as if nothing had been used yet."""
     return Site(
+        sends_mail=bool(config.mail.program or config.mail.webhook),
         settings=build_settings(config),
         grace_s=config.grace_s,
         half_life_s=config.fairshare.half_life,

@@ -285,6 +285,15 @@ class Submission(Table, frozen=True, kw_only=True):
     """Options of the site's former SPANK plug-ins, and whether each has a value: accepted, and told to have no effect."""
 
 
+class Mail(Table, frozen=True, kw_only=True):
+    """[mail]: how jobs' owners are told of what they asked for with --mail-type. Without both, nobody is."""
+
+    program: str = ""
+    """A sendmail on the controller's machine: it gets `-i -- ADDRESS...`, and the mail on its standard input (MailProg)."""
+    webhook: str = ""
+    """An HTTP address that gets each mail as a JSON object."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """config.toml."""
 
@@ -305,6 +314,7 @@ class Config(Table, frozen=True, kw_only=True):
     interactive: Interactive = Interactive()
     submission: Submission = Submission()
     steps: Steps = Steps()
+    mail: Mail = Mail()
     licenses: dict[str, Count] = {}
     nodes: dict[str, NodeTable] = {}
     partitions: dict[str, Partition] = {}

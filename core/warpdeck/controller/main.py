@@ -31,6 +31,7 @@ from .app import Controller
 from .daemon import take_lock
 from .events import NodeAdded
 from .exporter import Exporter
+from .mailer import Mailer
 from .trees import TreeFiles
 
 log = logging.getLogger("warpdeck")
@@ -76,11 +77,13 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             exporter = Exporter(controller)
             controller.on_reload = exporter.follow
             await exporter.follow(controller.config)
+            mailer = group.create_task(Mailer(controller).run())
             leave_starter(paths)
             log.info("serving on %s", paths.socket)
             await stop.wait()
             await server.close()
             reloads.cancel()
+            mailer.cancel()
             await exporter.close()
             loop_task.cancel()
     finally:

@@ -202,6 +202,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     chdir: Text = ""
     """Absolute working folder; "" is the submit folder."""
     comment: Text = ""
+    mail_types: Annotated[tuple[Word, ...], msgspec.Meta(max_length=16)] = ()
+    """Events of --mail-type (notation.mail)."""
+    mail_user: Word = ""
+    """"" is the job's user."""
     env: dict[str, str] = {}
     submit_line: str = ""
     submit_host: str = ""

@@ -85,8 +85,8 @@ kill-on-bad-exit         K  optional  r    honoured
 kill-on-invalid-dep      -  required  b    honoured
 label                    l  none      r    honoured
 licenses                 L  required  bar  honoured  each
-mail-type                -  required  bar  noted     each
-mail-user                -  required  bar  noted     each
+mail-type                -  required  bar  honoured     each
+mail-user                -  required  bar  honoured     each
 threads                  T  required  r    noted
 mcs-label                -  required  bar  refused
 mem                      -  required  bar  honoured

@@ -16,6 +16,7 @@ from .dependencies import parse_dependencies
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .licenses import parse_licenses
+from .mail import parse_mail_types
 from .master import without_training
 from .memory import parse_memory
 from .moments import parse_moment
@@ -133,6 +134,7 @@ def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None
         "error": "error",
         "comment": "comment",
         "chdir": "chdir",
+        "mail-user": "mail_user",
     }
     moments = {"begin": "begin_at_unix", "deadline": "deadline_unix"}
     if option in text_fields:
@@ -190,6 +192,11 @@ def _number(field: str, option: str) -> Callable[[dict[str, Any], str], None]:
 def _set_array(request: dict[str, Any], value: str) -> None:
     ranges, throttle = parse_array(value)
     request["array"] = {"ranges": ranges, "throttle": throttle}
+
+
+def _add_mail_types(request: dict[str, Any], value: str) -> None:
+    """Several times is all of them."""
+    request["mail_types"] = list(dict.fromkeys([*request.get("mail_types", ()), *parse_mail_types(value)]))
 
 
 def _set_open_mode(request: dict[str, Any], value: str) -> None:
@@ -255,6 +262,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "no-requeue": lambda request, value: request.update(requeue=False),
     "open-mode": _set_open_mode,
     "nice": lambda request, value: _signed(request, "nice", value or "100"),
+    "mail-type": _add_mail_types,
     "priority": lambda request, value: _signed(request, "priority", value),
 }
 _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {

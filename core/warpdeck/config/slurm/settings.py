@@ -48,7 +48,7 @@ LOST = {
     "usepam": "PAM is not asked",
     "gangscheduling": "jobs do not take turns",
     "schedulertimeslice": "jobs do not take turns",
-    "mailprog": "no mail is sent",
+    "mailprog": "write the site's sendmail into [mail]",
     "rebootprogram": "nodes are not rebooted",
     "selecttypeparameters": "CPUs and memory are always counted",
 }

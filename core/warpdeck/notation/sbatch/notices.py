@@ -27,7 +27,12 @@ _ALL_MAIL = sum(
 
 
 def set_mail_type(fields: Fields, text: str | None, place: Place) -> None:
-    """Several times is all of them; words that are none count for nothing, unless there are only such."""
+    """Several times is all of them."""
+    fields.mail_types |= mail_bits(text)
+
+
+def mail_bits(text: str | None) -> int:
+    """Of the events; words that are none count for nothing, unless there are only such. Raises UserError."""
     found, none = 0, False
     for word in filter(None, (text or "").upper().split(",")):
         if word == "NONE":
@@ -36,7 +41,7 @@ def set_mail_type(fields: Fields, text: str | None, place: Place) -> None:
         found |= _ALL_MAIL if word == "ALL" else MAIL_BITS.get(word, 0)
     if not found and not none:
         raise invalid("mail-type", "write such as BEGIN,END,FAIL or ALL")
-    fields.mail_types |= found
+    return found
 
 
 def mail_text(types: int) -> str:

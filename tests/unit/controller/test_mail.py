@@ -1,0 +1,91 @@
+"""Which mails a job's changes ask for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from warpdeck.controller.mail import Seen, mails, told
+from warpdeck.controller.mailer import addresses
+from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
+
+PENDING, RUNNING = Seen(JobState.PENDING, 0), Seen(JobState.RUNNING, 0)
+
+
+def job(state: JobState, *types: str, **more: object) -> Job:
+    started = None if state is JobState.PENDING else 100.0
+    made = Job(
+        id=JobId(7),
+        array_job_id=JobId(7),
+        request=Request(name="n", script="#!/bin/sh\n", mail_types=types),
+        user="ann",
+        uid=1000,
+        state=state,
+        start_at_unix=started,
+        time_limit_s=100,
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def events(before: Seen, now: Job, *, at: float = 110.0, members: tuple[Job, ...] = ()) -> list[str]:
+    return [mail.event for mail in mails(before, now, members or (now,), now=at)]
+
+
+def test_only_what_was_asked_for_is_told() -> None:
+    assert events(PENDING, job(JobState.RUNNING, "BEGIN")) == ["BEGIN"]
+    assert events(PENDING, job(JobState.RUNNING, "END")) == []
+    assert events(RUNNING, job(JobState.RUNNING, "BEGIN")) == []
+
+
+def test_a_job_that_was_never_seen_to_run_began_and_ended() -> None:
+    assert events(PENDING, job(JobState.COMPLETED, "BEGIN", "END")) == ["BEGIN", "END"]
+
+
+def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
+    failed = ExitStatus(code=1)
+    assert events(RUNNING, job(JobState.FAILED, "END", "FAIL", exit=failed)) == ["FAIL"]
+    assert events(RUNNING, job(JobState.FAILED, "END", exit=failed)) == ["END"]
+    assert events(RUNNING, job(JobState.COMPLETED, "FAIL")) == []
+    assert events(RUNNING, job(JobState.TIMEOUT, "TIME_LIMIT", "END")) == ["TIME_LIMIT"]
+
+
+def test_each_share_of_the_limit_is_told_once() -> None:
+    now = job(JobState.RUNNING, "TIME_LIMIT_50", "TIME_LIMIT_80")
+    assert events(RUNNING, now, at=149.0) == []
+    found = mails(RUNNING, now, [now], now=151.0)
+    assert [mail.event for mail in found] == ["TIME_LIMIT_50"]
+    again = Seen(JobState.RUNNING, 0, told(RUNNING, found))
+    assert events(again, now, at=160.0) == []
+    assert events(again, now, at=181.0) == ["TIME_LIMIT_80"]
+
+
+def test_a_requeue_and_a_dependency_that_can_never_hold_are_told() -> None:
+    assert events(RUNNING, job(JobState.PENDING, "REQUEUE", restarts=1)) == ["REQUEUE"]
+    never = job(JobState.CANCELLED, "INVALID_DEPEND", start_at_unix=None, ending_cause="dependency")
+    assert events(PENDING, never) == ["INVALID_DEPEND"]
+
+
+def test_an_array_is_told_of_as_a_whole_unless_its_tasks_are_asked_for() -> None:
+    array = ArraySpec(ranges=((0, 1, 1),))
+    request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END"), array=array)
+    first = job(JobState.COMPLETED, request=request, array_task_id=0)
+    second = job(JobState.RUNNING, request=request, array_task_id=1, id=JobId(8))
+    assert events(RUNNING, first, members=(first, second)) == []
+    assert events(PENDING, second, members=(first, second)) == []
+    ended = msgspec.structs.replace(second, state=JobState.COMPLETED)
+    assert events(RUNNING, ended, members=(first, ended)) == ["END"]
+    each = msgspec.structs.replace(request, mail_types=("END", "ARRAY_TASKS"))
+    alone = msgspec.structs.replace(first, request=each)
+    assert events(RUNNING, alone, members=(alone, second)) == ["END"]
+
+
+@pytest.mark.parametrize(
+    "text", ["-bs", "a b@c", "a@b;c", "$USER@x", "", "a@b\nBcc: c@d", ",".join(["a@b"] * 11)]
+)
+def test_what_is_no_address_gets_no_mail(text: str) -> None:
+    with pytest.raises(ValueError, match="no mail address"):
+        addresses(text)
+
+
+def test_several_addresses_may_be_given() -> None:
+    assert addresses("ann@example.org, bob") == ["ann@example.org", "bob"]
