@@ -2,25 +2,15 @@
 
 Bindings, the palette, the help page, the key line and the dialogs' last lines are made from it. A place is a screen, a
 dialog, or a part that has the focus on one; places that meet (MEETINGS) never give one key two meanings. In a line of text
-(filter, search, form) every key writes, but for those of its own place. Whoever likes other keys writes them into keys.toml
-in the configuration folder, by place and id:
-
-    [queue]
-    cancel = "x"
-    [app]
-    show_nodes = "2,f2"
+(filter, search, form) every key writes, but for those of its own place. Whoever likes other keys has them (`keymap`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from textual.binding import Binding, BindingType
-
-from warpdeck.errors import UserError
 
 
 class Action(NamedTuple):
@@ -77,6 +67,8 @@ MEETINGS = (
     ("add",),
 )
 """Places whose keys count at the same time."""
+NO_KEY = "no_key"
+"""An action that the user took the key away of: no terminal sends it."""
 _CHANGES = True
 
 ACTIONS = (
@@ -96,6 +88,7 @@ ACTIONS = (
     Action("app", "next_theme", "t", "Next theme", "other colours"),
     Action("app", "start_controller", "ctrl+r", "Start controller", "if it was stopped", "", _CHANGES),
     Action("app", "help", "question_mark", "Help", "the keys of this screen", "Help"),
+    Action("app", "keys", "K", "Keys", "the names of all actions, and how to give them other keys"),
     Action("app", "command_palette", "colon", "Palette", "find an action by its name; ctrl+p too", "Palette"),
     Action("app", "quit", "q", "Quit", "leave the app; jobs go on", "Quit"),
     Action("queue", "log", "l", "Log", "the job's page, at its log", "Log"),
@@ -152,6 +145,8 @@ ACTIONS = (
     Action("log", "previous_match", "N", "Previous match", "of what was searched", call="match(-1)"),
     Action("log", "trouble", "E", "Error above", "the nearest error, warning of NaN or traceback", "Errors"),
     Action("log", "follow", "f", "Follow", "go to the end, and on with it as it grows"),
+    Action("log", "page_down", "space", "Page down", "one page, as in less", call="page(1.0)"),
+    Action("log", "page_up", "b", "Page up", "one page, as in less", call="page(-1.0)"),
     Action("log", "wrap", "w", "Wrap", "wrap long lines, or cut them", "Wrap"),
     Action("log", "right", "right", "Right", "sideways along long lines", call="side(1)"),
     Action("log", "left", "left", "Left", "back to the beginning of long lines", call="side(-1)"),
@@ -214,6 +209,8 @@ _KEY_WORDS = {
 
 def key_words(keys: str) -> str:
     """Keys as the help prints them: "?", "Tab", "^d"."""
+    if keys == NO_KEY:
+        return ""
     return " ".join(_KEY_WORDS.get(key, key).replace("ctrl+", "^") for key in keys.split(","))
 
 
@@ -296,7 +293,7 @@ def clashes(actions: Iterable[Action]) -> list[str]:
         for action in table:
             if action.where not in meeting:
                 continue
-            for key in action.keys.split(","):
+            for key in set(action.keys.split(",")) - {NO_KEY}:
                 other = taken.setdefault(key, action)
                 if other.runs != action.runs or other.where != action.where:
                     words = f"{key_words(key)} means both {other.id} and {action.id} in {meeting[0]}"
@@ -312,27 +309,3 @@ def help_lines(where: Iterable[str], keymap: Mapping[str, str]) -> list[tuple[st
         for action in actions_at(place):
             lines.append((key_words(keys_of(action, keymap)), action.title, action.help))
     return lines
-
-
-def read_keymap(path: Path) -> dict[str, str]:
-    """Binding id -> keys, from keys.toml; {} if there is none. Raises UserError naming the file and what is wrong."""
-    try:
-        chosen = msgspec.toml.decode(path.read_bytes(), type=dict[str, dict[str, str]])
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}", "check its permissions") from error
-    except msgspec.DecodeError as error:
-        raise UserError(
-            f"{path} cannot be used: {error}", 'write [queue] and below it cancel = "x"'
-        ) from error
-    keymap = {f"{place}.{name}": keys for place, names in chosen.items() for name, keys in names.items()}
-    known = {f"{action.where}.{action.id}" for action in ACTIONS}
-    strange = sorted(set(keymap) - known)
-    if strange:
-        raise UserError(f"{path}: there is no action {strange[0]}", "see the help page (?) for what there is")
-    remapped = [action._replace(keys=keys_of(action, keymap)) for action in ACTIONS]
-    wrong = clashes(remapped)
-    if wrong:
-        raise UserError(f"{path}: {wrong[0]}", "choose another key")
-    return keymap

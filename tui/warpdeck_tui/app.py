@@ -26,10 +26,11 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
-from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of, read_keymap
+from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of
 from .board import Board
 from .client import Core
 from .jobverbs import JobVerbs
+from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .screens.base import DeckScreen
 from .screens.dialogs import HelpPage
 from .screens.history import HistoryScreen
@@ -70,7 +71,7 @@ class DeckApp(App[None]):
         """The terminal is about to be lent to a job: keys wait."""
         self.away = ""
         """Why there is no connection, "" if there is one."""
-        self.keymap: dict[str, str] = {}
+        self.own_keys: Keymap = NO_KEYMAP
         self._theme_wanted = theme
         self._theme_files: dict[str, ThemeFile] = {}
         self._styles: tuple[str, dict[str, Style]] = ("", {})
@@ -120,10 +121,19 @@ class DeckApp(App[None]):
 
     def _use_keys(self) -> None:
         try:
-            self.keymap = read_keymap(Path(config_dir()) / "keys.toml")
+            self.own_keys = read_keymap(self._keys_file)
         except UserError as error:
             self.tell_error(error)
         self.set_keymap(self.keymap)
+
+    @property
+    def _keys_file(self) -> Path:
+        return Path(config_dir()) / KEYS_FILE
+
+    @property
+    def keymap(self) -> dict[str, str]:
+        """Binding id -> keys, where the user has others than the table."""
+        return self.own_keys.keys
 
     @work(exclusive=True, group="watch")
     async def _watch(self) -> None:
@@ -242,6 +252,11 @@ class DeckApp(App[None]):
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
         self.push_screen(HelpPage(help_lines(places, self.keymap)))
+
+    def action_keys(self) -> None:
+        """What the file says now counts from now on."""
+        self._use_keys()
+        self.push_screen(HelpPage(keymap_lines(self.own_keys, self._keys_file)))
 
     def action_next_theme(self) -> None:
         names = sorted(self._theme_files)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from warpdeck.errors import UserError
 from warpdeck_tui.actions import (
     ACTIONS,
     MEETINGS,
@@ -16,7 +13,6 @@ from warpdeck_tui.actions import (
     clashes,
     help_lines,
     key_line,
-    read_keymap,
 )
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.base import TextPane
@@ -103,27 +99,3 @@ def test_the_key_line_fits_and_keeps_help_and_quit() -> None:
             assert {"app.help", "app.quit"} <= {hint.command for hint in hints}
             text = " " + "  ".join(f"{hint.key} {hint.words}" for hint in hints)
             assert len(text) <= width or len(hints) == 2
-
-
-def test_other_keys_are_taken_from_the_file(folder: Path) -> None:
-    path = folder / "keys.toml"
-    path.write_text('[queue]\ncancel = "x"\n[app]\nshow_nodes = "2,f2"\n')
-    assert read_keymap(path) == {"queue.cancel": "x", "app.show_nodes": "2,f2"}
-    assert read_keymap(folder / "none.toml") == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('[queue]\ncancel = "H"\n', "H means both cancel and hold in queue"),
-        ('[queue]\nfly = "x"\n', "there is no action queue.fly"),
-        ("[queue\n", "cannot be used"),
-        ("[queue]\ncancel = 3\n", "cannot be used"),
-    ],
-)
-def test_a_wrong_file_of_keys_is_named(folder: Path, text: str, words: str) -> None:
-    path = folder / "keys.toml"
-    path.write_text(text)
-    with pytest.raises(UserError) as raised:
-        read_keymap(path)
-    assert str(path) in raised.value.message and words in raised.value.message

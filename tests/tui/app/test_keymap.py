@@ -1,0 +1,108 @@
+"""The user's own keys: presets, the file, and one sentence for each mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+
+from warpdeck.errors import UserError
+from warpdeck.paths import config_dir
+from warpdeck_tui.actions import ACTIONS, clashes, keys_of
+from warpdeck_tui.keymap import MAX_KEYS_BYTES, NO_KEYMAP, PRESETS, keymap_lines, read_keymap
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "keys.toml"
+    path.write_text(text)
+    return path
+
+
+def test_other_keys_are_taken_from_the_file(folder: Path) -> None:
+    path = written(
+        folder, '[queue]\ncancel = "x"\nmark = "?, ctrl+_"\n[app]\nshow_nodes = "2,f2"\nhelp = "f1"\n'
+    )
+    assert read_keymap(path).keys == {
+        "queue.cancel": "x",
+        "queue.mark": "question_mark,ctrl+underscore",
+        "app.show_nodes": "2,f2",
+        "app.help": "f1",
+    }
+    assert read_keymap(folder / "none.toml") == NO_KEYMAP
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_preset_gives_a_key_two_meanings_or_names_what_is_not_there(folder: Path, preset: str) -> None:
+    keymap = read_keymap(written(folder, f'preset = "{preset}"\n'))
+    assert keymap.preset == preset and keymap.keys == PRESETS[preset]
+    assert set(keymap.keys) <= {f"{action.where}.{action.id}" for action in ACTIONS}
+    assert clashes(action._replace(keys=keys_of(action, keymap.keys)) for action in ACTIONS) == []
+
+
+def test_ones_own_keys_outrank_the_preset(folder: Path) -> None:
+    keymap = read_keymap(written(folder, 'preset = "k9s"\n[queue]\ncancel = "x"\n'))
+    assert keymap.keys["queue.cancel"] == "x" and keymap.keys["job.cancel"] == "ctrl+k,c"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[queue]\ncancel = "H"\n', "H means both cancel and hold in queue"),
+        ('[queue]\nfly = "x"\n', "there is no action queue.fly"),
+        ('[sky]\nfly = "x"\n', "there is no place [sky]"),
+        ('cancel = "x"\n', "cancel stands in no place"),
+        ('preset = "emacs"\n', "there is no preset emacs"),
+        ('[queue]\ncancel = "ctrl+"\n', 'there is no key "ctrl+"'),
+        ('[queue]\ncancel = "x,,y"\n', 'there is no key ""'),
+        ('[queue]\ncancel = "pgdown"\n', 'there is no key "pgdown"'),
+        ("[queue\n", "cannot be used"),
+        ("[queue]\ncancel = 3\n", "cannot be used"),
+        ("#" * (MAX_KEYS_BYTES + 1), "larger than 64 KiB"),
+    ],
+)
+def test_a_wrong_file_of_keys_is_named(folder: Path, text: str, words: str) -> None:
+    path = written(folder, text)
+    with pytest.raises(UserError) as raised:
+        read_keymap(path)
+    assert str(path) in raised.value.message and words in raised.value.message
+    assert "\n" not in raised.value.message and raised.value.hint
+
+
+def test_the_page_of_keys_has_every_id_and_says_what_was_moved(folder: Path) -> None:
+    path = written(folder, '[queue]\ncancel = "x"\nmark = ""\n')
+    lines = keymap_lines(read_keymap(path), path)
+    assert str(path) in lines[0][1]
+    assert ("x", "cancel", "end the job (was c)") in lines
+    assert ("", "mark", "the verbs then mean all that are marked (was Space)") in lines
+    assert {action.id for action in ACTIONS} <= {title for _, title, _ in lines}
+
+
+async def test_the_file_is_read_again_when_its_page_is_opened(folder: Path) -> None:
+    config = Path(config_dir())
+    config.mkdir(parents=True)
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("job")
+        await stage.shows("● R", "c Cancel")
+        (config / "keys.toml").write_text('preset = "k9s"\n[queue]\ncancel = "x"\nhold = ""\n')
+        await stage.press("colon")
+        await stage.type("keys")
+        await stage.shows("how to give them other keys")
+        await stage.press("enter")
+        await stage.shows("preset k9s", "[queue]")
+        await stage.press("escape")
+        await stage.shows("x Cancel")
+        await stage.press("x")
+        await stage.shows("Cancel job 1?")
+
+
+async def test_a_key_that_was_taken_away_does_nothing(folder: Path) -> None:
+    config = Path(config_dir())
+    config.mkdir(parents=True)
+    (config / "keys.toml").write_text('[queue]\nmark = ""\n')
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("job")
+        await stage.shows("● R")
+        await stage.press("space", "u")
+        await stage.shows("everybody's jobs")
+        assert "marked" not in stage.text()
