@@ -43,7 +43,7 @@ async def test_the_words_become_a_job_of_that_folder_and_environment(short_tmp: 
     ("words", "message", "code"),
     [
         (["--gpus", "1"], "no command is given", ""),
-        (["--gpsu", "1", "true"], "unknown option --gpsu", ""),
+        (["--gpsu", "1", "true"], "unrecognized option '--gpsu'", "unknown_option"),
         (["-n", "2", "true"], "several tasks", "steps"),
         (["-t", "never", "true"], "'never' is no time", ""),
         (["--gpus", "64", "true"], "can never start", "BadConstraints"),
