@@ -17,11 +17,14 @@ KILL_ROUNDS = 20
 """How often a group without cgroup.kill is read and killed. It may not fork meanwhile, where it has a pids controller."""
 NO_LIMIT_BYTES = 2**62
 """v1 shows about 2**63 where there is no limit."""
+FILE_PAGES = ("inactive_file", "active_file")
+"""Of memory.stat: what of files the kernel keeps because nobody else wants the memory. v1 has them with children as total_."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory."""
+    """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory. The peak
+    is without what the kernel still keeps of files that were read or written; where processes were killed, it is all there was."""
 
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -90,13 +93,19 @@ def _memory(found: Usage, group: str, names: Tuple[str, str, str]) -> Usage:
     limit_words = _file(group, limit)
     if not limit_words:
         return found
-    limit_bytes = number(limit_words)
+    limit_bytes, peak_bytes = number(limit_words), number(_file(group, peak))
+    oom_kills = number(table(os.path.join(group, events)).get("oom_kill", ""))
     return replace(
         found,
-        peak_mem_bytes=number(_file(group, peak)),
+        peak_mem_bytes=peak_bytes if oom_kills else max(0, peak_bytes - _file_bytes(group)),
         limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
-        oom_kills=number(table(os.path.join(group, events)).get("oom_kill", "")),
+        oom_kills=oom_kills,
     )
+
+
+def _file_bytes(group: str) -> int:
+    stat = table(os.path.join(group, "memory.stat"))
+    return sum(number(stat.get(f"total_{each}", "") or stat.get(each, "")) for each in FILE_PAGES)
 
 
 def remove(groups: Sequence[str]) -> bool:

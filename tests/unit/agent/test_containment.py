@@ -171,6 +171,15 @@ def meta(agent: AgentProcess, job: int) -> dict[str, dict[str, list[object]]]:
     return found
 
 
+def test_files_that_the_kernel_keeps_in_memory_are_no_use_of_memory(
+    agent: AgentProcess, tmp_path: Path
+) -> None:
+    job = agent.new_id()
+    said = agent.run(job, f"head -c {200 * MIB} /dev/zero >{tmp_path}/written", mem_bytes=400 * MIB)
+    assert (said.exit_code, (tmp_path / "written").stat().st_size) == (0, 200 * MIB)
+    assert said.peak_mem_bytes < 100 * MIB
+
+
 def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: AgentProcess) -> None:
     """Its peak and CPU time begin at zero, it may fork, and it was not killed for memory, whatever the last one did."""
     work = "import os, time; held = bytearray(60 << 20); end = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
