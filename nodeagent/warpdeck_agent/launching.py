@@ -21,6 +21,7 @@ from .containers import Setting, contained
 from .hold import hold_name
 from .interpreters import Interpreters
 from .job import Job
+from .loginshell import login_environment
 from .ports import Ports
 from .programs import PROGRAMS
 from .refusal import LaunchError
@@ -161,8 +162,8 @@ class Launcher:
         return folder if os.path.isdir(folder) else target
 
     async def _order_in_time(self, launch: Launch, job: Job, *, who: Account) -> Order:
-        """Programs for terminals and containers are looked for, which may block."""
-        if not launch.pty and launch.container is None:
+        """Programs for terminals and containers are looked for, and login shells asked, which may block."""
+        if not launch.pty and launch.container is None and not launch.login:
             return self._order(launch, job, who=who)
         return await asyncio.get_running_loop().run_in_executor(
             self._pool, lambda: self._order(launch, job, who=who)
@@ -243,6 +244,10 @@ class Launcher:
 
     def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:
         env = dict(launch.env)
+        if launch.login:
+            drop = as_user(launch.user, uid=job.meta.uid, gid=group_of(job.meta))
+            home = env.get("HOME") or account_environment(job.meta.uid).get("HOME", "/")
+            env = {**login_environment(job.meta.uid, home=home, mark=job.mark, drop=drop), **env}
         for name, value in account_environment(job.meta.uid).items():
             if not launch.cwd_visible or name not in env:
                 env[name] = value

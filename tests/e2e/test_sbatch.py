@@ -109,3 +109,12 @@ def test_exported_shell_functions_reach_the_script(home: Home, work: Path) -> No
     (work / "load.sh").write_text("#!/bin/bash\nmodule cuda\n")
     done = home.slurm("sbatch", "-W", "--parsable", "load.sh", cwd=work, **function)
     assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "loaded cuda\n"
+
+
+def test_the_login_shells_variables_come_where_they_are_asked_for(home: Home, work: Path) -> None:
+    for name in (".profile", ".bash_profile"):
+        (work / name).write_text("echo hello\nexport LOGIN=yes SAME=login\n")
+    words = ["-W", "--parsable", "--wrap", "echo .$LOGIN.$SAME"]
+    for option, said in (["--get-user-env"], ".yes.mine\n"), ([], "..mine\n"):
+        done = home.slurm("sbatch", *option, *words, cwd=work, HOME=str(work), SAME="mine")
+        assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == said

@@ -46,6 +46,7 @@ def build_launch(
         append=request.open_append or job.restarts > 0,
         script=request.script if role == "batch" else "",
         script_args=list(request.script_args),
+        login=request.user_env,
         argv=list(request.argv) if role == "tasks" else [],
         tasks=share.tasks if role == "tasks" else 1,
         first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),

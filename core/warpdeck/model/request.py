@@ -207,6 +207,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     mail_user: Word = ""
     """"" is the job's user."""
     env: dict[str, str] = {}
+    user_env: bool = False
+    """With the variables of the user's login shell on the node, which `env` outranks (--get-user-env)."""
     submit_line: str = ""
     submit_host: str = ""
     container: Container | None = None

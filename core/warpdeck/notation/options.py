@@ -57,7 +57,7 @@ exclusive                -  optional  bar  honoured  each
 export                   -  required  br   honoured
 export-file              -  required  b    refused
 extra-node-info          B  required  bar  refused   each
-get-user-env             -  optional  ba   noted
+get-user-env             -  optional  ba   honoured
 gid                      -  required  bar  refused
 gpu-bind                 -  required  bar  honoured  each
 gpu-freq                 -  required  bar  refused   each

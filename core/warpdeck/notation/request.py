@@ -262,6 +262,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "no-requeue": lambda request, value: request.update(requeue=False),
     "open-mode": _set_open_mode,
     "nice": lambda request, value: _signed(request, "nice", value or "100"),
+    "get-user-env": lambda request, value: request.update(user_env=True),
     "mail-type": _add_mail_types,
     "priority": lambda request, value: _signed(request, "priority", value),
 }

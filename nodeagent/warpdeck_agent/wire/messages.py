@@ -143,6 +143,8 @@ class Launch:
     append: bool = False
     script: str = ""
     script_args: List[str] = field(default_factory=list)
+    login: bool = False
+    """With the variables of the user's login shell, which `env` outranks."""
     argv: List[str] = field(default_factory=list)
     tasks: int = 1
     first_rank: int = 0
