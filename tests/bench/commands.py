@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+from warpdeck.paths import Paths
+from warpdeck.slurm.shims import install
 
 from .jobs import console_script
 from .rig import Rig
@@ -14,6 +18,12 @@ BARE = Line("python3 -c pass", "ms")
 VERSION = Line("`warpdeck version`", "ms")
 EMPTY = Line("`warpdeck queue`, empty", "ms", budget=60, slurm="queue")
 FULL = Line("`warpdeck queue` at 10,000 jobs", "ms", budget=200)
+SQUEUE = Line("`squeue`, empty", "ms", budget=60, slurm="queue")
+SINFO = Line("`sinfo`, empty", "ms", budget=60, slurm="nodes")
+FULL_SQUEUE = Line(
+    "`squeue` at 10,000 jobs (Slurm's: tasks of one array)", "ms", budget=200, slurm="full_queue"
+)
+FULL_SINFO = Line("`sinfo` at 10,000 jobs", "ms", budget=200)
 
 
 def measure_start(table: Table, rig: Rig) -> None:
@@ -21,11 +31,22 @@ def measure_start(table: Table, rig: Rig) -> None:
     table.add(BARE, timed(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), RUNS))
     for line, verb in ((VERSION, "version"), (EMPTY, "queue")):
         table.add(line, timed(lambda verb=verb: _call(rig, verb), RUNS))
+    for line, name in ((SQUEUE, "squeue"), (SINFO, "sinfo")):
+        table.add(line, timed(lambda name=name: _shim(rig, name), RUNS))
 
 
 def measure_full_queue(table: Table, rig: Rig) -> None:
     """All ten thousand rows."""
     table.add(FULL, timed(lambda: _call(rig, "queue", "--limit", "10000"), 7))
+    for line, name in ((FULL_SQUEUE, "squeue"), (FULL_SINFO, "sinfo")):
+        table.add(line, timed(lambda name=name: _shim(rig, name), 7))
+
+
+def _shim(rig: Rig, name: str) -> None:
+    """One of Slurm's commands, as it stands on a user's PATH."""
+    program = Path(install(Paths(str(rig.home.path)))) / name
+    done = subprocess.run([program], env=rig.home.environ, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def _call(rig: Rig, *argv: str) -> None:

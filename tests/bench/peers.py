@@ -31,6 +31,7 @@ WANTED = "WARPDECK_BENCH_PEERS"
 STARTS = 5
 TASKS = 300
 SUBMISSIONS = 40
+QUEUED = 10_000
 PATIENCE_S = 120.0
 
 
@@ -89,9 +90,11 @@ class _Slurm:
         return {
             "run": timed(lambda: self._call("srun", "true"), 15).median,
             "queue": timed(lambda: self._call("squeue"), 15).median,
+            "nodes": timed(lambda: self._call("sinfo"), 15).median,
             "start": statistics.median(self._start(number) for number in range(STARTS)),
             "array": self._array(),
             "submit": self._submit(),
+            "full_queue": self._full_queue(),
             "big_array": timed(self._big_array, 3).median,
         }
 
@@ -135,6 +138,12 @@ class _Slurm:
         for _ in range(SUBMISSIONS):
             self._call("sbatch", "-H", str(self._true))
         return SUBMISSIONS / (time.perf_counter() - begun)
+
+    def _full_queue(self) -> float:
+        """Ten thousand lines. So many separate submissions would take it three minutes."""
+        self._call("sbatch", "-H", f"--array=1-{QUEUED}", str(self._true))
+        assert len(self._call("squeue", "-r", "-h").splitlines()) >= QUEUED
+        return timed(lambda: self._call("squeue", "-r"), 7).median
 
     def _big_array(self) -> None:
         self._call("sbatch", "-H", f"--array=0-{BIG_ARRAY - 1}", str(self._true))

@@ -52,12 +52,15 @@ class Pair:
             self.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
             self.ours.submit(*job)
 
-    def same(self, line: str, *, env: dict[str, str] | None = None) -> str:
+    def same(self, line: str, *, env: dict[str, str] | None = None, in_order: bool = True) -> str:
         """Our text of a command line, after it was compared with theirs."""
         words = line.split(" ")
         wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
-        told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
-        assert self.plain(found) == self.plain(wanted), line + "\n" + "\n".join(told)
+        theirs, mine = self.plain(wanted), self.plain(found)
+        if not in_order:
+            theirs, mine = sorted(theirs), sorted(mine)
+        told = difflib.unified_diff(theirs, mine, "theirs", "ours", lineterm="", n=0)
+        assert mine == theirs, line + "\n" + "\n".join(told)
         return found.out
 
     def plain(self, done: Done) -> list[str]:
@@ -79,8 +82,8 @@ def pair() -> Iterator[Pair]:
         )
         ours.runs(2, 3, 5, 6)
         pair.submit(THEN)
-        for job, reason in ((7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
-            words = ("squeue", "-h", "-j", str(job), "-o", "%r")
+        for job, reason in ((4, "JobArrayTaskLimit"), (7, "Dependency"), (8, "Resources"), (9, "BeginTime")):
+            words = ("squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%r")
             eventually(lambda words=words, reason=reason: theirs.ok(*words) == f"{reason}\n", what=reason)
             eventually(lambda words=words, reason=reason: ours.run(words).out == f"{reason}\n", what=reason)
         yield pair
@@ -192,7 +195,9 @@ def test_squeue_prints_what_slurms_prints(pair, line):
     ],
 )
 def test_sinfo_prints_what_slurms_prints(pair, line):
-    pair.same(line)
+    """Slurm's sinfo gathers each partition in a thread of its own: what it does not sort by comes in any order."""
+    by_partition = re.search(r" -S|N| %D%t", line) is None
+    pair.same(line, in_order=by_partition)
 
 
 @pytest.mark.parametrize(
@@ -265,3 +270,76 @@ def test_yaml_is_read_back_as_the_json(pair):
     assert text.splitlines()[:14] == theirs[:14]
     keys = re.findall(r"^  !!str (\w+):", text, re.M)
     assert [key for key in keys if key in job] == list(job)
+
+
+@pytest.mark.parametrize(
+    ("env", "line"),
+    [
+        ({"SQUEUE_FORMAT": "%A|%j", "SQUEUE_SORT": "-i"}, "squeue"),
+        ({"SQUEUE_FORMAT2": "jobid:9"}, "squeue -h -S i"),
+        ({"SQUEUE_STATES": "R"}, "squeue -h -S i -o %i"),
+        ({"SQUEUE_STATES": "R"}, "squeue -h -S i -o %i -t PD"),
+        ({"SQUEUE_USERS": "nobody"}, "squeue"),
+        ({"SQUEUE_PARTITION": "debug"}, "squeue -h -o %i"),
+        ({"SQUEUE_NAMES": "held"}, "squeue -h -o %i"),
+        ({"SQUEUE_ARRAY": "1"}, "squeue -h -j 12 -S i -o %i"),
+        ({"SLURM_BITSTR_LEN": "5"}, "squeue -h -j 12 -o %i"),
+        ({"SLURM_TIME_FORMAT": "xx"}, "squeue -h -j 1 -o %i%V"),
+        ({"SLURM_TIME_FORMAT": "%Y"}, "squeue -h -j 1 -o %i%V"),
+        ({"SINFO_FORMAT": "%P|%D"}, "sinfo"),
+        ({"SINFO_FORMAT": "%P|%D"}, "sinfo -s"),
+        ({"SINFO_PARTITION": "debug"}, "sinfo -h"),
+        ({"SINFO_SORT": "-P"}, "sinfo -h -o %P"),
+        ({"SPRIO_FORMAT": "%i|%r"}, "sprio -h"),
+    ],
+)
+def test_variables_stand_for_options_as_in_slurm(pair, env, line):
+    pair.same(line, env=env)
+
+
+def test_drained_nodes_are_told_as_slurm_tells_them(pair):
+    """An idle and a busy one; after it they are as they were."""
+    for name in ("n1", "n4"):
+        pair.theirs.ok(
+            "scontrol", "update", f"nodename={name}", "state=drain", "reason=bad disk, and more words"
+        )
+        with pair.ours.connect() as client:
+            client.call("node_drain", name=name, reason="bad disk, and more words")
+    for line in (
+        "sinfo",
+        "sinfo -l",
+        "sinfo -s",
+        "sinfo -h -R -o %20E|%E|%t|%T|%N",
+        "sinfo -h -o %P%F%t%N",
+        "sinfo -t drain",
+        "sinfo -t drained",
+        "sinfo -t draining",
+        "sinfo -t idle",
+        "sinfo -h -t drain,idle -o %P%D%t",
+        "sinfo -O partition,statecomplete,statelong,reason:30",
+    ):
+        pair.same(line, in_order=" -R" not in line)
+    for name in ("n1", "n4"):
+        pair.theirs.ok("scontrol", "update", f"nodename={name}", "state=resume")
+        with pair.ours.connect() as client:
+            client.call("node_resume", name=name)
+    pair.same("sinfo -h")
+
+
+def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
+    pair.theirs.ok("scancel", "2")
+    with pair.ours.connect() as client:
+        client.call("cancel", jobs=["2"])
+    pair.ours.ends(2, signal=15)
+    eventually(
+        lambda: pair.theirs.ok("squeue", "-h", "-j2", "-tCA", "-o", "%t") == "CA\n", what="theirs has ended"
+    )
+    eventually(
+        lambda: pair.ours.run(["squeue", "-h", "-j2", "-tCA", "-o", "%t"]).out == "CA\n", what="ours has"
+    )
+    for line in (
+        "squeue -j 2",
+        "squeue -h -t CA -o %i|%t|%T|%r|%R|%N|%C|%D",
+        "squeue -h -t all -j 2 -o %i%T",
+    ):
+        pair.same(line)

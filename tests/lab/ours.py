@@ -31,6 +31,7 @@ SITE = """
 default_partition = "gpu"
 default_time = "1:00:00"
 default_mem_per_cpu = "100M"
+kill_invalid_dependency = false
 [scheduler.weights]
 job_size = 1000
 partition = 1000

@@ -305,7 +305,10 @@ class Handlers:
         """The newest jobs that the request wants, oldest first."""
         state, limit = self._controller.state, min(message.limit, MAX_ROWS)
         wanted = Selection(message)
-        found = dict(state.jobs)
+        if message.ids and not message.finished:
+            found = {job.id: job for number in wanted.numbers for job in state.named(JobId(number))}
+        else:
+            found = dict(state.jobs)
         if message.finished:
             by_name = len(message.users) == 1 and not message.users[0].isdigit()
             only = message.users[0] if by_name else None

@@ -105,6 +105,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """It was told to leave for another job: when its grace time ends."""
     suspended_at: float | None
     suspended_s: float
+    used_s: float
+    """How long it has run until now, less the time that it was suspended."""
     dependency: str
     """What it still depends on, each with (unfulfilled) or (failed) behind it."""
     reason: str

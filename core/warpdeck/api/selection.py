@@ -19,6 +19,7 @@ class Selection:
     def __init__(self, message: ask.Jobs | ask.Steps) -> None:
         """Raises UserError for a state or an id that cannot be."""
         ids = [parse_job_id(word) for word in message.ids]
+        self.numbers = tuple(dict.fromkeys(number for number, _ in ids))
         states: frozenset[JobState] = frozenset()
         everything = bool(ids)
         if isinstance(message, ask.Jobs):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from warpdeck.api.rows import JobFacts, JobRow, WhyRow
@@ -71,17 +71,17 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     if unknown:
         raise UserError(f"jobs have no field {unknown[0]}", f"there are {', '.join(known)}")
     sight = Sight(state, now)
-    columns = {name: COLUMNS[name] for name in fields if name in COLUMNS}
+    columns = [(name, COLUMNS[name]) for name in fields if name in COLUMNS]
     of_row = [name for name in fields if name not in COLUMNS]
-    return lambda jobs: [_row(sight, job, columns, of_row) for job in jobs]
 
+    def show(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        rows = [{name: column(sight, job) for name, column in columns} for job in jobs]
+        for row, job in zip(rows, jobs if of_row else (), strict=False):
+            whole = job_row(state, job)
+            row |= {name: getattr(whole, name) for name in of_row}
+        return rows
 
-def _row(sight: Sight, job: Job, columns: Mapping[str, Column], of_row: Sequence[str]) -> dict[str, Any]:
-    shown = {name: column(sight, job) for name, column in columns.items()}
-    if of_row:
-        row = job_row(sight.state, job)
-        shown |= {name: getattr(row, name) for name in of_row}
-    return shown
+    return show
 
 
 def _nodes(_: Sight, job: Job) -> int:
@@ -100,6 +100,14 @@ def _cpus(_: Sight, job: Job) -> int:
 
 def _why(sight: Sight, job: Job) -> WhyRow | None:
     return why_row(job, sight.state.whys.get(job.id), sight.state.backlog)
+
+
+def _used_s(sight: Sight, job: Job) -> float:
+    """Seconds that its present or last start has run, less those that it was suspended."""
+    if job.start_at_unix is None:
+        return 0.0
+    until = job.end_at_unix or job.suspended_at_unix or sight.now
+    return max(0.0, until - job.start_at_unix - job.suspended_s)
 
 
 def _expected_start(sight: Sight, job: Job) -> float | None:
@@ -298,6 +306,7 @@ ROW_COLUMNS: dict[str, Column] = {
 }
 """Of JobRow those that are cheaper alone than as a part of a row; the rest is taken from rows."""
 FACTS: dict[str, Column] = {
+    "used_s": _used_s,
     "uid": lambda _, job: job.uid,
     "command": _command,
     "work_dir": lambda _, job: job.request.chdir or job.request.submit_dir,

@@ -16,21 +16,11 @@ from warpdeck.notation.hostlist import expand
 from warpdeck.notation.jobids import TaskRanges, parse_job_id
 
 from .fields import Row
+from .jobstates import CODES, ENDED, OURS
 from .words import WordsError, listed
 
 MAX_JOBS = 100_000
 """Of one answer, as the controller has it."""
-CODES = {
-    "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
-    "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM",
-    "COMPLETING": "CG", "CONFIGURING": "CF", "RESIZING": "RS", "RESV_DEL_HOLD": "RD", "REQUEUED": "RQ",
-    "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "REVOKED": "RV", "SIGNALING": "SI", "SPECIAL_EXIT": "SE",
-    "STAGE_OUT": "SO", "STOPPED": "ST",
-}  # fmt: skip
-"""All states that may be asked for, in the order of squeue's message."""
-OURS = frozenset(list(CODES)[:14])
-"""States that our jobs can be in; of the others there are none."""
-ENDED = frozenset(list(CODES)[3:12])
 BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
 """Options that let through what they name; an empty list lets nothing through."""
 
@@ -58,11 +48,15 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
     if filters is None or not states:
         return []
     if not ids and states != OURS - ENDED:
-        filters["states"] = sorted(states)
+        filters["states"] = sorted(
+            states
+        )  # else those that have not ended, which is what the controller takes
     rows = _ask(client, "jobs", **filters, ids=ids, limit=MAX_JOBS, fields=needs)
     if len(ids) == 1 and not rows and not _ask(client, "jobs", ids=ids, limit=1, fields=["id"]):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
     named = [parse_job_id(word) for word in ids]
+    if not named and not asked.has("array"):
+        return rows
     return [line for row in rows if row["state"] in states for line in _lines(row, asked, named)]
 
 

@@ -17,6 +17,7 @@ from warpdeck.notation.times import format_duration
 
 from .amounts import MIB, megabytes, tres_text
 from .fields import Field, Row
+from .jobstates import CODES
 from .stamps import Stamps
 
 LETTERS = {
@@ -66,7 +67,7 @@ PLAIN = {
     "reqnodes": ("REQ_NODES", "req_nodes", ""), "reqswitch": ("REQ_SWITCH", "max_switches", "0"),
     "reservation": ("RESERVATION", "reservation", NULL), "restartcnt": ("RESTART_COUNT", "restarts", "0"),
     "schednodes": ("SCHEDNODES", "sched_nodes", NULL), "state": ("STATE", "state", ""),
-    "statecompact": ("ST", "state_short", ""), "stderr": ("STDERR", "stderr", ""), "stdout": ("STDOUT", "stdout", ""),
+ "stderr": ("STDERR", "stderr", ""), "stdout": ("STDOUT", "stdout", ""),
     "tres-per-job": ("TRES_PER_JOB", "tres_per_job", NOT_ASKED),
     "tres-per-node": ("TRES_PER_NODE", "tres_per_node", NOT_ASKED),
     "tres-per-task": ("TRES_PER_TASK", "tres_per_task", NOT_ASKED), "userid": ("UID", "uid", "0"),
@@ -97,7 +98,7 @@ class JobFields:
         }
 
     def _times(self) -> dict[str, Field]:
-        stamp, used = self._stamps.text, self.used_s
+        stamp = self._stamps.text
         return {
             "accruetime": Field(
                 "ACCRUE_TIME", "eligible", lambda row: stamp(row["eligible"], unknown="Unknown")
@@ -113,7 +114,7 @@ class JobFields:
             "submittime": Field("SUBMIT_TIME", "submit", lambda row: stamp(row["submit"])),
             "timeleft": Field("TIME_LEFT", f"limit_s {USED}", self._left),
             "timelimit": Field("TIME_LIMIT", "limit_s", lambda row: format_duration(row["limit_s"])),
-            "timeused": Field("TIME", USED, lambda row: format_duration(used(row))),
+            "timeused": Field("TIME", USED, lambda row: _duration(int(row["used_s"]))),
             "wait4switch": Field("WAIT4SWITCH", "max_switches switches_wait_s", _switches_wait),
         }
 
@@ -128,6 +129,7 @@ class JobFields:
                 "GROUP", "user uid", lambda row: group_name(group_id(row["user"], row["uid"]))
             ),
             "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
+            "statecompact": Field("ST", "state", lambda row: CODES[row["state"]]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
             "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list),
         }
@@ -153,17 +155,10 @@ class JobFields:
             "tres-alloc": Field("TRES_ALLOC", "tres", lambda row: tres_text(row["tres"])),
         }
 
-    def used_s(self, row: Row) -> float:
-        """Seconds that a job has run, less those that it was suspended."""
-        if row["start"] is None:
-            return 0.0
-        until = row["end"] or row["suspended_at"] or self._now
-        return max(0.0, float(until) - float(row["start"]) - float(row["suspended_s"]))
-
     def _left(self, row: Row) -> str:
         if row["limit_s"] is None:
             return format_duration(None)
-        return format_duration(int(row["limit_s"]) - int(self.used_s(row)))
+        return format_duration(int(row["limit_s"]) - int(row["used_s"]))
 
     def _pending(self, row: Row) -> str:
         return str(max(0, int(row["start"] or self._now) - int(row["submit"])))
@@ -187,7 +182,7 @@ class JobFields:
         text = _without_steps(tasks, limit or MAX_TASKS)
         if not limit or len(text) < limit:
             return text
-        return text[: max(limit - 4, 0)].rpartition(",")[0] + "..."
+        return text[: max(limit - 2, 0)].rpartition(",")[0] + "..."
 
     def _memory(self, row: Row) -> str:
         size = row["mem_per_node_bytes"] or row["mem_per_cpu_bytes"] or 0
@@ -205,7 +200,9 @@ def _without_steps(tasks: str, most: int) -> str:
     return number_ranges(itertools.islice(numbers, most)) + percent + throttle
 
 
-USED = "start end suspended_at suspended_s"
+_duration = lru_cache(maxsize=10_000)(format_duration)
+"""Most jobs of a long queue have run for no time at all."""
+USED = "used_s"
 STARTS = "start expected_start"
 
 

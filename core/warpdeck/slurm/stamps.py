@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import date
 
 STANDARD = "%Y-%m-%dT%H:%M:%S"
 RELATIVE = "relative"
@@ -18,7 +17,7 @@ class Stamps:
 
     def __init__(self, env: Mapping[str, str], now: float) -> None:
         self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
-        self._today = date.fromtimestamp(now)
+        self._now = now
         self.complaint = ""
         if self._form == "standard":
             self._form = STANDARD
@@ -37,13 +36,16 @@ class Stamps:
 
     def _relative(self, moment: time.struct_time) -> str:
         """The clock alone today, the day in words near it, the date further off."""
+        from datetime import date  # costs every command a millisecond, and few want it
+
+        today = date.fromtimestamp(self._now)
         day = date(moment.tm_year, moment.tm_mon, moment.tm_mday)
-        ahead = (day - self._today).days
+        ahead = (day - today).days
         if ahead == 0:
             return time.strftime("%H:%M:%S", moment)
         if ahead in _DAYS:
             return f"{_DAYS[ahead]} {time.strftime('%H:%M', moment)}"
-        if day.year != self._today.year:
+        if day.year != today.year:
             return time.strftime("%-d %b %Y", moment)
         if 0 < ahead < _WEEK:
             return time.strftime("%a %H:%M", moment)

@@ -1,0 +1,15 @@
+"""States of jobs as squeue spells them, long and short, with those that no job of ours is ever in."""
+
+from __future__ import annotations
+
+CODES = {
+    "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
+    "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM",
+    "COMPLETING": "CG", "CONFIGURING": "CF", "RESIZING": "RS", "RESV_DEL_HOLD": "RD", "REQUEUED": "RQ",
+    "REQUEUE_FED": "RF", "REQUEUE_HOLD": "RH", "REVOKED": "RV", "SIGNALING": "SI", "SPECIAL_EXIT": "SE",
+    "STAGE_OUT": "SO", "STOPPED": "ST",
+}  # fmt: skip
+"""All states that may be asked for, in the order of squeue's message."""
+OURS = frozenset(list(CODES)[:14])
+"""States that our jobs can be in; of the others there are none."""
+ENDED = frozenset(list(CODES)[3:12])
