@@ -48,6 +48,7 @@ ANY = {
     r"Priority=\d+ ": "Priority=P ",
     r"QOS=\S+": "QOS=Q",
     r",gres/gpu=\d+": "",
+    r"slurm-wlm ": "slurm ",
 }
 """What differs from one moment, machine and accounting to another."""
 

@@ -28,8 +28,8 @@ from typing import Annotated
 import msgspec
 
 from warpdeck.model import PtySide, Request
-from warpdeck.model.change import JobChange
 
+from .joborders import Cancel, Hold, JobUpdate, Release, Requeue, Resume, Suspend, Tell
 from .messages import (
     MAX_WORDS,
     Channel,
@@ -38,7 +38,6 @@ from .messages import (
     Names,
     Number,
     Offset,
-    OnJobs,
     Port,
     Reference,
     References,
@@ -58,15 +57,23 @@ from .nodeasks import (
 )
 
 __all__ = [
+    "Cancel",
     "Curves",
+    "Hold",
+    "JobUpdate",
     "NodeAdd",
     "NodeCheck",
     "NodeDrain",
     "NodeRemove",
     "NodeResume",
     "Nodes",
+    "Release",
+    "Requeue",
     "ReservationMake",
     "ReservationRemove",
+    "Resume",
+    "Suspend",
+    "Tell",
 ]
 """Beside what is defined here."""
 
@@ -219,49 +226,6 @@ class QosList(Message, frozen=True, kw_only=True, tag="qos"):
 
 class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
     """-> {"options": {name: "required", "none" or "optional"}}: what job scripts may name beside Slurm's options."""
-
-
-class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
-    """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
-    that it runs. Jobs and steps of jobs (12.0). Beside `errors` their `codes`, and `refused`: what could not be done to whom. If
-    only one is named, what is wrong is this request's error."""
-
-    signal: Name = ""
-    whom: Annotated[str, msgspec.Meta(pattern=r"\A(all|batch|programs)\Z")] = "all"
-
-
-class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):
-    """Waiting jobs must not start."""
-
-
-class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
-    """Held jobs may start."""
-
-
-class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
-    """A running job is ended first; a finished one goes back to PENDING. With `hold` it waits until it is released."""
-
-    hold: bool = False
-
-
-class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):
-    """A line for the people who look at running jobs."""
-
-    text: Reference
-
-
-class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
-    """Running jobs stop where they are. Only for the controller's own user and root."""
-
-
-class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
-    """Suspended jobs go on. Only for the controller's own user and root."""
-
-
-class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
-    """Makes jobs other than they are: `change` holds what is to be other. Who may change what: controller/updates."""
-
-    change: JobChange
 
 
 class Log(Message, frozen=True, kw_only=True, tag="log"):

@@ -1,0 +1,54 @@
+"""What clients order of jobs; a part of protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from warpdeck.model.change import JobChange
+
+from .messages import Name, OnJobs, Reference
+
+
+class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
+    """`signal` (a name such as USR1) is sent instead of ending the job: to all of it, to the batch shell alone, or to the programs
+    that it runs. Jobs and steps of jobs (12.0). Beside `errors` their `codes`, and `refused`: what could not be done to whom. If
+    only one is named, what is wrong is this request's error."""
+
+    signal: Name = ""
+    whom: Annotated[str, msgspec.Meta(pattern=r"\A(all|batch|programs)\Z")] = "all"
+
+
+class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):
+    """Waiting jobs must not start."""
+
+
+class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
+    """Held jobs may start."""
+
+
+class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
+    """A running job is ended first; a finished one goes back to PENDING. With `hold` it waits until it is released."""
+
+    hold: bool = False
+
+
+class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):
+    """A line for the people who look at running jobs."""
+
+    text: Reference
+
+
+class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
+    """Running jobs stop where they are. Only for the controller's own user and root."""
+
+
+class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
+    """Suspended jobs go on. Only for the controller's own user and root."""
+
+
+class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):
+    """Makes jobs other than they are: `change` holds what is to be other. Who may change what: controller/updates."""
+
+    change: JobChange
