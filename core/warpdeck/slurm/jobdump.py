@@ -7,9 +7,9 @@ from typing import Any
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import number_ranges
 
-from .amounts import MIB, tres_text
 from .fields import Row
 from .jobfields import group_id, group_name
+from .units import MIB, tres_text
 
 NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container cpus cpus_per_gpu cpus_per_task deadline

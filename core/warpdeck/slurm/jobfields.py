@@ -15,10 +15,10 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import MAX_TASKS, number_ranges, parse_array
 from warpdeck.notation.times import format_duration
 
-from .amounts import MIB, megabytes, tres_text
 from .fields import Field, Row
 from .jobstates import CODES
 from .stamps import Stamps
+from .units import MIB, megabytes, tres_text
 
 LETTERS = {
     "a": "account", "b": "tres-per-node", "c": "mincpus", "d": "mintmpdisk", "e": "endtime", "f": "feature",

@@ -6,8 +6,8 @@ from typing import Any
 
 from warpdeck.notation.arrays import number_ranges
 
-from .amounts import MIB, rounded
 from .fields import Row
+from .units import MIB, exact
 from .version import RELEASE
 
 
@@ -77,11 +77,11 @@ def _amounts(node: Row) -> dict[str, Any]:
             f"{_gpu(kind, len(held))}(IDX:{number_ranges(held) or 'N/A'})" for kind, held in gpus.items()
         ),
         "real_memory": mem,
-        "tres": f"cpu={node['cpus']},mem={rounded(mem)},billing={node['cpus']}",
+        "tres": f"cpu={node['cpus']},mem={exact(mem, 'M')},billing={node['cpus']}",
         "alloc_memory": held,
         "alloc_cpus": node["cpus_used"],
         "idle_cpus": node["cpus"] - node["cpus_used"],
-        "tres_used": f"cpu={node['cpus_used']},mem={rounded(held)}" if node["cpus_used"] else None,
+        "tres_used": f"cpu={node['cpus_used']},mem={exact(held, 'M')}" if node["cpus_used"] else None,
         "tres_weighted": float(node["cpus_used"]),
     }
 

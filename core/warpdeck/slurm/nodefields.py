@@ -12,10 +12,10 @@ from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.times import format_duration
 
-from .amounts import MIB
 from .fields import Field, Row
 from .nodestates import complete_word, long_word, rank, short_word
 from .stamps import Stamps
+from .units import MIB
 from .version import RELEASE
 
 LETTERS = {

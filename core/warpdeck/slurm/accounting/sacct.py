@@ -10,7 +10,7 @@ from typing import Any
 from warpdeck.errors import UserError
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
-from warpdeck.slurm.jobchoice import OURS
+from warpdeck.slurm.jobstates import CODES, OURS
 from warpdeck.slurm.people import name_of, uid_of
 from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import VERSION
@@ -310,8 +310,6 @@ def _split(text: str) -> list[str]:
 
 def _state(word: str) -> str:
     """By its name or code, in any case. Raises WordsError for what is no state."""
-    from warpdeck.slurm.jobchoice import CODES
-
     for state, code in CODES.items():
         if word.upper() in (state, code):
             return state
