@@ -42,7 +42,14 @@ def test_exit_codes_signals_and_limits_are_told(home: Home) -> None:
 
 def test_output_goes_where_slurm_users_look_and_missing_folders_are_made(home: Home) -> None:
     job = submit(
-        home, "echo out; echo err >&2; echo $SLURM_JOB_ID $SLURM_NTASKS", "-o", "a/b/%x-%j.out", "-J", "nm"
+        home,
+        "echo out; echo err >&2; echo $SLURM_JOB_ID $SLURM_NTASKS",
+        "-o",
+        "a/b/%x-%j.out",
+        "-J",
+        "nm",
+        "-n",
+        "1",
     )
     ended(home, job)
     assert (home.path.parent / f"a/b/nm-{job}.out").read_text() == f"out\nerr\n{job} 1\n"
