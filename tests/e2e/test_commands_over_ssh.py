@@ -26,11 +26,23 @@ def test_a_job_looks_around_submits_and_cancels(lab: Lab, lab_home: Home, short_
         "next=$(sbatch --parsable -H -o again.txt --wrap 'echo never')\n"
         "squeue -h -j $next -o %T\n"
         "scancel $next; squeue -h -t all -j $next -o %T\n"
+        "scontrol show job $SLURM_JOB_ID | grep -o JobState=RUNNING\n"
+        "sacct -X -n -P -j $SLURM_JOB_ID -o JobID,State\n"
         "squeue --foo 2> /dev/null; echo $?\n",
         "-N2",
     ).splitlines()
     job = lab_home.json("queue", "-a")[0]["id"]
-    assert out == [f"{job} RUNNING cmd[1-2]", "cmd[1-2]", "cmd1", "cmd2", "PENDING", "CANCELLED", "1"]
+    assert out == [
+        f"{job} RUNNING cmd[1-2]",
+        "cmd[1-2]",
+        "cmd1",
+        "cmd2",
+        "PENDING",
+        "CANCELLED",
+        "JobState=RUNNING",
+        f"{job}|RUNNING",
+        "1",
+    ]
 
 
 def test_a_job_that_submits_itself_goes_on_with_its_own_code_on_another_host(

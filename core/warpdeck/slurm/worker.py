@@ -143,9 +143,9 @@ def _preload() -> None:
     """All that a command may import: a fork that is nobody may not be allowed to read it."""
     for package in ("warpdeck.slurm", "warpdeck.notation", "warpdeck.api.submission", "warpdeck_agent.wire"):
         module = importlib.import_module(package)
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            if not found.ispkg and found.name not in ("main", "worker", "messages"):
-                importlib.import_module(f"{package}.{found.name}")
+        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{package}."):
+            if found.name.rpartition(".")[2] not in ("main", "worker", "messages"):
+                importlib.import_module(found.name)
     for name in (
         "argparse",
         "csv",
