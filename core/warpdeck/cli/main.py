@@ -42,6 +42,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "snapshot": ("snapshot", "the code a job ran: show it, compare it"),
     "config": ("config", "check, show, reload or import the site's settings"),
     "shims": ("shims", "sbatch, srun, squeue and the rest on the PATH"),
+    "completion": ("completion", "what a shell needs to complete verbs, options and live names"),
     "up": ("control", "start the controller"),
     "down": ("control", "stop the controller; jobs go on"),
     "status": ("control", "whether the controller runs, and how it is"),

@@ -20,7 +20,7 @@ from .printing import Style, UnknownField, columns_of, print_header, print_names
 from .values import NEEDS, WIDTHS, Window, job_values, label, step_values
 
 Record = dict[str, Any]
-TABLE = options(
+OPTIONS = options(
     "sacct",
     "accounts=,A allusers,a allocations,X array associations=,x batch-script,B brief,b cluster=,M clusters= completion,c "
     "constraints=,C delimiter= duplicates,D endtime=,E env-vars expand-patterns federation file=,f flags=,F format=,o gid=,g "
@@ -179,7 +179,7 @@ class Asked:
 def main(words: list[str], console: Console) -> int:
     """Prints the table; the exit code."""
     try:
-        found, rest = read(words, TABLE)
+        found, rest = read(words, OPTIONS)
         if rest:
             lines = "".join(f"\nsacct: error:  {word}" for word in rest)
             raise WordsError(f"sacct: error: Unknown arguments:{lines}")

@@ -14,7 +14,7 @@ from .entities import NO_ENTITY, Entity, find
 from .printing import Style, UnknownField, columns_of, print_header, print_row
 
 Row = dict[str, Any]
-TABLE = options(
+OPTIONS = options(
     "sacctmgr",
     "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s verbose,v version,V json yaml",
 )
@@ -59,7 +59,7 @@ def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
     found: list[tuple[str, str]] = []
     rest: list[str] = []
     while words:
-        more, words = read(words, TABLE)
+        more, words = read(words, OPTIONS)
         found += more
         if words:
             rest.append(words.pop(0))

@@ -18,7 +18,7 @@ from .usage import usage_fields
 from .values import WIDTHS as SACCT_WIDTHS
 
 Record = dict[str, Any]
-TABLE = options(
+OPTIONS = options(
     "sstat",
     "allsteps,a helpformat,e format=,o fields= help,h pidformat,i jobs=,j noheader,n noconvert parsable,p parsable2,P usage "
     "verbose,v version,V",
@@ -54,7 +54,7 @@ HELP = """sstat [<OPTION>] -j JOB[.STEP],...
 def main(words: list[str], console: Console) -> int:
     """Prints the table; the exit code."""
     try:
-        found, rest = read(words, TABLE)
+        found, rest = read(words, OPTIONS)
     except WordsError as error:
         console.err.write(error.message.removesuffix('\nTry "sstat --help" for more information') + "\n")
         return error.exit_code
