@@ -14,7 +14,7 @@ from warpdeck.errors import UserError
 
 from .screens.dialogs import Choose, Confirm
 from .terminal import STDOUT, join_terminal
-from .viewmodels.queue import confirmation, target, tasks_of
+from .viewmodels.queue import confirmation, targets, tasks_of
 from .viewmodels.verbs import AT_ONCE, refusal, said_done, that_fit
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class JobVerbs:
         if not rows:
             self._warn(refusal(verb, found[0]) if found else "there is no job under the cursor")
             return
-        names = list(dict.fromkeys(target(row) for row in rows))
+        names = targets(verb, rows, self._app.board.jobs.values())
         if verb in AT_ONCE and len(rows) == 1 and not rows[0].tasks_pending:
             self._app.run_worker(self._change(verb, names))
             return
@@ -62,9 +62,12 @@ class JobVerbs:
         if row is None or not row.tasks_pending:
             self._app.open_job(key, pane="log")
             return
-        self._choose_task(
-            row, tasks_of(row, self._app.board.jobs.values()), self._app.open_job, "has no output yet"
-        )
+        self.log_of_array(row)
+
+    def log_of_array(self, row: JobRow) -> None:
+        """The log of one task of the row's array."""
+        tasks = tasks_of(row, self._app.board.jobs.values())
+        self._choose_task(row, tasks, self._app.open_job, "has no output yet")
 
     def attach(self, key: str) -> None:
         """The terminal of an interactive job, in place of the app until it ends or is detached."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.stage import Stage, on_stage
 from textual.widgets import Input
 
 from warpdeck.model import JobState
+from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
 async def test_an_empty_queue_says_the_next_step(folder: Path) -> None:
@@ -92,11 +93,32 @@ async def test_only_my_jobs_until_everybody_is_asked_for(folder: Path) -> None:
         await stage.shows("theirs", "everybody's jobs")
 
 
+async def test_an_array_is_one_line_that_opens_and_folds(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=6, at_once=2)
+        await stage.shows("1_[0-5]", "2 R 4 PD", "2 running, 4 waiting")
+        await stage.press("enter")
+        await stage.shows("  1_[2-5]", "  1_0", "  1_1")
+        await stage.press("j", "j", "z")
+        await stage.hides("1_0")
+        assert stage.app.screen.query_one(VirtualTable).cursor_key == "array 1"
+
+
+async def test_an_array_is_cancelled_as_a_whole(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=6, at_once=2)
+        await stage.shows("2 R 4 PD")
+        await stage.press("c")
+        await stage.shows("Cancel the whole array 1?", "$ warpdeck cancel 1", "4 waiting tasks")
+        await stage.press("y")
+        await stage.shows("0 running, 0 waiting", "⊘ CA")
+
+
 async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.cluster.submit_array(tasks=6, at_once=2)
-        await stage.shows("1_[2-5]", "1_0", "1_1")
-        await stage.press("G", "l")
+        await stage.shows("2 R 4 PD")
+        await stage.press("l")
         await stage.shows("Which task of array 1?")
         await stage.press("j", "enter")
         await stage.shows("job 1_1", "[Log]", "train")
@@ -105,11 +127,31 @@ async def test_the_log_of_an_array_asks_which_task(folder: Path) -> None:
 async def test_an_array_that_waits_as_a_whole_has_no_log_yet(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.cluster.submit_array(tasks=3, at_once=1)
-        await stage.shows("1_0")
-        await stage.press("G", "enter")
+        await stage.shows("1 R 2 PD")
+        await stage.press("enter", "G", "enter")
         await stage.shows("[Details]", "JobArrayTaskLimit")
         await stage.press("c")
         await stage.shows("Cancel the whole array 1?")
+
+
+async def test_the_queue_is_sorted_by_a_column_and_turned_round(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("beta", "gamma", "alpha"):
+            await stage.cluster.submit(name)
+        await stage.shows("alpha", "beta", "gamma")
+        assert order(stage, "alpha", "beta", "gamma") == ["beta", "gamma", "alpha"]
+        await stage.press("s", "s", "s")
+        await stage.shows("NAME▲")
+        assert order(stage, "alpha", "beta", "gamma") == ["alpha", "beta", "gamma"]
+        await stage.press("S")
+        await stage.shows("NAME▼")
+        assert order(stage, "alpha", "beta", "gamma") == ["gamma", "beta", "alpha"]
+
+
+def order(stage: Stage, *words: str) -> list[str]:
+    """The words in the order in which the table shows them."""
+    table = stage.text().partition("NAME")[2]
+    return sorted(words, key=table.index)
 
 
 async def test_a_paste_never_triggers_keys(folder: Path) -> None:

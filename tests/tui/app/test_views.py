@@ -15,12 +15,12 @@ from warpdeck_tui.viewmodels import job as job_view
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
 from warpdeck_tui.viewmodels.filters import parse_filter
 from warpdeck_tui.viewmodels.form import check, command_line, options_of
+from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, job_row
+from warpdeck_tui.viewmodels.listing import Choice, Listing
 from warpdeck_tui.viewmodels.queue import (
-    choose,
     clock,
     confirmation,
     in_full,
-    queue_row,
     summary,
     target,
     tasks_of,
@@ -45,18 +45,25 @@ def ended(number: int = 1, **fields: object) -> JobRow:
     return running(number, **fields)
 
 
+def order_of(jobs: list[JobRow]) -> list[int]:
+    """Unfolded."""
+    listing = Listing(folds=False)
+    listing.follow({each.id: each for each in jobs}, Choice())
+    return [each.id for each in listing.entries if isinstance(each, JobRow)]
+
+
 def words(line: tuple[Cell, ...]) -> str:
     return "".join(cell.text for cell in line)
 
 
 def test_running_jobs_come_first_and_the_latest_end_before_older_ones() -> None:
     jobs = [ended(1, end=5.0), row(2), running(3), ended(4, end=9.0)]
-    assert [each.id for each in choose(jobs, user=None, text="")] == [3, 2, 4, 1]
+    assert order_of(jobs) == [3, 2, 4, 1]
 
 
 def test_waiting_jobs_stand_by_their_priority_as_the_planner_takes_them() -> None:
     jobs = [row(1), row(2, priority=5), row(3, priority=90), row(4, priority=5), running(5)]
-    assert [each.id for each in choose(jobs, user=None, text="")] == [5, 3, 2, 4, 1]
+    assert order_of(jobs) == [5, 3, 2, 4, 1]
 
 
 def test_a_jobs_times_are_among_its_facts_and_nothing_is_said_twice() -> None:
@@ -70,7 +77,7 @@ def test_a_jobs_times_are_among_its_facts_and_nothing_is_said_twice() -> None:
 
 def test_the_tasks_of_an_array_stand_together() -> None:
     tasks = [running(9, array_job_id=2, array_task_id=0), running(2, array_task_id=1), running(5)]
-    assert [each.id for each in choose(tasks, user=None, text="")] == [9, 2, 5]
+    assert order_of(tasks) == [9, 2, 5]
     rest = row(2, tasks_pending=4)
     later = ended(11, array_job_id=2, array_task_id=2)
     assert [each.id for each in tasks_of(rest, [later, rest, tasks[0], tasks[2]])] == [9, 11]
@@ -103,16 +110,16 @@ def test_the_filter(text: str, found: list[int]) -> None:
 
 def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
     why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW + 3600)
-    cells = queue_row(row(why=why), now=NOW)
+    cells = job_row(row(why=why), DEFAULT_COLUMNS, now=NOW)
     assert cells[6].text == "≈1h00"
     assert cells[-1].text == "waits for 8 GPUs"
     assert words(in_full(row(why=why), now=NOW)).endswith("It should start in about 1h00.")
 
 
 def test_an_ended_job_says_how() -> None:
-    assert queue_row(ended(), now=NOW)[-1].text == "exit 1, 1m ago, gpu01"
+    assert job_row(ended(), DEFAULT_COLUMNS, now=NOW)[-1].text == "exit 1, 1m ago, gpu01"
     killed = ended(exit_code="0:9", exit_cause="oom")
-    assert queue_row(killed, now=NOW)[-1].text == "signal 9 (oom), 1m ago, gpu01"
+    assert job_row(killed, DEFAULT_COLUMNS, now=NOW)[-1].text == "signal 9 (oom), 1m ago, gpu01"
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -124,14 +131,14 @@ def test_every_state_has_a_sign_and_a_colour(state: JobState) -> None:
 def test_a_job_that_never_started_says_why_instead_of_how_it_ended() -> None:
     why = WhyRow(code="DependencyNeverSatisfied", sentence="ended without a start: job 3 failed (afterok:3)")
     never = row(state="CANCELLED", state_short="CA", end=NOW - 60, why=why)
-    assert queue_row(never, now=NOW)[-1] == Cell(f"{why.sentence}, 1m ago", "CANCELLED")
+    assert job_row(never, DEFAULT_COLUMNS, now=NOW)[-1] == Cell(f"{why.sentence}, 1m ago", "CANCELLED")
     assert words(job_view.status(never, now=NOW)) == f" {why.sentence}, 1m ago"
     assert "1m ago" in words(in_full(never, now=NOW))
 
 
 def test_a_suspended_job_says_so_and_is_counted() -> None:
     stopped = running(state="SUSPENDED", state_short="S")
-    assert queue_row(stopped, now=NOW)[-1].text == "suspended on gpu01"
+    assert job_row(stopped, DEFAULT_COLUMNS, now=NOW)[-1].text == "suspended on gpu01"
     assert "suspended on gpu01" in words(job_view.status(stopped, now=NOW))
     assert "suspended on gpu01" in words(in_full(stopped, now=NOW))
     assert summary([stopped, running(2), row(3)]) == "1 running, 1 suspended, 1 waiting"

@@ -15,7 +15,8 @@ from textual.widgets import Input, Static
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Cell, Line
-from warpdeck_tui.viewmodels.queue import Question, choice_row
+from warpdeck_tui.viewmodels.jobcolumns import choice_row
+from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 

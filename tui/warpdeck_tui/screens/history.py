@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual import work
@@ -23,7 +23,7 @@ class HistoryScreen(JobListScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: list[JobRow] = []
+        self._rows: dict[int, JobRow] = {}
         self._words = "looking it up ..."
 
     def on_screen_resume(self) -> None:
@@ -34,13 +34,13 @@ class HistoryScreen(JobListScreen):
     async def _load(self) -> None:
         user = None if self.deck.everybody else self.deck.user
         try:
-            self._rows = await self.deck.core.history(user)
+            self._rows = {row.id: row for row in await self.deck.core.history(user)}
             self._words = "none have ended yet"
         except UserError as error:
             self._words = error.message
         self.draw()
 
-    def source(self) -> Iterable[JobRow]:
+    def source(self) -> Mapping[int, JobRow]:
         return self._rows
 
     def words(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,28 +13,19 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.arrays import fold_key
 from warpdeck_tui.viewmodels.filters import plain_words
-from warpdeck_tui.viewmodels.queue import LIMIT_WIDTH, UTIL_WIDTH, QueueRows, choose, in_full
-from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
+from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JobRows, columns_of
+from warpdeck_tui.viewmodels.listing import Choice, Listing
+from warpdeck_tui.viewmodels.order import SORTED_BY, Order, rank
+from warpdeck_tui.viewmodels.queue import array_in_full, in_full, targets
+from warpdeck_tui.viewmodels.verbs import JOB_VERBS, fits
+from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 from .base import DeckScreen, paint
 from .keyline import KeyLine
 
 TICK_S = 1.0
-PRIORITY_FROM = 140
-"""On narrower terminals the reason needs the room more than the priority."""
-COLUMNS = (
-    Column("JOB", 10, flex=1, most=16),
-    Column("STATE", 5),
-    Column("NAME", 14, flex=1, most=28),
-    Column("USER", 8, 1),
-    Column("GPU", 3, align="right"),
-    Column("PRIO", 7, align="right", since=PRIORITY_FROM),
-    Column("TIME", 8, align="right"),
-    Column("LIMIT", LIMIT_WIDTH, 2),
-    Column("UTIL", UTIL_WIDTH, 3),
-    Column("WHERE OR WHY", 0, flex=8),
-)
 FILTER_EXAMPLE = "words, user:bob, state:R, gpu>4, !word"
 
 
@@ -46,16 +37,22 @@ class FilterLine(Input):
 
 
 class JobListScreen(DeckScreen):
-    """A table of jobs."""
+    """A table of jobs. `folds`: whether an array is one line."""
+
+    folds: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
-        self._chosen: list[JobRow] = []
+        self.order = Order()
+        self.columns: tuple[str, ...] = DEFAULT_COLUMNS
+        self.listing = Listing(folds=self.folds)
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
-        yield VirtualTable(COLUMNS, self.deck.palette, empty="connecting ...", id="queue", marks=True)
+        yield VirtualTable(
+            columns_of(self.columns), self.deck.palette, empty="connecting ...", id="queue", marks=True
+        )
         yield Static("", id="told", markup=False)
         yield FilterLine(id="filter", placeholder=FILTER_EXAMPLE, compact=True, select_on_focus=False)
         yield KeyLine()
@@ -66,11 +63,26 @@ class JobListScreen(DeckScreen):
 
     @property
     def job_keys(self) -> list[str]:
-        """The marked jobs, else the one under the cursor."""
-        return list(self.table.marked) or [key for key in (self.table.cursor_key,) if key]
+        """The marked jobs, else the one under the cursor; of an array that is one line, all its tasks."""
+        keys = list(self.table.marked) or [key for key in (self.table.cursor_key,) if key]
+        return list(dict.fromkeys(number for key in keys for number in self._jobs_of(key)))
+
+    def _jobs_of(self, key: str) -> list[str]:
+        array = self.listing.fold(key)
+        return [key] if array is None else [str(row.id) for row in sorted(array.rows(), key=rank)]
+
+    def applies(self, action: str) -> bool:
+        """Asked at each move: of an array, one task of each state is enough to know."""
+        if action not in JOB_VERBS:
+            return True
+        rows: list[JobRow] = []
+        for key in self.table.marked or (self.table.cursor_key,):
+            array, row = self.listing.fold(key), self.shown_job(key)
+            rows += array.kinds() if array is not None else [row] if row is not None else []
+        return fits(action, rows)
 
     def shown_job(self, key: str) -> JobRow | None:
-        return next((row for row in self._chosen if str(row.id) == key), None)
+        return self.listing.jobs.get(int(key)) if key.isdigit() else None
 
     def arrive(self) -> None:
         self.query_one(FilterLine).display = False
@@ -79,8 +91,8 @@ class JobListScreen(DeckScreen):
         self.draw()
 
     @abstractmethod
-    def source(self) -> Iterable[JobRow]:
-        """All jobs of this screen."""
+    def source(self) -> Mapping[int, JobRow]:
+        """All jobs of this screen, by their ids."""
 
     @abstractmethod
     def words(self) -> str:
@@ -95,26 +107,33 @@ class JobListScreen(DeckScreen):
 
     def draw(self) -> None:
         user = None if self.deck.everybody else self.deck.user
-        self._chosen = choose(self.source(), user=user, text=self.filter_text)
+        if self.listing.follow(self.source(), Choice(user, self.filter_text, self.order)):
+            self.count()
         self.tick()
+
+    def count(self) -> None:
+        """The jobs of the listing are others than before."""
 
     def tick(self) -> None:
         """Only the times of the visible rows have changed."""
         if self.deck.front is not self:
             return
-        if self._chosen:
-            self.table.update(QueueRows(self._chosen, now=time.time()))
+        if self.listing.entries:
+            self.table.update(JobRows(self.listing, self.columns, now=time.time()))
         else:
             self.table.show([], empty=self.nothing())
-        narrowed = f"   {len(self._chosen)} match {self.filter_text}" if self.filter_text else ""
+        narrowed = f"   {len(self.listing.jobs)} match {self.filter_text}" if self.filter_text else ""
         self._tell()
         marked = len(self.table.marked)
         self.set_head(self.words() + narrowed + (f"   {marked} marked" if marked else ""))
 
     def _tell(self) -> None:
-        """The job under the cursor in full: the table cuts its last column."""
-        row = self.shown_job(self.table.cursor_key)
-        lines = [] if row is None else [in_full(row, now=time.time())]
+        """What is under the cursor in full: the table cuts its last column."""
+        key, now = self.table.cursor_key, time.time()
+        array, row = self.listing.fold(key), self.shown_job(key)
+        lines = [] if row is None else [in_full(row, now=now)]
+        if array is not None:
+            lines = [array_in_full(array, now=now)]
         self.query_one("#told", Static).update(paint(lines, self.deck.palette))
         self.show_keys()
 
@@ -122,7 +141,52 @@ class JobListScreen(DeckScreen):
         self._tell()
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
-        self.deck.open_job(event.key)
+        """An array shows its tasks, or hides them again; a job its page."""
+        if self.listing.fold(event.key) is not None:
+            self.action_fold()
+        else:
+            self.deck.open_job(event.key)
+
+    def action_fold(self) -> None:
+        """Opens the array under the cursor, or folds in the one whose task is there."""
+        key = self.table.cursor_key
+        array, row = self.listing.fold(key), self.shown_job(key)
+        if array is None and (row is None or not self.listing.stands_below(row)):
+            self.deck.notify("no array is under the cursor", severity="warning")
+            return
+        number = array.array_job_id if array is not None else row.array_job_id if row is not None else 0
+        self.listing.toggle(number)
+        self.tick()
+        if array is None:
+            self.table.go_to(fold_key(number))
+
+    def on_virtual_table_header_selected(self, event: VirtualTable.HeaderSelected) -> None:
+        """A click on a title sorts by it, another one turns it round."""
+        if event.key == self.order.column:
+            self.action_reverse()
+        elif event.key in SORTED_BY:
+            self.sort_by(Order(event.key))
+
+    def sort_by(self, order: Order) -> None:
+        self.order = order
+        self.table.show_sort(order.column, descending=order.descending)
+        self.draw()
+
+    def action_sort(self) -> None:
+        """By the next of the columns; after the last one in the queue's own order again."""
+        names = ["", *(name for name in self.columns if name in SORTED_BY)]
+        at = names.index(self.order.column) if self.order.column in names else 0
+        self.sort_by(Order(names[(at + 1) % len(names)]))
+
+    def action_reverse(self) -> None:
+        if self.order.column:
+            self.sort_by(self.order._replace(descending=not self.order.descending))
+        else:
+            self.deck.notify("s sorts by a column first", severity="warning")
+
+    def action_copy(self) -> None:
+        rows = [row for key in self.job_keys if (row := self.shown_job(key)) is not None]
+        self.deck.copy(" ".join(targets("", rows, ())))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.filter_text = event.value
@@ -143,8 +207,12 @@ class JobListScreen(DeckScreen):
         self.draw()
 
     def action_log(self) -> None:
-        if self.table.cursor_key:
-            self.deck.verbs.log(self.table.cursor_key)
+        key = self.table.cursor_key
+        array = self.listing.fold(key)
+        if array is not None:
+            self.deck.verbs.log_of_array(array.head)
+        elif key:
+            self.deck.verbs.log(key)
 
     def go_to(self, key: str) -> None:
         """Puts the cursor on that job, at once or when it is there; not if it was moved in between."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -19,10 +19,18 @@ class QueueScreen(JobListScreen):
     """Waiting and running jobs, and those that ended in the last hour; mine or everybody's."""
 
     place = "queue"
+    folds = True
     BINDINGS: ClassVar[list[BindingType]] = bindings("queue")
 
-    def source(self) -> Iterable[JobRow]:
-        return self.deck.board.jobs.values()
+    def __init__(self) -> None:
+        super().__init__()
+        self._summary = ""
+
+    def source(self) -> Mapping[int, JobRow]:
+        return self.deck.board.jobs
+
+    def count(self) -> None:
+        self._summary = summary(self.listing.jobs.values())
 
     def words(self) -> str:
         whose = "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
@@ -30,7 +38,7 @@ class QueueScreen(JobListScreen):
         if not board.ready:
             return whose
         gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
-        return f"{whose}   {summary(self._chosen)}{gpus}"
+        return f"{whose}   {self._summary}{gpus}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:

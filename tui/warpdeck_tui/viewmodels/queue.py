@@ -1,7 +1,8 @@
-"""The queue's lines: which jobs in which order, and each as cells."""
+"""What the queue says of a job: where it runs, why it waits, how it ended, how far it is; and what verbs on jobs meet."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -10,75 +11,22 @@ from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import bar
 
+from .arrays import Fold, is_task
 from .cells import Cell, Line, age, glyph, plural
-from .filters import parse_filter
+from .order import rank
+from .verbs import WHOLE_ARRAYS, refusal
 
-LIMIT_WIDTH = 6
-UTIL_WIDTH = 5
 DAY_S = 86_400
-_ORDER = {"RUNNING": 0, "COMPLETING": 0, "SUSPENDED": 0, "CONFIGURING": 1, "PENDING": 2}
-_ENDED = 3
-
-
-def choose(jobs: Iterable[JobRow], *, user: str | None, text: str) -> list[JobRow]:
-    """Running, then waiting, then ended with the latest first; of one user if given; narrowed by the filter."""
-    holds = parse_filter(text)
-    wanted = [row for row in jobs if user in (None, row.user) and holds(row)]
-    wanted.sort(key=_rank)
-    return wanted
-
-
-def _rank(row: JobRow) -> tuple[int, float, int, int]:
-    """Waiting jobs stand by their priority, the tasks of an array together and in their order."""
-    if row.end is not None:
-        return _ENDED, -row.end, -row.id, 0
-    return _ORDER.get(row.state, _ENDED), -float(row.priority or 0), row.array_job_id, row.array_task_id or 0
+IDLE_BELOW_PCT = 5
+"""What the accounting of GPUs calls idle."""
+STARTS_UP_S = 120.0
+"""Imports and the loading of data: GPUs that do nothing say nothing yet."""
 
 
 def tasks_of(row: JobRow, jobs: Iterable[JobRow]) -> list[JobRow]:
     """The tasks that have begun of the array whose waiting rest `row` is, running ones first."""
     begun = [each for each in jobs if each.array_job_id == row.array_job_id and each.state != "PENDING"]
-    return sorted(begun, key=_rank)
-
-
-class QueueRows:
-    """The chosen jobs as a table's rows, each made when it is looked at. `now` is what elapsed times count to."""
-
-    def __init__(self, jobs: Sequence[JobRow], *, now: float) -> None:
-        self._jobs = jobs
-        self._now = now
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def row(self, index: int) -> Line:
-        return queue_row(self._jobs[index], now=self._now)
-
-    def key(self, index: int) -> str:
-        return str(self._jobs[index].id)
-
-
-def queue_row(row: JobRow, *, now: float) -> Line:
-    """Job, state, name, user, GPUs, priority, time, progress to the limit, GPU use, and where or why."""
-    plain = "muted" if row.end is not None else ""
-    return (
-        Cell(row.label, "accent"),
-        Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state),
-        Cell(row.name, plain),
-        Cell(row.user, "muted"),
-        Cell(str(row.gpus or "·"), plain if row.gpus else "muted"),
-        Cell(str(row.priority or ""), "muted"),
-        Cell(clock(row, now), plain),
-        Cell(progress(row, now), _progress_style(row, now)),
-        Cell(bar(row.gpu_util_pct, UTIL_WIDTH) if row.gpus and row.state == "RUNNING" else "", "accent"),
-        where(row, now),
-    )
-
-
-def choice_row(row: JobRow, *, now: float) -> Line:
-    """Job, state, time and where, to choose from."""
-    job, state, _, _, _, _, time_run, *_, place = queue_row(row, now=now)
-    return job, state, time_run, place
+    return sorted(begun, key=rank)
 
 
 def ran_s(row: JobRow, now: float) -> float | None:
@@ -108,14 +56,18 @@ def used_of_limit(row: JobRow, now: float) -> float | None:
     return 100 * ran / row.time_limit_s
 
 
-def progress(row: JobRow, now: float) -> str:
+def progress(row: JobRow, now: float, width: int) -> str:
+    """The time that is gone as a bar; "" where it does not run, or without a limit."""
     used = used_of_limit(row, now)
-    return "" if used is None else bar(used, LIMIT_WIDTH).rstrip().ljust(LIMIT_WIDTH, "░")
+    return "" if used is None else bar(used, width).rstrip().ljust(width, "░")
 
 
-def _progress_style(row: JobRow, now: float) -> str:
-    used = used_of_limit(row, now)
-    return "PENDING" if used is not None and used >= 90 else "muted"
+def is_idle(row: JobRow, now: float) -> bool:
+    """Whether it holds GPUs that do nothing, after the time that a start may take; or a terminal that nobody uses."""
+    if row.state != "RUNNING" or (ran_s(row, now) or 0) < STARTS_UP_S:
+        return False
+    still = row.gpus and row.gpu_util_pct is not None and row.gpu_util_pct < IDLE_BELOW_PCT
+    return bool(still or row.idle_since is not None)
 
 
 def where(row: JobRow, now: float) -> Cell:
@@ -127,7 +79,8 @@ def where(row: JobRow, now: float) -> Cell:
     if row.why is not None:
         return Cell(row.why.sentence or row.why.code)
     stopped = "suspended on " if row.state == "SUSPENDED" else ""
-    return Cell(stopped + row.node_list + ("  interactive" if row.interactive else ""))
+    idle = f", idle {age(now - row.idle_since)}" if row.idle_since is not None else ""
+    return Cell(stopped + row.node_list + (f"  interactive{idle}" if row.interactive else ""))
 
 
 def in_full(row: JobRow, *, now: float) -> Line:
@@ -146,6 +99,37 @@ def in_full(row: JobRow, *, now: float) -> Line:
     stopped = "suspended " if row.state == "SUSPENDED" else ""
     ran = format_duration(ran_s(row, now) or 0)
     return name, Cell(f"{stopped}on {row.node_list or '...'} with {has}, {ran} of {limit}")
+
+
+def array_in_full(array: Fold, *, now: float) -> Line:
+    """An array in a sentence: how many of its tasks do what, what they hold, and why the rest waits."""
+    head, waiting = array.head, array.waiting
+    counts = ", ".join(f"{count} {_STATE_WORDS.get(short, short)}" for count, short in array.counts())
+    gpus = sum(row.gpus for row in array.running())
+    holds = f" on {plural(gpus, 'GPU')}" if gpus else ""
+    why = ""
+    if waiting is not None and waiting.why is not None:
+        start = waiting.why.expected_start
+        soon = f" The next should start in about {age(start - now)}." if start is not None else ""
+        why = f"  {printable(waiting.why.sentence or waiting.why.code)}.{soon}"
+    name = Cell(f"{array.label} {printable(head.name)}  ", "accent")
+    return name, Cell(counts + holds), Cell(why, "muted")
+
+
+_STATE_WORDS = {
+    "R": "running",
+    "CG": "ending",
+    "CF": "starting",
+    "S": "suspended",
+    "PD": "waiting",
+    "CD": "done",
+    "F": "failed",
+    "CA": "cancelled",
+    "TO": "over their time limit",
+    "OOM": "out of memory",
+    "NF": "lost with their node",
+    "PR": "preempted",
+}
 
 
 def how_ended(row: JobRow) -> str:
@@ -178,6 +162,22 @@ def target(row: JobRow) -> str:
     return str(row.array_job_id) if row.tasks_pending else row.label
 
 
+def targets(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> list[str]:
+    """How the command line names these rows: an array by its number where all of it is met."""
+    chosen = {row.id for row in rows}
+    arrays = {row.array_job_id for row in rows if row.array_task_id is not None}
+    if verb in WHOLE_ARRAYS and arrays:
+        met = [row for row in everything if row.array_job_id in arrays and not refusal(verb, row)]
+        arrays -= {row.array_job_id for row in met if row.id not in chosen}
+        counts = Counter(row.array_job_id for row in met)
+        whole = {array for array in arrays if counts[array] > 1}
+    else:
+        whole = set()
+    return list(
+        dict.fromkeys(str(row.array_job_id) if row.array_job_id in whole else target(row) for row in rows)
+    )
+
+
 class Question(NamedTuple):
     """What is asked before something is changed, the command line that does the same, and a line for each job it meets."""
 
@@ -188,10 +188,11 @@ class Question(NamedTuple):
 
 def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]) -> Question:
     """Of cancel, hold, release or requeue on these rows; of an array's waiting rest all its tasks are met."""
-    names = list(dict.fromkeys(target(row) for row in rows))
-    arrays = {row.array_job_id for row in rows if row.tasks_pending}
+    there = list(everything)
+    names = targets(verb, rows, there)
+    arrays = {row.array_job_id for row in rows if row.tasks_pending or str(row.array_job_id) in names}
     chosen = {row.id for row in rows}
-    met = [row for row in everything if row.end is None and (row.id in chosen or row.array_job_id in arrays)]
+    met = [row for row in there if row.end is None and (row.id in chosen or row.array_job_id in arrays)]
     met = met or list(rows)
     lines = [
         f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {printable(row.name)}  {printable(row.user)}"
@@ -199,6 +200,6 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
         for row in met
     ]
     what = f"job {names[0]}" if len(names) == 1 else plural(len(names), "job")
-    if arrays and len(names) == 1:
+    if len(names) == 1 and int(rows[0].array_job_id) in arrays and is_task(rows[0]):
         what = f"the whole array {names[0]}"
     return Question(f"{verb.capitalize()} {what}?", f"warpdeck {verb} {' '.join(names)}", tuple(lines))

@@ -12,6 +12,9 @@ DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "requeue":
 AT_ONCE = ("hold", "release")
 """Done without asking on a single job: the other verb takes it back."""
 
+WHOLE_ARRAYS = ("cancel", "hold", "release")
+"""Said of an array's number they meet the tasks that are in the queue; requeue would meet those that ended long ago too."""
+
 
 def refusal(verb: str, row: JobRow) -> str:
     """Why the verb means nothing for this job, "" if it does."""

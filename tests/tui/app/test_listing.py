@@ -1,0 +1,151 @@
+"""Lists of jobs: arrays folded, sorted, and kept as jobs change, whatever their number."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from warpdeck.api.rows import JobRow, WhyRow
+from warpdeck_tui.viewmodels.arrays import Fold
+from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.listing import Choice, Listing, key_of
+from warpdeck_tui.viewmodels.order import SORTED_BY, Order
+from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, targets
+
+NOW = 100_000.0
+
+
+def job(number: int, **fields: object) -> JobRow:
+    base: dict[str, object] = {"id": number, "label": str(number), "array_job_id": number, "user": "ann"}
+    return JobRow(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def task(number: int, index: int, state: str = "RUNNING", short: str = "R", **fields: object) -> JobRow:
+    fields = {"array_job_id": 7, "array_task_id": index, "label": f"7_{index}", **fields}
+    return job(number, state=state, state_short=short, start=NOW - 600, **fields)
+
+
+def sweep() -> dict[int, JobRow]:
+    """87 run, 3 have failed, 10 wait."""
+    why = WhyRow(code="Resources", sentence="waits for 10 GPUs", expected_start=NOW + 60)
+    rest = job(7, label="7_[90-99]", tasks_pending=10, gpus=1, name="sweep", why=why)
+    runs = [task(100 + at, at, gpus=1, gpu_util_pct=90, name="sweep") for at in range(87)]
+    failed = [task(300 + at, at, "FAILED", "F", end=NOW - 5, name="sweep") for at in range(87, 90)]
+    return {row.id: row for row in (rest, *runs, *failed)}
+
+
+def listed(jobs: Mapping[int, JobRow], choice: Choice | None = None) -> Listing:
+    listing = Listing()
+    listing.follow(jobs, choice or Choice())
+    return listing
+
+
+def text(listing: Listing, line: int) -> list[str]:
+    return [cell.text for cell in JobRows(listing, DEFAULT_COLUMNS, now=NOW).row(line)]
+
+
+def test_an_array_is_one_line_with_what_its_tasks_do() -> None:
+    listing = listed(sweep())
+    assert len(listing.entries) == 1
+    shown = dict(zip(DEFAULT_COLUMNS, text(listing, 0), strict=True))
+    assert (shown["job"], shown["state"], shown["gpus"]) == ("7_[0-99]", "● R", "87")
+    assert shown["where"] == "87 R 3 F 10 PD  waits for 10 GPUs"
+    array = listing.fold("array 7")
+    assert array is not None
+    said = "".join(cell.text for cell in array_in_full(array, now=NOW))
+    assert "87 running, 3 failed, 10 waiting on 87 GPUs" in said and "in about 1m" in said
+
+
+def test_an_open_array_shows_its_tasks_below_its_line() -> None:
+    listing = listed({**sweep(), 1: job(1)})
+    listing.toggle(7)
+    assert len(listing.entries) == 93 and isinstance(listing.entries[0], Fold)
+    assert text(listing, 1)[0] == "  7_0" and text(listing, 92)[0] == "1"
+    listing.toggle(7)
+    assert [key_of(entry) for entry in listing.entries] == ["array 7", "1"]
+
+
+def test_what_waits_as_a_whole_is_a_job_as_it_was() -> None:
+    listing = listed({7: sweep()[7]})
+    assert [key_of(entry) for entry in listing.entries] == ["7"]
+    assert text(listing, 0)[-1] == "waits for 10 GPUs"
+
+
+def test_a_filter_narrows_the_tasks_of_an_array() -> None:
+    listing = listed(sweep(), Choice(text="state:f"))
+    assert text(listing, 0)[-1] == "3 F"
+
+
+def test_a_verb_names_an_array_by_its_number_only_where_it_is_met_whole() -> None:
+    rows = sweep()
+    live = [row for row in rows.values() if row.end is None]
+    assert targets("cancel", live, rows.values()) == ["7"]
+    assert targets("cancel", live[1:], rows.values())[:2] == ["7_0", "7_1"]
+    failed = [row for row in rows.values() if row.end is not None]
+    assert targets("requeue", failed, rows.values()) == ["7_87", "7_88", "7_89"]
+    question = confirmation("cancel", live, rows.values())
+    assert (question.text, question.command) == ("Cancel the whole array 7?", "warpdeck cancel 7")
+    assert confirmation("cancel", live[1:2], rows.values()).text == "Cancel job 7_0?"
+
+
+def test_gpus_that_do_nothing_are_pointed_out() -> None:
+    idle = task(1, 0, gpus=2, gpu_util_pct=0)
+    starting = task(2, 1, gpus=2, gpu_util_pct=0)
+    assert JOB_COLUMNS["util"].job(idle, NOW) == ("idle", "warn")
+    assert JOB_COLUMNS["util"].job(starting, NOW - 590).text.strip() == ""
+    assert text(listed({1: idle, 2: task(2, 1, gpus=1, gpu_util_pct=80)}), 0)[8] == "1 idl"
+
+
+@pytest.mark.parametrize("column", SORTED_BY)
+def test_what_a_column_does_not_say_stands_last_in_both_directions(column: str) -> None:
+    jobs = {1: job(1), 2: task(2, 0, gpus=1, gpu_util_pct=5, node_list="a", time_limit_s=60), 3: job(3)}
+    rising = listed(jobs, Choice(order=Order(column))).entries
+    falling = listed(jobs, Choice(order=Order(column, descending=True))).entries
+    assert {key_of(entry) for entry in rising} == {key_of(entry) for entry in falling}
+    if column in ("time", "limit", "util", "where"):
+        assert key_of(rising[0]) == key_of(falling[0]) == "2"
+
+
+@pytest.mark.parametrize("order", [Order(), Order("name"), Order("gpus", descending=True)])
+def test_what_is_kept_equals_what_would_be_made_anew(order: Order) -> None:
+    rng = random.Random(4)
+    kept, jobs, choice = Listing(), dict[int, JobRow](), Choice(user="ann", text="!hidden", order=order)
+    for round_number in range(60):
+        for _ in range(rng.choice((1, 3, 40))):
+            number = rng.randrange(1, 60)
+            if rng.random() < 0.25:
+                jobs.pop(number, None)
+                continue
+            name = rng.choice(("a", "b", "hidden"))
+            user = rng.choice(("ann", "ann", "bob"))
+            jobs[number] = (
+                task(number, number, name=name, user=user, gpus=number % 4, array_job_id=number // 20 * 1000)
+                if rng.random() < 0.5
+                else job(number, name=name, user=user, priority=rng.randrange(9))
+            )
+        kept.follow(jobs, choice)
+        anew = listed(jobs, choice)
+        for listing in (kept, anew):
+            assert listing.jobs.keys() == anew.jobs.keys()
+        assert list(map(key_of, kept.entries)) == list(map(key_of, anew.entries)), round_number
+
+
+def test_of_a_hundred_thousand_jobs_only_what_has_changed_is_looked_at() -> None:
+    """Processor time against that of the first fill, which does the same for every job: no clock of this machine's."""
+    jobs = {at: job(at, name=f"train{at % 97}", priority=at % 1000) for at in range(1, 100_001)}
+    listing = Listing()
+    first_s = cpu_s(lambda: listing.follow(jobs, Choice()))
+    still_s = min(cpu_s(lambda: listing.follow(jobs, Choice())) for _ in range(3))
+    jobs[5] = job(5, state="RUNNING", state_short="R", start=NOW)
+    few_s = cpu_s(lambda: listing.follow(jobs, Choice()))
+    assert key_of(listing.entries[0]) == "5"
+    assert still_s < first_s / 5 and few_s < first_s / 2
+
+
+def cpu_s(call: object) -> float:
+    began = time.process_time()
+    call()  # type: ignore[operator]
+    return time.process_time() - began

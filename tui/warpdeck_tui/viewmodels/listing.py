@@ -1,0 +1,166 @@
+"""The lines of a list of jobs, kept in order as jobs change: what has not changed is not looked at twice.
+
+A job is told by identity: a row never changes, another one takes its place. So an update of a hundred thousand jobs of
+which ten have changed filters and places ten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from warpdeck.api.rows import JobRow
+
+from .arrays import Fold, is_task
+from .filters import Test, parse_filter
+from .order import Order, Rank
+
+Entry = JobRow | Fold
+Place = tuple[Rank, int]
+FEW = 200
+"""Below one in so many, each change is put into its place; above, sorting all is cheaper."""
+
+
+class Choice(NamedTuple):
+    """Which jobs, in which order. `user` None: everybody's."""
+
+    user: str | None = None
+    text: str = ""
+    order: Order = Order()
+
+
+class Listing:
+    """The chosen jobs as lines. An array of which there are several rows is one line until it is opened."""
+
+    def __init__(self, *, folds: bool = True) -> None:
+        self._folds = folds
+        self._choice = Choice()
+        self._open: set[int] = set()
+        self.entries: list[Entry] = []
+        """The lines. A job of an array that is one line stands below it."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._holds: Test = parse_filter(self._choice.text)
+        self._seen: dict[int, JobRow] = {}
+        self._chosen: dict[int, JobRow] = {}
+        self._arrays: dict[int, Fold] = {}
+        self._places: dict[int, Place] = {}
+        self._sorted: list[Place] = []
+
+    @property
+    def jobs(self) -> Mapping[int, JobRow]:
+        """All rows that the lines mean; what waits of an array is one."""
+        return self._chosen
+
+    def follow(self, jobs: Mapping[int, JobRow], choice: Choice) -> bool:
+        """The lines as `jobs` are now; False where nothing has changed."""
+        again = choice != self._choice
+        if again:
+            self._choice = choice
+            self._begin()
+        seen, touched = self._seen, set[int]()
+        changed = [row for number, row in jobs.items() if seen.get(number) is not row]
+        new = sum(row.id not in seen for row in changed)
+        gone = seen.keys() - jobs.keys() if len(seen) + new != len(jobs) else set()
+        for number in (*gone, *(row.id for row in changed)):
+            self._forget(number, touched)
+        for row in changed:
+            self._note(row, touched)
+            seen[row.id] = row
+        for number in gone:
+            del seen[number]
+        if touched or again:
+            self._place(touched)
+            self._lay_out()
+        return bool(touched) or again
+
+    def toggle(self, array_job_id: int) -> None:
+        """Shows an array's tasks below its line, or folds them in again."""
+        self._open ^= {array_job_id}
+        self._lay_out()
+
+    def is_open(self, array_job_id: int) -> bool:
+        return array_job_id in self._open
+
+    def stands_below(self, row: JobRow) -> bool:
+        """Whether the job's line is one of those below its array's."""
+        array = self._arrays.get(self._group(row))
+        return array is not None and len(array) > 1
+
+    def fold(self, key: str) -> Fold | None:
+        """The array of that key."""
+        number = key.removeprefix("array ")
+        return self._arrays.get(int(number)) if number != key and number.isdigit() else None
+
+    def _group(self, row: JobRow) -> int:
+        """The array's number, or the job's own below 0."""
+        return row.array_job_id if self._folds and is_task(row) else -row.id
+
+    def _note(self, row: JobRow, touched: set[int]) -> None:
+        if self._choice.user not in (None, row.user) or not self._holds(row):
+            return
+        group = self._group(row)
+        self._chosen[row.id] = row
+        if group >= 0:
+            self._arrays.setdefault(group, Fold(group)).put(row)
+        touched.add(group)
+
+    def _forget(self, number: int, touched: set[int]) -> None:
+        row = self._chosen.pop(number, None)
+        if row is None:
+            return
+        group = self._group(row)
+        if group >= 0:
+            self._arrays[group].drop(number)
+            if not len(self._arrays[group]):
+                del self._arrays[group]
+        touched.add(group)
+
+    def _entry(self, group: int) -> Entry | None:
+        """None where none of it is left."""
+        if group < 0:
+            row = self._chosen.get(-group)
+            return row if row is not None and self._group(row) == group else None
+        array = self._arrays.get(group)
+        return array if array is None or len(array) > 1 else next(array.rows())
+
+    def _place(self, touched: set[int]) -> None:
+        """New places for what has changed."""
+        few = len(touched) < len(self._sorted) // FEW
+        for group in touched:
+            place = self._places.pop(group, None)
+            if few and place is not None:
+                del self._sorted[bisect_left(self._sorted, place)]
+            entry = self._entry(group)
+            if entry is not None:
+                row = entry.head if isinstance(entry, Fold) else entry
+                self._places[group] = place = (self._choice.order.place(row), group)
+                if few:
+                    insort(self._sorted, place)
+        if not few:
+            self._sorted = sorted(self._places.values())
+
+    def _lay_out(self) -> None:
+        places = self._sorted
+        if self._choice.order.descending:
+            said = bisect_left(places, ((1,), 0))
+            places = [*reversed(places[:said]), *places[said:]]
+        chosen, entries = self._chosen, list[Entry]()
+        for _, group in places:
+            if group < 0:
+                entries.append(chosen[-group])
+                continue
+            entry = self._entry(group)
+            assert entry is not None
+            entries.append(entry)
+            if group in self._open and isinstance(entry, Fold):
+                tasks = sorted(entry.rows(), key=self._choice.order.place)
+                entries += tasks
+        self.entries = entries
+
+
+def key_of(entry: Entry) -> str:
+    """A job's own id, or what an array is called."""
+    return entry.key if isinstance(entry, Fold) else str(entry.id)
