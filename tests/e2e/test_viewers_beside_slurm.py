@@ -234,6 +234,24 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
     pair.same(line)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue --nosuch",
+        "squeue -o",
+        "squeue --sta pd",
+        "squeue -L",
+        "sinfo --nosuch",
+        "sinfo -n",
+        "sprio -x",
+        "sprio -o",
+    ]
+    + ["sshare -x", "sshare word", "sdiag -x"],
+)
+def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
+    pair.same(line)
+
+
 def test_sdiag_has_slurms_lines(pair):
     def labels(text: str) -> list[str]:
         before_calls = text.partition("Remote Procedure Call")[0]
@@ -323,7 +341,6 @@ def test_drained_nodes_are_told_as_slurm_tells_them(pair):
         pair.theirs.ok("scontrol", "update", f"nodename={name}", "state=resume")
         with pair.ours.connect() as client:
             client.call("node_resume", name=name)
-    pair.same("sinfo -h")
 
 
 def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):

@@ -5,7 +5,6 @@ The controller filters; here only what it does not know is looked up (users, hos
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from warpdeck.notation.jobids import TaskRanges, parse_job_id
 
 from .fields import Row
 from .jobstates import CODES, ENDED, OURS
+from .people import uid_of
 from .words import WordsError, listed
 
 MAX_JOBS = 100_000
@@ -143,19 +143,10 @@ def _filters(asked: Asked, client: SyncClient) -> dict[str, list[str]] | None:
 def _users(asked: Asked) -> list[str]:
     """Those that there are; the others are complained of."""
     names = asked.listed("user")
-    unknown = [name for name in names if not name.isdecimal() and not is_user(name)]
+    unknown = [name for name in names if uid_of(name) is None]
     for name in unknown:
         asked.complain(f"Invalid user: {name}\n")
     return [name for name in names if name not in unknown]
-
-
-def is_user(name: str) -> bool:
-    """Whether this machine knows such a user."""
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _nodes(asked: Asked, client: SyncClient) -> list[str]:

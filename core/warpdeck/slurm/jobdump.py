@@ -8,7 +8,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
-from .jobfields import group_id, group_name
+from .people import group_of
 from .units import MIB, tres_text
 
 NEEDS = """
@@ -48,7 +48,7 @@ def job_object(row: Row) -> dict[str, Any]:
 
 def _what(row: Row) -> dict[str, Any]:
     array = bool(row["tasks_text"])
-    gid = group_id(row["user"], row["uid"])
+    group, gid = group_of(row["uid"])
     throttle = row["tasks_text"].partition("%")[2]
     return {
         "account": row["account"],
@@ -66,7 +66,7 @@ def _what(row: Row) -> dict[str, Any]:
         "exit_code": _exit_code(row["exit_code"]),
         "flags": ["JOB_WAS_RUNNING"] if row["start"] else [],
         "group_id": gid,
-        "group_name": group_name(gid),
+        "group_name": group,
         "het_job_offset": 0,
         "job_id": row["id"],
         "job_state": row["state"],

@@ -5,9 +5,7 @@ What our jobs do not have is printed as Slurm prints what was not asked for: (nu
 
 from __future__ import annotations
 
-import grp
 import itertools
-import pwd
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -17,6 +15,7 @@ from warpdeck.notation.times import format_duration
 
 from .fields import Field, Row
 from .jobstates import CODES
+from .people import group_of
 from .stamps import Stamps
 from .units import MIB, megabytes, tres_text
 
@@ -124,10 +123,8 @@ class JobFields:
             "batchflag": Field("BATCH_FLAG", "batch", lambda row: "1" if row["batch"] else "0"),
             "derivedec": Field("DERIVED_EC", "", _always("0")),
             "exit_code": Field("EXIT_CODE", "exit_code", _exit_code),
-            "groupid": Field("GROUP", "user uid", lambda row: str(group_id(row["user"], row["uid"]))),
-            "groupname": Field(
-                "GROUP", "user uid", lambda row: group_name(group_id(row["user"], row["uid"]))
-            ),
+            "groupid": Field("GROUP", "uid", lambda row: str(group_of(row["uid"])[1])),
+            "groupname": Field("GROUP", "uid", lambda row: group_of(row["uid"])[0]),
             "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
             "statecompact": Field("ST", "state", lambda row: CODES[row["state"]]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
@@ -246,20 +243,3 @@ def _mem_per_gpu(row: Row) -> str:
 
 def _min_cpus(row: Row) -> str:
     return str(row["cpus_per_task"] * max(1, row["tasks_per_node"]))
-
-
-@lru_cache(maxsize=1000)
-def group_id(user: str, uid: int) -> int:
-    """The user's group; a user that this machine does not know has the group of the same number."""
-    try:
-        return pwd.getpwnam(user).pw_gid
-    except KeyError:
-        return uid
-
-
-@lru_cache(maxsize=1000)
-def group_name(number: int) -> str:
-    try:
-        return grp.getgrgid(number).gr_name
-    except KeyError:
-        return str(number)

@@ -70,7 +70,9 @@ def complete_word(row: Row) -> str:
         ("drained", "drain"),
         ("completing", "completing"),
     )
-    words = [row["base"], *(word for key, word in named if row[key])]
+    busy = row["base"] in ("allocated", "mixed")
+    base = "allocated" if row["drained"] and busy else row["base"]
+    words = [base, *(word for key, word in named if row[key])]
     return "+".join(words if row["responding"] else [*words, "not_responding"])
 
 

@@ -13,6 +13,7 @@ from warpdeck.api.sync import GONE
 from warpdeck.errors import UserError
 
 from .console import Console
+from .people import uid_of
 from .stamps import ctime
 from .words import WordsError, is_informed, only_ours, options, read
 
@@ -104,7 +105,7 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
     yield ""
     yield "Remote Procedure Call statistics by user"
     yield from (
-        f"\t{name:<{USER_WIDTH}}( {_uid(name):>7}) {_span(span)}"
+        f"\t{name:<{USER_WIDTH}}( {uid_of(name) or 0:7d}) {_span(span)}"
         for name, span in _sorted(figures["users"], asked)
     )
     yield ""
@@ -211,12 +212,3 @@ def _us(seconds: float) -> int:
 
 def _moment(at_unix: float) -> str:
     return f"{ctime(at_unix)} ({int(at_unix)})"
-
-
-def _uid(name: str) -> str:
-    import pwd
-
-    try:
-        return str(pwd.getpwnam(name).pw_uid)
-    except KeyError:
-        return "-"

@@ -7,8 +7,8 @@ from typing import Any
 
 from .console import Console
 from .fields import Field, Layout, Row, short_columns
-from .jobchoice import is_user
 from .joborder import Key, SortError, parse, sort
+from .people import name_of, uid_of
 from .words import WordsError, is_informed, listed, only_ours, options, read, refuse_rest
 
 OPTIONS = options(
@@ -89,20 +89,12 @@ def _users(text: str, console: Console) -> set[str]:
     """Names; those that there are not are complained of."""
     found = set()
     for name in listed(text):
-        if is_user(name) or name.isdecimal():
-            found.add(_name(name))
+        uid = uid_of(name)
+        if uid is not None:
+            found.add(name_of(uid) if name.isdecimal() else name)
         else:
             print(f"sprio: error: Invalid user: {name}\n", file=console.err)
     return found
-
-
-def _name(word: str) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(int(word)).pw_name if word.isdecimal() else word
-    except KeyError:
-        return word
 
 
 def _chosen(

@@ -9,7 +9,7 @@ from warpdeck.cluster import CLUSTER_NAME
 
 from .console import Console
 from .fields import MAX_WIDTH, Row
-from .jobchoice import is_user
+from .people import uid_of
 from .words import WordsError, is_informed, listed, only_ours, options, read
 
 OPTIONS = options(
@@ -49,11 +49,9 @@ class Chosen(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """One listing."""
     try:
-        found, rest = read(words, OPTIONS)
+        found, _ = read(words, OPTIONS)
         if is_informed(found, console, usage=USAGE, help_text=HELP):
             return 0
-        if rest:
-            return 1
         asked = dict(found)
         if "helpformat" in asked:
             print(_help_format(), file=console.out)
@@ -101,7 +99,7 @@ def _chosen(tree: list[Row], asked: Mapping[str, str], console: Console) -> list
     names = asked.get("users", asked.get("user"))
     users = None if "all" in asked and names is None else [console.user] if names is None else listed(names)
     for name in users or ():
-        if not is_user(name):
+        if uid_of(name) is None:
             print(f"sshare: error: Invalid user id: {name}", file=console.err)
     parents = {row["account"]: row["parent"] for row in tree if not row["user"]}
     lines = [row for row in tree if row["user"] and (users is None or row["user"] in users)]
