@@ -17,7 +17,7 @@ from .fields import Field, Row
 from .jobstates import CODES
 from .people import group_of
 from .stamps import Stamps
-from .units import MIB, megabytes, tres_text
+from .units import MIB, exact, tres_text
 
 LETTERS = {
     "a": "account", "b": "tres-per-node", "c": "mincpus", "d": "mintmpdisk", "e": "endtime", "f": "feature",
@@ -183,7 +183,8 @@ class JobFields:
 
     def _memory(self, row: Row) -> str:
         size = row["mem_per_node_bytes"] or row["mem_per_cpu_bytes"] or 0
-        return megabytes(size // MIB, convert=self._convert) if size else "0"
+        mib = size // MIB
+        return "0" if not size else exact(mib, "M") if self._convert else f"{mib}M"
 
 
 def _without_steps(tasks: str, most: int) -> str:

@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 
-MIB = 2**20
 LETTERS = "\0KMGTP"
 UNKNOWN = "Unknown"
+MIB = 2**20
 FIRST = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 """TRES in the order of their numbers in Slurm; others follow by name."""
 
@@ -40,15 +40,6 @@ def rounded(number: float, letter: str = "", *, unit: str = "") -> str:
 def _shown(value: float, place: int) -> str:
     letter = LETTERS[place].strip("\0")
     return f"{int(value)}{letter}" if value == int(value) else f"{value:.2f}{letter}"
-
-
-def megabytes(size_mib: int, *, convert: bool = True) -> str:
-    """So many MiB, in the largest unit that holds them exactly; `convert` False leaves them MiB (--noconvert)."""
-    place = LETTERS.index("M")
-    while convert and size_mib and size_mib % 1024 == 0 and place < len(LETTERS) - 1:
-        size_mib //= 1024
-        place += 1
-    return f"{size_mib}{LETTERS[place]}"
 
 
 def tres_text(tres: Mapping[str, int], *, none: str = "", by_name: bool = False, unit: str = "") -> str:
