@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from warpdeck.api.starting import about
 from warpdeck.api.sync import SyncClient
+from warpdeck.notation.lists import words_of
 from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
@@ -48,7 +49,7 @@ def main(_: str, words: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(words)
     with SyncClient.connect(default_paths()) as client:
-        ids, fields = _split(args.jobs), [] if args.json else needed(_chosen(args))
+        ids, fields = words_of(args.jobs), [] if args.json else needed(_chosen(args))
         rows = select(client, args, ids=ids, finished=args.all, limit=args.limit, fields=fields)
     if args.start:
         rows = sorted((row for row in rows if row["why"] and not row["end"]), key=_expected)
@@ -100,12 +101,12 @@ def select(
     fields: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
     """The rows that are meant, with these of their fields (() is all), oldest first. Raises UserError."""
-    users = [str(client.welcome["user"])] if args.me else _split(args.user)
+    users = [str(client.welcome["user"])] if args.me else words_of(args.user)
     answer = client.call(
         "jobs",
         users=users,
-        names=_split(args.name),
-        states=_split(args.state),
+        names=words_of(args.name),
+        states=words_of(args.state),
         ids=ids,
         finished=finished,
         limit=limit,
@@ -113,18 +114,6 @@ def select(
     )
     rows: list[dict[str, Any]] = answer["jobs"]
     return rows
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside brackets."""
-    words, depth = [""], 0
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            words.append("")
-        else:
-            words[-1] += letter
-    return [word.strip() for word in words if word.strip()]
 
 
 def _count(text: str) -> int:

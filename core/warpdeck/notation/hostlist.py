@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from warpdeck.errors import UserError
 
+from .lists import split_list
+
 MAX_HOSTS = 100_000
 """Names one expression may stand for."""
 
@@ -16,7 +18,7 @@ _RANGES = re.compile(r"\[([0-9,\-]+)\]")
 def expand(text: str) -> list[str]:
     """All names, in order. Raises UserError."""
     names: list[str] = []
-    for part in _split(text):
+    for part in split_list(text):
         made = _product(part, text)
         if len(names) + len(made) > MAX_HOSTS:
             raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
@@ -36,17 +38,6 @@ def _product(part: str, text: str) -> list[str]:
             raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
         made = [before + piece for before in made for piece in pieces]
     return made
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside brackets."""
-    parts, depth, start = [], 0, 0
-    for index, letter in enumerate(text):
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    return [*parts, text[start:]]
 
 
 def _numbers(ranges: str, text: str) -> Iterable[str]:

@@ -15,6 +15,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.lists import words_of
 from warpdeck.notation.options import NONE, REQUIRED, table
 from warpdeck.notation.signals import parse_signal
 
@@ -125,7 +126,7 @@ def main(words: list[str], console: Console) -> int:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
     number = _check(given, console)
-    ids = [word for each in rest for word in _split(each)]
+    ids = [word for each in rest for word in words_of(each)]
     for word in ids:
         if _ID.fullmatch(word) is None:
             raise CommandError(f"Invalid job id {word}")
@@ -170,11 +171,6 @@ def _check(given: Options, console: Console) -> int:
         return parse_signal(given["signal"])
     except UserError:
         raise CommandError(f"Unknown job signal: {given['signal']}", bare=True) from None
-
-
-def _split(word: str) -> list[str]:
-    """At commas outside brackets."""
-    return re.findall(r"(?:\[[^\]]*\]|[^,])+", word)
 
 
 def _select(

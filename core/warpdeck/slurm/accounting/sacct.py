@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from warpdeck.errors import UserError
+from warpdeck.notation.lists import words_of
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.jobstates import CODES, OURS
@@ -285,7 +286,7 @@ def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
 
     jobs: list[str] = []
     only: list[tuple[str, str]] = []
-    for word in _split(text):
+    for word in words_of(text):
         number, dot, step = word.partition(".")
         if not is_job_id(number):
             raise WordsError(f"sacct: fatal: Bad job/step specified: {word}")
@@ -293,19 +294,6 @@ def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
         if dot:
             only.append((number, step))
     return list(dict.fromkeys(jobs)), only
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside brackets."""
-    parts, depth, word = [], 0, ""
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            parts.append(word)
-            word = ""
-        else:
-            word += letter
-    return [part for part in (*parts, word) if part]
 
 
 def _state(word: str) -> str:

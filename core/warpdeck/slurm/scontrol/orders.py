@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.errors import UserError
+from warpdeck.notation.lists import words_of
 from warpdeck.slurm.refusals import WORDS, in_slurms_words
 
 from .jobtext import expected
@@ -76,21 +77,8 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
         if equals and "jobname".startswith(key.lower()) and len(key) > 3:
             found += _of_name(session, value)
         else:
-            found += [each for each in _ids(value if equals else word) if each]
+            found += words_of(value if equals else word)
     return found
-
-
-def _ids(text: str) -> list[str]:
-    """At commas outside brackets: 12_[3,5] is one."""
-    parts, depth, word = [], 0, ""
-    for letter in text:
-        depth += (letter == "[") - (letter == "]")
-        if letter == "," and not depth:
-            parts.append(word)
-            word = ""
-        else:
-            word += letter
-    return [*parts, word]
 
 
 def _of_name(session: Session, name: str) -> list[str]:
