@@ -16,6 +16,7 @@ from warpdeck.notation.hostlist import expand
 
 from .console import Console
 from .fields import Column, Layout, Row, long_columns, short_columns
+from .iterating import iterate, pause_s
 from .nodefields import LETTERS, Print, as_fields, group, prints
 from .nodestates import WORDS, picks
 from .stamps import Stamps, ctime
@@ -78,14 +79,10 @@ def main(words: list[str], console: Console) -> int:
         if is_informed(found, console, usage=USAGE, help_text=HELP):
             return 0
         asked = _asked(found, console)
-        pause_s = _pause(asked)
-        with console.connect() as client:
-            while True:
-                _list(asked, console, client)
-                if pause_s is None:
-                    return 0
-                console.out.flush()
-                time.sleep(pause_s)
+        text = asked.values.get("iterate")
+        every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
+        iterate(console, every_s, lambda client: _list(asked, console, client))
+        return 0
     except WordsError as error:
         print(error.message, file=console.err)
         return error.exit_code
@@ -108,15 +105,6 @@ def _asked(found: Words, console: Console) -> Asked:
         if option != "format" or not values.keys() & laid_out:
             values[option] = console.env[variable]
     return Asked(values)
-
-
-def _pause(asked: Asked) -> float | None:
-    text = asked.values.get("iterate")
-    if text is None:
-        return None
-    if not text.isdecimal() or not int(text):
-        raise WordsError(f"sinfo: error: Error: invalid entry for --iterate={text}")
-    return float(text)
 
 
 def _list(asked: Asked, console: Console, client: SyncClient) -> None:

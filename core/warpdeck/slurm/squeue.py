@@ -14,6 +14,7 @@ from warpdeck.api.sync import SyncClient
 from . import jobfields, joborder, stepfields
 from .console import Console
 from .fields import Column, Field, Layout, Row, long_columns, needed, short_columns
+from .iterating import iterate, pause_s
 from .jobchoice import Asked, job_rows, step_rows
 from .stamps import Stamps, ctime
 from .words import Words, WordsError, is_informed, only_ours, options, read, refuse_rest
@@ -78,14 +79,10 @@ def main(words: list[str], console: Console) -> int:
             return 0
         refuse_rest(rest, OPTIONS, USAGE)
         asked = _asked(found, console)
-        pause_s = _pause(asked)
-        with console.connect() as client:
-            while True:
-                _list(asked, console, client)
-                if pause_s is None:
-                    return 0
-                console.out.flush()
-                time.sleep(pause_s)
+        text = asked.values.get("iterate")
+        every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
+        iterate(console, every_s, lambda client: _list(asked, console, client))
+        return 0
     except WordsError as error:
         print(error.message, file=console.err)
         return error.exit_code
@@ -116,15 +113,6 @@ def _asked(found: Words, console: Console) -> Asked:
         console.host,
         lambda sentence: print(f"squeue: error: {sentence}", file=console.err),
     )
-
-
-def _pause(asked: Asked) -> float | None:
-    text = asked.values.get("iterate")
-    if text is None:
-        return None
-    if not text.isdecimal() or not int(text):
-        raise WordsError(f"squeue: error: --iterate={text}\n")
-    return float(text)
 
 
 def _list(asked: Asked, console: Console, client: SyncClient) -> None:
