@@ -29,6 +29,7 @@ from warpdeck.paths import Paths, config_dir, default_paths
 from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of
 from .board import Board
 from .client import Core
+from .finder import Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .screens.base import DeckScreen
@@ -51,7 +52,7 @@ class DeckApp(App[None]):
     """The full-screen app."""
 
     TITLE = "warpdeck"
-    COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS = App.COMMANDS | {Objects}
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
@@ -189,6 +190,25 @@ class DeckApp(App[None]):
         """The page of the job with that id."""
         self._last_job = key
         self.push_screen(JobScreen(key, pane=pane))
+
+    def open_node(self, name: str) -> None:
+        """The nodes, with the cursor on that one."""
+        if isinstance(self.screen, NodesScreen):
+            self.screen.go_to(name)
+        else:
+            self.action_show_queue()
+            self.push_screen(NodesScreen(name))
+
+    def open_user(self, user: str) -> None:
+        """The queue, narrowed to that user's jobs."""
+        self.action_show_queue()
+        self.everybody = True
+        queue = next(each for each in self.screen_stack if isinstance(each, QueueScreen))
+        queue.narrow(f"user:{user}")
+
+    def changes(self, verb: str) -> bool:
+        """Whether the verb on jobs is one that --readonly switches off."""
+        return ("queue", verb) in CHANGING
 
     def tell_error(self, error: UserError) -> None:
         """One sentence and the next step."""

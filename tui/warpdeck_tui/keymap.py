@@ -39,7 +39,7 @@ PRESETS: dict[str, dict[str, str]] = {
         "app.quit": "Z,q",
     },
     "k9s": {
-        "app.command_palette": "colon,ctrl+a",
+        "app.command_palette": "colon,ctrl+p,ctrl+a",
         "app.shell": "s,i",
         "job.code": "S",
         "queue.everybody": "0,u",

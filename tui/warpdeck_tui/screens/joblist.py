@@ -194,13 +194,19 @@ class JobListScreen(DeckScreen):
         self.draw()
 
     def on_input_submitted(self) -> None:
-        self.query_one(FilterLine).display = bool(self.filter_text)
+        line = self.query_one(FilterLine)
+        line.display = bool(line.value)
         self.table.focus()
 
     def action_filter(self) -> None:
         line = self.query_one(FilterLine)
         line.display = True
         self.set_focus(line)  # at once: what is typed next is the filter, not a key
+
+    def narrow(self, text: str) -> None:
+        """The filter, as if it had been typed and kept."""
+        self.query_one(FilterLine).value = text
+        self.on_input_submitted()
 
     def action_everybody(self) -> None:
         self.deck.everybody = not self.deck.everybody

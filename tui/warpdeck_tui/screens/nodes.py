@@ -54,8 +54,10 @@ class NodesScreen(DeckScreen):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        """`name`: the node that the cursor begins on."""
         super().__init__()
+        self._first = name
         self._metric = 0
         self._listed = False
 
@@ -97,6 +99,8 @@ class NodesScreen(DeckScreen):
             self.query_one(CellGrid).show(
                 gpu_lines(nodes, metric), legend=legend(metric), ramp=metric != "owner"
             )
+            if self._first and self.query_one(CellGrid).go_to(self._first):
+                self._first = ""
         self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
         self.set_head(f"{summary(nodes)}{shown}")
@@ -123,6 +127,10 @@ class NodesScreen(DeckScreen):
             lines = node_lines(node) if index < 0 else [*gpu_detail(node, index), (), *node_lines(node)]
         self.query_one("#under", Static).update(Folded(lines, self.deck.palette))
 
+    def go_to(self, name: str) -> None:
+        """Puts the cursor on that node."""
+        (self.query_one("#nodes", VirtualTable) if self._listed else self.query_one(CellGrid)).go_to(name)
+
     def _show_list(self, listed: bool) -> None:
         name = self.cursor[0]
         self._listed = listed
@@ -131,7 +139,7 @@ class NodesScreen(DeckScreen):
         (table if listed else grid).focus()
         self.draw()
         if name:
-            (table if listed else grid).go_to(name)
+            self.go_to(name)
 
     def action_map_or_list(self) -> None:
         self._show_list(not self._listed)

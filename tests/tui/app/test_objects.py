@@ -1,0 +1,118 @@
+"""Jobs, nodes and users in the palette."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+
+from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck_tui.screens.joblist import FilterLine
+from warpdeck_tui.viewmodels.objects import (
+    MAX_QUERY_CHARACTERS,
+    MOST_FOUND,
+    find_jobs,
+    find_nodes,
+    find_users,
+    verb_of,
+)
+
+
+def job(number: int, name: str, *, user: str = "ann", **fields: object) -> JobRow:
+    return JobRow(id=number, label=str(number), array_job_id=number, name=name, user=user, **fields)  # type: ignore[arg-type]
+
+
+JOBS = [
+    job(12, "llama-7b"),
+    job(120, "eval", user="bob", state="RUNNING", state_short="R"),
+    job(121, "big-llama"),
+    job(300, "lora_all_a"),
+    job(400, "12"),
+]
+
+
+def test_jobs_stand_by_how_well_they_fit_and_the_latest_first() -> None:
+    assert [thing.key for thing in find_jobs(JOBS, "12")] == ["400", "12", "121", "120"]
+    assert [thing.key for thing in find_jobs(JOBS, "LLAMA")] == ["12", "121"]
+    assert [thing.key for thing in find_jobs(JOBS, "lla")] == ["12", "121", "300"]
+    assert find_jobs(JOBS, " ") == [] == find_jobs(JOBS, "[")
+
+
+def test_a_verb_finds_the_jobs_that_it_may_be_done_with() -> None:
+    assert verb_of("can llm") == ("cancel", "llm") and verb_of("hold ") == ("", "hold ")
+    assert verb_of("re 12") == ("", "re 12")  # release or requeue
+    assert [(thing.kind, thing.title) for thing in find_jobs(JOBS, "requeue 120")] == [
+        ("requeue", "Requeue job 120")
+    ]
+    assert "Hold job 120" not in [thing.title for thing in find_jobs(JOBS, "hold 12")]
+
+
+def test_nodes_and_users_are_found() -> None:
+    nodes = [NodeRow(name=f"gpu{number:02}", state="idle") for number in range(1, 30)]
+    assert [thing.key for thing in find_nodes(nodes, "07")] == ["gpu07"]
+    assert len(find_nodes(nodes, "gpu")) == MOST_FOUND
+    assert [thing.words for thing in find_users(JOBS, "an")] == ["4 jobs in the queue"]
+
+
+@pytest.mark.parametrize("query", ["l" * 10_000, "l " * 5_000, "a" * MAX_QUERY_CHARACTERS])
+def test_a_long_queue_is_looked_through_quickly_whatever_is_typed(query: str) -> None:
+    many = [job(number, f"train-llama-{number % 977}-{'al' * 20}") for number in range(10_000)]
+    began = time.process_time()
+    find_jobs(many, query)
+    assert time.process_time() - began < 1.0
+
+
+async def test_the_palette_opens_a_job_by_its_name(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("eval", "llama"):
+            await stage.cluster.submit(name)
+        await stage.shows("eval", "llama")
+        await stage.press("ctrl+p")
+        await stage.type("llam")
+        await stage.shows("Job 2")
+        await stage.hides("Job 1", "the job's page, at its log")
+        await stage.press("enter")
+        await stage.until(lambda: getattr(stage.app.screen, "key", "") == "2", "the page of job 2")
+
+
+async def test_the_palette_does_a_verb_as_its_key_would(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("colon")
+        await stage.type("can llam")
+        await stage.shows("Cancel job 1")
+        await stage.hides("end the job")
+        await stage.press("enter")
+        await stage.shows("$ warpdeck cancel 1")
+
+
+async def test_the_palette_goes_to_a_node_and_to_a_users_jobs(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("other", user="zoe")
+        await stage.until(lambda: stage.app.board.jobs, "it is told")
+        await stage.press("colon")
+        await stage.type("gpu02")
+        await stage.shows("Node gpu02")
+        await stage.hides("Node gpu01")
+        await stage.press("enter")
+        await stage.until(
+            lambda: getattr(stage.app.screen, "cursor", ("",))[0] == "gpu02", "the cursor is on gpu02"
+        )
+        await stage.press("colon")
+        await stage.type("zoe")
+        await stage.shows("User zoe")
+        await stage.press("enter")
+        await stage.shows("everybody's jobs", "user:zoe", "other")
+        assert stage.app.screen.query_one(FilterLine).display
+
+
+async def test_a_readonly_palette_offers_no_change(folder: Path) -> None:
+    async with on_stage(folder, readonly=True) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("colon")
+        await stage.type("cancel 1")
+        await stage.shows("No matches found")

@@ -1,0 +1,121 @@
+"""What the palette finds beside actions: jobs, nodes and users, by a few letters of their names, and verbs on jobs.
+
+    1234        the job           llm     jobs whose name has these letters, in this order
+    gpu07       the node          bob     the user's jobs
+    hold 1234   the verb, on what the rest finds; its first letters do (`can llm`)
+
+How well something fits: the whole id, then the beginning of a word, then a part, then letters in their order. Of equals the
+latest job comes first. What has no letter of the query in its place costs one comparison, so that a long queue can be looked
+through while somebody types.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck_tui.widgets.cells import printable
+
+from .cells import glyph, plural
+from .queue import target
+from .verbs import JOB_VERBS, refusal
+
+MOST_FOUND = 12
+"""Of each kind: who sees more types another letter."""
+MAX_QUERY_CHARACTERS = 60
+"""No name is looked for by more; what was pasted by mistake must not be compared with a whole queue."""
+WHOLE, BEGINS, PART, LETTERS = 1000.0, 30.0, 8.0, 1.0
+"""How well something fits. Textual's own scores of actions lie between the last two and the second."""
+
+
+class Thing(NamedTuple):
+    """`kind`: job, node, user, or a verb on a job; `key`: its id or name."""
+
+    score: float
+    kind: str
+    key: str
+    title: str
+    words: str
+
+
+class Search:
+    """A query, looked for in names."""
+
+    def __init__(self, query: str) -> None:
+        self._words = query[:MAX_QUERY_CHARACTERS].lower().strip()
+        self._letters = self._words.replace(" ", "")
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._words
+
+    def score(self, text: str) -> float:
+        """0.0 if it does not fit."""
+        low = text.lower()
+        at = -1
+        for letter in self._letters:
+            at = low.find(letter, at + 1)
+            if at < 0:
+                return 0.0
+        if low == self._words:
+            return WHOLE
+        if low.startswith(self._words):
+            return BEGINS
+        return PART if self._words in low else LETTERS
+
+
+def verb_of(query: str) -> tuple[str, str]:
+    """(verb, rest) of "hold 12" or "can llm"; ("", query) if it begins with no verb."""
+    first, _, rest = query.strip().partition(" ")
+    verbs = [verb for verb in JOB_VERBS if verb.startswith(first.lower())] if len(first) > 1 else []
+    return (verbs[0], rest.strip()) if rest.strip() and len(verbs) == 1 else ("", query)
+
+
+def find_jobs(jobs: Iterable[JobRow], query: str) -> list[Thing]:
+    """The jobs that fit best, or what the query's verb may do with them."""
+    verb, rest = verb_of(query)
+    search = Search(rest)
+    if search.is_empty:
+        return []
+    fitting = (
+        (score, row.id, row)
+        for row in jobs
+        if (score := max(search.score(row.label), search.score(row.name)))
+        and (not verb or not refusal(verb, row))
+    )
+    best = heapq.nlargest(MOST_FOUND, fitting, key=lambda each: each[:2])
+    return [_job(score, row, verb) for score, _, row in best]
+
+
+def _job(score: float, row: JobRow, verb: str) -> Thing:
+    what = f"{glyph(row.state)} {row.state_short}  {printable(row.name)}  {printable(row.user)}"
+    if verb:
+        return Thing(score, verb, str(row.id), f"{verb.capitalize()} job {target(row)}", what)
+    return Thing(score, "job", str(row.id), f"Job {row.label}", what)
+
+
+def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
+    """The nodes that fit best."""
+    search = Search(query)
+    fitting = [(score, node) for node in nodes if (score := search.score(node.name))]
+    best = sorted(fitting, key=lambda each: (-each[0], each[1].name))[:MOST_FOUND]
+    return [
+        Thing(score, "node", node.name, f"Node {node.name}", f"{node.state}  {plural(len(node.gpus), 'GPU')}")
+        for score, node in best
+    ]
+
+
+def find_users(jobs: Iterable[JobRow], query: str) -> list[Thing]:
+    """The users with jobs that fit best."""
+    search = Search(query)
+    counts: dict[str, int] = {}
+    for row in jobs:
+        counts[row.user] = counts.get(row.user, 0) + 1
+    fitting = [(score, user) for user in counts if (score := search.score(user))]
+    best = sorted(fitting, key=lambda each: (-each[0], each[1]))[:MOST_FOUND]
+    return [
+        Thing(score, "user", user, f"User {printable(user)}", f"{plural(counts[user], 'job')} in the queue")
+        for score, user in best
+    ]
