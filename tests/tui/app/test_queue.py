@@ -8,7 +8,9 @@ import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual.widgets import Input
 
+from warpdeck.errors import UserError
 from warpdeck.model import JobState
+from warpdeck_tui.views import View, Views, read_views
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 
@@ -146,6 +148,60 @@ async def test_the_queue_is_sorted_by_a_column_and_turned_round(folder: Path) ->
         await stage.press("S")
         await stage.shows("NAME▼")
         assert order(stage, "alpha", "beta", "gamma") == ["gamma", "beta", "alpha"]
+
+
+async def test_columns_are_chosen_and_kept(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("paper")
+        await stage.shows("paper", "USER")
+        await stage.press("C")
+        await stage.shows("Columns, of job state name", "job state name user gpus")
+        stage.field("answer").value = "job, nonsense"
+        await stage.press("enter")
+        await stage.shows("there is no column nonsense; there are job state")
+        stage.field("answer").value = "name partition job"
+        await stage.press("enter")
+        await stage.hides("USER", "Columns, of")
+        await stage.shows("NAME", "PARTITION", "JOB")
+        assert read_views(folder / "home/config/views.json").columns == ("name", "partition", "job")
+
+
+async def test_a_view_is_saved_and_comes_back_by_a_key(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.cluster.submit("theirs", user="somebody")
+        await stage.shows("llama")
+        await stage.press("w")
+        await stage.told("no view is saved yet")
+        await stage.press("u", "slash")
+        await stage.type("user:some")
+        await stage.press("enter", "s", "W")
+        await stage.shows("Save this view")
+        await stage.type("others")
+        await stage.press("enter")
+        await stage.shows("[others] everybody's jobs", "JOB▲")
+        await stage.press("w")
+        await stage.shows("llama", "jobs of")
+        await stage.hides("theirs", "[others]", "JOB▲")
+        await stage.press("w")
+        await stage.shows("[others]", "theirs", "JOB▲", "1 match user:some")
+        assert "llama" not in stage.text()
+
+
+def test_a_file_of_views_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "views.json"
+    assert read_views(path) == Views()
+    for text, said in (
+        ("{", "cannot be used"),
+        ('{"views": {"a": {"sort": "-colour"}}}', "nothing is sorted by colour"),
+        ('{"columns": ["jobb"]}', "there is no column jobb"),
+        ('{"views": {"a": {"filtre": "x"}}}', "unknown field `filtre`"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=said):
+            read_views(path)
+    with pytest.raises(UserError, match="at most"):
+        Views().saved("x" * 41, View())
 
 
 def order(stage: Stage, *words: str) -> list[str]:

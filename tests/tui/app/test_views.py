@@ -93,6 +93,10 @@ def test_the_tasks_of_an_array_stand_together() -> None:
         ("state:run", [1]),
         ("gpu>1", [1, 3]),
         ("gpu=2 user:bob", [3]),
+        ("name~ama", [1]),
+        ("user:me", [1, 2]),
+        ("user:m", []),
+        ("name~", [1, 2, 3]),
         ("gpu>", [1, 2, 3]),
         ("!", [1, 2, 3]),
         ("[", []),
@@ -104,7 +108,7 @@ def test_the_filter(text: str, found: list[int]) -> None:
         row(2, name="vit"),
         ended(3, name="sd", gpus=2, user="bob"),
     ]
-    holds = parse_filter(text)
+    holds = parse_filter(text, me="ann")
     assert [each.id for each in jobs if holds(each)] == found
 
 

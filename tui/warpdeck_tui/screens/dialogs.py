@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
+from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobcolumns import choice_row
@@ -63,20 +64,31 @@ class Confirm(Arrives[bool], ModalScreen[bool]):
 
 
 class Ask(Arrives[str], ModalScreen[str]):
-    """One line of text; "" if it was given up. `required` is what is said to an empty answer."""
+    """One line of text; "" if it was given up. `required` is what is said to an empty answer, `check` raises what it says
+    to a wrong one. `value`: what stands there first."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("ask")
 
-    def __init__(self, title: str, *, required: str, command: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        required: str,
+        command: str = "",
+        value: str = "",
+        check: Callable[[str], object] = str,
+    ) -> None:
         super().__init__()
         self._title = title
+        self._value = value
+        self._check = check
         self._required = required
         self._command = command
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._title, classes="title", markup=False)
-            yield Input(id="answer", compact=True)
+            yield Input(self._value, id="answer", compact=True, select_on_focus=False)
             yield Static("", id="error", classes="error", markup=False)
             if self._command:
                 yield Static(f"$ {self._command}", classes="command", markup=False)
@@ -90,12 +102,20 @@ class Ask(Arrives[str], ModalScreen[str]):
 
     def action_submit(self) -> None:
         answer = self.query_one(Input).value.strip()
-        if answer:
-            self.dismiss(answer)
+        try:
+            self._check(answer)
+        except UserError as error:
+            self._refuse(f"{error.message}; {error.hint}")
         else:
-            error = self.query_one("#error", Static)
-            error.update(self._required)
-            error.display = True
+            if answer:
+                self.dismiss(answer)
+            else:
+                self._refuse(self._required)
+
+    def _refuse(self, words: str) -> None:
+        error = self.query_one("#error", Static)
+        error.update(words)
+        error.display = True
 
     def action_give_up(self) -> None:
         self.dismiss("")

@@ -26,7 +26,7 @@ from .base import DeckScreen, paint
 from .keyline import KeyLine
 
 TICK_S = 1.0
-FILTER_EXAMPLE = "words, user:bob, state:R, gpu>4, !word"
+FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, !word"
 
 
 class FilterLine(Input):
@@ -107,7 +107,7 @@ class JobListScreen(DeckScreen):
 
     def draw(self) -> None:
         user = None if self.deck.everybody else self.deck.user
-        if self.listing.follow(self.source(), Choice(user, self.filter_text, self.order)):
+        if self.listing.follow(self.source(), Choice(user, self.filter_text, self.order, self.deck.user)):
             self.count()
         self.tick()
 
@@ -183,6 +183,11 @@ class JobListScreen(DeckScreen):
             self.sort_by(self.order._replace(descending=not self.order.descending))
         else:
             self.deck.notify("s sorts by a column first", severity="warning")
+
+    def use_columns(self, names: tuple[str, ...]) -> None:
+        self.columns = names
+        self.table.use_columns(columns_of(names))
+        self.tick()
 
     def action_copy(self) -> None:
         rows = [row for key in self.job_keys if (row := self.shown_job(key)) is not None]

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 from textual.binding import BindingType
 
 from warpdeck.api.rows import JobRow
+from warpdeck.errors import UserError
+from warpdeck.paths import config_dir
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels.cells import plural
+from warpdeck_tui.viewmodels.filters import plain_words
+from warpdeck_tui.viewmodels.jobcolumns import JOB_COLUMNS
 from warpdeck_tui.viewmodels.queue import summary
+from warpdeck_tui.views import View, Views, parse_columns, read_views, sort_text, write_views
 
-from .joblist import JobListScreen
+from .dialogs import Ask
+from .joblist import FilterLine, JobListScreen
 
 
 class QueueScreen(JobListScreen):
@@ -25,6 +33,7 @@ class QueueScreen(JobListScreen):
     def __init__(self) -> None:
         super().__init__()
         self._summary = ""
+        self._view = ""
 
     def source(self) -> Mapping[int, JobRow]:
         return self.deck.board.jobs
@@ -32,8 +41,12 @@ class QueueScreen(JobListScreen):
     def count(self) -> None:
         self._summary = summary(self.listing.jobs.values())
 
+    def _whose(self) -> str:
+        return "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
+
     def words(self) -> str:
-        whose = "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
+        view = f"[{self._view}] " if self._view else ""
+        whose = view + self._whose()
         board = self.deck.board
         if not board.ready:
             return whose
@@ -47,3 +60,88 @@ class QueueScreen(JobListScreen):
             return "nothing matches the filter; Esc takes it away"
         others = not self.deck.everybody and bool(self.deck.board.jobs)
         return "no jobs; n submits one" + (", u shows everybody's" if others else "")
+
+    # ---- saved views
+
+    @property
+    def _file(self) -> Path:
+        return Path(config_dir()) / "views.json"
+
+    def arrive(self) -> None:
+        super().arrive()
+        self.use_columns(self._kept().columns)
+
+    def _kept(self) -> Views:
+        """What the file says; a file that cannot be used is told, and what is usual used."""
+        try:
+            return read_views(self._file)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return Views()
+
+    def _write(self, change: Callable[[Views], Views]) -> bool:
+        """A file that cannot be read is left as it is."""
+        try:
+            write_views(self._file, change(read_views(self._file)))
+        except UserError as error:
+            self.deck.tell_error(error)
+            return False
+        return True
+
+    def action_next_view(self) -> None:
+        """The next of the saved ones; after the last the usual one."""
+        kept = self._kept()
+        if not kept.views:
+            self.deck.notify("no view is saved yet: W saves this one", severity="warning")
+            return
+        names = ["", *kept.views]
+        at = names.index(self._view) if self._view in names else 0
+        self._view = names[(at + 1) % len(names)]
+        view = kept.views.get(self._view, View())
+        self.deck.everybody = view.everybody
+        self.use_columns(view.columns or kept.columns)
+        line = self.query_one(FilterLine)
+        line.value, line.display = view.filter, bool(view.filter)
+        self.filter_text = view.filter
+        self.table.highlight(plain_words(view.filter))
+        self.sort_by(view.order)
+
+    def action_save_view(self) -> None:
+        view = View(
+            filter=self.filter_text,
+            everybody=self.deck.everybody,
+            sort=sort_text(self.order),
+            columns=self.columns,
+        )
+
+        def save(name: str | None) -> None:
+            if name and self._write(lambda views: views.saved(name, view)):
+                self._view = name
+                self.tick()
+
+        self.app.push_screen(
+            Ask(
+                "Save this view (filter, whose jobs, order, columns) as",
+                required="give it a name",
+                value=self._view,
+                check=lambda name: Views().saved(name, view),
+            ),
+            save,
+        )
+
+    def action_columns(self) -> None:
+        def use(text: str | None) -> None:
+            if text:
+                names = parse_columns(text)
+                if self._write(lambda views: msgspec.structs.replace(views, columns=names)):
+                    self.use_columns(names)
+
+        self.app.push_screen(
+            Ask(
+                f"Columns, of {' '.join(JOB_COLUMNS)}",
+                required="name at least one",
+                value=" ".join(self.columns),
+                check=parse_columns,
+            ),
+            use,
+        )

@@ -1,7 +1,7 @@
 """The filter of the queue: words, fields and comparisons, all of which must hold.
 
     llama            in the id, name, user, state or nodes
-    user:ann st:PD   in that field (id, name, user, state, node, part)
+    user:ann st:PD   in that field (id, name, user, state, node, part); user:me is whoever asks; name~llm is the same
     gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
     !vit  !user:bob  must not hold
 
@@ -41,6 +41,7 @@ _NUMBERS: dict[str, Callable[[JobRow], int]] = {
     "nodes": lambda row: row.nodes,
 }
 _COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)(\d*)")
+_NAMED = re.compile(r"([a-z]+)[:~](.*)")
 _OPERATORS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
     "<=": operator.le,
@@ -50,31 +51,36 @@ _OPERATORS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-def parse_filter(text: str) -> Test:
-    """One test that all of the text's words make."""
-    tests = [_word(word) for word in text.lower().split()]
+def parse_filter(text: str, *, me: str = "") -> Test:
+    """One test that all of the text's words make. `me`: who `user:me` is."""
+    tests = [_word(word, me) for word in text.lower().split()]
     return lambda row: all(test(row) for test in tests)
 
 
 def plain_words(text: str) -> str:
     """The words that are looked for as they stand: what a table may point out."""
     return " ".join(
-        word for word in text.split() if ":" not in word and "!" not in word and not _COMPARED.fullmatch(word)
+        word
+        for word in text.split()
+        if not any(sign in word for sign in ":!~") and not _COMPARED.fullmatch(word)
     )
 
 
-def _word(word: str) -> Test:
+def _word(word: str, me: str) -> Test:
     if word.startswith("!"):
         if word == "!":
             return _anything
-        inner = _word(word[1:])
+        inner = _word(word[1:], me)
         return lambda row: not inner(row)
     compared = _COMPARED.fullmatch(word)
     if compared:
         return _number(*compared.groups())
-    field, colon, wanted = word.partition(":")
-    field = _SHORT.get(field, field)
-    if colon and field in _TEXT:
+    named = _NAMED.fullmatch(word)
+    field = _SHORT.get(named[1], named[1]) if named else ""
+    if named and field in _TEXT:
+        wanted = named[2]
+        if field == "user" and wanted == "me" and me:
+            return lambda row: row.user == me
         return _exact(field, wanted)
     return lambda row: word in _hay(row)
 

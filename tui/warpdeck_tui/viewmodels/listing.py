@@ -28,6 +28,8 @@ class Choice(NamedTuple):
     user: str | None = None
     text: str = ""
     order: Order = Order()
+    me: str = ""
+    """Who `user:me` is in the text."""
 
 
 class Listing:
@@ -42,7 +44,7 @@ class Listing:
         self._begin()
 
     def _begin(self) -> None:
-        self._holds: Test = parse_filter(self._choice.text)
+        self._holds: Test = parse_filter(self._choice.text, me=self._choice.me)
         self._seen: dict[int, JobRow] = {}
         self._chosen: dict[int, JobRow] = {}
         self._arrays: dict[int, Fold] = {}

@@ -140,6 +140,13 @@ class VirtualTable(LineView):
             return
         self._repaint(changed_keys)
 
+    def use_columns(self, columns: Sequence[Column]) -> None:
+        """Other columns, with a source whose rows have them."""
+        self._columns = tuple(columns)
+        self._placed_for = -1
+        self._drawn.clear()
+        self.refresh()
+
     def show_sort(self, column: str, *, descending: bool = False) -> None:
         """Points out the column that the source is sorted by; "" for none."""
         self._sort = (column, descending)
