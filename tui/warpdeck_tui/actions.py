@@ -117,6 +117,7 @@ ACTIONS = (
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
+    Action("nodes", "idle", "I", "Idle GPUs", "held and not used: whose, and GPU-hours wasted", "Idle"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
     Action(
         "nodes", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES

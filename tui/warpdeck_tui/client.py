@@ -14,7 +14,7 @@ import msgspec
 
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
-from warpdeck.api.rows import JobDetail, JobRow, NodeRow
+from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow, UsageRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, read_script, submit
 from warpdeck.api.sync import SyncClient
@@ -30,6 +30,8 @@ LOG_TAIL_BYTES = 256 * 1024
 """A log opens so far before its end; what stands before is read when somebody goes there."""
 HISTORY_ROWS = 10_000
 """Ended jobs on the history screen; older ones are for the command line."""
+ASKED_AT_ONCE = 8
+"""Questions about jobs that nodes answer."""
 VERBS = ("cancel", "hold", "release", "requeue")
 
 
@@ -93,6 +95,26 @@ class Core:
 
     async def job(self, job: str) -> JobDetail:
         return await self._live().job(job)
+
+    async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
+        """What these running jobs have used up to now, by id; without those that cannot be asked."""
+        turn = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def ask(row: JobRow) -> UsageRow | None:
+            async with turn:
+                try:
+                    return (await self._live().curves(job=str(row.id))).used
+                except (
+                    UserError
+                ):  # it has ended, or the link went: its line goes on saying that it is not known
+                    return None
+
+        told = await asyncio.gather(*(ask(row) for row in rows))
+        return {row.id: used for row, used in zip(rows, told, strict=True) if used is not None}
+
+    async def node_curves(self, node: str, *, step_s: float) -> Curves:
+        """What was measured on a node and its GPUs lately."""
+        return await self._live().curves(node=node, step_s=step_s)
 
     async def history(self, user: str | None) -> list[JobRow]:
         """Ended jobs, the latest first."""

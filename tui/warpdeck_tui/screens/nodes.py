@@ -31,6 +31,7 @@ from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import DeckScreen, Folded
 from .dialogs import Ask, Confirm
+from .idle import IdleGpus
 from .keyline import KeyLine
 from .node_add import NodeAdd
 
@@ -147,6 +148,13 @@ class NodesScreen(DeckScreen):
     def action_metric(self) -> None:
         self._metric = (self._metric + 1) % len(METRICS)
         self.draw()
+
+    def action_idle(self) -> None:
+        def opened(key: str | None) -> None:
+            if key:
+                self.deck.open_job(key)
+
+        self.app.push_screen(IdleGpus(), opened)
 
     def action_copy(self) -> None:
         self.deck.copy(self.cursor[0])

@@ -1,0 +1,68 @@
+"""GPUs that are held and not used: the list of whose they are."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.tui.app.stage import on_stage
+
+from warpdeck.api.client import Delta
+from warpdeck.api.rows import JobRow, UsageRow
+from warpdeck_tui.viewmodels.idle import idle_jobs, idle_words, waste_row, wastes
+
+NOW = 100_000.0
+
+
+def job(number: int, *, gpus: int = 1, util: int | None = 0, ran_s: float = 7200, now: float = NOW) -> JobRow:
+    return JobRow(
+        id=number,
+        label=str(number),
+        array_job_id=number,
+        user="bob",
+        name="sleeper",
+        state="RUNNING",
+        state_short="R",
+        start=now - ran_s,
+        node_list="gpu01",
+        gpus=gpus,
+        gpu_util_pct=util,
+    )
+
+
+def test_only_gpus_that_do_nothing_are_listed_and_the_most_held_first() -> None:
+    jobs = [job(1), job(2, gpus=8), job(3, util=60), job(4, gpus=0), job(5, util=None), job(6, ran_s=10)]
+    assert [row.id for row in idle_jobs(jobs, NOW)] == [2, 1]
+
+
+def test_what_was_wasted_is_the_idle_share_of_the_gpu_hours() -> None:
+    rows = [job(1), job(2, gpus=8), job(3)]
+    used = {1: UsageRow(gpu_idle_pct=100.0), 2: UsageRow(gpu_idle_pct=50.0)}
+    found = wastes(rows, used, NOW)
+    assert [(waste.row.id, waste.gpu_hours) for waste in found] == [(2, 8.0), (1, 2.0), (3, None)]
+    assert [cell.text for cell in waste_row(found[0], now=NOW)[1]] == [
+        "2",
+        "bob",
+        "8",
+        "2h00",
+        "50%",
+        "8.0 h",
+        "gpu01  sleeper",
+    ]
+    assert waste_row(found[2], now=NOW)[1][5].text == "?"
+    assert idle_words(found) == "10 GPUs of 3 jobs do nothing; 10.0 GPU-hours wasted"
+    assert idle_words([]) == "every GPU that is held is used"
+
+
+async def test_the_list_of_idle_gpus_opens_from_the_map(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2")
+        await stage.shows("I Idle")
+        await stage.press("I")
+        await stage.shows("every GPU that is held is used")
+        await stage.press("escape")
+        stage.app.board.apply(Delta(jobs=[job(900, gpus=2, now=time.time())]))
+        await stage.press("I")
+        await stage.shows("2 GPUs of 1 job do nothing", "900", "bob", "sleeper")
+        await stage.press("escape")
+        await stage.shows("showing utilisation")

@@ -1,0 +1,63 @@
+"""The list of GPUs that are held and not used."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from warpdeck.api.rows import JobRow, UsageRow
+from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
+from warpdeck_tui.widgets.virtual_table import VirtualTable
+
+from .base import Arrives
+from .keyline import DialogKeys
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+
+class IdleGpus(Arrives[str], ModalScreen[str]):
+    """What is idle as it was when it was opened; the key of the job that was chosen, "" for none."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("choose")
+
+    @property
+    def _deck(self) -> DeckApp:
+        return cast("DeckApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static("", id="idle-words", classes="title", markup=False)
+            yield VirtualTable(IDLE_COLUMNS, self._deck.palette, empty="", id="idle")
+            yield DialogKeys("choose")
+
+    def arrive(self) -> None:
+        rows = idle_jobs(self._deck.board.jobs.values(), time.time())
+        self._show(rows, {})
+        self.query_one(VirtualTable).focus()
+        self._ask(rows)
+
+    def _show(self, rows: list[JobRow], used: dict[int, UsageRow]) -> None:
+        now = time.time()
+        found = wastes(rows, used, now)
+        self.query_one("#idle-words", Static).update(idle_words(found))
+        self.query_one(VirtualTable).show([waste_row(each, now=now) for each in found])
+
+    @work
+    async def _ask(self, rows: list[JobRow]) -> None:
+        self._show(rows, await self._deck.core.used_by(rows[:MAX_ASKED]))
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
