@@ -47,7 +47,8 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
     """The page's second line: where it runs, why it waits, or how it ended and what of."""
     if row.end is not None:
         style = "muted" if row.state == "COMPLETED" else row.state
-        return (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style), Cell(f"   {died_of}"))
+        words = (Cell(f" {how_ended(row)}, {age(now - row.end)} ago", style),)
+        return (*words, Cell(f"   {died_of}")) if died_of else words
     if row.why is not None:
         expected = row.why.expected_start
         soon = f" should start in about {age(expected - now)}:" if expected is not None else ""
