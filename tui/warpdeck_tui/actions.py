@@ -48,6 +48,7 @@ PLACES = {
     "confirm": "Question",
     "ask": "Question with an answer",
     "form": "New job",
+    "script": "Script of a new job",
     "add": "Add a node",
     "choose": "Choice of a job",
     "page": "Help, and texts to read",
@@ -64,6 +65,7 @@ MEETINGS = (
     ("confirm",),
     ("ask",),
     ("form",),
+    ("script",),
     ("add",),
 )
 """Places whose keys count at the same time."""
@@ -186,14 +188,17 @@ ACTIONS = (
     Action("confirm", "no", "n,escape", "No", "change nothing", "no"),
     Action("ask", "submit", "enter", "Answer", "do it", "does it"),
     Action("ask", "give_up", "escape", "Give up", "change nothing", "goes back"),
-    Action("form", "submit", "enter", "Submit", "submit the job", "submits"),
+    Action("form", "submit", "enter", "Submit", "submit the job", "submits", call="screen.submit"),
     Action(
         "form", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"
     ),
     Action(
         "form", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
     ),
-    Action("form", "give_up", "escape", "Give up", "submit nothing", "goes back"),
+    Action("form", "edit", "ctrl+e", "Edit", "the script in $EDITOR", "$EDITOR", call="screen.edit"),
+    Action("form", "give_up", "escape", "Give up", "submit nothing", "goes back", call="screen.give_up"),
+    Action("script", "edit", "ctrl+e", "Edit", "the script in $EDITOR", call="screen.edit"),
+    Action("script", "leave", "escape", "Back", "to the fields of the form", call="screen.leave_script"),
     Action("add", "submit", "enter", "Add", "add the node", "adds it"),
     Action("add", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"),
     Action(

@@ -41,6 +41,7 @@ from .screens.queue import QueueScreen
 from .screens.submit import NewJob
 from .terminal import kept_terminal
 from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
+from .viewmodels.form import Sheet
 
 FALLBACK_THEME = "deck-dark"
 DRAW_SHARE = 0.05
@@ -228,12 +229,14 @@ class DeckApp(App[None]):
     async def action_shell(self) -> None:
         await self.verbs.shell()
 
-    def new_job(self) -> None:
+    def new_job(self, sheet: Sheet | None = None) -> None:
+        """The form: empty, or filled in."""
+
         def submitted(job_id: str | None) -> None:
             if job_id and isinstance(self.screen, QueueScreen):
                 self.screen.go_to(job_id)
 
-        self.push_screen(NewJob(self.core, folder=os.getcwd()), submitted)
+        self.push_screen(NewJob(self.core, sheet or Sheet({"folder": os.getcwd()})), submitted)
 
     @work
     async def action_start_controller(self) -> None:

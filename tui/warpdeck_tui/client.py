@@ -16,7 +16,7 @@ from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
 from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow, UsageRow
 from warpdeck.api.siterows import ForecastRow
-from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, read_script, submit
+from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
@@ -185,7 +185,7 @@ class Core:
             return b"".join([chunk async for chunk in chunks])[-size_bytes:]
 
     async def submit(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> Submitted:
-        """Submits a script (its text, or what its file holds) as the command line does; parsing and git take a thread."""
+        """Submits the text of a script, which has that name or none, as the command line does; parsing and git take a thread."""
         return await asyncio.to_thread(self._submit, script, text, list(options), cwd)
 
     async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
@@ -232,8 +232,8 @@ class Core:
     ) -> Draft:
         path = os.path.join(cwd, os.path.expanduser(script))
         return draft_script(
-            text or read_script(path),
-            "wrap" if text else path,
+            text,
+            path if script else "wrap",
             options=options,
             cwd=cwd,
             environ=environ,

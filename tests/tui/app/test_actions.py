@@ -23,7 +23,7 @@ from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
-from warpdeck_tui.screens.submit import NewJob
+from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import VirtualTable
@@ -41,7 +41,8 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "filter": (FilterLine,),
     "confirm": (Confirm,),
     "ask": (Ask,),
-    "form": (NewJob,),
+    "form": (NewJob, FormLine),
+    "script": (ScriptText,),
     "add": (NodeAdd,),
     "choose": (Choose,),
     "page": (HelpPage, TextPage),
@@ -76,7 +77,8 @@ def test_every_action_can_be_done(action: Action) -> None:
     for owner in OWNERS[action.where]:
         held = {each.id for each in owner._merge_bindings().key_to_bindings[action.keys.split(",")[0]]}
         assert f"{action.where}.{action.id}" in held
-        target = {"app": DeckApp, "screen": QueueScreen}.get(action.call.partition(".")[0], owner)
+        screen = NewJob if action.where in ("form", "script") else QueueScreen
+        target = {"app": DeckApp, "screen": screen}.get(action.call.partition(".")[0], owner)
         name = action.runs.partition("(")[0].rpartition(".")[2]
         assert callable(getattr(target, f"action_{name}", None))
 

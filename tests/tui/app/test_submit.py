@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.tui.app.stage import Stage, on_stage
 
+from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, Resources
+from warpdeck_tui.editing import edit
 
 SCRIPT = "#!/bin/sh\n#SBATCH -J from-script\n#SBATCH --gpus=2\n#SBATCH --time=30\nhostname\n"
 
@@ -65,7 +68,8 @@ async def test_the_form_shows_what_the_script_says_and_the_command(folder: Path)
     async with on_stage(folder) as stage:
         await open_form(stage)
         await fill(stage, "script", "train.sh")
-        await stage.shows("2, says the script", "30, says the script", "$ warpdeck submit train.sh")
+        await stage.shows("#SBATCH -J from-script", "hostname", "$ warpdeck submit train.sh")
+        assert [stage.field(name).value for name in ("gpus", "time", "name")] == ["2", "30", "from-script"]
         await fill(stage, "gpus", "1")
         await stage.shows("$ warpdeck submit --gpus=1 train.sh")
 
@@ -81,6 +85,56 @@ async def test_the_form_says_when_the_job_would_start(folder: Path) -> None:
         await fill(stage, "time", "tomorrow")
         await stage.hides("never:", "starts now")
         assert not stage.cluster.controller.state.jobs
+
+
+async def test_the_script_beside_the_form_is_in_step_with_it_both_ways(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await stage.press("tab")
+        await stage.type("hostname")
+        await stage.press("tab")
+        await stage.type("2")
+        await stage.shows("#SBATCH --gpus=2", "$ warpdeck submit --gpus=2 --wrap hostname")
+        stage.app.screen.query_one("#text").focus()
+        await stage.press("home", "down", "end", "backspace")
+        await stage.type("3 -t 30")
+        await stage.until(lambda: stage.field("time").value == "30", "the time limit stands in its field")
+        assert stage.field("gpus").value == "3"
+        await stage.press("escape")
+        assert stage.app.screen.focused is stage.field("gpus")
+        await stage.press("enter")
+        await stage.told("submitted job 1")
+        (job,) = stage.cluster.controller.state.jobs.values()
+        assert job.request.script == "#!/bin/sh\n#SBATCH --gpus=3 -t 30\nhostname\n"
+        assert job.request.time_limit_s == 1800
+
+
+async def test_a_limit_that_can_never_be_met_is_told_while_it_is_typed(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        await open_form(stage)
+        await fill(stage, "wrap", "true")
+        await fill(stage, "mem", "90T")
+        await stage.shows("never: ", "memory")
+
+
+async def test_the_script_goes_through_the_users_own_editor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = folder / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/train/eval/ "$2"\ntest "$1" = -x\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", f"{editor} -x")
+    assert edit("python train.py\n", name="a b.sh") == "python eval.py\n"
+    monkeypatch.setenv("VISUAL", str(editor))
+    with pytest.raises(UserError, match="the script is as before"):
+        edit("python train.py\n", name="job.sh")
+    monkeypatch.setenv("VISUAL", str(folder / "none"))
+    with pytest.raises(UserError, match="cannot run the editor"):
+        edit("python train.py\n", name="job.sh")
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await stage.press("ctrl+e")
+        await stage.shows("there is no terminal here for an editor")
 
 
 async def test_the_form_says_who_is_in_the_way_and_what_would_help(folder: Path) -> None:
@@ -100,7 +154,7 @@ async def test_neither_script_nor_command_asks_for_one(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await open_form(stage)
         await stage.press("enter")
-        await stage.shows("name a script, or write a command below")
+        await stage.shows("name a script, or write")
         await stage.press("escape")
         await stage.hides("New job")
         assert not stage.cluster.controller.state.jobs

@@ -14,7 +14,6 @@ from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels import job as job_view
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
 from warpdeck_tui.viewmodels.filters import parse_filter
-from warpdeck_tui.viewmodels.form import check, command_line, options_of
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, job_row
 from warpdeck_tui.viewmodels.listing import Choice, Listing
 from warpdeck_tui.viewmodels.queue import (
@@ -238,19 +237,6 @@ def test_a_long_fact_goes_on_under_its_first_word() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(8, "8s"), (720, "12m"), (11_100, "3h05"), (187_200, "2d4h")])
 def test_a_duration_in_two_units(seconds: float, said: str) -> None:
     assert age(seconds) == said
-
-
-def test_the_form_checks_each_field_by_itself() -> None:
-    wrong = check({"wrap": "true", "time": "soon", "mem": "many", "gpus": "2"}, now=NOW)
-    assert [each.field for each in wrong] == ["mem", "time"]
-    assert check({"wrap": "true", "more": "--array=0-3 '"}, now=NOW)[0].field == "more"
-    assert [each.field for each in check({"script": "a", "wrap": "b"}, now=NOW)] == ["wrap"]
-
-
-def test_the_form_is_the_command_line() -> None:
-    values = {"script": "my train.sh", "gpus": "2", "name": "a b", "more": "--array=0-3"}
-    assert options_of(values) == ["--gpus=2", "--job-name=a b", "--array=0-3"]
-    assert command_line(values) == "warpdeck submit --gpus=2 '--job-name=a b' --array=0-3 'my train.sh'"
 
 
 def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> None:

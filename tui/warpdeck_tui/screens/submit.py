@@ -1,4 +1,7 @@
-"""The form for a new job. What the script says itself stands in the fields as a hint; what is typed outranks it."""
+"""The form for a new job, and the script that it makes beside it: what is typed in the one stands in the other.
+
+As it is typed, the controller says when the job would start, or why it never would.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,26 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Input, Static, TextArea
 
 from warpdeck.api.submission import read_script
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.client import Core
+from warpdeck_tui.editing import edited
 from warpdeck_tui.viewmodels.form import (
     FIELDS,
     FieldError,
+    Sheet,
     belongs_to,
     check,
     command_line,
     forecast_words,
     in_words,
+    opened,
     options_of,
-    said_by_script,
-    script_text,
+    typed,
+    written,
 )
 
 from .base import Arrives
@@ -39,26 +45,45 @@ TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
 
 
+class FormLine(Input):
+    """A field. The form's keys come before those that move in a line."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("form")
+
+
+class ScriptText(TextArea):
+    """The script: every key writes, but for those of its own place."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("script")
+
+
 class NewJob(Arrives[str], ModalScreen[str]):
     """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
-    def __init__(self, core: Core, *, folder: str) -> None:
+    def __init__(self, core: Core, sheet: Sheet) -> None:
         super().__init__()
         self._core = core
-        self._folder = folder
+        self._sheet = sheet
+        self._path = ""
+        """The script's file that was read."""
         self._busy = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
             yield Static("New job", classes="title", markup=False)
-            for field in FIELDS:
-                value = self._folder if field.id == "folder" else ""
-                with Horizontal(classes="field"):
-                    yield Static(field.title, classes="label", markup=False)
-                    yield Input(value, placeholder=field.example, id=field.id, compact=True)
-                yield Static("", id=f"{field.id}-error", classes="error", markup=False)
+            with Horizontal(id="sheet"):
+                with Vertical(id="fields"):
+                    for field in FIELDS:
+                        with Horizontal(classes="field"):
+                            yield Static(field.title, classes="label", markup=False)
+                            value = self._sheet.value(field.id)
+                            yield FormLine(value, placeholder=field.example, id=field.id, compact=True)
+                        yield Static("", id=f"{field.id}-error", classes="error", markup=False)
+                with Vertical(id="beside"):
+                    yield ScriptText(self._sheet.text, id="text", compact=True, soft_wrap=False)
+                    yield Static("", id="text-error", classes="error", markup=False)
             yield Static("", id="form-error", classes="error", markup=False)
             yield Static("", id="forecast", classes="forecast", markup=False)
             yield Static("", id="command", classes="command", markup=False)
@@ -67,14 +92,71 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def arrive(self) -> None:
         self._show_errors(())
         self.query_one("#script").focus()
+        self._changed(self._sheet)
+
+    # ---- fields and script in step
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if self.is_left:
+        field = event.input.id or ""
+        if self.is_left or self._sheet.value(field) == event.value.strip():
             return
-        self.query_one("#command", Static).update(f"$ {command_line(self._values())}")
-        if event.input.id in ("script", "folder"):
-            self._hint()
+        sheet = typed(self._sheet, field, event.value.strip())
+        if field in ("script", "folder"):
+            sheet = self._read(sheet)
+        self._changed(sheet, but=field)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        if not self.is_left and event.text_area.text != self._sheet.text:
+            self._changed(written(self._sheet, event.text_area.text))
+
+    def _read(self, sheet: Sheet) -> Sheet:
+        """With the script's text, as soon as it is the name of one."""
+        path = self._path_of(sheet)
+        if path == self._path or not os.path.isfile(path):
+            return sheet
+        try:
+            sheet = opened(sheet, read_script(path))
+        except UserError as error:
+            self._show_errors([FieldError("script", in_words(error))])
+            return sheet
+        self._path = path
+        return sheet
+
+    def _changed(self, sheet: Sheet, *, but: str = "") -> None:
+        """Shows it. The field that is typed in keeps its blanks and its cursor; what is only shown is not typed."""
+        self._sheet = sheet
+        with self.prevent(Input.Changed, TextArea.Changed):
+            for field in FIELDS:
+                line = self.query_one(f"#{field.id}", FormLine)
+                if field.id != but and line.value.strip() != sheet.value(field.id).strip():
+                    line.value = sheet.value(field.id)
+            area = self.query_one(ScriptText)
+            if area.text != sheet.text:
+                area.text = sheet.text
+        self.query_one("#command", Static).update(f"$ {command_line(sheet)}")
         self._look_ahead()
+
+    @staticmethod
+    def _path_of(sheet: Sheet) -> str:
+        if not sheet.value("script"):
+            return ""
+        return os.path.join(
+            os.path.expanduser(sheet.value("folder")), os.path.expanduser(sheet.value("script"))
+        )
+
+    def action_edit(self) -> None:
+        """The script in the user's own editor."""
+        try:
+            text = edited(self.app, self._sheet.text, name=os.path.basename(self._path) or "job.sh")
+        except UserError as error:
+            self._show_errors([FieldError("", in_words(error))])
+        else:
+            self._changed(written(self._sheet, text))
+
+    def action_leave_script(self) -> None:
+        self.query_one("#gpus").focus()
+
+    # ---- submitting
 
     def on_input_submitted(self) -> None:
         self.action_submit()
@@ -82,22 +164,21 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def action_submit(self) -> None:
         if self._busy:
             return
-        values = self._values()
-        wrong = check(values, now=time.time())
+        wrong = check(self._sheet, now=time.time())
         self._show_errors(wrong)
         if not wrong:
             self._busy = True
-            self._submit(values)
+            self._submit(self._sheet)
 
     @work
-    async def _submit(self, values: dict[str, str]) -> None:
-        cwd = os.path.abspath(os.path.expanduser(values["folder"] or "."))
+    async def _submit(self, sheet: Sheet) -> None:
+        cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
         try:
             if not os.path.isdir(cwd):
                 self._show_errors([FieldError("folder", f"there is no folder {cwd}")])
                 return
             done = await self._core.submit(
-                values["script"], text=script_text(values), options=options_of(values), cwd=cwd
+                sheet.value("script"), text=self._text_of(sheet), options=options_of(sheet), cwd=cwd
             )
         except UserError as error:
             self._show_errors([FieldError(belongs_to(error), in_words(error))])
@@ -110,52 +191,37 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.app.notify(f"submitted job {done.label}{tasks}", markup=False)
         self.dismiss(str(done.job_id))
 
+    def _text_of(self, sheet: Sheet) -> str:
+        """What is submitted is what stands there. Raises UserError if the named script was never read."""
+        path = self._path_of(sheet)
+        return sheet.text if path in ("", self._path) else read_script(path)
+
     @work(exclusive=True, group="forecast")
     async def _look_ahead(self) -> None:
-        """When it would start as it stands. Nothing is said of what is not complete: that is told when it is submitted."""
+        """When it would start as it stands. Of what is not complete nothing is said: that is told when it is submitted."""
         await asyncio.sleep(TYPING_S)
-        values, words = self._values(), ""
-        if not check(values, now=time.time()):
-            cwd = os.path.abspath(os.path.expanduser(values["folder"] or "."))
+        sheet, words = self._sheet, ""
+        if not check(sheet, now=time.time()):
+            cwd = os.path.abspath(os.path.expanduser(sheet.value("folder") or "."))
             try:
                 found = await self._core.dry_run(
-                    values["script"], text=script_text(values), options=options_of(values), cwd=cwd
+                    sheet.value("script"), text=self._text_of(sheet), options=options_of(sheet), cwd=cwd
                 )
                 words = forecast_words(found, now=time.time())
-            except UserError:
-                words = ""
-        self.query_one("#forecast", Static).update(words)
-
-    def _hint(self) -> None:
-        """What the script asks for, in the empty fields."""
-        values = self._values()
-        said: dict[str, str] = {}
-        path = os.path.join(os.path.expanduser(values["folder"]), os.path.expanduser(values["script"]))
-        if values["script"] and os.path.isfile(path):
-            try:
-                said = said_by_script(read_script(path), path)
             except UserError as error:
-                self._show_errors([FieldError("script", in_words(error))])
-        for field in FIELDS:
-            by_script = said.get(field.id)
-            hint = f"{by_script}, says the script" if by_script else field.example
-            if by_script and field.id == "name":  # it is long, and the queue is about to show it
-                hint = "as the script says"
-            self.query_one(f"#{field.id}", Input).placeholder = hint
+                words = in_words(error)
+        self.query_one("#forecast", Static).update(words)
 
     def _show_errors(self, wrong: Iterable[FieldError]) -> None:
         """Each beside its field; the first gets the cursor."""
         found = list(wrong)
-        for name in [*(field.id for field in FIELDS), "form"]:
+        for name in [*(field.id for field in FIELDS), "text", "form"]:
             words = "; ".join(each.words for each in found if (each.field or "form") == name)
             line = self.query_one(f"#{name}-error", Static)
             line.update(words)
             line.display = bool(words)
         if found and found[0].field:
             self.query_one(f"#{found[0].field}").focus()
-
-    def _values(self) -> dict[str, str]:
-        return {field.id: self.query_one(f"#{field.id}", Input).value.strip() for field in FIELDS}
 
     def action_give_up(self) -> None:
         self.dismiss("")

@@ -1,19 +1,26 @@
-"""The form for a new job: its fields, the options that they make, the command line that does the same, and which field an
-error belongs to."""
+"""The form for a new job as one sheet: its fields, and the batch script beside them, each in step with the other.
+
+An option that is typed in a field is written into the script; one that is written in the script stands in its field. The sheet makes
+the command line that does the same, and tells which field an error belongs to.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.starting import starts_in_words
 from warpdeck.api.submission import command_options, script_options
 from warpdeck.errors import UserError
+from warpdeck.notation.getopt import as_word, parse_leading, parse_words
+from warpdeck.notation.options import SBATCH
 from warpdeck.notation.request import build_request
 
 from .cells import plural
+from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
 
 
 class Field(NamedTuple):
@@ -34,63 +41,176 @@ FIELDS = (
     Field("mem", "memory", "mem", "64G"),
     Field("time", "time limit", "time", "4:00:00"),
     Field("name", "job name", "job-name", "the script's name"),
-    Field("more", "more", "", "--array=0-9 --dependency=afterok:12"),
+    Field("more", "more", "", "--array=0-9 --hold"),
 )
+OPTIONS = {field.option: field.id for field in FIELDS if field.option}
+"""Option -> its field; all others stand in "more"."""
 Values = Mapping[str, str]
 
 
 class FieldError(NamedTuple):
-    """What is wrong, beside the field where it is; field "" is the whole form."""
+    """What is wrong, beside the field where it is; "text" is the script beside the form, "" the whole form."""
 
     field: str
     words: str
 
 
-def options_of(values: Values) -> list[str]:
-    """sbatch options, as typed on a command line. Raises UserError for quotes that do not close."""
-    made = [
-        f"--{field.option}={values[field.id]}" for field in FIELDS if field.option and values.get(field.id)
-    ]
+class Sheet(NamedTuple):
+    """The form as it stands. `text` is the script that would be submitted, `original` that of the file, "" if none is named."""
+
+    values: Values = MappingProxyType({})
+    text: str = BARE
+    original: str = ""
+
+    def value(self, field: str) -> str:
+        return self.values.get(field, "")
+
+
+def typed(sheet: Sheet, field: str, value: str) -> Sheet:
+    """Somebody typed into a field."""
+    values = {**sheet.values, field: value}
+    if field == "script":
+        return sheet._replace(values=values, original=sheet.original if value else "")
+    text = sheet.text
+    option = next((each.option for each in FIELDS if each.id == field), "")
+    if option:
+        text = with_option(text, option, value or None)
+    elif field == "wrap" and not sheet.value("script"):
+        text = with_body(text, value)
+    elif field == "more":
+        try:
+            pairs = parse_words(shlex.split(value), "")
+            text = with_others(
+                text, [pair for pair in pairs if pair[0] not in OPTIONS], but=frozenset(OPTIONS)
+            )
+            text = _outranked(text, [pair for pair in pairs if pair[0] in OPTIONS])
+        except (UserError, ValueError):
+            text = sheet.text  # half a word still; what is wrong with it is told when it is submitted
+    return written(sheet._replace(values=values), text)
+
+
+def written(sheet: Sheet, text: str) -> Sheet:
+    """Somebody wrote in the script: fields follow where it says something else than before."""
     try:
-        return made + shlex.split(values.get("more", ""))
+        before, after = fields_of(sheet.text), fields_of(text)
+    except UserError:
+        return sheet._replace(text=text)
+    if sheet.value("script"):
+        after["wrap"] = before["wrap"]
+    changed = {field: value for field, value in after.items() if value != before.get(field, "")}
+    return sheet._replace(values={**sheet.values, **changed}, text=text)
+
+
+def opened(sheet: Sheet, text: str) -> Sheet:
+    """The named script was read. What was typed before outranks what it says."""
+    try:
+        text_then = _outranked(text, _beside(sheet))
+        values = {**sheet.values, **fields_of(text_then), "wrap": sheet.value("wrap")}
+    except UserError:
+        return sheet._replace(text=text, original=text)
+    return Sheet(values, text_then, text)
+
+
+def of_job(script: str, submit_line: str, folder: str) -> Sheet:
+    """A job that was submitted before, to be submitted anew: its script with the options of its command line in it."""
+    try:
+        options, _, _ = leading(submit_line)
+        text = _outranked(script, options)
+    except UserError:
+        text = script
+    return written(Sheet({"folder": folder}), text)
+
+
+def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
+    """(the options, the script, its arguments) of a line that submitted a job. Raises UserError."""
+    try:
+        words = shlex.split(submit_line)
     except ValueError as error:
         raise UserError(f"{error}", "close the quotes") from error
+    options, rest = parse_leading(words[1:], "", SBATCH)
+    return [pair for pair in options if pair[0] != "wrap"], "".join(rest[:1]), rest[1:]
 
 
-def command_line(values: Values) -> str:
-    """What does the same in a shell."""
+def fields_of(text: str) -> dict[str, str]:
+    """Field -> what the script says of it. Raises UserError."""
+    pairs = [(option, value) for option, value, _ in script_options(text, "script")]
+    said = dict.fromkeys(OPTIONS.values(), "")
+    said |= {OPTIONS[option]: value for option, value in pairs if option in OPTIONS}
+    said["more"] = as_words([pair for pair in pairs if pair[0] not in OPTIONS])
+    body = body_of(text)
+    said["wrap"] = "" if "\n" in body else body
+    return said
+
+
+def options_of(sheet: Sheet) -> list[str]:
+    """sbatch options that the script's file does not have, as on a command line. Raises UserError."""
+    return [as_word(option, value, SBATCH) for option, value in _beside(sheet)]
+
+
+def command_line(sheet: Sheet) -> str:
+    """What does the same in a shell; a script that was edited here says so."""
     try:
-        options = options_of(values)
+        beside = _beside(sheet)
+        same = _outranked(sheet.original, beside)
     except UserError:
-        options = []
-    words = ["warpdeck", "submit", *options]
-    if values.get("wrap") and not values.get("script"):
-        return shlex.join([*words, "--wrap", values["wrap"]])
-    return shlex.join([*words, values.get("script") or "SCRIPT"])
+        beside, same = [], sheet.text
+    words = ["warpdeck", "submit", *(as_word(option, value, SBATCH) for option, value in beside)]
+    if sheet.value("script"):
+        edited = "   (as it is edited here)" if sheet.original and same != sheet.text else ""
+        return shlex.join([*words, sheet.value("script")]) + edited
+    body = body_of(sheet.text)
+    if "\n" in body:
+        return shlex.join([*words, "SCRIPT"]) + "   (as it is written here)"
+    return shlex.join([*words, "--wrap", body] if body else [*words, "SCRIPT"])
 
 
-def script_text(values: Values) -> str:
-    """The batch script of a command; "" if a script file is named."""
-    return "" if values.get("script") else f"#!/bin/sh\n{values.get('wrap', '')}\n"
-
-
-def check(values: Values, *, now: float) -> list[FieldError]:
+def check(sheet: Sheet, *, now: float) -> list[FieldError]:
     """What is wrong before anything is sent, field by field."""
     found: list[FieldError] = []
-    if not values.get("script") and not values.get("wrap"):
+    if not sheet.value("script") and not body_of(sheet.text):
         found.append(FieldError("script", "name a script, or write a command below"))
-    if values.get("script") and values.get("wrap"):
+    if sheet.value("script") and sheet.value("wrap"):
         found.append(FieldError("wrap", "there is a script already: empty one of the two"))
     for field in FIELDS:
-        value = values.get(field.id, "")
+        value = sheet.value(field.id)
         if not value or not (field.option or field.id == "more"):
             continue
         try:
-            options = options_of({field.id: value})
-            build_request(command_options(options), {}, now=now)
+            words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
+            build_request(command_options(words), {}, now=now)
         except UserError as error:
             found.append(FieldError(field.id, in_words(error)))
+        except ValueError as error:
+            found.append(FieldError(field.id, f"{error}; close the quotes"))
+    if not found:
+        try:
+            script_options(sheet.text, "script")
+        except UserError as error:
+            found.append(FieldError("text", in_words(error)))
     return found
+
+
+def _beside(sheet: Sheet) -> list[Pair]:
+    """The options of the sheet that the file's script does not have, or has otherwise. Raises UserError."""
+    there = fields_of(sheet.original) if sheet.original else {}
+    found = [
+        (option, sheet.value(field))
+        for option, field in OPTIONS.items()
+        if sheet.value(field) and sheet.value(field) != there.get(field, "")
+    ]
+    try:
+        others = parse_words(shlex.split(sheet.value("more")), "command line")
+        known = parse_words(shlex.split(there.get("more", "")), "command line")
+    except ValueError as error:
+        raise UserError(f"{error}", "close the quotes") from error
+    return found + [pair for pair in others if pair not in known]
+
+
+def _outranked(text: str, pairs: list[Pair]) -> str:
+    """The script with these options in place of its own."""
+    for option, value in pairs:
+        text = with_option(text, option, value)
+    return text
 
 
 def forecast_words(found: ForecastRow, *, now: float) -> str:
@@ -131,13 +251,3 @@ def in_words(error: UserError) -> str:
     """The error and what to do, on one line; where it stands goes without saying in a form."""
     message = error.message.removeprefix("command line: ")
     return f"{message}; {error.hint}" if error.hint else message
-
-
-def said_by_script(text: str, name: str) -> dict[str, str]:
-    """Field -> what the script's #SBATCH lines say of it. Raises UserError."""
-    fields = {field.option: field.id for field in FIELDS if field.option}
-    said = {fields[option]: value for option, value, _ in script_options(text, name) if option in fields}
-    for option, value, _ in script_options(text, name):
-        if option in ("gres", "gpus-per-node") and "gpus" not in said:
-            said["gpus"] = value
-    return said

@@ -1,0 +1,71 @@
+"""The #SBATCH script beside the form: fields are read from it and written into it, and nothing else of it changes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpdeck.api.submission import script_options
+from warpdeck_tui.viewmodels.script import BARE, body_of, with_body, with_option, with_others
+
+SCRIPT = """#!/bin/bash
+#SBATCH -J llm --gpus=2
+#SBATCH --time=30
+# a comment
+
+module load cuda
+#SBATCH --gpus=8
+srun python train.py
+"""
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=["C"]), min_size=1)
+
+
+def said(text: str) -> dict[str, str]:
+    return {option: value for option, value, _ in script_options(text, "script")}
+
+
+def test_a_value_is_written_where_the_option_stands() -> None:
+    changed = with_option(SCRIPT, "time", "1-0")
+    assert changed == SCRIPT.replace("--time=30", "--time=1-0")
+    assert with_option(SCRIPT, "time", "30") == SCRIPT
+    assert said(with_option(SCRIPT, "gpus", "1")) == {"job-name": "llm", "gpus": "1", "time": "30"}
+
+
+def test_a_new_option_stands_below_the_others_and_above_the_commands() -> None:
+    assert with_option(SCRIPT, "mem", "64G") == SCRIPT.replace("time=30\n", "time=30\n#SBATCH --mem=64G\n")
+    assert with_option(BARE, "gpus", "1") == "#!/bin/sh\n#SBATCH --gpus=1\n"
+
+
+def test_an_emptied_value_leaves_no_line_and_its_neighbours_stay() -> None:
+    assert with_option(SCRIPT, "time", None) == SCRIPT.replace("#SBATCH --time=30\n", "")
+    assert said(with_option(SCRIPT, "gpus", None)) == {"job-name": "llm", "time": "30"}
+
+
+def test_an_option_that_stands_twice_stands_once_when_it_is_set() -> None:
+    twice = "#!/bin/sh\n#SBATCH --gpus=1\n#SBATCH --gpus=2\ntrue\n"
+    assert with_option(twice, "gpus", "3") == "#!/bin/sh\n#SBATCH --gpus=3\ntrue\n"
+
+
+def test_a_line_that_is_half_written_is_left_alone() -> None:
+    half = '#!/bin/sh\n#SBATCH --comment="it\ntrue\n'
+    assert with_option(half, "gpus", "1") == '#!/bin/sh\n#SBATCH --comment="it\n#SBATCH --gpus=1\ntrue\n'
+
+
+def test_the_other_options_are_replaced_as_one() -> None:
+    covered = frozenset({"gpus", "time"})
+    other = with_others(SCRIPT, [("array", "0-9"), ("hold", "")], but=covered)
+    assert said(other) == {"array": "0-9", "gpus": "2", "hold": "", "time": "30"}
+    assert with_others(other, [], but=covered).count("#SBATCH --gpus=2\n") == 1
+
+
+def test_the_commands_are_what_stands_below() -> None:
+    assert body_of("#!/bin/sh\n#SBATCH --gpus=1\npython a.py\n") == "python a.py"
+    assert with_body("#!/bin/sh\n#SBATCH --gpus=1\n", "true") == "#!/bin/sh\n#SBATCH --gpus=1\ntrue\n"
+    assert body_of(with_body(SCRIPT, "true")) == "true"
+
+
+@given(VALUES, VALUES)
+def test_whatever_is_set_is_read_back(name: str, comment: str) -> None:
+    text = with_option(with_option(SCRIPT, "job-name", name), "comment", comment)
+    assert said(text) == {"job-name": name, "gpus": "2", "time": "30", "comment": comment}
+    assert body_of(with_option(text, "comment", None)) == body_of(SCRIPT)

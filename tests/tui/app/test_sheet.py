@@ -1,0 +1,103 @@
+"""The form as one sheet: what is typed in a field stands in the script beside it, and the other way round."""
+
+from __future__ import annotations
+
+from warpdeck_tui.viewmodels.form import (
+    Sheet,
+    check,
+    command_line,
+    of_job,
+    opened,
+    options_of,
+    typed,
+    written,
+)
+
+NOW = 1_700_000_000.0
+FILE = "#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH --array=0-9\npython train.py\n"
+
+
+def filled(**fields: str) -> Sheet:
+    """What somebody typed, field by field."""
+    sheet = Sheet()
+    for field, value in fields.items():
+        sheet = typed(sheet, field, value)
+    return sheet
+
+
+def from_file(**fields: str) -> Sheet:
+    """A named script of FILE, and what was typed afterwards."""
+    sheet = opened(filled(script="train.sh"), FILE)
+    for field, value in fields.items():
+        sheet = typed(sheet, field, value)
+    return sheet
+
+
+def test_a_command_and_its_options_are_a_script() -> None:
+    sheet = filled(wrap="python a.py", gpus="2", name="a b", more="--hold --array=0-3")
+    assert sheet.text == (
+        "#!/bin/sh\n#SBATCH --gpus=2\n#SBATCH '--job-name=a b'\n#SBATCH --hold\n#SBATCH --array=0-3\npython a.py\n"
+    )
+    assert typed(sheet, "gpus", "").text.count("gpus") == 0
+
+
+def test_what_is_written_in_the_script_stands_in_the_fields() -> None:
+    sheet = written(
+        filled(wrap="true", gpus="1"), "#!/bin/sh\n#SBATCH -G h100:4 -t 30 --nice=5\npython b.py\n"
+    )
+    assert {field: value for field, value in sheet.values.items() if value} == {
+        "wrap": "python b.py",
+        "gpus": "h100:4",
+        "time": "30",
+        "more": "--nice=5",
+    }
+    assert written(sheet, "#!/bin/sh\npython b.py\n").value("gpus") == ""
+
+
+def test_half_a_line_in_the_script_leaves_the_fields_and_is_told_at_the_script() -> None:
+    sheet = written(filled(wrap="true", gpus="1"), "#!/bin/sh\n#SBATCH --gpus=1 --ti\ntrue\n")
+    assert sheet.value("gpus") == "1"
+    half = written(sheet, "#!/bin/sh\n#SBATCH --comment='a\ntrue\n")
+    assert [each.field for each in check(half, now=NOW)] == ["text"]
+
+
+def test_half_a_word_in_more_is_not_written_and_nothing_typed_is_lost() -> None:
+    sheet = filled(wrap="true", more="--arr")
+    assert sheet.text == "#!/bin/sh\ntrue\n"
+    assert typed(sheet, "gpus", "1").value("more") == "--arr"
+    assert typed(sheet, "more", "--gpus=3").value("gpus") == "3"
+
+
+def test_a_named_script_fills_the_fields_and_what_was_typed_outranks_it() -> None:
+    assert from_file().value("gpus") == "2"
+    assert from_file().value("more") == "--array=0-9"
+    assert command_line(from_file()) == "warpdeck submit train.sh"
+    before = opened(filled(gpus="1", script="train.sh"), FILE)
+    assert before.text == FILE.replace("gpus=2", "gpus=1")
+    assert command_line(before) == "warpdeck submit --gpus=1 train.sh"
+
+
+def test_the_command_line_is_what_the_file_does_not_say() -> None:
+    sheet = from_file(time="30", more="--array=0-4")
+    assert options_of(sheet) == ["--time=30", "--array=0-4"]
+    assert command_line(sheet) == "warpdeck submit --time=30 --array=0-4 train.sh"
+    assert command_line(filled(wrap="a b", gpus="1")) == "warpdeck submit --gpus=1 --wrap 'a b'"
+    edited = written(from_file(), FILE.replace("train.py", "eval.py"))
+    assert command_line(edited) == "warpdeck submit train.sh   (as it is edited here)"
+    assert "edited" in command_line(from_file(gpus=""))
+
+
+def test_each_field_is_checked_by_itself() -> None:
+    wrong = check(filled(wrap="true", time="soon", mem="many", gpus="2"), now=NOW)
+    assert [each.field for each in wrong] == ["mem", "time"]
+    assert check(filled(wrap="true", more="--array=0-3 '"), now=NOW)[0].field == "more"
+    assert [each.field for each in check(typed(from_file(), "wrap", "b"), now=NOW)] == ["wrap"]
+    assert [each.field for each in check(Sheet(), now=NOW)] == ["script"]
+
+
+def test_a_job_can_be_filled_in_again_with_the_options_of_its_command_line() -> None:
+    again = of_job(FILE, "sbatch --gpus=4 -J 'a b' train.sh --lr 1", "/work")
+    assert again.values["gpus"] == "4"
+    assert again.values["name"] == "a b"
+    assert again.values["folder"] == "/work"
+    assert "#SBATCH --array=0-9\n" in again.text

@@ -1,0 +1,54 @@
+"""A text in the user's own editor, in the app's place until it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+
+from textual.app import App, SuspendNotSupported
+
+from warpdeck.errors import UserError
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES
+
+from .terminal import lend_terminal
+
+FALLBACK_EDITOR = "vi"
+"""POSIX has it."""
+
+
+def edited(app: App[None], text: str, *, name: str) -> str:
+    """The text as it was left in the editor. Raises UserError; then nothing has changed."""
+    try:
+        return lend_terminal(app, lambda: edit(text, name=name))
+    except SuspendNotSupported as error:
+        raise UserError("there is no terminal here for an editor", "write in the script itself") from error
+
+
+def edit(text: str, *, name: str) -> str:
+    """Runs $VISUAL, $EDITOR or vi on a file of that name in a folder that nobody else can read. Raises UserError."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or FALLBACK_EDITOR
+    with tempfile.TemporaryDirectory(prefix="warpdeck-") as folder:
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        try:
+            ended = subprocess.run([*shlex.split(command), path], check=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot run the editor {command!r}: {error}", "set $EDITOR") from error
+        if ended.returncode:
+            raise UserError(f"{command} ended with {ended.returncode}; the script is as before", "try again")
+        return _read(path)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_SCRIPT_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the edited script cannot be read: {error}", "edit it again") from error
+    if len(data) > MAX_SCRIPT_BYTES or "\0" in text:
+        raise UserError("the edited text is no batch script", "a batch script only starts programs")
+    return text
