@@ -14,7 +14,7 @@ import msgspec
 
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
-from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow, UsageRow
+from warpdeck.api.rows import CurveRow, Curves, JobDetail, JobRow, NodeRow, UsageRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, submit
 from warpdeck.api.sync import SyncClient
@@ -28,6 +28,9 @@ FINISHED_S = 3600.0
 """Jobs that ended so long ago are still in the queue."""
 LOG_TAIL_BYTES = 256 * 1024
 """A log opens so far before its end; what stands before is read when somebody goes there."""
+WHOLE_LOG_BYTES = 1024 * 1024
+"""So much of the end of a log is looked through for the numbers in it; of what stands before only samples:"""
+LOG_SAMPLES, LOG_SAMPLE_BYTES = 48, 16 * 1024
 HISTORY_ROWS = 10_000
 """Ended jobs on the history screen; older ones are for the command line."""
 ASKED_AT_ONCE = 8
@@ -175,6 +178,26 @@ class Core:
                 if not missing:
                     break
         return b"".join(found)
+
+    async def log_parts(self, job: str, *, channel: str) -> tuple[int, list[tuple[int, bytes]]]:
+        """How long a job's output is, and parts of it with their places: samples, then all of its end."""
+        async with (
+            self._live().log(job, channel=channel, offset=-WHOLE_LOG_BYTES) as log,
+            contextlib.aclosing(aiter(log)) as chunks,
+        ):
+            last = b"".join([chunk async for chunk in chunks])
+            begin = log.opened.offset
+        samples = LOG_SAMPLES if begin > LOG_SAMPLES * LOG_SAMPLE_BYTES else -(-begin // LOG_SAMPLE_BYTES)
+        places = [begin * number // samples for number in range(samples)]
+        parts = []
+        for at_bytes in places:
+            size_bytes = min(LOG_SAMPLE_BYTES, begin - at_bytes)
+            data = await self.read_log(job, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes)
+            parts.append((at_bytes, data))
+        return begin + len(last), [*parts, (begin, last)]
+
+    async def curves(self, job: str) -> list[CurveRow]:
+        return list((await self._live().curves(job=job)).curves)
 
     async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
         """The last bytes of a job's output."""

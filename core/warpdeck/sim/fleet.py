@@ -25,6 +25,7 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
+from .curves import curve
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
 
@@ -154,7 +155,12 @@ class SimFleet:
         return wire.Health(at_unix=asked.at_unix, checks=checks, asked_at_unix=asked.at_unix)
 
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
-        return wire.Curves(ask=asked.ask)
+        written = self._nodes[name].written.get((asked.job_id, asked.restarts))
+        if written is None or asked.step is not None:
+            return wire.Curves(ask=asked.ask)
+        launch, said = written
+        end = said.ended_at or self._clock()
+        return wire.Curves(ask=asked.ask, curves=[curve(launch, begin=said.started_at, end=end)])
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):
@@ -277,6 +283,7 @@ class SimFleet:
             cause=cause,
             stdout_path=node.launches[key].stdout or "simulated",
             work_dir="simulated",
+            curve=curve(node.launches[key], begin=started_at, end=ended_at) if phase == "exited" else None,
         )
         node.written[key] = (node.launches[key], said)
         while len(node.written) > MAX_ENDED:

@@ -64,7 +64,7 @@ async def test_every_pane_has_its_key_and_tab_goes_round(folder: Path) -> None:
         ):
             await stage.press(key)
             await stage.shows(*words)
-        for name in ("[Details]", "[GPUs]", "[Code]", "[Events]", "[Log]"):
+        for name in ("[Metrics]", "[Details]", "[GPUs]", "[Code]", "[Events]", "[Log]"):
             await stage.press("tab")
             await stage.shows(name)
         await stage.press("shift+tab")

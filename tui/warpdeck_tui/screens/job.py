@@ -25,13 +25,16 @@ from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMort
 from warpdeck_tui.widgets.log_view import LogView
 
 from .base import DeckScreen, Folded, TextPane, paint
-from .dialogs import Ask, TextPage
+from .dialogs import Ask, Choose, TextPage
 from .keyline import KeyLine
+from .metrics import MetricsPane, choices
 
 LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""
 FORECAST_S = 30.0
 """How often a waiting job's forecast is asked for anew: it takes the controller as long as planning."""
+ON_METRICS = ("next_metric", "turn_axis", "lay_over", "take_away")
+"""What has a meaning on that pane only."""
 WIDE_COLUMNS = 116
 """From here on the facts stand beside the log."""
 
@@ -61,6 +64,7 @@ class JobScreen(DeckScreen):
         yield Static("", id="tabs", markup=False)
         with Container(id="split"):
             yield LogView(id="log")
+            yield MetricsPane(self.key, id="metrics")
             yield TextPane(id="details")
             yield TextPane(id="gpus")
             yield LogView(id="code")
@@ -102,6 +106,8 @@ class JobScreen(DeckScreen):
     def recolour(self) -> None:
         for log in self.query(LogView):
             log.use_palette(self.deck.palette)
+        if self._pane == "metrics":
+            self.query_one(MetricsPane).recolour()
         if self._detail is not None:
             self._fill(self._detail)
 
@@ -206,6 +212,8 @@ class JobScreen(DeckScreen):
         words = view.log_words(row, written=self._written, told=self._told)
         tabs = view.tabs(self._pane, channel=self._channel, waiting=words)
         self.query_one("#tabs", Static).update(paint([tabs], styles))
+        if self._pane == "metrics":
+            self.query_one(MetricsPane).look(ended=row.end is not None)
         self.show_keys()
 
     def _fill(self, detail: JobDetail) -> None:
@@ -266,7 +274,47 @@ class JobScreen(DeckScreen):
     def applies(self, action: str) -> bool:
         if action in ("diff", "diff_job"):
             return self._detail is not None and bool(self._detail.snapshot)
+        if action in ON_METRICS:
+            return self._pane == "metrics"
         return self._pane == "log" if action == "stream" else super().applies(action)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ON_METRICS and self._pane != "metrics":
+            return False
+        return super().check_action(action, parameters)
+
+    def action_metrics(self) -> None:
+        self._show_pane("metrics")
+
+    def action_next_metric(self) -> None:
+        self.query_one(MetricsPane).next_name()
+
+    def action_turn_axis(self) -> None:
+        self.query_one(MetricsPane).turn_axis()
+
+    @work(exclusive=True, group="lay_over")
+    async def action_lay_over(self) -> None:
+        """Another run of the same user, chosen from a list, those of this name first."""
+        row = self.row
+        try:
+            ended = await self.deck.core.history(row.user if row else None)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        found = choices(row, [*ended, *self.deck.board.jobs.values()])
+        if not found:
+            self.app.notify("no other job has run yet", severity="warning")
+            return
+
+        def lay(key: str | None) -> None:
+            if key:
+                self.query_one(MetricsPane).lay_over(key)
+
+        self.app.push_screen(Choose("Lay which run over this one?", found), lay)
+
+    def action_take_away(self) -> None:
+        if not self.query_one(MetricsPane).take_away():
+            self.app.notify("no run is laid over this one: + chooses one", severity="warning")
 
     def action_details(self) -> None:
         self._show_pane("details")

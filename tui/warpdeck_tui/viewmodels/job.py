@@ -19,8 +19,15 @@ from .cells import Cell, Line, age, fact, glyph, memory, plural
 from .postmortem import PostMortem
 from .queue import how_ended, ran_s, used_of_limit
 
-PANES = ("log", "details", "gpus", "code", "events")
-PANE_WORDS = {"log": "Log", "details": "Details", "gpus": "GPUs", "code": "Code", "events": "Events"}
+PANES = ("log", "metrics", "details", "gpus", "code", "events")
+PANE_WORDS = {
+    "log": "Log",
+    "metrics": "Metrics",
+    "details": "Details",
+    "gpus": "GPUs",
+    "code": "Code",
+    "events": "Events",
+}
 RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 NO_POST_MORTEM = PostMortem("")
 MAX_DIFF_CHARS = 4 * 1024 * 1024

@@ -1,0 +1,196 @@
+"""A job's metrics page: the numbers that it prints, drawn; other runs over it; its GPUs on the same axis."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+from tests.tui.app.test_views import row, words
+
+from warpdeck.api.rows import CurveRow
+from warpdeck_tui.viewmodels.chart import Page, Run, chart, figure, names, run_of
+from warpdeck_tui.viewmodels.readings import Part, Point, Readings, readings
+from warpdeck_tui.widgets.cells import fit
+from warpdeck_tui.widgets.glyphs import ASCII
+from warpdeck_tui.widgets.plot import Frame, frame_of, means, plot
+
+
+def read(text: str, *, begin: float = 0.0, end: float = 100.0) -> Readings:
+    data = text.encode()
+    return readings([Part(0, data)], size_bytes=len(data), begin=begin, end=end)
+
+
+def values(text: str, name: str) -> list[float]:
+    return [point.value for point in read(text)[name]]
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value", "step"),
+    [
+        ("step=8 loss=0.41", "loss", 0.41, 8.0),
+        ("loss: 4.1e-2 | lr: 3e-4 | step: 1_000", "loss", 0.041, 1000.0),
+        ('{"loss": 0.41, "step": 8}', "loss", 0.41, 8.0),
+        ("{'loss': '0.41', 'epoch': 0.5}", "loss", 0.41, 0.5),
+        ("\x1b[32mtrain \x1b[0m step     32   loss 2.4130   lr 3.0e-04   3.1 it/s", "it/s", 3.1, 32.0),
+        ("  5%|## | 50/1000 [00:10<03:10, 4.52it/s, val/loss=-0.5]", "val/loss", -0.5, 50.0),
+        ("Epoch 3 accuracy .75", "accuracy", 0.75, 3.0),
+        ("tok: 12,345.5 tokens/s", "tokens/s", 12345.5, None),
+    ],
+)
+def test_what_trainings_print_is_understood(line: str, name: str, value: float, step: float | None) -> None:
+    points = read(f"{line}\n{line}\n")[name]
+    assert [(point.value, point.step) for point in points] == [(value, step)] * 2
+
+
+def test_a_sentence_with_a_number_is_no_curve() -> None:
+    text = "listening on port 29500\nat 12:30:41 on 8 x H100\nseed=7\nloading 3 shards\n" * 1
+    assert read(text) == {}
+    assert read("took 3 s\ntook 4 s\n") == {}
+
+
+def test_the_states_of_a_progress_bar_are_all_points() -> None:
+    assert values("loss=3\rloss=2\rloss=1\n", "loss") == [3, 2, 1]
+
+
+def test_nan_is_kept_and_told() -> None:
+    found = read("step=1 loss=1.5\nstep=2 loss=nan\nstep=3 loss=NaN\n")
+    assert [math.isnan(point.value) for point in found["loss"]] == [False, True, True]
+    run = Run("1", "1", "llama", found)
+    title = words(chart(Page((run,), "loss", by_step=True), width=80, height=20)[0])
+    assert "⚠ 2 nans, the first step 2" in title
+
+
+def test_time_is_what_the_line_says_else_its_place_in_the_file() -> None:
+    even = read("loss=1\nloss=2\nloss=3\nloss=4\n", begin=1000.0, end=1100.0)["loss"]
+    assert [point.at_s for point in even] == [0.0, 25.0, 50.0, 75.0]
+    begin = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+    told = read("2026-03-01 12:00:05 loss=1\n2026-03-01T12:01:00 loss=2\n", begin=begin, end=begin + 1)
+    assert [point.at_s for point in told["loss"]] == [5.0, 60.0]
+
+
+def test_a_part_from_the_middle_loses_its_torn_first_line_only() -> None:
+    part = Part(500, b"oss=9\nloss=1\nloss=2\n")
+    found = readings([part], size_bytes=1000, begin=0.0, end=100.0)["loss"]
+    assert [(round(point.at_s, 1), point.value) for point in found] == [(50.6, 1.0), (51.3, 2.0)]
+
+
+def test_the_loss_comes_first_and_names_are_bounded() -> None:
+    text = "".join(f"m{number}=1 " for number in range(500)) + "\n"
+    assert len(read(text * 2)) == 60
+    assert list(read("acc=1 val_loss=2 loss=3\n" * 2)) == ["loss", "val_loss", "acc"]
+
+
+def test_a_plot_is_exactly_as_large_as_asked_and_loses_no_spike() -> None:
+    rng = random.Random(4)
+    for _ in range(50):
+        curve = [(float(x), rng.uniform(-1, 1)) for x in range(rng.randint(1, 3000))]
+        curve[len(curve) // 2] = (curve[len(curve) // 2][0], 50.0)
+        frame = frame_of([curve])
+        assert frame is not None and frame.high >= 50.0
+        width, height = rng.randint(1, 90), rng.randint(1, 30)
+        drawn = plot([curve], frame, width=width, height=height)
+        assert [len(line) for line in drawn] == [width] * height
+        assert any(dot.curve == 0 for dot in drawn[0])
+
+
+def test_a_straight_line_runs_from_corner_to_corner() -> None:
+    drawn = plot([[(0, 0), (10, 10)]], Frame(0, 10, 0, 10), width=5, height=3, glyphs=ASCII)
+    assert "".join(dot.char for dot in drawn[0]).rstrip().endswith("*")
+    assert drawn[2][0].char == "*" and drawn[0][4].char == "*" and drawn[0][0].char == " "
+
+
+def test_a_gap_of_nan_is_not_bridged() -> None:
+    drawn = plot([[(0, 1), (1, math.nan), (10, 1)]], Frame(0, 10, 0, 2), width=5, height=1)
+    assert [dot.curve for dot in drawn[0]] == [0, -1, -1, -1, 0]
+
+
+def test_means_fill_what_lies_between_readings_and_nothing_after_them() -> None:
+    assert means([(0, 10), (0.5, 30), (4, 50)], Frame(0, 8, 0, 1), width=8) == [
+        20,
+        20,
+        20,
+        20,
+        50,
+        *[None] * 3,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (0.41274, "0.4127"), (2.9e-4, "2.9e-04"), (31400, "31400"), (1e9, "1.0e+09")]
+)  # fmt: skip
+def test_numbers_stay_short(value: float, text: str) -> None:
+    assert figure(value) == text
+
+
+def falling(key: str, *, factor: float = 1.0) -> Run:
+    points = tuple(Point(float(at), factor * 3 / (1 + at / 50), step=float(4 * at)) for at in range(600))
+    return Run(key, key, "llama", {"loss": points, "lr": points}, [(at, 90.0) for at in range(600)])
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 20), (200, 55), (30, 8)])
+@pytest.mark.parametrize("by_step", [False, True])
+def test_the_page_fits(width: int, height: int, by_step: bool) -> None:
+    runs = (falling("1"), falling("2", factor=2.0), falling("3", factor=0.5))
+    lines = chart(Page(runs, "loss", by_step=by_step), width=width, height=height)
+    assert len(lines) == height
+    assert all(len(fit(words(line), width)) == width for line in lines)
+    assert all(len(words(line)) < width for line in lines[1:-3])
+
+
+def test_runs_are_told_apart_by_letters_and_gpus_stand_below_by_time_only() -> None:
+    runs = (falling("1"), falling("2", factor=2.0))
+    text = "\n".join(words(line) for line in chart(Page(runs, "loss"), width=90, height=24))
+    assert "a job 1 llama  0.2311" in text and "b job 2 llama" in text and "GPU 90 %" in text
+    drawing = text.split("\n")[1:-4]
+    assert sum(line.count("a") for line in drawing) == sum(line.count("b") for line in drawing) == 1
+    three = (falling("1"), falling("2", factor=2.0), falling("3"))
+    drawing = [words(line) for line in chart(Page(three, "loss"), width=90, height=24)[1:-5]]
+    assert [sum(line.count(letter) for line in drawing) for letter in "abc"] == [1, 1, 1]
+    by_step = "\n".join(words(line) for line in chart(Page(runs, "loss", by_step=True), width=90, height=24))
+    assert "GPU" not in by_step and "╵2396" not in by_step and "step ╵0" in by_step
+
+
+def test_of_several_nodes_the_use_is_the_mean_and_the_power_the_sum() -> None:
+    curves = [
+        CurveRow(node=node, begin=100.0, step_s=10.0, columns={"gpu_util_pct": (use, None), "gpu_power_w": (500.0,)})
+        for node, use in (("n1", 40.0), ("n2", 60.0))
+    ]  # fmt: skip
+    run = run_of(row(start=90.0), {}, curves)
+    assert run.use == [(10.0, 40.0), (10.0, 60.0)]
+    assert run.power == [(10.0, 1000.0), (10.0, 1000.0)]
+    assert names([run]) == []
+
+
+async def test_the_page_draws_what_a_running_job_prints_with_its_gpus(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("step      8")
+        await stage.press("m")
+        await stage.shows("[Metrics]", "loss", "least", "1 of 3", "GPU", "time ╵0s")
+        await stage.press("v")
+        await stage.shows("2 of 3")
+        await stage.press("x")
+        await stage.shows("step ╵4")
+
+
+async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        stage.cluster.ends["llama"] = (3.0, 0)
+        await stage.cluster.submit("llama")
+        await stage.shows("✓ CD")
+        await stage.cluster.submit("llama-2")
+        await stage.shows("● R")
+        await stage.press("g", "enter", "m", "plus")
+        await stage.shows("Lay which run over this one?")
+        await stage.press("enter")
+        await stage.shows("a job 2 llama-2", "b job 1 llama")
+        await stage.press("minus")
+        await stage.hides("b job 1 llama")
+        await stage.press("minus")
+        await stage.told("no run is laid over")
