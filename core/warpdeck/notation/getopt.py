@@ -48,6 +48,29 @@ def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[
     return [(word.option, word.text or "") for word in parsed.words], parsed.rest
 
 
+def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
+    """(long option, value) in order, and the words that are none, which may stand among them. Raises UserError.
+
+    As getopt_long reads for commands that run no other program.
+    """
+    reader = Reader(words, known)
+    found: list[tuple[str, str]] = []
+    others: list[str] = []
+    try:
+        while True:
+            at = reader.at
+            word = next(reader, None)
+            if word is not None:
+                found.append((word.option, word.text or ""))
+            elif at >= len(words) or words[at] == "--":
+                return found, [*others, *words[reader.at :]]
+            else:
+                others.append(words[at])
+                reader.at = at + 1
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
+
+
 def getopt(words: Sequence[str], known: Table) -> Parsed:
     """The options in front. Raises UserError in getopt's words."""
     reader = Reader(words, known)

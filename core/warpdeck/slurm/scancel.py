@@ -13,7 +13,7 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.getopt import parse_leading
+from warpdeck.notation.getopt import parse_anywhere
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.lists import words_of
 from warpdeck.notation.options import NONE, REQUIRED, table
@@ -117,7 +117,7 @@ def main(words: list[str], console: Console) -> int:
     """Cancels; 1 if something was refused."""
     given = _from_variables(console)
     try:
-        found, rest = parse_leading(words, "scancel", OPTIONS)
+        found, rest = parse_anywhere(words, "scancel", OPTIONS)
     except UserError as error:
         console.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
