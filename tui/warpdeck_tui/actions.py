@@ -37,6 +37,7 @@ class Action(NamedTuple):
 PLACES = {
     "queue": "Queue",
     "nodes": "Nodes and GPUs",
+    "node": "Node",
     "job": "Job",
     "history": "History",
     "app": "Everywhere",
@@ -58,6 +59,7 @@ MEETINGS = (
     ("history", "list", "moves", "app"),
     ("nodes", "grid", "moves", "app"),
     ("nodes", "list", "moves", "app"),
+    ("node", "moves", "app"),
     ("job", "log", "moves", "app"),
     ("choose", "list", "moves"),
     ("page", "log", "moves"),
@@ -119,6 +121,7 @@ ACTIONS = (
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
+    Action("nodes", "page", "p", "Node page", "the node's curves, processes and health", "Node"),
     Action("nodes", "idle", "I", "Idle GPUs", "held and not used: whose, and GPU-hours wasted", "Idle"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
     Action(
@@ -131,6 +134,12 @@ ACTIONS = (
     Action("nodes", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("nodes", "copy", "y", "Copy name", "the node's name to the clipboard"),
     Action("nodes", "back", "escape", "Back", "to the queue"),
+    Action("node", "back", "escape", "Back", "to the nodes"),
+    Action("node", "span", "m", "Time span", "10 minutes, 2 hours, a day", "Span"),
+    Action(
+        "node", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES
+    ),
+    Action("node", "copy", "y", "Copy name", "the node's name to the clipboard"),
     Action("job", "back", "escape", "Back", "end the search, then leave the page"),
     Action("job", "next_pane", "tab", "Next pane", "log, metrics, details, GPUs, code, events", "Pane"),
     Action("job", "previous_pane", "shift+tab", "Previous pane", "the same, backwards"),

@@ -35,6 +35,8 @@ SAMPLE_S = 1.0
 MAX_ENDED = 500
 """Ended launches whose output can still be read, on each node."""
 Key = tuple[int, int]
+CURVE_POINTS = 60
+"""Of a simulated node's curves: fewer than a real one's, enough to see them."""
 
 
 class SimNode:
@@ -155,12 +157,38 @@ class SimFleet:
         return wire.Health(at_unix=asked.at_unix, checks=checks, asked_at_unix=asked.at_unix)
 
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
-        written = self._nodes[name].written.get((asked.job_id, asked.restarts))
+        node = self._nodes[name]
+        if not node.up:
+            raise RemoteError(name, "cut")
+        if not asked.job_id:
+            return wire.Curves(ask=asked.ask, curves=self._node_curves(node, asked.step_s))
+        written = node.written.get((asked.job_id, asked.restarts))
         if written is None or asked.step is not None:
             return wire.Curves(ask=asked.ask)
         launch, said = written
         end = said.ended_at or self._clock()
         return wire.Curves(ask=asked.ask, curves=[curve(launch, begin=said.started_at, end=end)])
+
+    def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
+        """What it would have read at each step if all had run as it does now."""
+        samples = [self._sample(node) for _ in range(CURVE_POINTS)]
+        begin = self._clock() - CURVE_POINTS * step_s
+        cpus: list[float | None] = [sample.cpu_pct * node.cpus for sample in samples]
+        own = wire.Curve(
+            begin, step_s, cpu_pct=cpus, mem_bytes=[float(each.mem_used_bytes) for each in samples]
+        )
+        gpus = [
+            wire.Curve(
+                begin,
+                step_s,
+                gpu_util_pct=[sample.gpus[at].util_pct for sample in samples],
+                gpu_mem_bytes=[sample.gpus[at].mem_used_bytes for sample in samples],
+                gpu_power_w=[sample.gpus[at].power_w for sample in samples],
+                uuid=gpu.uuid,
+            )
+            for at, gpu in enumerate(node.gpus)
+        ]
+        return [own, *gpus]
 
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         if isinstance(message, wire.OpenTunnel):

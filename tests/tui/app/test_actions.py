@@ -21,6 +21,7 @@ from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.node_add import NodeAdd
+from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
@@ -32,6 +33,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "app": (DeckApp,),
     "queue": (QueueScreen,),
     "nodes": (NodesScreen,),
+    "node": (NodeScreen,),
     "job": (JobScreen,),
     "history": (HistoryScreen,),
     "log": (LogView,),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.tui.app.stage import on_stage
 
+from warpdeck.api.rows import GpuRow, NodeRow
 from warpdeck_agent.wire import messages as wire
+from warpdeck_tui.viewmodels.nodes import fragmentation
 
 
 async def test_the_map_shows_who_holds_each_gpu(folder: Path) -> None:
@@ -29,6 +32,28 @@ async def test_each_metric_is_named(folder: Path) -> None:
         for words in ("memory", "power", "temperature", "owner", "utilisation"):
             await stage.press("m")
             await stage.shows(f"showing {words}")
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ([0, 0, 4, 3, 1], "free: 2 whole nodes, 4 GPUs on 2 others, at most 3 on one"),
+        ([4, 3], "free: 1 GPU on 1 node"),
+        ([0], "free: 1 whole node"),
+        ([4, 4], "no GPU is free"),
+    ],
+)
+def test_who_looks_at_owners_is_told_how_scattered_what_is_free_is(held: list[int], said: str) -> None:
+    def node(number: int, count: int) -> NodeRow:
+        gpus = [
+            GpuRow(index=at, uuid="", name="", type="", mem_bytes=1, job="7" if at < count else "")
+            for at in range(4)
+        ]
+        return NodeRow(name=f"n{number}", state="mixed", gpus=gpus)
+
+    nodes = [node(number, count) for number, count in enumerate(held)]
+    drained = NodeRow(name="d", state="drained", gpus=node(0, 0).gpus)
+    assert fragmentation([*nodes, drained]) == said
 
 
 async def test_a_stranger_on_a_gpu_is_shown_with_its_owner(folder: Path) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
 from warpdeck.api.rows import NodeRow
-from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.nodes import (
     METRIC_WORDS,
     METRICS,
+    fragmentation,
     gpu_detail,
     gpu_lines,
     legend,
@@ -29,11 +27,12 @@ from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import DeckScreen, Folded
-from .dialogs import Ask, Confirm
+from .base import Folded
 from .idle import IdleGpus
 from .keyline import KeyLine
 from .node_add import NodeAdd
+from .node_page import NodeScreen
+from .nodeverbs import NodeVerbs
 
 COLUMNS = (
     Column("NODE", 12, flex=1, most=24),
@@ -47,7 +46,7 @@ COLUMNS = (
 )
 
 
-class NodesScreen(DeckScreen):
+class NodesScreen(NodeVerbs):
     """The map says of each GPU what the chosen metric is; beside it, what is under the cursor."""
 
     place = "nodes"
@@ -104,11 +103,12 @@ class NodesScreen(DeckScreen):
                 self._first = ""
         self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
-        self.set_head(f"{summary(nodes)}{shown}")
+        free = f"   {fragmentation(nodes)}" if metric == "owner" and not self._listed else ""
+        self.set_head(f"{summary(nodes)}{shown}{free}")
         self._describe()
 
     def applies(self, action: str) -> bool:
-        if action in ("drain", "remove", "copy"):
+        if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
         return not self._listed if action == "metric" else True
 
@@ -119,7 +119,7 @@ class NodesScreen(DeckScreen):
         self._describe()
 
     def on_virtual_table_selected(self) -> None:
-        self.action_map_or_list()
+        self.action_page()
 
     def _describe(self) -> None:
         node, index = self.node, self.cursor[1]
@@ -172,28 +172,9 @@ class NodesScreen(DeckScreen):
         if job is not None:
             self.deck.open_job(str(job.id))
 
-    def action_drain(self) -> None:
-        node = self.node
-        if node is None:
-            return
-        name = node.name
-        if node.state in ("drained", "draining"):
-            question = Question(f"Let {name} take jobs again?", f"warpdeck node resume {name}")
-            self._confirmed(question, lambda: self.deck.core.node_resume(name))
-            return
-
-        def drain(reason: str | None) -> None:
-            if reason:
-                self._call(lambda: self.deck.core.node_drain(name, reason=reason))
-
-        self.app.push_screen(
-            Ask(
-                f"Drain {name}: why?",
-                required="say why, for whoever wonders",
-                command=f"warpdeck node drain {name} 'the reason'",
-            ),
-            drain,
-        )
+    def action_page(self) -> None:
+        if self.node is not None:
+            self.app.push_screen(NodeScreen(self.node.name))
 
     def action_add(self) -> None:
         self.app.push_screen(NodeAdd(self.deck.core))
@@ -202,18 +183,4 @@ class NodesScreen(DeckScreen):
         name = self.cursor[0]
         if name:
             question = Question(f"Remove the node {name}?", f"warpdeck node rm {name}")
-            self._confirmed(question, lambda: self.deck.core.node_remove(name))
-
-    def _confirmed(self, question: Question, call: Callable[[], Awaitable[None]]) -> None:
-        def act(sure: bool | None) -> None:
-            if sure:
-                self._call(call)
-
-        self.app.push_screen(Confirm(question), act)
-
-    @work
-    async def _call(self, call: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await call()
-        except UserError as error:
-            self.deck.tell_error(error)
+            self.confirmed(question, lambda: self.deck.core.node_remove(name))

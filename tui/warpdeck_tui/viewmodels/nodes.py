@@ -25,6 +25,7 @@ FULL_POWER_W = 700.0
 HOT_C = 90.0
 """Where data-centre GPUs begin to slow down: the top of the temperature scale."""
 OUT = ("down", "connecting")
+CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
 
 
@@ -93,6 +94,28 @@ def summary(nodes: Sequence[NodeRow]) -> str:
     return words + (f", {blocked} blocked" if blocked else "")
 
 
+def fragmentation(nodes: Sequence[NodeRow]) -> str:
+    """ "free: 2 whole nodes, 5 GPUs on 3 others, at most 4 on one": what a large job would find."""
+    whole = 0
+    parts: list[int] = []
+    for node in nodes:
+        free = sum(not (gpu.job or gpu.blocked or gpu.error) for gpu in node.gpus)
+        if not free or node.state in CLOSED:
+            continue
+        if free == len(node.gpus):
+            whole += 1
+        else:
+            parts.append(free)
+    words = [plural(whole, "whole node")] if whole else []
+    if parts:
+        others = (
+            f"{len(parts)} other{'' if len(parts) == 1 else 's'}" if whole else plural(len(parts), "node")
+        )
+        most = f", at most {max(parts)} on one" if len(parts) > 1 else ""
+        words.append(f"{plural(sum(parts), 'GPU')} on {others}{most}")
+    return f"free: {', '.join(words)}" if words else "no GPU is free"
+
+
 def node_row(node: NodeRow) -> tuple[str, Line]:
     """(key, cells): name, state, CPUs, load, memory, GPUs, jobs, and the jobs or the reason."""
     held = sum(bool(gpu.job) for gpu in node.gpus)
@@ -147,12 +170,13 @@ def gpu_detail(node: NodeRow, index: int) -> list[Line]:
         _gauge("util", gpu.util_pct, known(gpu.util_pct, "%")),
         _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
         fact("draws", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
-        _holder(gpu),
+        gpu_holder(gpu),
     ]
-    return lines + _processes(gpu)
+    return lines + process_lines(gpu)
 
 
-def _holder(gpu: GpuRow) -> Line:
+def gpu_holder(gpu: GpuRow) -> Line:
+    """The job that has it, or why none may."""
     if gpu.error:
         return (Cell(printable(gpu.error), "warn"),)
     if gpu.blocked:
@@ -162,7 +186,8 @@ def _holder(gpu: GpuRow) -> Line:
     return fact("job", "free", "RUNNING")
 
 
-def _processes(gpu: GpuRow) -> list[Line]:
+def process_lines(gpu: GpuRow) -> list[Line]:
+    """Every process on the GPU, and whose it is."""
     lines: list[Line] = []
     for process in gpu.processes:
         lines.append(

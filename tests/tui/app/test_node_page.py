@@ -1,0 +1,68 @@
+"""The page of a node: its curves, its GPUs with their jobs and processes, and what is not well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+
+from warpdeck.api.rows import CheckRow, CurveRow, GpuRow, NodeRow
+from warpdeck_tui.viewmodels.nodepage import page, resampled
+
+
+def text(node: NodeRow, curves: list[CurveRow], *, width: int = 80) -> list[str]:
+    lines = page(node, curves, span=0, told="", width=width)
+    return ["".join(cell.text for cell in line) for line in lines]
+
+
+def node(**fields: object) -> NodeRow:
+    gpu = GpuRow(index=3, uuid="u", name="H100", type="h100", mem_bytes=80 << 30, util_pct=50, power_w=350.0)
+    return NodeRow(**{"name": "gpu01", "cpus": 8, "mem_bytes": 1 << 40, "gpus": [gpu], **fields})  # type: ignore[arg-type]
+
+
+def test_points_are_means_of_equal_parts_and_unknown_is_never_0() -> None:
+    assert resampled([1, 3, 5, 7], 2) == [2, 6]
+    assert resampled([None, None, 4, None], 2) == [None, 4]
+    assert resampled([1, None], 8) == [1, None]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_curves_stand_beside_their_figures_within_the_screen(width: int) -> None:
+    curve = CurveRow(
+        node="gpu01",
+        begin=0,
+        step_s=1,
+        columns={"gpu_util_pct": (0.0, 50.0, None, 100.0), "gpu_power_w": (700.0,) * 4},
+        gpu=3,
+    )
+    shown = text(node(), [curve], width=width)
+    line = next(each for each in shown if " util " in each)
+    assert " ▄·█   50%" in line and "████  350W" in line
+    if width >= 80:
+        assert all(len(each) <= width for each in shown)
+
+
+def test_what_is_not_well_is_said_with_its_gpu() -> None:
+    checks = [
+        CheckRow(check="ecc", verdict="fail", message="2 errors", gpu=3),
+        CheckRow(check="disk", verdict="warn"),
+    ]
+    shown = "\n".join(text(node(health=checks), []))
+    assert "ecc ✗ GPU 3: 2 errors" in shown and "disk ! " in shown
+
+
+async def test_the_page_of_a_node_opens_from_the_map_and_goes_back_in_time(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("held")
+        await stage.press("2")
+        await stage.shows("1 of 8 GPUs held")
+        await stage.press("p")
+        await stage.shows("node gpu01", "the last 10 minutes", "GPU 0", "job 1", "python", "util", "power")
+        await stage.until(lambda: "▇" in stage.text() or "█" in stage.text(), "a curve is drawn")
+        await stage.press("m")
+        await stage.shows("the last 2 hours")
+        await stage.press("d")
+        await stage.shows("Drain gpu01: why?")
+        await stage.press("escape", "escape")
+        await stage.shows("showing utilisation")

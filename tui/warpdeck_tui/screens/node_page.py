@@ -1,0 +1,92 @@
+"""The page of a node."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from warpdeck.api.rows import CurveRow, NodeRow
+from warpdeck.errors import UserError
+from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.nodepage import SPANS, page
+
+from .base import TextPane
+from .keyline import KeyLine
+from .nodeverbs import NodeVerbs
+
+ASK_S = 5.0
+"""The curves grow by a point a second at most; asking a node more often shows nothing that matters."""
+
+
+class NodeScreen(NodeVerbs):
+    """What a node is, how it fares, and its curves, which its agent keeps."""
+
+    place = "node"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("node")
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._node_name = name
+        self._span = 0
+        self._curves: list[CurveRow] = []
+        self._told = "asking the node ..."
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        yield TextPane(id="node-page")
+        yield KeyLine()
+
+    def arrive(self) -> None:
+        self.query_one(TextPane).focus()
+        self.set_interval(ASK_S, self._ask)
+        self._ask()
+        self.draw()
+
+    @property
+    def node(self) -> NodeRow | None:
+        return self.deck.board.nodes.get(self._node_name)
+
+    def draw(self) -> None:
+        if self.deck.front is not self:
+            return
+        node = self.node
+        self.set_head(f"node {self._node_name}" + ("" if node is not None else " is gone"))
+        if node is not None:
+            lines = page(node, self._curves, span=self._span, told=self._told, width=self.size.width)
+            self.query_one(TextPane).show(lines, self.deck.palette)
+        self.show_keys()
+
+    def on_resize(self) -> None:
+        if not self.is_left:
+            self.call_after_refresh(self.draw)
+
+    @work(exclusive=True)
+    async def _ask(self) -> None:
+        if self.deck.front is not self:
+            return
+        try:
+            told = await self.deck.core.node_curves(self._node_name, step_s=SPANS[self._span][0])
+            self._curves, self._told = told.curves, ""
+        except UserError as error:
+            self._curves, self._told = [], error.message
+        self.draw()
+
+    def applies(self, action: str) -> bool:
+        return action != "drain" or self.node is not None
+
+    def action_span(self) -> None:
+        """Further back; after a day from the last minutes on."""
+        self._span = (self._span + 1) % len(SPANS)
+        self._curves, self._told = [], "asking the node ..."
+        self.draw()
+        self._ask()
+
+    def action_copy(self) -> None:
+        self.deck.copy(self._node_name)
+
+    def action_back(self) -> None:
+        self.deck.pop_screen()

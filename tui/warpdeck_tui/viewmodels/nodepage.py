@@ -1,0 +1,96 @@
+"""The page of a node: what it is, how it fares, and how its GPUs went lately, each with its job and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpdeck.api.rows import CheckRow, CurveRow, GpuRow, NodeRow
+from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.meter import sparkline
+
+from .cells import Cell, Line, fact, known, memory
+from .nodes import FULL_POWER_W, gpu_holder, node_lines, process_lines
+
+SPANS = ((1.0, "the last 10 minutes"), (10.0, "the last 2 hours"), (60.0, "the last day"))
+"""(seconds of a step, in words): how far back what is kept of each size reaches."""
+LABEL_WIDTH = 7
+FIGURE_WIDTH = 6
+GRAPH_MIN = 8
+GRAPH_MAX = 60
+"""More points than that say no more."""
+MARGIN = 4
+
+
+def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
+    """All of it. `told`: why there are no curves, or that they come."""
+    lines = [*node_lines(node), *_health(node.health), ()]
+    lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
+    own = next((curve for curve in curves if curve.gpu is None), None)
+    lines += _own(node, own, width)
+    by_index = {curve.gpu: curve for curve in curves if curve.gpu is not None}
+    for gpu in node.gpus:
+        lines += [(), *_gpu(gpu, by_index.get(gpu.index), width)]
+    return lines
+
+
+def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
+    """At most `width` points: means over equal parts; None where nothing of a part is known."""
+    if len(points) <= width:
+        return list(points)
+    found: list[float | None] = []
+    for at in range(width):
+        part = points[at * len(points) // width : (at + 1) * len(points) // width]
+        numbers = [point for point in part if point is not None]
+        found.append(sum(numbers) / len(numbers) if numbers else None)
+    return found
+
+
+def _health(checks: Sequence[CheckRow]) -> list[Line]:
+    """What is not well: ECC, Xid, heat, a full disk."""
+    lines: list[Line] = []
+    for check in checks:
+        of = "" if check.gpu is None else f"GPU {check.gpu}: "
+        style = "warn" if check.verdict == "warn" else "FAILED"
+        sign = "✗" if check.verdict == "fail" else "!"
+        lines.append(fact(printable(check.check)[:9], f"{sign} {of}{printable(check.message)}", style))
+    return lines
+
+
+def _own(node: NodeRow, curve: CurveRow | None, width: int) -> list[Line]:
+    columns = curve.columns if curve is not None else {}
+    graph = _graph_width(width, 1)
+    used = None if node.mem_used_bytes is None else 100 * node.mem_used_bytes / max(1, node.mem_bytes)
+    return [
+        (*_graph("CPU", columns.get("cpu_pct", ()), 100.0 * node.cpus, graph), _figure(node.cpu_pct, "%")),
+        (*_graph("memory", columns.get("mem_bytes", ()), node.mem_bytes, graph), _figure(used, "%")),
+    ]
+
+
+def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
+    columns = curve.columns if curve is not None else {}
+    graph = _graph_width(width, 2)
+    use = (*_graph("util", columns.get("gpu_util_pct", ()), 100.0, graph), _figure(gpu.util_pct, "%"))
+    power = (*_graph("power", columns.get("gpu_power_w", ()), FULL_POWER_W, graph), _figure(gpu.power_w, "W"))
+    used = memory(gpu.mem_used_bytes, gpu.mem_bytes)
+    head = (
+        Cell(f"GPU {gpu.index}  ", "accent"),
+        *gpu_holder(gpu),
+        Cell(f"   {used}, {known(gpu.temp_c, ' °C')}", "muted"),
+    )
+    return [head, (*use, Cell("  "), *power), *process_lines(gpu)]
+
+
+def _graph(title: str, points: Sequence[float | None], most: float, width: int) -> Line:
+    """Against the most that there can be, so that graphs below each other can be compared."""
+    percent = [None if each is None else 100 * each / max(1.0, most) for each in resampled(points, width)]
+    return Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), Cell(sparkline(percent, width), "accent")
+
+
+def _figure(value: float | None, unit: str) -> Cell:
+    return Cell(f"{known(value, unit):>{FIGURE_WIDTH}}")
+
+
+def _graph_width(width: int, graphs: int) -> int:
+    """Of each of so many beside each other."""
+    room = (width - MARGIN) // graphs - LABEL_WIDTH - FIGURE_WIDTH - 2
+    return max(GRAPH_MIN, min(GRAPH_MAX, room))
