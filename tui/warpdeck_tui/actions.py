@@ -122,6 +122,10 @@ ACTIONS = (
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "page", "p", "Node page", "the node's curves, processes and health", "Node"),
+    Action(
+        "nodes", "earlier", "less_than_sign", "Earlier", "who held which GPU ten minutes before", "Earlier"
+    ),
+    Action("nodes", "later", "greater_than_sign", "Later", "ten minutes on, up to now; Esc is now at once"),
     Action("nodes", "idle", "I", "Idle GPUs", "held and not used: whose, and GPU-hours wasted", "Idle"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
     Action(
@@ -226,6 +230,8 @@ CHANGING = {(action.where, action.id) for action in ACTIONS if action.changes}
 _KEY_WORDS = {
     "question_mark": "?",
     "slash": "/",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "colon": ":",
     "escape": "Esc",
     "equals_sign": "=",

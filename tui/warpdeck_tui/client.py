@@ -14,7 +14,7 @@ import msgspec
 
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
-from warpdeck.api.rows import CurveRow, Curves, JobDetail, JobRow, NodeRow, UsageRow
+from warpdeck.api.rows import CurveRow, Curves, HeldRow, JobDetail, JobRow, NodeRow, UsageRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, submit
 from warpdeck.api.sync import SyncClient
@@ -114,6 +114,10 @@ class Core:
 
         told = await asyncio.gather(*(ask(row) for row in rows))
         return {row.id: used for row, used in zip(rows, told, strict=True) if used is not None}
+
+    async def held_at(self, at: float) -> list[HeldRow]:
+        """Which job held which GPUs at that moment."""
+        return await self._live().held_at(at)
 
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
         """What was measured on a node and its GPUs lately."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,8 +28,9 @@ from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
 
 from . import protocol as ask
+from .inbox import Inbox, Merged
 from .messages import Message
-from .rows import Curves, ForwardRow, JobDetail, JobRow, NodeRow
+from .rows import Curves, ForwardRow, HeldRow, JobDetail, JobRow, NodeRow
 from .siterows import ForecastRow
 from .sync import GONE as GONE
 from .sync import LOST as LOST
@@ -101,6 +101,10 @@ class LogOpened(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
+class _Held(msgspec.Struct, frozen=True):
+    jobs: list[HeldRow]
+
+
 class _Jobs(msgspec.Struct, frozen=True):
     jobs: list[JobRow]
 
@@ -113,63 +117,6 @@ class _Forwards(msgspec.Struct, frozen=True):
     forwards: list[ForwardRow]
 
 
-class _Inbox:
-    """What has come for one request: JSON messages and data, in order; `failed` ends it."""
-
-    def __init__(self) -> None:
-        self.items: deque[dict[str, Any] | bytes] = deque()
-        self.failed: UserError | None = None
-        self._arrived = asyncio.Event()
-
-    def put(self, item: dict[str, Any] | bytes) -> None:
-        self.items.append(item)
-        self._arrived.set()
-
-    def fail(self, error: UserError) -> None:
-        self.failed = error
-        self._arrived.set()
-
-    async def get(self) -> dict[str, Any] | bytes:
-        """The next item. Raises UserError for an error message and when the connection is lost."""
-        while not self.items:
-            if self.failed is not None:
-                raise self.failed
-            self._arrived.clear()
-            await self._arrived.wait()
-        item = self.items.popleft()
-        if isinstance(item, dict) and item["t"] == "error":
-            raise user_error(item)
-        return item
-
-
-class _Merged(_Inbox):
-    """The subscription's inbox: deltas that were not taken yet are one, so it never holds more than the rows there are."""
-
-    def put(self, item: dict[str, Any] | bytes) -> None:
-        if isinstance(item, dict) and item["t"] == "delta" and self.items:
-            waiting = self.items[-1]
-            if isinstance(waiting, dict) and waiting["t"] == "delta":
-                self.items[-1] = merge(waiting, item)
-                return
-        super().put(item)
-
-
-def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Two deltas as one: the later word on each row counts."""
-    merged: dict[str, Any] = {"t": "delta", "id": new["id"], "ready": old["ready"] or new["ready"]}
-    for rows, gone, key in (("jobs", "gone_jobs", "id"), ("nodes", "gone_nodes", "name")):
-        kept = {row[key]: row for row in old[rows]}
-        lost = dict.fromkeys(old[gone])
-        for row in new[rows]:
-            kept[row[key]] = row
-            lost.pop(row[key], None)
-        for name in new[gone]:
-            kept.pop(name, None)
-            lost[name] = None
-        merged[rows], merged[gone] = list(kept.values()), list(lost)
-    return merged
-
-
 class Client:
     """A connection. Made by `connect`; ends with `close` or its `async with`."""
 
@@ -177,7 +124,7 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._ids = itertools.count(1)
-        self._inboxes: dict[int, _Inbox] = {}
+        self._inboxes: dict[int, Inbox] = {}
         self._gone: UserError | None = None
         self._pump: asyncio.Task[None] | None = None
         self.welcome = Welcome()
@@ -247,6 +194,13 @@ class Client:
         users = () if user is None else (user,)
         wanted = ask.Jobs(users=users, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
         return (await self._ask(wanted, _Jobs)).jobs
+
+    async def held_at(self, at: float) -> list[HeldRow]:
+        """What ran at that moment, by unix time, and the GPUs it had. Of a requeued job its last start alone is known."""
+        wanted = ask.Records(
+            states=("RUNNING",), since=at, until=at, ended=True, fields=HeldRow.__struct_fields__
+        )
+        return (await self._ask(wanted, _Held)).jobs
 
     async def job(self, job: str) -> JobDetail:
         """All there is to say of a job of any age."""
@@ -319,7 +273,7 @@ class Client:
     ) -> AsyncGenerator[Delta, None]:
         """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
         wanted = ask.Subscribe(finished_s=finished_s, user=user, topics=tuple(topics))
-        number, inbox = await self._begin(wanted, _Merged())
+        number, inbox = await self._begin(wanted, Merged())
         try:
             while True:
                 item = await inbox.get()
@@ -392,7 +346,7 @@ class Client:
             inbox.fail(self._gone)
 
     async def _ask(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
-        number, inbox = await self._begin(message, _Inbox())
+        number, inbox = await self._begin(message, Inbox())
         parts: list[dict[str, Any]] = []
         try:
             while True:
@@ -411,7 +365,7 @@ class Client:
         finally:
             self._inboxes.pop(number, None)
 
-    async def _begin(self, message: Message, inbox: _Inbox) -> tuple[int, _Inbox]:
+    async def _begin(self, message: Message, inbox: Inbox) -> tuple[int, Inbox]:
         if self._gone is not None:
             raise self._gone
         number = next(self._ids)
@@ -448,7 +402,7 @@ class LogStream:
         self._message = message
         self._progress = progress
         self._number = 0
-        self._inbox = _Inbox()
+        self._inbox = Inbox()
         self.opened = LogOpened()
         self.exit: tuple[int, int] | None = None
         """(exit code, signal) of the job, once the stream ended with its end."""

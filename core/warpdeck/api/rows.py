@@ -268,6 +268,15 @@ class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
 
 
+class HeldRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs of a job of any age. `gpus_held`: node -> indices."""
+
+    id: int
+    label: str
+    user: str
+    gpus_held: dict[str, list[int]]
+
+
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """A process on a GPU; job "" is a stranger."""
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.api.client import GONE, Client, Delta, merge
+from warpdeck.api.client import GONE, Client, Delta
+from warpdeck.api.inbox import merge
 from warpdeck.api.rows import JobRow, NodeRow
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths

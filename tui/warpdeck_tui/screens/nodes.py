@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from warpdeck.api.rows import NodeRow
+from warpdeck.api.rows import HeldRow, NodeRow
+from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.nodes import (
@@ -23,6 +26,7 @@ from warpdeck_tui.viewmodels.nodes import (
     node_row,
     summary,
 )
+from warpdeck_tui.viewmodels.past import as_it_was, moment_words, moved
 from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
@@ -44,6 +48,8 @@ COLUMNS = (
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
 )
+OF_NOW = ("metric", "page", "idle", "drain", "add", "remove", "new_job")
+"""What means nothing while the map shows how things were."""
 
 
 class NodesScreen(NodeVerbs):
@@ -60,6 +66,9 @@ class NodesScreen(NodeVerbs):
         self._first = name
         self._metric = 0
         self._listed = False
+        self._at: float | None = None
+        """The moment that is shown; None is now."""
+        self._held: list[HeldRow] = []
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -82,7 +91,13 @@ class NodesScreen(NodeVerbs):
 
     @property
     def node(self) -> NodeRow | None:
-        return self.deck.board.nodes.get(self.cursor[0])
+        name = self.cursor[0]
+        return next((node for node in self._shown() if node.name == name), None)
+
+    def _shown(self) -> list[NodeRow]:
+        """The nodes as they are, or as they were."""
+        nodes = self.deck.board.node_list()
+        return nodes if self._at is None else as_it_was(nodes, self._held)
 
     def recolour(self) -> None:
         self.query_one(CellGrid).use_palette(self.deck.palette)
@@ -91,8 +106,8 @@ class NodesScreen(NodeVerbs):
     def draw(self) -> None:
         if self.deck.front is not self:
             return
-        nodes = self.deck.board.node_list()
-        metric = METRICS[self._metric]
+        nodes = self._shown()
+        metric = METRICS[self._metric] if self._at is None else "owner"
         if self._listed:
             self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
         else:
@@ -104,10 +119,13 @@ class NodesScreen(NodeVerbs):
         self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
         free = f"   {fragmentation(nodes)}" if metric == "owner" and not self._listed else ""
-        self.set_head(f"{summary(nodes)}{shown}{free}")
+        moment = f"{moment_words(self._at, time.time())}   " if self._at is not None else ""
+        self.set_head(f"{moment}{summary(nodes)}{shown}{free}")
         self._describe()
 
     def applies(self, action: str) -> bool:
+        if self._at is not None and action in OF_NOW:
+            return False
         if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
         return not self._listed if action == "metric" else True
@@ -159,7 +177,33 @@ class NodesScreen(NodeVerbs):
     def action_copy(self) -> None:
         self.deck.copy(self.cursor[0])
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        of_then = self._at is not None and action in OF_NOW
+        return not of_then and super().check_action(action, parameters)
+
+    @work(exclusive=True)
+    async def _go_to(self, at: float | None) -> None:
+        """What was comes from the store; until it is there, the screen stays as it is."""
+        try:
+            held = [] if at is None else await self.deck.core.held_at(at)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        self._at, self._held = at, held
+        self.draw()
+
+    def action_earlier(self) -> None:
+        self._go_to(moved(self._at, -1, time.time()))
+
+    def action_later(self) -> None:
+        if self._at is not None:
+            self._go_to(moved(self._at, 1, time.time()))
+
     def action_back(self) -> None:
+        """To now, then to the queue."""
+        if self._at is not None:
+            self._go_to(None)
+            return
         self.deck.action_show_queue()
 
     def on_cell_grid_selected(self) -> None:
@@ -168,7 +212,8 @@ class NodesScreen(NodeVerbs):
         if gpu is None or not gpu.job:
             self.app.notify("no job holds this GPU")
             return
-        job = next((row for row in self.deck.board.jobs.values() if row.label == gpu.job), None)
+        jobs = self.deck.board.jobs.values() if self._at is None else self._held
+        job = next((row for row in jobs if row.label == gpu.job), None)
         if job is not None:
             self.deck.open_job(str(job.id))
 
