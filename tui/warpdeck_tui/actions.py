@@ -174,6 +174,10 @@ ACTIONS = (
     Action("history", "reverse", "S", "Turn round", "the order, where a column gives it"),
     Action("history", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("history", "log", "l", "Log", "the job's page, at its log", "Log"),
+    Action(
+        "history", "usage", "b", "Usage", "GPU-hours of these jobs by user, account, state, reason", "Usage"
+    ),
+    Action("history", "export", "E", "Export", "these jobs as CSV, JSON or Markdown", "Export"),
     Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "Requeue", _CHANGES),
     Action("history", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action("history", "mark", "space", "Mark", "the verbs then mean all that are marked"),

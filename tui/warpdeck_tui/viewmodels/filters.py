@@ -1,7 +1,8 @@
 """The filter of the queue: words, fields and comparisons, all of which must hold.
 
     llama            in the id, name, user, state or nodes
-    user:ann st:PD   in that field (id, name, user, state, node, part); user:me is whoever asks; name~llm is the same
+    user:ann st:PD   in that field (id, name, user, state, node, part, account, reason); user:me is whoever asks;
+                     name~llm is the same
     gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
     !vit  !user:bob  must not hold
 
@@ -16,6 +17,8 @@ from collections.abc import Callable
 
 from warpdeck.api.rows import JobRow
 
+from .queue import how_ended
+
 Test = Callable[[JobRow], bool]
 
 _TEXT: dict[str, Callable[[JobRow], str]] = {
@@ -25,6 +28,8 @@ _TEXT: dict[str, Callable[[JobRow], str]] = {
     "state": lambda row: f"{row.state} {row.state_short}",
     "node": lambda row: row.node_list,
     "part": lambda row: row.partition,
+    "account": lambda row: row.account,
+    "reason": lambda row: how_ended(row) if row.end is not None else "",
 }
 _SHORT = {
     "st": "state",

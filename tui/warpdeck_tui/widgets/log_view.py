@@ -338,7 +338,9 @@ class LogView(LineView):
 
     def action_first(self) -> None:
         """To the beginning of the log, wherever that is."""
-        if self.max_scroll_y > 0 or not self._source.at_start:
+        # What was just fed has not moved the end yet, nor has a view that is not laid out a height.
+        lines = self._source.lines
+        if self.max_scroll_y > 0 or lines.end - lines.first > self._page_rows or not self._source.at_start:
             self._stop_following()
         self._source.to_start()
         self._resize_content()

@@ -1,0 +1,134 @@
+"""What ended jobs have cost, by user, account, state and reason, on the screen and as a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+from tests.tui.app.test_views import ended
+
+from warpdeck.api.rows import JobRow, UsageRow
+from warpdeck.errors import UserError
+from warpdeck_tui.screens.dialogs import TextPage
+from warpdeck_tui.viewmodels.filters import parse_filter
+from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, export, grouped, usage_text
+
+HOUR_S = 3600.0
+
+
+def job(
+    number: int, *, hours: float = 1.0, gpus: int = 1, use: float | None = None, **fields: object
+) -> JobRow:
+    used = None if use is None else UsageRow(gpu_util_pct=use, gpu_idle_pct=(100 - use) / 2)
+    return ended(number, **{"start": 0.0, "end": hours * HOUR_S, "gpus": gpus, "used": used, **fields})
+
+
+def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
+    rows = [
+        job(1, user="ann", gpus=8, hours=2, use=50.0),
+        job(2, user="bob", gpus=4, hours=10, use=100.0, state="COMPLETED"),
+        job(3, user="ann", gpus=0, hours=1),
+    ]
+    (first, bob), (second, ann) = grouped(rows, GROUPS["user"])
+    assert (first, second) == ("bob", "ann")
+    assert (bob.allocated, bob.used, bob.wasted, bob.failed) == (40.0, 40.0, 0.0, 0)
+    assert (ann.jobs, ann.failed, ann.allocated, ann.used, ann.wasted) == (2, 2, 16.0, 8.0, 4.0)
+    assert ann.cpu_hours == 3.0
+
+
+def test_what_was_not_measured_is_not_called_unused() -> None:
+    text = usage_text([job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)])
+    assert "50 % used, 25 % wasted" in text and "of 2.0 the use was not measured" in text
+    unknown = [line.split() for line in usage_text([job(1)]).splitlines() if line.startswith("ann")]
+    assert unknown[0][5:7] == ["?", "?"]
+
+
+def test_there_is_a_table_for_each_group_and_a_long_one_is_cut() -> None:
+    rows = [job(number, user=f"user{number}", gpus=number) for number in range(1, 31)]
+    text = usage_text(rows)
+    for title in ("BY USER", "BY ACCOUNT", "BY STATE", "BY EXIT REASON"):
+        assert title in text
+    lines = text.splitlines()
+    assert sum(line.startswith("user") for line in lines) == LONGEST_TABLE
+    assert [line.split()[:3] for line in lines if "more" in line] == [["10", "more", "10"]]
+    assert all(len(line.removeprefix(BOLD).removesuffix(PLAIN)) <= 72 for line in lines[1:])
+
+
+def test_nothing_is_said_of_nothing() -> None:
+    assert "no job has ended" in usage_text([])
+
+
+def test_reasons_do_not_name_nodes() -> None:
+    rows = [job(1, node_list="gpu01"), job(2, node_list="gpu02")]
+    assert [name for name, _ in grouped(rows, GROUPS["exit reason"])] == ["exit 1"]
+
+
+def test_jobs_are_chosen_by_account_and_by_reason() -> None:
+    vision = job(1, account="vision", exit_code="0:9", exit_cause="oom")
+    for text, holds in (
+        ("account:vis", True),
+        ("account:nlp", False),
+        ("reason:oom", True),
+        ("reason:exit", False),
+    ):
+        assert parse_filter(text)(vision) is holds
+
+
+def test_a_file_holds_every_job_in_the_form_that_its_name_says() -> None:
+    rows = [job(7, use=50.0, name="a|b,c"), job(8, name="=cmd()")]
+    records = json.loads(export(rows, "x.json"))
+    assert [(each["id"], each["gpu_hours"], each["gpu_hours_used"]) for each in records] == [
+        ("7", 1.0, 0.5),
+        ("8", 1.0, None),
+    ]
+    table = list(csv.DictReader(export(rows, "X.CSV").splitlines()))
+    assert [each["name"] for each in table] == ["a|b,c", "'=cmd()"]
+    assert [each["gpu_hours_used"] for each in table] == ["0.5", ""]
+    lines = export(rows, "x.md").splitlines()
+    assert len(lines) == 4 and "a\\|b,c" in lines[2]
+
+
+@pytest.mark.parametrize("path", ["jobs", "jobs.xls", "jobs."])
+def test_another_form_is_refused(path: str) -> None:
+    with pytest.raises(UserError, match="names no form of a table"):
+        export([job(1)], path)
+
+
+async def test_a_text_longer_than_the_dialog_opens_at_its_beginning(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        stage.app.push_screen(TextPage("Long", "".join(f"line {number}\n" for number in range(500))))
+        await stage.shows("line 0 ", "line 9 ")
+        await stage.pilot.pause(0.2)
+        assert "line 0 " in stage.text() and "line 499" not in stage.text()
+
+
+async def test_usage_and_export_are_of_the_jobs_that_are_listed(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        stage.cluster.ends["fails"] = (0.0, 3)
+        stage.cluster.ends["works"] = (0.0, 0)
+        await stage.cluster.submit("fails")
+        await stage.cluster.submit("works")
+        await stage.shows("✗ F", "✓ CD")
+        await stage.press("4")
+        await stage.shows("history", "fails", "works")
+        await stage.press("b")
+        await stage.shows("Usage:", "2 jobs, 1 failed", "BY USER", "BY EXIT REASON", "exit 3")
+        await stage.press("escape", "slash")
+        await stage.type("fails")
+        await stage.press("enter")
+        await stage.hides("works")
+        await stage.press("E")
+        await stage.shows("Write 1 job to which file?")
+        await stage.type("jobs.json")
+        await stage.press("enter")
+        await stage.told("wrote 1 job to jobs.json")
+        assert [each["name"] for each in json.loads(Path("jobs.json").read_text())] == ["fails"]
+        assert Path("jobs.json").stat().st_mode & 0o777 == 0o600
+        await stage.press("E")
+        await stage.shows("Write 1 job")
+        await stage.type("jobs.json")
+        await stage.press("enter")
+        await stage.told("cannot write jobs.json: File exists")
