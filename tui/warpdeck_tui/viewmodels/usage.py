@@ -24,8 +24,8 @@ from .queue import how_ended, ran_s
 HOUR_S = 3600.0
 LONGEST_TABLE = 20
 """Lines of one table; the rest is one line more. A file has all."""
-NAME_WIDTH, SHARE_WIDTH = 18, 6
-"""A whole line has 72 characters: what a dialog has room for on a terminal of 80."""
+NAME_WIDTH, SHARE_WIDTH = 18, 5
+"""A whole line has at most 71 characters: what a dialog has room for on a terminal of 80."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 FIELDS = (
     *("id", "name", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
@@ -104,20 +104,22 @@ def usage_text(rows: Sequence[JobRow]) -> str:
     total = Cost()
     for row in rows:
         total = total.plus(cost(row))
-    lines = [_summary(total), ""]
+    lines = [*_summary(total), ""]
     for title, key in GROUPS.items():
         lines += _table(title, grouped(rows, key), total)
     return "\n".join(lines) + "\n"
 
 
-def _summary(total: Cost) -> str:
-    words = f"{plural(total.jobs, 'job')}, {total.failed} failed: {total.allocated:,.1f} GPU-hours"
+def _summary(total: Cost) -> list[str]:
+    lines = [
+        f"{plural(total.jobs, 'job')}, {total.failed} failed, {total.allocated:,.1f} GPU-hours allocated"
+    ]
     if total.measured:
         used, wasted = 100 * total.used / total.measured, 100 * total.wasted / total.measured
-        words += f", {used:.0f} % used, {wasted:.0f} % wasted (a GPU below 5 %)"
+        lines.append(f"{used:.0f} % of them used, {wasted:.0f} % wasted: a GPU was held and below 5 %")
     if total.measured < total.allocated:
-        words += f"; of {total.allocated - total.measured:,.1f} the use was not measured"
-    return words
+        lines.append(f"the use of {total.allocated - total.measured:,.1f} GPU-hours was not measured")
+    return lines
 
 
 def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[str]:
