@@ -160,6 +160,7 @@ ACTIONS = (
     Action("job", "events", "e", "Events", "the job's history"),
     Action("job", "diff", "D", "Diff with now", "what has changed in its folder since then", "Diff"),
     Action("job", "diff_job", "equals_sign", "Diff with a job", "its code against another job's"),
+    Action("job", "what_changed", "W", "What has changed", "since the last job of its name that completed"),
     Action("job", "cancel", "c", "Cancel", "end the job", "Cancel", _CHANGES),
     Action("job", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
     Action("job", "release", "U", "Release", "let a held job start", "Release", _CHANGES),

@@ -21,6 +21,7 @@ from warpdeck.api.siterows import ForecastRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
+from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
 from warpdeck_tui.widgets.log_view import LogView
 
@@ -360,6 +361,27 @@ class JobScreen(DeckScreen):
         command = f"warpdeck snapshot diff JOB {self._label()}"
         ask = Ask("Compare the code with which job?", required="write a job's number", command=command)
         self.app.push_screen(ask, compare)
+
+    @work(exclusive=True, group="diff")
+    async def action_what_changed(self) -> None:
+        """Against the last job of its name that completed: how it was submitted, and its code."""
+        now, core = self._detail, self.deck.core
+        if now is None:
+            return
+        try:
+            worked = last_that_worked(now.row, await core.history(now.row.user))
+            if worked is None:
+                words = f"no job {now.row.name} of {now.row.user} completed before this one"
+                self.app.notify(words, severity="warning", markup=False)
+                return
+            there, code = await core.job(str(worked.id)), "one of both has no snapshot"
+            if now.snapshot and there.snapshot:
+                code = view.diff_text(await core.diff_with_job(now.snapshot, str(worked.id)))
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        title = f"Since job {worked.label} worked (-), in job {self._label()} (+)"
+        self.app.push_screen(TextPage(title, changes_text(there, now, code=code)))
 
     @work(exclusive=True, group="diff")
     async def _show_diff(self, diff: Callable[[], Awaitable[str]], what: str) -> None:

@@ -104,7 +104,7 @@ def details(
         *([fact("died of", ended.words)] if ended.words else []),
         *_reasons(detail, now, forecast),
         *_times(row, now),
-        fact("asked", _asked(row)),
+        fact("asked", asked(row)),
         fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
         fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
         fact("partition", f"{row.partition}, QoS {row.qos}"),
@@ -164,7 +164,7 @@ def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) 
     facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
     facts += [
         *_reasons(detail, now, forecast),
-        fact("asked", _asked(row)),
+        fact("asked", asked(row)),
         fact("user", printable(row.user)),
     ]
     optional = (
@@ -217,7 +217,8 @@ def _ahead(forecast: ForecastRow) -> list[Line]:
     return lines
 
 
-def _asked(row: JobRow) -> str:
+def asked(row: JobRow) -> str:
+    """What it asked for, in words."""
     gpus = f", {plural(row.gpus, 'GPU')}{' ' + row.gpu_type if row.gpu_type else ''}" if row.gpus else ""
     mem = f", {format_memory(row.mem_bytes)}" if row.mem_bytes else ""
     return f"{plural(row.nodes, 'node')}, {plural(row.cpus, 'CPU')}{gpus}{mem}"

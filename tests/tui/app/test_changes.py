@@ -1,0 +1,60 @@
+"""What has changed since a job last worked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.stage import on_stage
+from tests.tui.app.test_views import ended
+
+from warpdeck.api.rows import JobDetail
+from warpdeck.model import GpuAsk, Resources
+from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
+
+
+def test_the_last_of_its_name_and_user_that_completed_before_it_counts() -> None:
+    jobs = [
+        ended(1, name="a", state="COMPLETED"),
+        ended(2, name="a", state="COMPLETED"),
+        ended(3, name="a", state="FAILED"),
+        ended(4, name="b", state="COMPLETED"),
+        ended(5, name="a", state="COMPLETED", user="bob"),
+        ended(9, name="a", state="COMPLETED"),
+    ]
+    found = last_that_worked(ended(6, name="a"), jobs)
+    assert found is not None and found.id == 2
+    assert last_that_worked(ended(6, name="none"), jobs) is None
+
+
+def test_only_what_differs_is_told_and_a_comment_is_no_difference() -> None:
+    worked = JobDetail(
+        row=ended(1, gpus=4), script="#!/bin/sh\n# old\ntrain --lr 1\n", submit_dir="/home/ann"
+    )
+    now = JobDetail(row=ended(2, gpus=8), script="#!/bin/sh\n# new\ntrain --lr 1\n", submit_dir="/home/ann")
+    text = changes_text(worked, now, code="the code is the same")
+    assert "-asked: 1 node, 1 CPU, 4 GPUs" in text and "+asked: 1 node, 1 CPU, 8 GPUs" in text
+    assert "script" not in text and "folder" not in text and text.endswith("the code is the same")
+    same = changes_text(worked, worked, code="")
+    assert "the same" in same and "-asked" not in same
+
+
+async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        stage.cluster.ends["llama"] = (0.0, 0)
+        await stage.cluster.submit("llama")
+        await stage.shows("✓ CD")
+        stage.cluster.ends["llama"] = (0.0, 1)
+        await stage.cluster.submit("llama", resources=Resources(gpus=GpuAsk(per_node=2)))
+        await stage.shows("✗ F")
+        stage.app.open_job("2")
+        await stage.shows("job 2", "FAILED")
+        await stage.press("W")
+        await stage.shows(
+            "Since job 1 worked (-), in job 2 (+)", "+asked: 1 node, 1 CPU, 2 GPUs", "no snapshot"
+        )
+        await stage.press("escape", "escape")
+        await stage.hides("Since job 1")
+        stage.app.open_job("1")
+        await stage.shows("job 1", "COMPLETED")
+        await stage.press("W")
+        await stage.told("completed before this one")
