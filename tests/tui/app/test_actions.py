@@ -43,7 +43,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "filter": (FilterLine,),
     "confirm": (Confirm,),
     "ask": (Ask,),
-    "form": (NewJob, FormLine),
+    "form": (FormLine,),
     "script": (ScriptText,),
     "add": (NodeAdd,),
     "choose": (Choose,),

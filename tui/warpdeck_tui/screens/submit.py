@@ -46,7 +46,7 @@ TYPING_S = 0.4
 
 
 class FormLine(Input):
-    """A field. The form's keys come before those that move in a line."""
+    """A field. It has the form's keys, not the screen: they mean other things in the script."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
@@ -59,8 +59,6 @@ class ScriptText(TextArea):
 
 class NewJob(Arrives[str], ModalScreen[str]):
     """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
-
-    BINDINGS: ClassVar[list[BindingType]] = bindings("form")
 
     def __init__(self, core: Core, sheet: Sheet) -> None:
         super().__init__()
