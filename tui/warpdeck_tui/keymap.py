@@ -42,6 +42,8 @@ PRESETS: dict[str, dict[str, str]] = {
         "app.command_palette": "colon,ctrl+p,ctrl+a",
         "app.shell": "s,i",
         "job.code": "S",
+        "queue.sort": "O",
+        "history.sort": "O",
         "queue.everybody": "0,u",
         "history.everybody": "0,u",
         "queue.cancel": "ctrl+k,c",
