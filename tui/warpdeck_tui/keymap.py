@@ -55,8 +55,6 @@ PRESETS: dict[str, dict[str, str]] = {
         "log.page_down": "space,f",
         "log.page_up": "b",
         "log.follow": "F",
-        "moves.first": "g,home,less_than_sign",
-        "moves.last": "G,end,greater_than_sign",
     },
 }
 """The keys of people's hands: what each moves."""
