@@ -78,6 +78,15 @@ def test_a_part_from_the_middle_loses_its_torn_first_line_only() -> None:
     assert [(round(point.at_s, 1), point.value) for point in found] == [(50.6, 1.0), (51.3, 2.0)]
 
 
+@pytest.mark.parametrize("unit", ["1", "a.", "1,", "loss=1", "loss ", "1_", "1/"])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_hostile_lines_cost_no_more_than_their_length(unit: str, end: str) -> None:
+    text = (unit * (4000 // len(unit)) + end) * 60
+    began = time.process_time()
+    read(text)
+    assert time.process_time() - began < 3.0
+
+
 def test_the_loss_comes_first_and_names_are_bounded() -> None:
     text = "".join(f"m{number}=1 " for number in range(500)) + "\n"
     assert len(read(text * 2)) == 60

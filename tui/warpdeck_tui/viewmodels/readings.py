@@ -17,7 +17,12 @@ from warpdeck_tui.widgets.ansi import without_escapes
 
 MAX_NAMES = 60
 """Different names of one log; a program that prints a thousand is not plotted by hand."""
-_NUMBER = r"([-+]?(?:\d[\d_]*\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|NaN|inf|Infinity))(?![\w:])"
+MAX_LINE_BYTES = 4096
+"""What follows in a line is not for people, nor for a plot."""
+# Every repetition has an end: a line of a million digits must cost no more than its length.
+_NUMBER = (
+    r"([-+]?(?:\d[\d_]{0,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|\.\d{1,20}|nan|NaN|inf|Infinity))(?![\w:])"
+)
 _WORDS = (
     "loss|acc|accuracy|ppl|perplexity|lr|learning_rate|reward|score|bleu|f1|auc|mfu|tflops|grad_norm|step|steps|iter"
     "|iteration|global_step|epoch"
@@ -27,8 +32,10 @@ _NAMED = re.compile(
     rf"([A-Za-z][\w./-]{{0,40}})[\"']?\s{{0,4}}[=:]\s{{0,8}}[\"']?|((?:[\w.]+[/_])?(?:{_WORDS}))\s{{1,12}}){_NUMBER}",
     re.IGNORECASE,
 )
-_RATE = re.compile(r"(\d[\d,]*\.?\d*)\s?(it/s|s/it|samples/s|tokens/s|tok/s|img/s|GB/s)\b")
-_BAR = re.compile(r"\b(\d+)/\d+ \[")
+_RATE = re.compile(
+    r"(?<![\d,.])(\d[\d,]{0,20}(?:\.\d{0,20})?)\s?(it/s|s/it|samples/s|tokens/s|tok/s|img/s|GB/s)\b"
+)
+_BAR = re.compile(r"\b(\d{1,15})/\d{1,15} \[")
 """A progress bar's step, as tqdm writes it."""
 _STEPS = ("step", "steps", "global_step", "iter", "iteration", "epoch")
 """What counts the progress, the best first."""
@@ -75,7 +82,7 @@ def _read(part: Part, found: dict[str, list[Point]], *, size_bytes: int, begin: 
     for raw in data[at:].split(b"\n"):
         placed = begin + (part.at_bytes + at) / size_bytes * (end - begin)
         at += len(raw) + 1
-        line = without_escapes(raw).decode("utf-8", "replace")
+        line = without_escapes(raw[:MAX_LINE_BYTES]).decode("utf-8", "replace")
         if (pairs := _pairs(line)) is None:
             continue
         numbers, step = pairs
