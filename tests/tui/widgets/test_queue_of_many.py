@@ -1,0 +1,45 @@
+"""The queue's own lines in its own table: what a tick of a hundred thousand jobs writes to the terminal."""
+
+from __future__ import annotations
+
+from tests.tui.widgets.stage import STYLES, stage
+from warpdeck.api.rows import JobRow
+from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JobRows, columns_of
+from warpdeck_tui.viewmodels.listing import Choice, Listing
+from warpdeck_tui.widgets.virtual_table import VirtualTable
+
+NOW = 1_000_000.0
+TICK_BYTES = 4_000
+"""A second's tick of a screen full of running jobs: their clocks, a line each. DESIGN's 9 kB are for a map besides."""
+
+
+def job(number: int, **fields: object) -> JobRow:
+    base: dict[str, object] = {"id": number, "label": str(number), "array_job_id": number, "user": "ann"}
+    return JobRow(**{**base, "name": f"train{number % 97}", "gpus": 8, **fields})  # type: ignore[arg-type]
+
+
+def running(number: int) -> JobRow:
+    return job(
+        number, state="RUNNING", state_short="R", start=NOW - 60 * number, gpu_util_pct=90, node_list="gpu01"
+    )
+
+
+async def test_a_tick_of_a_hundred_thousand_jobs_writes_what_has_changed_on_the_screen() -> None:
+    jobs = {number: running(number) if number <= 10 else job(number) for number in range(1, 100_001)}
+    listing = Listing()
+    listing.follow(jobs, Choice())
+    table = VirtualTable(columns_of(DEFAULT_COLUMNS), STYLES, empty="", marks=True)
+    async with stage(table) as player:
+        table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW))
+        await player.settle()
+        player.take_written()
+        table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW + 1))
+        await player.pilot.pause()
+        ticked = player.take_written()
+        assert 0 < len(ticked) < TICK_BYTES, len(ticked)
+        assert "◌" not in ticked  # those that wait have no clock
+        jobs[99_999] = job(99_999, priority=-1)
+        assert listing.follow(jobs, Choice())
+        table.update(JobRows(listing, DEFAULT_COLUMNS, now=NOW + 1))
+        await player.pilot.pause()
+        assert player.take_written() == ""
