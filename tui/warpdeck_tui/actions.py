@@ -40,6 +40,7 @@ PLACES = {
     "node": "Node",
     "job": "Job",
     "history": "History",
+    "sessions": "Sessions",
     "app": "Everywhere",
     "log": "Logs, code and diffs",
     "grid": "Map of GPUs",
@@ -57,6 +58,7 @@ PLACES = {
 MEETINGS = (
     ("queue", "list", "moves", "app"),
     ("history", "list", "moves", "app"),
+    ("sessions", "list", "moves", "app"),
     ("nodes", "grid", "moves", "app"),
     ("nodes", "list", "moves", "app"),
     ("node", "moves", "app"),
@@ -80,12 +82,13 @@ ACTIONS = (
     Action("app", "show_nodes", "2", "Nodes", "nodes and GPUs, live"),
     Action("app", "show_job", "3", "Job", "the job under the cursor, or the last one looked at"),
     Action("app", "show_history", "4", "History", "jobs that have ended"),
+    Action("app", "show_sessions", "5", "Sessions", "shells on the cluster, and forwarded ports"),
     Action(
         "app",
         "shell",
         "i",
         "Interactive shell",
-        "a shell on a GPU, or on a CPU where there is none",
+        "with what the last one had; at first a GPU",
         "Shell",
         _CHANGES,
     ),
@@ -120,6 +123,14 @@ ACTIONS = (
     Action("queue", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
+    Action(
+        "sessions", "attach", "a", "Attach", "its terminal is yours; Enter ~d leaves it", "Attach", _CHANGES
+    ),
+    Action("sessions", "watch", "w", "Watch", "its terminal, to look at only; q leaves it", "Watch"),
+    Action("sessions", "cancel", "c", "End", "end the session", "End", _CHANGES),
+    Action("sessions", "end_forward", "X", "End forward", "the port is forwarded no more", "", _CHANGES),
+    Action("sessions", "copy", "y", "Copy", "the session's id, or the port's URL"),
+    Action("sessions", "back", "escape", "Back", "to the queue"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "page", "p", "Node page", "the node's curves, processes and health", "Node"),
     Action(

@@ -38,6 +38,7 @@ from .screens.history import HistoryScreen
 from .screens.job import JobScreen
 from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
+from .screens.sessions import SessionsScreen
 from .screens.submit import NewJob
 from .terminal import kept_terminal
 from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
@@ -255,7 +256,10 @@ class DeckApp(App[None]):
     def action_show_history(self) -> None:
         self._show(HistoryScreen)
 
-    def _show(self, kind: type[NodesScreen | HistoryScreen]) -> None:
+    def action_show_sessions(self) -> None:
+        self._show(SessionsScreen)
+
+    def _show(self, kind: type[NodesScreen | HistoryScreen | SessionsScreen]) -> None:
         if not isinstance(self.screen, kind):
             self.action_show_queue()
             self.push_screen(kind())

@@ -14,7 +14,16 @@ import msgspec
 
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Delta
-from warpdeck.api.rows import CurveRow, Curves, HeldRow, JobDetail, JobRow, NodeRow, UsageRow
+from warpdeck.api.rows import (
+    CurveRow,
+    Curves,
+    ForwardRow,
+    HeldRow,
+    JobDetail,
+    JobRow,
+    NodeRow,
+    UsageRow,
+)
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, submit
 from warpdeck.api.sync import SyncClient
@@ -227,9 +236,16 @@ class Core:
     async def forecast(self, job: str) -> ForecastRow:
         return await self._live().forecast(job)
 
-    async def shell(self, *, gpus: int, rows: int, cols: int) -> Submitted:
+    async def forwards(self) -> list[ForwardRow]:
+        """The ports that the user's clients forward now."""
+        return await self._live().forwards()
+
+    async def end_forward(self, number: int) -> None:
+        await self._live().forward_end(number)
+
+    async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
         """Submits an interactive shell."""
-        return await asyncio.to_thread(self._shell, gpus, rows, cols)
+        return await asyncio.to_thread(self._shell, options, rows, cols)
 
     async def files(self, snapshot: Mapping[str, Any]) -> list[str]:
         """The paths in a job's snapshot."""
@@ -272,8 +288,7 @@ class Core:
         with SyncClient.connect(self.paths) as client:
             return submit(client, draft, paths=self.paths)
 
-    def _shell(self, gpus: int, rows: int, cols: int) -> Submitted:
-        options = ["--gpus", str(gpus)] if gpus else []
+    def _shell(self, options: Sequence[str], rows: int, cols: int) -> Submitted:
         draft = draft_command(
             [os.environ.get("SHELL", "/bin/sh")],
             [*options, "--job-name", "interactive"],

@@ -6,6 +6,7 @@ A verb that means nothing for a job says so instead of asking. What stands for s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from warpdeck.api.rows import JobRow
@@ -15,6 +16,7 @@ from warpdeck.errors import UserError
 from .screens.dialogs import Choose, Confirm
 from .terminal import STDOUT, join_terminal
 from .viewmodels.queue import confirmation, targets, tasks_of
+from .viewmodels.sessions import shell_options
 from .viewmodels.verbs import AT_ONCE, refusal, said_done, that_fit
 
 if TYPE_CHECKING:
@@ -69,19 +71,20 @@ class JobVerbs:
         tasks = tasks_of(row, self._app.board.jobs.values())
         self._choose_task(row, tasks, self._app.open_job, "has no output yet")
 
-    def attach(self, key: str) -> None:
-        """The terminal of an interactive job, in place of the app until it ends or is detached."""
+    def attach(self, key: str, *, watch: bool = False) -> None:
+        """The terminal of an interactive job, in place of the app until it ends or is left. A watcher's keys do nothing there."""
         row = self._app.find_job(key)
         if row is not None and row.tasks_pending:
             tasks = that_fit("attach", tasks_of(row, self._app.board.jobs.values()))
-            self._choose_task(row, tasks, self.attach, "has no terminal yet")
+            self._choose_task(row, tasks, partial(self.attach, watch=watch), "has no terminal yet")
             return
         refused = refusal("attach", row) if row is not None else ""
         if refused:
             self._warn(refused)
             return
         try:
-            words = join_terminal(self._app, self._app.core.relay_client, row.label if row else key)
+            label = row.label if row else key
+            words = join_terminal(self._app, self._app.core.relay_client, label, watch=watch)
         except UserError as error:
             self._app.tell_error(error)
         else:
@@ -92,7 +95,9 @@ class JobVerbs:
         self._app.lending = True
         try:
             rows, cols = window_size(STDOUT)
-            done = await self._app.core.shell(gpus=int(self._app.board.has_gpus()), rows=rows, cols=cols)
+            board = self._app.board
+            options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())
+            done = await self._app.core.shell(options, rows=rows, cols=cols)
             self.attach(str(done.job_id))
         except UserError as error:
             self._app.tell_error(error)

@@ -54,7 +54,7 @@ class Connect(Protocol):
     def __call__(self, *, start: bool = True) -> SyncClient: ...
 
 
-def join_terminal(app: App[None], connect: Connect, label: str) -> str:
+def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool = False) -> str:
     """The terminal of an interactive job in the app's place until it ends or is detached; how it ended, in words.
 
     A controller or a node that is lost meanwhile is waited for. Ctrl-C while the job still waits gives up waiting, not the
@@ -64,12 +64,14 @@ def join_terminal(app: App[None], connect: Connect, label: str) -> str:
     def borrow() -> RelayEnd:
         client = connect()
         try:
-            print(f"job {label}: Enter ~d detaches, Enter ~? helps", flush=True)
+            leave = "q leaves it as it is" if watch else "Enter ~d detaches, Enter ~? helps"
+            print(f"job {label}: {leave}", flush=True)
             return relay(
                 client,
                 label,
                 stdin_fd=STDIN,
                 stdout_fd=STDOUT,
+                watch=watch,
                 progress=print,
                 again=lambda: connect(start=False),
             )
@@ -86,6 +88,8 @@ def join_terminal(app: App[None], connect: Connect, label: str) -> str:
         return "leaving"
     if ended.error:
         return ended.error
+    if ended.detached and watch:
+        return f"job {label} goes on"
     return f"detached from job {label}; a comes back" if ended.detached else f"job {label} has ended"
 
 

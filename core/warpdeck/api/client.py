@@ -40,6 +40,7 @@ ANSWER_S = 120.0
 """How long an answer may take before the controller is called stuck; adding a node over SSH is the slowest."""
 
 T = TypeVar("T")
+TOPICS = ("jobs", "nodes")
 Progress = Callable[[str], None]
 
 
@@ -258,6 +259,9 @@ class Client:
         """The ports that this user's clients forward now; an admin sees everybody's."""
         return (await self._ask(ask.Forwards(), _Forwards)).forwards
 
+    async def forward_end(self, number: int) -> None:
+        await self._ask(ask.ForwardEnd(number=number), dict[str, Any])
+
     async def shutdown(self) -> None:
         """Ends the controller; agents and jobs go on."""
         await self._ask(ask.Shutdown(), dict[str, Any])
@@ -265,11 +269,7 @@ class Client:
     # ---- streams
 
     async def subscribe(
-        self,
-        *,
-        finished_s: float = 3600.0,
-        user: str | None = None,
-        topics: Sequence[str] = ("jobs", "nodes"),
+        self, *, finished_s: float = 3600.0, user: str | None = None, topics: Sequence[str] = TOPICS
     ) -> AsyncGenerator[Delta, None]:
         """Everything there is, then what changes, merged while nobody asks. Close the iterator to end it."""
         wanted = ask.Subscribe(finished_s=finished_s, user=user, topics=tuple(topics))

@@ -24,6 +24,7 @@ from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log_view import LogView
@@ -36,6 +37,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "node": (NodeScreen,),
     "job": (JobScreen,),
     "history": (HistoryScreen,),
+    "sessions": (SessionsScreen,),
     "log": (LogView,),
     "grid": (CellGrid,),
     "list": (VirtualTable,),

@@ -61,6 +61,7 @@ SIGHTS: dict[str, tuple[str, ...]] = {
     "the form": ("n",),
     "help": ("question_mark",),
     "history": ("4",),
+    "sessions": ("5",),
     "the map": ("2",),
     "the list of nodes": ("2", "v"),
     "draining": ("2", "d"),
@@ -144,7 +145,7 @@ async def test_help_shows_the_keys_of_the_place_and_closes(folder: Path) -> None
 
 
 async def test_help_fits_80_columns_without_a_broken_word(folder: Path) -> None:
-    async with on_stage(folder, size=(80, 60)) as stage:
+    async with on_stage(folder, size=(80, 72)) as stage:
         await stage.press("question_mark")
         await stage.shows("Queue")
         assert all(len(line) <= 80 for line in stage.text().splitlines())

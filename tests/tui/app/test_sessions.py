@@ -1,0 +1,83 @@
+"""The screen of sessions: shells and their forwarded ports; the next shell asks for what the last one had."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.tui.app.stage import ME, on_stage
+
+from warpdeck.api.rows import ForwardRow, JobRow
+from warpdeck.api.sync import SyncClient
+from warpdeck.model import JobState
+from warpdeck_tui.viewmodels.sessions import session_rows, sessions, shell_options, url
+
+NOW = 1_700_000_000.0
+
+
+def shell(number: int, **fields: object) -> JobRow:
+    known = {"interactive": True, "user": "ann", "state": "RUNNING", "state_short": "R", "start": NOW - 60}
+    return JobRow(id=number, label=str(number), array_job_id=number, **(known | fields))  # type: ignore[arg-type]
+
+
+def port(number: int, job: str) -> ForwardRow:
+    return ForwardRow(
+        number=number, job=job, user="ann", node="n1", port=8888, local_port=9000, since=NOW - 5
+    )
+
+
+def test_sessions_are_the_interactive_jobs_that_have_not_ended_the_latest_first() -> None:
+    jobs = [shell(1), shell(2, interactive=False), shell(3, end=NOW), shell(4, user="bob"), shell(5)]
+    assert [job.id for job in sessions(jobs, user="ann")] == [5, 1]
+    assert [job.id for job in sessions(jobs, user=None)] == [5, 4, 1]
+
+
+def test_a_port_stands_below_its_session_and_those_of_other_jobs_at_the_end() -> None:
+    rows = session_rows([shell(5), shell(1)], [port(1, "1"), port(2, "77"), port(3, "5")], now=NOW)
+    assert [key for key, _ in rows] == ["5", "forward 3", "1", "forward 1", "forward 2"]
+    assert url(port(1, "1")) == "http://127.0.0.1:9000/"
+    assert [cells[0].text for _, cells in rows] == ["5", "", "1", "", "77"]
+
+
+def test_the_next_shell_asks_for_what_the_last_one_had() -> None:
+    assert shell_options([], user="ann", has_gpus=True) == ["--gpus=1"]
+    assert shell_options([shell(1, gpus=8, user="bob")], user="ann", has_gpus=False) == []
+    jobs = [shell(1, gpus=1), shell(2, gpus=2, gpu_type="h100", partition="dev", time_limit_s=5400, end=NOW)]
+    assert shell_options(jobs, user="ann", has_gpus=True) == [
+        "--gpus=h100:2",
+        "--partition=dev",
+        "--time=1:30:00",
+    ]
+
+
+async def test_sessions_and_ports_are_on_one_screen_and_a_forward_is_ended(folder: Path) -> None:
+    async with on_stage(folder, size=(120, 30)) as stage:
+        job = await stage.cluster.submit_shell()
+        await stage.shows("● R")
+        client = await asyncio.to_thread(SyncClient.connect, stage.cluster.paths, start=False)
+        try:
+            facts = {"job": str(job.id), "port": 8888, "local_port": 9000, "purpose": "jupyter"}
+            await asyncio.to_thread(client.begin, "forward", **facts)
+            await stage.press("5")
+            await stage.shows("1 session ", "1 forwarded port", "↳ jupyter", "http://127.0.0.1:9000/")
+            await stage.shows("i asks for --gpus=1", "w Watch")
+            await stage.press("down", "X")
+            await stage.told("port 9000 is forwarded no more")
+            await stage.hides("↳ jupyter")
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+async def test_a_session_is_ended_from_its_screen(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        job = await stage.cluster.submit_shell()
+        await stage.shows("● R")
+        await stage.press("5")
+        await stage.shows("shell", ME)
+        await stage.press("c")
+        await stage.shows("yes")
+        await stage.press("y")
+        await stage.shows("no sessions; i opens a shell")
+        assert stage.job(job).state is JobState.CANCELLED
+        await stage.press("escape")
+        await stage.shows("jobs of")

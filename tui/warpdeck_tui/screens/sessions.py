@@ -1,0 +1,161 @@
+"""The sessions: shells on the cluster with the ports that lead there. To join, to look on, to end."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from warpdeck.api.rows import ForwardRow
+from warpdeck.errors import UserError
+from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.sessions import (
+    FORWARD,
+    in_words,
+    leads_to,
+    session_rows,
+    sessions,
+    shell_options,
+    summary,
+    url,
+)
+from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
+
+from .base import DeckScreen
+from .keyline import KeyLine
+
+TICK_S = 1.0
+ASK_TICKS = 3
+"""Forwards are not told like jobs: they are asked for every so many ticks, only while they are looked at."""
+COLUMNS = (
+    Column("JOB", 8),
+    Column("STATE", 5),
+    Column("NAME", 14, flex=1, most=24),
+    Column("USER", 8, 2),
+    Column("GPU", 3, align="right"),
+    Column("TIME", 7, align="right"),
+    Column("WHERE", 23, flex=2),
+    Column("", 12, 1, key="use", flex=3),
+)
+
+
+class SessionsScreen(DeckScreen):
+    """Interactive jobs that wait or run, mine or everybody's as the queue shows them, and forwarded ports."""
+
+    place = "sessions"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("sessions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forwards: list[ForwardRow] = []
+        self._ticks = 0
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+        yield Static("", id="told", markup=False)
+        yield KeyLine()
+
+    @property
+    def table(self) -> VirtualTable:
+        return self.query_one(VirtualTable)
+
+    @property
+    def job_keys(self) -> list[str]:
+        """The session under the cursor."""
+        key = self.table.cursor_key
+        return [key] if key and not key.startswith(FORWARD) else []
+
+    def applies(self, action: str) -> bool:
+        if action == "watch":
+            return super().applies("attach")
+        return self._forward() is not None if action == "end_forward" else super().applies(action)
+
+    def arrive(self) -> None:
+        self.set_interval(TICK_S, self._tick)
+        self.table.focus()
+        self._ask()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        if not self.is_left:
+            self._ask()
+
+    def recolour(self) -> None:
+        self.table.use_palette(self.deck.palette)
+
+    def _tick(self) -> None:
+        if self.deck.front is not self:
+            return
+        self._ticks += 1
+        if self._ticks % ASK_TICKS == 0:
+            self._ask()
+        self.draw()
+
+    @work(exclusive=True)
+    async def _ask(self) -> None:
+        try:
+            self._forwards = await self.deck.core.forwards()
+        except UserError:  # the controller is away, and the head says so
+            self._forwards = []
+        self.draw()
+
+    def draw(self) -> None:
+        board = self.deck.board
+        found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.user)
+        rows = session_rows(found, self._forwards, now=time.time())
+        self.table.show(rows, empty="no sessions; i opens a shell")
+        self.set_head(summary(found, self._forwards))
+        self._tell()
+
+    def on_virtual_table_moved(self) -> None:
+        self._tell()
+
+    def _tell(self) -> None:
+        """What is under the cursor in full, for the table cuts it; and what the key for a shell would do."""
+        board, forward = self.deck.board, self._forward()
+        words = leads_to(forward) if forward is not None else ""
+        row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
+        if row is not None and row.why is not None:
+            words = row.why.sentence
+        options = shell_options(board.jobs.values(), user=self.deck.user, has_gpus=board.has_gpus())
+        self.query_one("#told", Static).update(f"{words}\ni asks for {in_words(options)}")
+        self.show_keys()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        if not event.key.startswith(FORWARD):
+            self.deck.open_job(event.key)
+
+    def _forward(self) -> ForwardRow | None:
+        """The forward under the cursor."""
+        key = self.table.cursor_key
+        return next((row for row in self._forwards if key == f"{FORWARD}{row.number}"), None)
+
+    def action_watch(self) -> None:
+        if self.job_keys:
+            self.deck.verbs.attach(self.job_keys[0], watch=True)
+
+    @work
+    async def action_end_forward(self) -> None:
+        row = self._forward()
+        if row is None:
+            self.app.notify("there is no forwarded port under the cursor", severity="warning", markup=False)
+            return
+        try:
+            await self.deck.core.end_forward(row.number)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        self.app.notify(f"port {row.local_port} is forwarded no more", markup=False)
+        self._ask()
+
+    def action_copy(self) -> None:
+        row = self._forward()
+        self.deck.copy(url(row) if row is not None else " ".join(self.job_keys))
+
+    def action_back(self) -> None:
+        self.deck.action_show_queue()
