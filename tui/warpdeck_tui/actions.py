@@ -53,6 +53,7 @@ PLACES = {
     "script": "Script of a new job",
     "add": "Add a node",
     "choose": "Choice of a job",
+    "done": "What was done",
     "page": "Help, and texts to read",
 }
 MEETINGS = (
@@ -64,6 +65,7 @@ MEETINGS = (
     ("node", "moves", "app"),
     ("job", "log", "moves", "app"),
     ("choose", "list", "moves"),
+    ("done", "list", "moves"),
     ("page", "log", "moves"),
     ("filter",),
     ("confirm",),
@@ -95,6 +97,8 @@ ACTIONS = (
     Action("app", "next_theme", "t", "Next theme", "other colours"),
     Action("app", "start_controller", "ctrl+r", "Start controller", "if it was stopped", "", _CHANGES),
     Action("app", "help", "question_mark", "Help", "the keys of this screen", "Help"),
+    Action("app", "done", "at", "What was done", "every change with its command line"),
+    Action("app", "undo", "Z", "Undo", "take back the last hold, release, drain or resume", "", _CHANGES),
     Action("app", "keys", "K", "Keys", "the names of all actions, and how to give them other keys"),
     Action(
         "app",
@@ -124,6 +128,9 @@ ACTIONS = (
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action(
+        "queue", "copy_command", "Y", "Copy command", "the command line that shows the job, to the clipboard"
+    ),
+    Action(
         "sessions", "attach", "a", "Attach", "its terminal is yours; Enter ~d leaves it", "Attach", _CHANGES
     ),
     Action("sessions", "watch", "w", "Watch", "its terminal, to look at only; q leaves it", "Watch"),
@@ -148,6 +155,9 @@ ACTIONS = (
     ),
     Action("nodes", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
     Action("nodes", "copy", "y", "Copy name", "the node's name to the clipboard"),
+    Action(
+        "nodes", "copy_command", "Y", "Copy command", "the command line that shows the node, to the clipboard"
+    ),
     Action("nodes", "back", "escape", "Back", "to the queue"),
     Action("node", "back", "escape", "Back", "to the nodes"),
     Action("node", "span", "m", "Time span", "10 minutes, 2 hours, a day", "Span"),
@@ -155,6 +165,9 @@ ACTIONS = (
         "node", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES
     ),
     Action("node", "copy", "y", "Copy name", "the node's name to the clipboard"),
+    Action(
+        "node", "copy_command", "Y", "Copy command", "the command line that shows the node, to the clipboard"
+    ),
     Action("job", "back", "escape", "Back", "end the search, then leave the page"),
     Action("job", "next_pane", "tab", "Next pane", "log, metrics, details, GPUs, code, events", "Pane"),
     Action("job", "previous_pane", "shift+tab", "Previous pane", "the same, backwards"),
@@ -178,6 +191,9 @@ ACTIONS = (
     Action("job", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
     Action("job", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("job", "copy", "y", "Copy id", "the job's id to the clipboard"),
+    Action(
+        "job", "copy_command", "Y", "Copy command", "the command line that shows the job, to the clipboard"
+    ),
     Action("history", "everybody", "u", "Mine or all", "my jobs only, or everybody's", "Mine/all"),
     Action(
         "history", "filter", "slash", "Filter", "words, user:me, state:F, gpu>4, name~llm, !word", "Filter"
@@ -192,6 +208,13 @@ ACTIONS = (
     Action("history", "export", "E", "Export", "these jobs as CSV, JSON or Markdown", "Export"),
     Action("history", "requeue", "R", "Requeue", "put the job back into the queue", "Requeue", _CHANGES),
     Action("history", "copy", "y", "Copy id", "the job's id to the clipboard"),
+    Action(
+        "history",
+        "copy_command",
+        "Y",
+        "Copy command",
+        "the command line that shows the job, to the clipboard",
+    ),
     Action("history", "mark", "space", "Mark", "the verbs then mean all that are marked"),
     Action("history", "clear", "escape", "Back", "take away marks, then the filter; then to the queue"),
     Action("log", "search", "slash", "Search", "from here on; in what is followed, backwards", "Search"),
@@ -220,6 +243,9 @@ ACTIONS = (
     Action("filter", "clear", "escape", "Take away", "show everything", "take it away", call="screen.clear"),
     Action("confirm", "yes", "y,enter", "Yes", "do it", "yes"),
     Action("confirm", "no", "n,escape", "No", "change nothing", "no"),
+    Action(
+        "confirm", "copy_command", "Y", "Copy command", "the command line that does it", "copies the command"
+    ),
     Action("ask", "submit", "enter", "Answer", "do it", "does it"),
     Action("ask", "give_up", "escape", "Give up", "change nothing", "goes back"),
     Action("form", "submit", "enter", "Submit", "submit the job", "submits", call="screen.submit"),
@@ -240,6 +266,8 @@ ACTIONS = (
     ),
     Action("add", "give_up", "escape", "Give up", "add nothing", "goes back"),
     Action("choose", "give_up", "escape,q", "Give up", "choose none", "goes back"),
+    Action("done", "copy", "y,Y", "Copy", "the command line under the cursor", "copies the line"),
+    Action("done", "close", "escape,q,at", "Close", "back", "closes"),
     Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
 )
 CHANGING = {(action.where, action.id) for action in ACTIONS if action.changes}
@@ -253,6 +281,7 @@ _KEY_WORDS = {
     "equals_sign": "=",
     "plus": "+",
     "minus": "-",
+    "at": "@",
     "shift+tab": "S-Tab",
     "tab": "Tab",
     "enter": "Enter",

@@ -26,14 +26,16 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
+from . import clipboard
 from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of
 from .board import Board
+from .chronicle import Chronicle
 from .client import Core
 from .finder import Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .screens.base import DeckScreen
-from .screens.dialogs import HelpPage
+from .screens.dialogs import DonePage, HelpPage
 from .screens.history import HistoryScreen
 from .screens.job import JobScreen
 from .screens.nodes import NodesScreen
@@ -69,6 +71,7 @@ class DeckApp(App[None]):
         self.user = getpass.getuser()
         self.everybody = everybody
         self.readonly = readonly
+        self.chronicle = Chronicle()
         self.verbs = JobVerbs(self)
         self.lending = False
         """The terminal is about to be lent to a job: keys wait."""
@@ -217,9 +220,15 @@ class DeckApp(App[None]):
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
 
     def copy(self, text: str) -> None:
+        """To the terminal's clipboard (OSC 52), to tmux' buffer, and into a file for terminals that have neither."""
         if text:
             self.copy_to_clipboard(text)
-            self.notify(f"copied {text}", markup=False)
+            self._keep_copy(text)
+
+    @work(exclusive=True, group="copy")
+    async def _keep_copy(self, text: str) -> None:
+        places = await clipboard.keep(text, environ=os.environ)
+        self.notify(f"copied {text}\n{places}", markup=False)
 
     # ---- actions
 
@@ -279,6 +288,23 @@ class DeckApp(App[None]):
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
         self.push_screen(HelpPage(help_lines(places, self.keymap)))
+
+    def action_done(self) -> None:
+        self.push_screen(DonePage(self.chronicle))
+
+    @work
+    async def action_undo(self) -> None:
+        undo = self.chronicle.take_undo()
+        if undo is None:
+            self.notify("nothing to take back: only hold, release, drain and resume can be", markup=False)
+            return
+        try:
+            await undo.call()
+        except UserError as error:
+            self.tell_error(error)
+            return
+        self.chronicle.add(undo.command)
+        self.notify(f"taken back: {undo.command}", markup=False)
 
     def action_keys(self) -> None:
         """What the file says now counts from now on."""

@@ -5,6 +5,7 @@ A verb that means nothing for a job says so instead of asking. What stands for s
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from warpdeck.api.rows import JobRow
 from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
 
+from .chronicle import Undo
 from .screens.dialogs import Choose, Confirm
 from .terminal import STDOUT, join_terminal
 from .viewmodels.queue import confirmation, targets, tasks_of
 from .viewmodels.sessions import shell_options
-from .viewmodels.verbs import AT_ONCE, refusal, said_done, that_fit
+from .viewmodels.verbs import AT_ONCE, TAKES_BACK, refusal, said_done, that_fit
 
 if TYPE_CHECKING:
     from .app import DeckApp
@@ -57,6 +59,17 @@ class JobVerbs:
             self._app.notify(refused, severity="error", markup=False)
         if done.jobs:
             self._app.notify(said_done(verb, done.jobs), markup=False)
+            back = TAKES_BACK.get(verb)
+            undo = (
+                Undo(_command(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
+            )
+            self._app.chronicle.add(_command(verb, done.jobs), undo)
+
+    async def _take_back(self, verb: str, names: Sequence[str]) -> None:
+        """Raises UserError where it is too late."""
+        done = await self._app.core.change(verb, names)
+        if done.errors:
+            raise UserError(done.errors[0], "it cannot be taken back any more")
 
     def log(self, key: str) -> None:
         """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""
@@ -98,6 +111,7 @@ class JobVerbs:
             board = self._app.board
             options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())
             done = await self._app.core.shell(options, rows=rows, cols=cols)
+            self._app.chronicle.add(" ".join(["warpdeck run --pty", *options, "$SHELL"]))
             self.attach(str(done.job_id))
         except UserError as error:
             self._app.tell_error(error)
@@ -122,3 +136,7 @@ class JobVerbs:
 
     def _warn(self, words: str) -> None:
         self._app.notify(words, severity="warning", markup=False)
+
+
+def _command(verb: str, names: Sequence[str]) -> str:
+    return shlex.join(["warpdeck", verb, *names])

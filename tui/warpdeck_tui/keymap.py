@@ -36,7 +36,6 @@ PRESETS: dict[str, dict[str, str]] = {
     "vim": {
         "moves.page_down": "ctrl+f,pagedown",
         "moves.page_up": "ctrl+b,pageup",
-        "app.quit": "Z,q",
     },
     "k9s": {
         "app.command_palette": "colon,ctrl+p,ctrl+a",

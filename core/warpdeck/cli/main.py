@@ -57,7 +57,7 @@ def usage() -> str:
     lines = [
         "usage: warpdeck [VERB ...]",
         "",
-        "Without a verb the full-screen app opens. `warpdeck VERB --help` tells more of each:",
+        "Without a verb the full-screen app opens (--readonly, --theme NAME). `warpdeck VERB --help` tells more of each:",
         "",
         *(f"  {verb:<12} {text}" for verb, (_, text) in VERBS.items()),
         "",
@@ -101,9 +101,9 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in ("--version", "version"):
         print(f"warpdeck {__version__}")
         return 0
-    if not words:
+    if not words or words[0].startswith("-"):
         # By name: the core does not depend on the app, which depends on the core.
-        return int(importlib.import_module("warpdeck_tui.app").main())
+        return int(importlib.import_module("warpdeck_tui.app").main(words))
     verb = words[0]
     if verb not in VERBS:
         import difflib  # for this alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -122,6 +123,12 @@ class DeckScreen(Arrives[None]):
 
     def action_copy(self) -> None:
         self.deck.copy(" ".join(self.job_keys))
+
+    def action_copy_command(self) -> None:
+        """The command line that shows the same."""
+        rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
+        if rows:
+            self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
 
     def action_cancel(self) -> None:
         self.deck.verbs.ask("cancel", self.job_keys)

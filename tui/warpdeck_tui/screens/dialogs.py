@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
+from warpdeck_tui.chronicle import Chronicle
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobcolumns import choice_row
 from warpdeck_tui.viewmodels.queue import Question
@@ -33,6 +34,7 @@ CHOICE_COLUMNS = (
     Column("TIME", 10, align="right"),
     Column("WHERE OR HOW IT ENDED", 0),
 )
+DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 4))
 MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
 
@@ -58,6 +60,9 @@ class Confirm(Arrives[bool], ModalScreen[bool]):
 
     def action_yes(self) -> None:
         self.dismiss(True)
+
+    def action_copy_command(self) -> None:
+        cast("DeckApp", self.app).copy(self._question.command)
 
     def action_no(self) -> None:
         self.dismiss(False)
@@ -148,6 +153,38 @@ class Choose(Arrives[str], ModalScreen[str]):
 
     def action_give_up(self) -> None:
         self.dismiss("")
+
+
+class DonePage(Arrives[None], ModalScreen[None]):
+    """Every change, the latest first, as the command line that does the same."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("done")
+
+    def __init__(self, chronicle: Chronicle) -> None:
+        super().__init__()
+        self._chronicle = chronicle
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static("What was done", classes="title", markup=False)
+            styles = cast("DeckApp", self.app).palette
+            yield VirtualTable(DONE_COLUMNS, styles, empty="nothing was changed yet", id="done")
+            yield DialogKeys("done")
+
+    def arrive(self) -> None:
+        table = self.query_one(VirtualTable)
+        table.show(self._chronicle.rows())
+        table.focus()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.action_copy()
+
+    def action_copy(self) -> None:
+        cast("DeckApp", self.app).copy(self._chronicle.command(self.query_one(VirtualTable).cursor_key))
+
+    def action_close(self) -> None:
+        self.dismiss(None)
 
 
 class HelpPage(Arrives[None], ModalScreen[None]):

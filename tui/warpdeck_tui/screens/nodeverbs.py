@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 
 from textual import work
 
 from warpdeck.api.rows import NodeRow
 from warpdeck.errors import UserError
+from warpdeck_tui.chronicle import Undo
 from warpdeck_tui.viewmodels.queue import Question
 
 from .base import DeckScreen
@@ -26,15 +28,18 @@ class NodeVerbs(DeckScreen):
         node = self.node
         if node is None:
             return
-        name = node.name
+        name, before = node.name, node.reason
         if node.state in ("drained", "draining"):
             question = Question(f"Let {name} take jobs again?", f"warpdeck node resume {name}")
-            self.confirmed(question, lambda: self.deck.core.node_resume(name))
+            again = Undo(_drain_command(name, before), lambda: self.deck.core.node_drain(name, reason=before))
+            self.confirmed(question, lambda: self.deck.core.node_resume(name), again if before else None)
             return
 
         def drain(reason: str | None) -> None:
             if reason:
-                self.call(lambda: self.deck.core.node_drain(name, reason=reason))
+                back = Undo(f"warpdeck node resume {name}", lambda: self.deck.core.node_resume(name))
+                command = _drain_command(name, reason)
+                self.call(command, lambda: self.deck.core.node_drain(name, reason=reason), back)
 
         self.app.push_screen(
             Ask(
@@ -45,16 +50,28 @@ class NodeVerbs(DeckScreen):
             drain,
         )
 
-    def confirmed(self, question: Question, call: Callable[[], Awaitable[None]]) -> None:
+    def action_copy_command(self) -> None:
+        if self.node is not None:
+            self.deck.copy(shlex.join(["warpdeck", "node", "show", self.node.name]))
+
+    def confirmed(
+        self, question: Question, call: Callable[[], Awaitable[None]], undo: Undo | None = None
+    ) -> None:
         def act(sure: bool | None) -> None:
             if sure:
-                self.call(call)
+                self.call(question.command, call, undo)
 
         self.app.push_screen(Confirm(question), act)
 
     @work
-    async def call(self, call: Callable[[], Awaitable[None]]) -> None:
+    async def call(self, command: str, call: Callable[[], Awaitable[None]], undo: Undo | None = None) -> None:
         try:
             await call()
         except UserError as error:
             self.deck.tell_error(error)
+        else:
+            self.deck.chronicle.add(command, undo)
+
+
+def _drain_command(name: str, reason: str) -> str:
+    return shlex.join(["warpdeck", "node", "drain", name, reason])

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -40,6 +40,9 @@ from warpdeck_tui.viewmodels.form import (
 
 from .base import Arrives
 from .keyline import DialogKeys
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
 
 TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
@@ -187,6 +190,7 @@ class NewJob(Arrives[str], ModalScreen[str]):
             self.app.notify(note, severity="warning", markup=False)
         tasks = f", {done.tasks} tasks" if done.tasks > 1 else ""
         self.app.notify(f"submitted job {done.label}{tasks}", markup=False)
+        cast("DeckApp", self.app).chronicle.add(command_line(sheet))
         self.dismiss(str(done.job_id))
 
     def _text_of(self, sheet: Sheet) -> str:

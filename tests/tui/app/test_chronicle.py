@@ -1,0 +1,141 @@
+"""What was done, as command lines: shown, copied, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import on_stage
+
+from warpdeck.model import GpuAsk, Resources
+from warpdeck.paths import config_dir
+from warpdeck_tui import clipboard
+from warpdeck_tui.chronicle import MOST_KEPT, Chronicle, Undo
+from warpdeck_tui.clipboard import FILE_NAME
+
+
+async def nothing() -> None:
+    """Takes nothing back."""
+
+
+def test_what_can_be_taken_back_is_taken_back_once_and_the_latest_first() -> None:
+    chronicle = Chronicle(clock=lambda: 0.0)
+    chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
+    chronicle.add("warpdeck hold 2", Undo("warpdeck release 2", nothing))
+    chronicle.add("warpdeck cancel 3")
+    taken = [chronicle.take_undo() for _ in range(3)]
+    assert [undo.command if undo else "" for undo in taken] == [
+        "warpdeck release 2",
+        "warpdeck release 1",
+        "",
+    ]
+
+
+def test_the_chronicle_has_an_end() -> None:
+    chronicle = Chronicle(clock=lambda: 0.0)
+    for number in range(MOST_KEPT + 5):
+        chronicle.add(f"warpdeck cancel {number}")
+    assert len(list(chronicle)) == MOST_KEPT and chronicle.command("1") == ""
+    key, cells = chronicle.rows()[0]
+    assert chronicle.command(key) == cells[1].text == f"warpdeck cancel {MOST_KEPT + 4}"
+
+
+async def test_a_hold_is_taken_back_and_both_are_in_the_log(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for _ in range(2):
+            await stage.cluster.submit("large", resources=Resources(gpus=GpuAsk(per_node=4)))
+        await stage.cluster.submit("waits")
+        await stage.shows("● R", "◌ PD")
+        await stage.press("G", "H")
+        await stage.told("held job 3")
+        await stage.press("Z")
+        await stage.told("taken back: warpdeck release 3")
+        await stage.press("at")
+        await stage.shows("What was done", "warpdeck hold 3", "warpdeck release 3")
+        await stage.press("y")
+        await stage.told("copied warpdeck release 3")
+        await stage.press("escape")
+        await stage.hides("What was done")
+
+
+async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("first", hold=True)
+        await stage.shows("◌ PD")
+        await stage.press("U")
+        await stage.shows("● R")
+        await stage.press("Z")
+        await stage.told("only waiting jobs can be held")
+        assert [done.command for done in stage.app.chronicle] == ["warpdeck release 1"]
+
+
+async def test_a_drain_is_taken_back(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2", "d")
+        await stage.shows("Drain gpu01: why?")
+        await stage.type("fans")
+        await stage.press("enter")
+        await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "drained", "it is drained")
+        await stage.press("Z")
+        await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "idle", "it is back")
+        await stage.press("at")
+        await stage.shows("warpdeck node drain gpu01 fans", "warpdeck node resume gpu01")
+
+
+async def test_a_cancel_cannot_be_taken_back_and_says_so(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("job")
+        await stage.shows("● R")
+        await stage.press("c")
+        await stage.shows("Cancel job 1?")
+        await stage.press("y")
+        await stage.shows("⊘ CA")
+        await stage.press("Z")
+        await stage.told("nothing to take back")
+
+
+async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) -> None:
+    copied = Path(config_dir()) / FILE_NAME
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("job")
+        await stage.shows("● R")
+        await stage.press("Y")
+        await stage.told("copied warpdeck show 1")
+        assert stage.app.clipboard == "warpdeck show 1"
+        assert copied.read_text() == "warpdeck show 1\n"
+        assert stat.S_IMODE(copied.stat().st_mode) == 0o600
+        await stage.press("c")
+        await stage.shows("Cancel job 1?")
+        await stage.press("Y")
+        await stage.told("copied warpdeck cancel 1")
+        await stage.press("escape", "2", "Y")
+        await stage.told("copied warpdeck node show gpu01")
+
+
+async def test_readonly_has_no_undo(folder: Path) -> None:
+    async with on_stage(folder, readonly=True) as stage:
+        stage.app.chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
+        await stage.press("Z")
+        assert stage.app.chronicle.take_undo() is not None
+
+
+def tmux(socket: Path, *words: str) -> str:
+    argv = ["tmux", "-S", str(socket), "-f", "/dev/null", *words]
+    return subprocess.run(argv, check=True, timeout=20, capture_output=True, text=True).stdout
+
+
+@pytest.mark.tmux
+async def test_in_tmux_its_buffer_has_what_was_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = folder / "tmux"
+    await asyncio.to_thread(tmux, socket, "new-session", "-d", "cat")
+    try:
+        monkeypatch.setenv("TMUX", f"{socket},1,0")
+        places = await clipboard.keep("ein Wörtchen", environ=os.environ)
+        assert await asyncio.to_thread(tmux, socket, "show-buffer") == "ein Wörtchen"
+        assert "tmux' buffer" in places
+    finally:
+        await asyncio.to_thread(tmux, socket, "kill-server")
