@@ -198,3 +198,11 @@ def test_answers_of_an_executor_come_from_nodes_that_share_no_folder(home: Home,
         warpdeck.Executor(deck, cwd=short_tmp, snapshot="none", chdir="/") as pool,
     ):
         assert list(pool.map(where, range(4), timeout=60)) == [(number, False) for number in range(4)]
+
+
+def test_sbatch_s_code_goes_to_nodes_that_do_not_see_the_folder(home: Home, short_tmp: Path) -> None:
+    (short_tmp / "told.txt").write_text("told")
+    done = home.slurm("sbatch", "--wait", "--parsable", "--wrap", "cat told.txt; pwd", cwd=short_tmp)
+    told, where = (short_tmp / f"slurm-{done.stdout.strip()}.out").read_text().splitlines()[0].split("/", 1)
+    assert (done.returncode, told) == (0, "told")
+    assert f"/{where}" != str(short_tmp)

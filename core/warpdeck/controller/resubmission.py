@@ -32,6 +32,7 @@ def carried_on(request: Request, job: Job, node: NodeName) -> Request:
         output=_moved(request.output, top, root),
         error=_moved(request.error, top, root),
         snapshot=snapshot if inside is not None else None,
+        in_place=job.request.in_place,
     )
 
 

@@ -133,6 +133,8 @@ class AgentFleet:
         visible = await self._is_visible(link, launch.cwd)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
+            if visible and launch.in_place:
+                values["tree"] = None
             link.channel.send(wire.Launch(**values))
 
     def answer_calls(self, server: CallServer) -> None:

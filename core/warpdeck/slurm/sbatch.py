@@ -106,6 +106,8 @@ def _draft(
         known=known,
     )
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
+    # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
+    draft.request["in_place"] = console.paths is not None
     return draft
 
 

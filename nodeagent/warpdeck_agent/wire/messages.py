@@ -179,6 +179,8 @@ class Launch:
     idle_limit_s: float = 0.0
     """Of a terminal's job: it is ended ("idle") when nothing uses it for so long, 0 for never; said so long before."""
     idle_warning_s: float = 0.0
+    in_place: bool = False
+    """The tree is only for a node that does not see the submit folder."""
     tree: Optional[TreeRef] = None
     workspace: str = ""
     """Name of the checkout folder; the tasks of one array share it."""
