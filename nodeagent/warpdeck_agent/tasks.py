@@ -46,7 +46,7 @@ export PWD="$cwd"
 code=$?
 exec 3<&- 2>/dev/null
 times 1<>"$dir/times"
-[ -z "$after$then_after" ] || read -r pid <"$dir/said.pid"
+[ -z "$after$then_after" ] || read -r pid <"$dir/said"
 for hook in "$after" "$then_after"; do
     [ -z "$hook" ] || SLURM_TASK_PID=$pid SLURM_SCRIPT_CONTEXT=epilog_task "$hook" </dev/null
 done
@@ -54,7 +54,6 @@ echo "$code 0 end" 1<>"$dir/rc"
 """
 BEGIN_SCRIPT = r"""WARPDECK_HOOK=$1
 export SLURM_TASK_PID=$$
-echo "$$" >"$1.pid"
 for WARPDECK_PROLOG in "$2" "$3"; do
     [ -n "$WARPDECK_PROLOG" ] || continue
     SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_PROLOG" >"$WARPDECK_HOOK" </dev/null || {
@@ -73,6 +72,7 @@ for WARPDECK_PROLOG in "$2" "$3"; do
         esac
     done <"$WARPDECK_HOOK"
 done
+echo "$$" >"$WARPDECK_HOOK"
 unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME
 shift 3
 exec @SETSID@ "$@"

@@ -1,10 +1,10 @@
 """What runs in a job of warpdeck.Executor: one call, and its answer on standard output. Its text goes with the job, because
 nodes need not have warpdeck; so standard library only, and no newer Python than 3.8.
 
-Standard input is the calls of the whole array, in lines: where the caller finds modules, as JSON; how many functions there are,
-each function, and each task's call as `NUMBER OF ITS FUNCTION:ARGUMENTS`. Functions and arguments are pickled, packed and in
-base64. What the function prints goes to standard error; the answer is MARK, its length and digest, and (True, results) or
-(False, exception, traceback) pickled.
+Standard input is the calls of the whole array, in lines: where the caller finds modules and the text of those it sends along,
+as JSON; how many functions there are, each function, and each task's call as `NUMBER OF ITS FUNCTION:ARGUMENTS`. Functions
+and arguments are pickled, packed and in base64. What the function prints goes to standard error; the answer is MARK, its
+length and digest, and (True, results) or (False, exception, traceback) pickled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import pickle
 import sys
 import traceback
+import types
 import zlib
 from typing import Any
 
@@ -43,15 +44,27 @@ def main() -> int:
 def _load() -> tuple[Any, Any]:
     task = int(os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
     with os.fdopen(os.dup(0), "rb") as lines:
-        sys.path += [
-            path for path in map(os.path.abspath, json.loads(lines.readline())) if path not in sys.path
-        ]
+        head = json.loads(lines.readline())
+        sys.path += [path for path in map(os.path.abspath, head["path"]) if path not in sys.path]
+        _install(head["modules"])
         functions = [lines.readline() for _ in range(int(lines.readline()))]
         for _ in range(task):
             lines.readline()
         number, _, arguments = lines.readline().partition(b":")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return _unpack(functions[int(number)]), _unpack(arguments)
+
+
+def _install(texts: dict[str, str]) -> None:
+    """Modules by their text, in place of what the node may have under these names; those that others need come first."""
+    for name in texts:
+        package = name.partition(".")[0]
+        if package not in sys.modules:
+            sys.modules[package] = types.ModuleType(package)
+            sys.modules[package].__path__ = []
+        module = sys.modules.setdefault(name, types.ModuleType(name))
+        module.__package__ = package
+        exec(compile(texts[name], f"<{name}>", "exec"), module.__dict__)
 
 
 def _unpack(line: bytes) -> Any:

@@ -67,7 +67,19 @@ def calls_text(calls: Sequence[Call], search: Sequence[str] = ()) -> str:
     functions = list(dict.fromkeys(call.function for call in calls))
     numbers = {function: number for number, function in enumerate(functions)}
     tasks = [f"{numbers[call.function]}:{call.arguments}" for call in calls]
-    return "\n".join([json.dumps(list(search)), str(len(functions)), *functions, *tasks]) + "\n"
+    head = json.dumps({"path": list(search), "modules": _pickler()})
+    return "\n".join([head, str(len(functions)), *functions, *tasks]) + "\n"
+
+
+def _pickler() -> dict[str, str]:
+    """cloudpickle's own text by module, if it is here: the node's may be another release, and what one packs is for itself."""
+    try:
+        from cloudpickle import cloudpickle
+    except ImportError:
+        return {}
+    folder = Path(cloudpickle.__file__).parent
+    names = {"cloudpickle.cloudpickle": "cloudpickle.py", "cloudpickle": "__init__.py"}
+    return {name: (folder / file).read_text(encoding="utf-8") for name, file in names.items()}
 
 
 def call_script(source: str, *, python: str) -> str:

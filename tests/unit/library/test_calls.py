@@ -60,6 +60,14 @@ def test_what_is_printed_and_read_does_not_touch_the_answer() -> None:
     assert sorted(said.splitlines()) == ["from a child", "printed"]
 
 
+def test_a_node_with_another_release_of_the_pickler_uses_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cloudpickle.py").write_text("raise RuntimeError('an old one')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert ran([call(lambda: lambda: "made there")])[1][0][0]() == "made there"
+
+
 def test_an_exception_comes_back_with_where_it_was_raised() -> None:
     def deep() -> None:
         raise KeyError("lost")

@@ -202,7 +202,7 @@ class HelpPage(Arrives[None], ModalScreen[None]):
             if not words:
                 lines += [(), (Cell(title, "header"),)] if lines else [(Cell(title, "header"),)]
             else:
-                head = f"  {keys:<9}{title:<17} "
+                head = f"  {keys:<14} {title:<17} "
                 lines.append((Cell(head, "accent"), Cell(words)))
         with Vertical(classes="dialog tall"):
             yield Static("Keys", classes="title", markup=False)
