@@ -1,4 +1,4 @@
-# make run | demo | test | check | bench | fmt | clean
+# make run | demo | test | check | bench | screenshots | fmt | clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 LIGHTNING := lightning-fabric==2.0.9.post0 lightning-utilities==0.10.1 fsspec packaging typing-extensions
 SOURCES := core tui nodeagent tests
 
-.PHONY: run demo test check lint bench fmt clean tools
+.PHONY: run demo test check lint bench screenshots fmt clean tools
 
 run: $(VENV)/.run
 	$(BIN)/warpdeck
@@ -32,6 +32,9 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev $(if $(PEERS),$(VENV)/.peers)
 	WARPDECK_BENCH_PEERS=$(PEERS) $(BIN)/python -m tests.bench
 	$(BIN)/python -m tests.bench.quality $(LOGS)
+
+screenshots: $(VENV)/.dev
+	$(BIN)/python -m tests.screenshots tui/screenshots
 
 fmt: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)
