@@ -6,7 +6,6 @@ import argparse
 import getpass
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -42,7 +41,7 @@ from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.sessions import SessionsScreen
 from .screens.submit import NewJob
-from .terminal import kept_terminal
+from .terminal import kept_terminal, leave_at_hang_up
 from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
 from .viewmodels.form import Sheet
 
@@ -342,8 +341,6 @@ def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
     app = DeckApp(everybody=everybody, readonly=args.readonly, theme=args.theme)
     with kept_terminal():
-        # Without this a TERM would leave the terminal raw, and a closed window its helpers alive.
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: app.call_later(app.exit))
+        leave_at_hang_up(app)
         app.run()
     return app.return_code or 0

@@ -6,6 +6,7 @@ Textual's suspend() resumes only when its body ends well, so everything raised i
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import termios
@@ -17,7 +18,7 @@ from textual.app import App
 from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import RelayEnd, relay
 
-STDIN, STDOUT = 0, 1
+STDIN, STDOUT, STDERR = 0, 1, 2
 """The terminal itself: Textual replaces sys.stdout while it runs."""
 _RESET = (
     b"\x1b[<u"  # the kitty keyboard
@@ -91,6 +92,32 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
     if ended.detached and watch:
         return f"job {label} goes on"
     return f"detached from job {label}; a comes back" if ended.detached else f"job {label} has ended"
+
+
+def leave_at_hang_up(app: App[None]) -> None:
+    """Ends the app at SIGTERM, and when its window is closed.
+
+    Whoever writes to a terminal that is gone fails. Textual writes in a thread, starts another one when the kernel says
+    SIGCONT, as it does at a hang-up, and waits at the end for one that has failed: so what is still drawn goes nowhere.
+    """
+
+    def leave(*_: object) -> None:
+        if _is_gone(STDERR):
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            for descriptor in (STDOUT, STDERR):
+                os.dup2(nowhere, descriptor)
+        app.call_later(app.exit)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def _is_gone(descriptor: int) -> bool:
+    try:
+        termios.tcgetattr(descriptor)
+    except termios.error as error:
+        return int(error.args[0]) == errno.EIO
+    return False
 
 
 @contextlib.contextmanager
