@@ -122,7 +122,7 @@ def test_a_day_in_the_app(home: Home, window: Tmux) -> None:
     window.shows("Enter submits")
     window.type("job.sh")
     window.keys("Enter")
-    window.shows("looped")
+    window.shows("1 running")
     eventually(lambda: home.state(1) == "RUNNING", what="the job runs")
     window.keys("Enter")
     window.shows("a line")
