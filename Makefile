@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 LIGHTNING := lightning-fabric==2.0.9.post0 lightning-utilities==0.10.1 fsspec packaging typing-extensions
 SOURCES := core tui nodeagent tests
 
+# Else every command that a test starts would compile all of us anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run demo test check lint bench screenshots fmt clean tools
 
 run: $(VENV)/.run
