@@ -105,7 +105,7 @@ def _ahead(current: Pass, before: Ints, job: PendingJob) -> Ints:
 def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
     """The nodes of these partitions together, None for all."""
     found: set[NodeName] = set()
-    for part in current.partitions_named(names):
+    for part in current.terms.partitions_named(names):
         if part is None or part.nodes is None:
             return None
         found |= part.nodes
@@ -115,8 +115,8 @@ def _nodes(current: Pass, names: str) -> frozenset[NodeName] | None:
 def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
     """The least change of each kind with which the job would start now."""
     tried: list[tuple[Resources, str]] = []  # a pass knows requests by identity: they must outlive it
-    for partition in current.partitions(job)[:1]:
-        shorter = _shorter(current, job, partition, current.limit_s(job, partition))
+    for partition in current.terms.partitions(job)[:1]:
+        shorter = _shorter(current, job, partition, current.terms.limit_s(job, partition))
         if shorter:
             yield f"starts now with --time={shorter}"
         for smaller in _smaller(job.resources):
@@ -132,7 +132,7 @@ def _changes(current: Pass, job: PendingJob) -> Iterator[str]:
             continue
         for other in current.view.partitions:
             moved = msgspec.structs.replace(job, partition=other.name)
-            if other not in current.partitions(job) and _fits(current, moved, other):
+            if other not in current.terms.partitions(job) and _fits(current, moved, other):
                 yield f"starts now with --partition={other.name}"
                 break
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpdeck.model import Allocation, JobId, iter_tasks
 
-from .access import in_partition, partition_bars, partition_names, time_limit
+from .access import in_partition
 from .answer import Preempt, Reserve, Resume, Start
 from .cluster import Ints, Mask
 from .field import Field, known, open_fields, planned_s
@@ -20,8 +20,9 @@ from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
 from .preemption import Preemption, Rules
 from .settings import Settings
-from .site import PartitionView, ReservationView, Tres
-from .tres import MIB, asked_per_node, billing
+from .site import PartitionView, Tres
+from .terms import Terms
+from .tres import MIB, billing
 from .view import PendingJob, View
 from .wholenodes import WholeNodes
 from .why import throttled
@@ -52,6 +53,8 @@ class Pass:
         self._misfits = memory.misfits
         self.fields = open_fields(view, now, memory)
         self.ledger = Ledger(view, now, settings, memory.uses)
+        whole_nodes = WholeNodes(self.fields[""], settings.billing_weights)
+        self.terms = Terms(memory, view, now, ledger=self.ledger, whole_nodes=whole_nodes)
         self.rules = Rules(view, now, settings, self.ledger)
         self.starts: list[Start] = []
         self.reserves: list[Reserve] = []
@@ -68,8 +71,6 @@ class Pass:
         self.partly: dict[JobId, tuple[str, str]] = {}
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
-        self._partitions = {part.name: part for part in view.partitions}
-        self._reservations = {each.name: each for each in view.reservations}
         self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
         self._protected: Counter[int] = Counter()
         """By pool how many of its jobs have a place of their own."""
@@ -79,49 +80,9 @@ class Pass:
         self._too_long: dict[int, float] = {}
         self._never: dict[int, float] = {}
         self._no_victims: set[tuple[object, ...]] = set()
-        self._asked_per_node: dict[int, Tres] = {}
-        self._whole_nodes = WholeNodes(self.fields[""], settings.billing_weights)
         self._without_place = without_place
         self._tests = 0
         self._started: Counter[JobId] = Counter()
-
-    def tres(self, job: PendingJob) -> Tres:
-        """What the job counts against limits, at the least."""
-        asked = self.queue.tres(job)
-        if not self.ledger.limits_anything:
-            return asked
-        return self._whole_nodes.tres(job, asked, self.partitions(job))
-
-    def _per_node(self, job: PendingJob) -> Tres:
-        """The most that the job asks of one node; {} where nothing limits that."""
-        if not self.ledger.limits_nodes:
-            return {}
-        found = self._asked_per_node.get(id(job.resources))
-        if found is None:
-            default = self.settings.default_mem_per_cpu_bytes
-            found = asked_per_node(job.resources, default_mem_per_cpu=default)
-            self._asked_per_node[id(job.resources)] = found
-        return found
-
-    def partitions(self, job: PendingJob) -> list[PartitionView | None]:
-        """Those the job may run in, higher tiers first, then in its order; [None] where the site has none.
-
-        As in Slurm: in a lower tier a job could be pushed out at once by those it had come before.
-        """
-        return self.partitions_named(job.partition)
-
-    def partitions_named(self, text: str) -> list[PartitionView | None]:
-        """Those that --partition=TEXT stands for. One that is gone from the configuration is inactive, never all nodes."""
-        if not self._partitions:
-            return [None]
-        names = partition_names(text, self.settings)
-        known = [self._partitions[name] for name in names if name in self._partitions]
-        known.sort(key=lambda each: -each.priority_tier)
-        return [*known] or [PartitionView(name=name, state="INACTIVE") for name in names or ("(none)",)]
-
-    def limit_s(self, job: PendingJob, partition: PartitionView | None) -> int | None:
-        """Its time limit, or the default."""
-        return time_limit(job, partition, self.settings, self.now)
 
     def protect(self, count: int) -> None:
         """Protects at least so many blocked jobs of each pool, where the policy protects any."""
@@ -164,11 +125,11 @@ class Pass:
 
     def _misfit(self, job: PendingJob) -> Obstacle | None:
         """What jobs of the kind meet where nothing is free; None if that depends on more than their request."""
-        partitions = self.partitions(job)
+        partitions = self.terms.partitions(job)
         if job.reservation or job.deadline_unix or len(partitions) != 1:
             return None
-        limit_s = self.limit_s(job, partitions[0])
-        barred = self._partition_bars(job, partitions[0], limit_s)
+        limit_s = self.terms.limit_s(job, partitions[0])
+        barred = self.terms.partition_bars(job, partitions[0], limit_s)
         if barred is not None:
             return barred
         shape = self.fields[""].shape(job.resources, partitions[0])
@@ -181,9 +142,9 @@ class Pass:
             found = self._misfits.obstacles[kind]
             assert found is not None
             if found.shape is not None:
-                partition = self.partitions(self.queue.kinds[kind])[0]
+                partition = self.terms.partitions(self.queue.kinds[kind])[0]
                 job = in_partition(self.queue.kinds[kind], partition)
-                found = self._limit_bars(job, self.limit_s(job, partition)) or found
+                found = self.terms.limit_bars(job, self.terms.limit_s(job, partition)) or found
             self.met[kind] = found
         return found
 
@@ -238,7 +199,7 @@ class Pass:
             self.stopped = True
             return BUSY
         obstacles = []
-        for partition in self.partitions(job):
+        for partition in self.terms.partitions(job):
             obstacle = self._start_in(job, task, partition)
             if obstacle is None:
                 return None
@@ -270,8 +231,8 @@ class Pass:
 
     def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
         """Where the job, as one of this partition, could start now, or what is in its way. Nothing is taken yet."""
-        limit_s = self.limit_s(job, partition)
-        barred = self.bars(job, partition, limit_s)
+        limit_s = self.terms.limit_s(job, partition)
+        barred = self.terms.bars(job, partition, limit_s)
         if barred is not None:
             return barred
         field = self.fields[job.reservation]
@@ -310,39 +271,6 @@ class Pass:
         later = [(field.find_later(shape, length_s), at) for _, shape, length_s, at in due]
         field.release(taken)
         return all(found is not None and found[0] <= at for found, at in later)
-
-    def bars(
-        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
-    ) -> Obstacle | None:
-        """What forbids the job to start here now, whatever is free."""
-        closed = self._partition_bars(job, partition, limit_s)
-        if closed is not None:
-            return closed
-        if job.reservation:
-            barred = self._reservation_bars(job, self._reservations.get(job.reservation))
-            if barred is not None:
-                return Obstacle(*barred)
-        return self._limit_bars(job, limit_s)
-
-    def _limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
-        over = self.ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
-        return None if over is None else Obstacle(over.code, over.sentence)
-
-    def _partition_bars(
-        self, job: PendingJob, partition: PartitionView | None, limit_s: float | None
-    ) -> Obstacle | None:
-        if partition is None:
-            return None
-        any_time = self.ledger.lifts_partition(job.qos)
-        barred = partition_bars(job, partition, limit_s, any_time=any_time)
-        return None if barred is None else Obstacle(*barred)
-
-    def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
-        if asked is None or asked.end_unix <= self.now:
-            return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
-        if asked.maintenance or not (job.user in asked.users or job.account in asked.accounts):
-            return "Reservation", f"reservation {job.reservation} is not for {job.user}"
-        return None
 
     def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
         """A spot for so long from now; what failed once fails for as long or longer."""
@@ -401,7 +329,7 @@ class Pass:
         soon = later is not None and later[0] <= patience
         if pushes and (soon or self._make_room(job, obstacle, field, shape)):
             # Its turn is near: what it will use counts already, so that nobody else leaves in vain.
-            self.ledger.take(job, self.tres(job), self.limit_s(job, shape.partition))
+            self.ledger.take(job, self.terms.tres(job), self.terms.limit_s(job, shape.partition))
             if not soon:
                 return True
         if later is None or not (protects or soon):
@@ -426,7 +354,7 @@ class Pass:
         return job.room is not None and self.now < job.room.until_unix
 
     def _may_push(self, job: PendingJob) -> bool:
-        return claimant(job) not in self._no_victims and self.rules.may_push(job, self.tres(job))
+        return claimant(job) not in self._no_victims and self.rules.may_push(job, self.terms.tres(job))
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))
@@ -440,7 +368,7 @@ class Pass:
     def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
         """Has victims leave, if there are some that would help."""
         given = partial(self._given, job, field)
-        room = self._preemption.find(job, self.tres(job), shape, obstacle.duration_s, given=given)
+        room = self._preemption.find(job, self.terms.tres(job), shape, obstacle.duration_s, given=given)
         if room is None:
             self._no_victims.add(claimant(job))
             return False
@@ -464,12 +392,12 @@ class Pass:
             "mem": max(mem for _, mem, _ in amounts) // MIB,
             "gres/gpu": max(gpus for _, _, gpus in amounts),
         }
-        given, limit_s = self._given(job, field, spot), self.limit_s(job, shape.partition)
+        given, limit_s = self._given(job, field, spot), self.terms.limit_s(job, shape.partition)
         return self.ledger.check(job, given, limit_s, per_node=most) is not None
 
     def _given(self, job: PendingJob, field: Field, spot: Spot) -> Tres:
         """What the job would count there, at the most."""
-        given, amounts = dict(self.tres(job)), [field.amounts(row, need) for row, need in spot]
+        given, amounts = dict(self.terms.tres(job)), [field.amounts(row, need) for row, need in spot]
         given["node"] = len(spot)
         given["cpu"] = sum(cpus for cpus, _, _ in amounts)
         given["mem"] = sum(mem for _, mem, _ in amounts) // MIB

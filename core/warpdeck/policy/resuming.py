@@ -44,7 +44,7 @@ def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -
         usable = obstacle.shape.usable()
         rows = [current.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
         there = not waiting.reservation and any(row is not None and usable[row] for row in rows)
-        if there and current.rules.claim(waiting, current.tres(waiting), as_running) is not None:
+        if there and current.rules.claim(waiting, current.terms.tres(waiting), as_running) is not None:
             return True
     return False
 

@@ -114,7 +114,7 @@ def _by_quota(current: Pass, rows: list[int]) -> Iterator[int]:
     borrowing = []
     for row in rows:
         job = current.queue.jobs[row]
-        if current.has_room(job) or current.rules.within_quota(job, current.tres(job)):
+        if current.has_room(job) or current.rules.within_quota(job, current.terms.tres(job)):
             yield row
         else:
             borrowing.append(row)
