@@ -13,7 +13,7 @@ from warpdeck_tui.viewmodels.arrays import Fold
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
 from warpdeck_tui.viewmodels.listing import Choice, Listing, key_of
 from warpdeck_tui.viewmodels.order import SORTED_BY, Order, Rank
-from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, targets
+from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, targets, where
 
 NOW = 100_000.0
 
@@ -45,6 +45,13 @@ def listed(jobs: Mapping[int, JobRow], choice: Choice | None = None) -> Listing:
 
 def text(listing: Listing, line: int) -> list[str]:
     return [cell.text for cell in JobRows(listing, DEFAULT_COLUMNS, now=NOW).row(line)]
+
+
+def test_a_narrow_column_tells_first_what_is_missing() -> None:
+    why = WhyRow(code="Resources", sentence="waits for 4 GPUs on one node: n05, the freest, has 2 free")
+    assert where(job(1, why=why), NOW).text == "n05, the freest, has 2 free"
+    after = "waits for job 57 to end (afterok)"
+    assert where(job(2, why=WhyRow(code="Dependency", sentence=after)), NOW).text == after
 
 
 def test_an_array_is_one_line_with_what_its_tasks_do() -> None:

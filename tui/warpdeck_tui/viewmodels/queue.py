@@ -77,10 +77,16 @@ def where(row: JobRow, now: float) -> Cell:
         style = "muted" if row.state == "COMPLETED" else row.state
         return Cell(f"{_end_words(row)}, {age(now - row.end)} ago{at}", style)
     if row.why is not None:
-        return Cell(row.why.sentence or row.why.code)
+        return Cell(_what_is_missing(row.why.sentence) or row.why.code)
     stopped = "suspended on " if row.state == "SUSPENDED" else ""
     idle = f", idle {age(now - row.idle_since)}" if row.idle_since is not None else ""
     return Cell(stopped + row.node_list + (f"  interactive{idle}" if row.interactive else ""))
+
+
+def _what_is_missing(sentence: str) -> str:
+    """The reason without what the job asked for ("waits for 4 GPUs on one node: n05 has 2 free"): the row shows that already."""
+    wants, colon, missing = sentence.partition(": ")
+    return missing if colon and wants.startswith("waits for ") else sentence
 
 
 def in_full(row: JobRow, *, now: float) -> Line:
