@@ -18,6 +18,10 @@ from tests.lab.peer import RealSlurm
 settings.register_profile("warpdeck", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("warpdeck")
 
+# readline, which a worker's parent may have loaded, tells its children the size of a terminal that they do not have.
+for variable in ("COLUMNS", "LINES"):
+    os.environ.pop(variable, None)
+
 NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
     "podman": ("/usr/bin/podman", "/usr/bin/crun", "/usr/bin/unshare"),

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import eventually
+
 VERB_S = 60.0
 
 
@@ -77,7 +79,8 @@ class Home:
             return ""
 
     def controller_pid(self) -> int:
-        return int((self.path / "controller.lock").read_text())
+        """That of the controller, also where one begins at this moment and has not written it yet."""
+        return int(eventually((self.path / "controller.lock").read_text, what="a controller's pid"))
 
     def kill_controller(self) -> None:
         """kill -9, as the worst day does."""

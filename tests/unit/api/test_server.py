@@ -52,6 +52,7 @@ def spoken(message: Any) -> bytes:
         (spoken({"t": "subscribe", "id": 1}) * 2, "hello is said once"),
         (spoken({"t": "subscribe", "id": 1}) + frame(b'{"t":"status","id":1}'), "id 1 is in use"),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 async def test_bad_clients_get_one_sentence_and_harm_nobody(short_tmp: Path, data: bytes, words: str) -> None:
     async with served(short_tmp / "h") as site:
