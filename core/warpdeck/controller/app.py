@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
-from warpdeck.model import JobId, NodeName
+from warpdeck.model import NodeName
 from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -48,6 +48,7 @@ from .sampling import Sampling
 from .state import State, Transaction, amend
 from .succession import Succession
 from .tally import Tally
+from .upkeep import ToldPriorities, dependency_targets, evict_finished
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -69,8 +70,6 @@ ESTIMATE_REST = 100.0
 """Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
 MAX_MOVED = 2000
 """Rows of such jobs that are sent again after one estimate, the soonest first."""
-PRIORITY_STEP = 0.05
-"""A waiting job's row is sent again when its priority has changed by more than this part."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 
@@ -117,7 +116,7 @@ class Controller:
         self._groups_every_s = groups_every_s
         self._planned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
-        self._told_priorities: dict[JobId, int] = {}
+        self._told_priorities = ToldPriorities()
         self._passes = Passes()
         self._succession = Succession()
         self.outputs = outputs
@@ -396,8 +395,9 @@ class Controller:
     async def _housekeeping(self) -> None:
         while True:
             await asyncio.sleep(REPLAN_S)
-            self._evict_finished()
-            self._tell_priorities()
+            before_unix = self.clock() - self.config.keep_finished_s
+            self.hub.touch(jobs=evict_finished(self.state, ended_before_unix=before_unix))
+            self.hub.touch(jobs=self._told_priorities.moved(self.state.priorities))
             self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
             self._set_sampling()
             self.count_use()
@@ -437,42 +437,8 @@ class Controller:
             if self._rules.site is not before:
                 self._plan_wanted.set()
 
-    def _tell_priorities(self) -> None:
-        """Rows of jobs whose priority has moved far since it was told last. With age all move a little all the time."""
-        before, now = self._told_priorities, self.state.priorities
-        moved = [
-            job_id
-            for job_id, priority in now.items()
-            if abs(priority - before.get(job_id, priority))
-            > PRIORITY_STEP * abs(before.get(job_id, priority))
-        ]
-        self._told_priorities = before = {job_id: before.get(job_id, now[job_id]) for job_id in now}
-        before.update({job_id: now[job_id] for job_id in moved})
-        self.hub.touch(jobs=moved)
-
-    def _evict_finished(self) -> None:
-        before = self.clock() - self.config.keep_finished_s
-        wanted = self._dependency_targets()
-        gone = [
-            job.id
-            for job in self.state.jobs.values()
-            if job.is_finished
-            and (job.end_at_unix or 0.0) < before
-            and wanted.isdisjoint((job.id, job.array_job_id))
-        ]
-        for job_id in gone:
-            self.state.drop_job(job_id)
-        self.hub.touch(jobs=gone)
-
-    def _dependency_targets(self) -> frozenset[JobId]:
-        wanted: set[JobId] = set()
-        for job_id in self.state.pending:
-            dependencies = self.state.jobs[job_id].request.dependencies
-            wanted.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
-        return frozenset(wanted)
-
     async def _load_dependencies(self) -> None:
-        for job_id in sorted(self._dependency_targets()):
+        for job_id in sorted(dependency_targets(self.state)):
             for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
                     self.state.place_job(job)
