@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,11 +17,9 @@ from warpdeck.controller.events import (
     Cancelled,
     Event,
     Held,
-    NodeAdded,
     NodeDrained,
     NodeRemoved,
     NodeResumed,
-    NodeUp,
     Released,
     Requeued,
     ReservationMade,
@@ -44,7 +41,6 @@ from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
     JobId,
-    Node,
     NodeName,
     Request,
     count_tasks,
@@ -55,12 +51,12 @@ from warpdeck.notation.signals import parse_signal
 
 from . import checkup, curves, history, questions
 from . import protocol as ask
+from .joining import add_node
 from .selection import Selection
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-_NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _T = TypeVar("_T")
 
 MAX_ROWS = 100_000
@@ -181,7 +177,7 @@ class Handlers:
             raise UserError("only the controller's own user and root may do that", "ask an administrator")
         match message:
             case ask.NodeAdd():
-                return await self._add_node(message)
+                return self._nodes(await add_node(self._connection, message))[0]
             case ask.NodeDrain():
                 drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
                 await self._controller.apply(drained)
@@ -428,29 +424,6 @@ class Handlers:
             return list(node_facts(state, nodes, now=self._controller.clock()))
         return [present.node_row(state, state.nodes[each]) for each in names]
 
-    async def _add_node(self, message: ask.NodeAdd) -> Any:
-        target = "" if message.target == "local" else message.target
-        name = checked_name(message.name or node_name(message.target))
-        if name in self._controller.state.nodes:
-            raise UserError(
-                f"there is a node {name} already", "give another --name, or remove the old one first"
-            )
-        number = message.id
-
-        async def progress(line: str) -> None:
-            await self._connection.progress(number, line)
-
-        node, welcome = await self._controller.fleet.add(
-            Node(name=name, target=target), accept_host_key=message.accept_host_key, progress=progress
-        )
-        try:
-            await self._controller.apply(NodeAdded(node=node))
-            await self._controller.apply(NodeUp(name=name, welcome=welcome))
-        except UserError:
-            await self._controller.fleet.remove(name)
-            raise
-        return self._nodes(name)[0]
-
 
 def _refuse_nul(request: Request) -> None:
     """No process can be given a NUL. Raises UserError."""
@@ -464,21 +437,3 @@ def _refuse_nul(request: Request) -> None:
         raise UserError(
             "the request holds a NUL character", "take it out of script, arguments and environment"
         )
-
-
-def checked_name(name: str) -> NodeName:
-    """A name that goes into hostlists, SLURM_JOB_NODELIST and file names as it is. Raises UserError."""
-    if not _NODE_NAME.fullmatch(name):
-        raise UserError(
-            f"{name!r} is no name for a node",
-            "--name takes up to 63 letters, digits, dots, dashes and underscores",
-        )
-    return NodeName(name)
-
-
-def node_name(target: str) -> str:
-    """The name a node gets if none is given: its host, without user, port and domain."""
-    host = target.rpartition("@")[2]
-    host = host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-    short = host if host.replace(".", "").isdigit() or ":" in host else host.partition(".")[0]
-    return re.sub(r"[^A-Za-z0-9._-]", "-", short)[:63].strip("._-") or "node"

@@ -1,0 +1,92 @@
+"""What clients ask that becomes processes, whose streams they are: run, srun, salloc, Slurm's commands; a part of protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from .messages import Message, Name, Number, Reference
+
+
+class Run(Message, frozen=True, kw_only=True, tag="run"):
+    """A command: the words of `warpdeck run`, the client's variables and folder. -> {"job_id", "notes"}, then progress lines while
+    the job waits, and what it writes on stream `id` and, from its standard error, on stream `errors`; each end carries its exit.
+
+    An error with the code "steps": it has several tasks, and is Srun's. A client that leaves ends nothing.
+    """
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    errors: Number
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: Reference = "/"
+
+
+class Srun(Message, frozen=True, kw_only=True, tag="srun"):
+    """A step: srun's own words, variables and folder. -> {"job_id", "step", "tasks", "label", "quiet", "quits", "append", "reads",
+    "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
+    header of wire.steps; {"t": "note", "stream", "line"}; the client's StepOrder; and the end, which carries the step's exit.
+
+    An error with details["file"] asks for the text of that file: send again with it in `files`. A client that leaves ends the
+    step, unless it is the link to its node that broke: then it comes back with SrunAttach.
+    """
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: Reference = "/"
+    has_input: bool = False
+    files: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
+    """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
+
+    step: Reference
+    have: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):
+    """An allocation that is held for the client: salloc's own words. -> {"job_id", "env", "command", "has_shell"} when it is there,
+    after progress lines; then nothing until its end. StepOrder(what="end", code=...) gives it back; a client
+    that leaves without a word does, too."""
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: Reference = "/"
+
+
+class SallocAttach(Message, frozen=True, kw_only=True, tag="salloc_attach"):
+    """Back to an allocation after the controller was started anew. -> {}"""
+
+    job: Number
+
+
+class Command(Message, frozen=True, kw_only=True, tag="command"):
+    """One of Slurm's commands, for a process of a job: its words, variables, folder and host. Data comes as pieces behind one
+    byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
+    asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); FileRead answers."""
+
+    name: Name
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: Reference = "/"
+    host: Name = ""
+    columns: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+
+
+class FileRead(Message, frozen=True, kw_only=True, tag="file"):
+    """What a command asked to read, as Latin-1, or the number of the error. No answer."""
+
+    stream: Number
+    data: str = ""
+    error: Annotated[int, msgspec.Meta(ge=0, le=4095)] = 0
+
+
+class StepOrder(Message, frozen=True, kw_only=True, tag="step_order"):
+    """For a running step. No answer; `status` is answered with notes. `what`: signal, end, status."""
+
+    stream: Number
+    what: Annotated[str, msgspec.Meta(pattern=r"\A(signal|end|status)\Z")]
+    signal: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
+    code: Annotated[int, msgspec.Meta(ge=0, le=255)] = 0
+    """With which salloc's command has ended."""
