@@ -41,7 +41,7 @@ class Home:
     ) -> subprocess.CompletedProcess[str]:
         """One of Slurm's commands as a process."""
         return subprocess.run(
-            [sys.executable, "-m", "warpdeck.slurm.main", *argv],
+            [sys.executable, "-m", "warpdeck.slurm.entry", *argv],
             cwd=cwd or self.path.parent,
             env={**self.environ, **environ},
             input=data,

@@ -27,6 +27,7 @@ MODULES = (
     "wire/__init__.py",
     "wire/frames.py",
     "wire/hostnames.py",
+    "wire/jsontext.py",
     "client/__init__.py",
     "client/access.py",
     "client/command.py",

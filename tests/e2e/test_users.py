@@ -137,6 +137,26 @@ def test_a_job_runs_as_its_user_with_all_groups(site: Home, alice: User) -> None
     assert json.loads(alice.ok("status", "--json"))["user"] == "alice"
 
 
+def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
+    def call(*argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            alice.argv(sys.executable, "-m", "warpdeck.slurm.entry", *argv, capability=READER),
+            cwd=alice.folder,
+            env=alice.environ,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    job = alice.submit("true", "--hold")
+    assert call("squeue", "--me", "-h", "-o", "%i %u").stdout == f"{job} alice\n"
+    assert call("scontrol", "reconfigure").returncode == 1
+    assert call("scontrol", "update", f"job={job}", "nice=-5").returncode == 1
+    assert call("scancel", str(job)).returncode == 0
+    assert site.job(job)["state"] == "CANCELLED"
+
+
 def test_a_terminal_is_its_users_whatever_python_the_controller_runs_on(alice: User, bob: User) -> None:
     assert alice.ok("run", "--pty", "id", "-u").split() == [str(ALICE)]
     assert bob.ok("run", "--pty", "sh", "-c", "tty && id -u").split()[-1] == str(BOB)

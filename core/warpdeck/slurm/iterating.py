@@ -26,5 +26,6 @@ def iterate(console: Console, every_s: float | None, show: Callable[[SyncClient]
         show(client)
         while every_s is not None:
             console.out.flush()
+            console.linger()
             time.sleep(every_s)
             show(client)

@@ -153,6 +153,7 @@ def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Cons
         console.out.flush()
     if "wait" not in own:
         return 0
+    console.linger()
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
 
 

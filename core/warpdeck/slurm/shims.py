@@ -12,7 +12,7 @@ from .main import APP, COMMANDS, FRONTED
 SHIM = """#!{interpreter}
 import sys
 sys.path[:] = {folders!r}
-from warpdeck.slurm.main import main
+from warpdeck.slurm.entry import main
 sys.exit(main({name!r}, sys.argv[1:]))
 """
 LONGEST_INTERPRETER = 120
@@ -23,7 +23,7 @@ def install(paths: Paths) -> str:
     """Writes one script a command, unless it is there as it should be; the folder. Raises OSError."""
     folder = paths.programs
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    interpreter = f"{sys.executable} -I"
+    interpreter = f"{sys.executable} -IS"
     if len(interpreter) > LONGEST_INTERPRETER or " " in sys.executable:
         interpreter = "/usr/bin/env python3"
     folders = [path for path in sys.path if path]

@@ -1,12 +1,15 @@
-"""Where commands run that processes of jobs ask for: one process that has everything imported, and a fork of it for each.
+"""Where commands run that users' shells and processes of jobs ask for: one process that has everything imported, and a fork
+of it for each.
 
 The controller sends two sockets: on one the command speaks with its caller (what it prints, the files it reads), the other
-leads to the controller's own socket, where it is the job's user and nobody else. A fork takes tens of times less than a new
-interpreter; it has no rights, no files, and bounds on time and memory, because what it works on comes from a user.
+leads to the controller's own socket, where it is its caller and nobody else. A fork takes tens of times less than a new
+interpreter; it has no rights, no files, and bounds on time and memory, because what it works on comes from a user. The next
+fork stands ready before it is asked for: it is made while the last one works.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
@@ -16,6 +19,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -69,6 +73,10 @@ class Caller:
         if said["error"]:
             raise OSError(said["error"], os.strerror(said["error"]), path)
         return str(said["data"]).encode("latin-1")
+
+    def linger(self) -> None:
+        """The command lasts from here on, and works little: nobody need wait for it."""
+        self._link.sendall(json_frame({"t": "lingers"}))
 
     def end(self, code: int) -> None:
         """The exit code."""
@@ -127,16 +135,35 @@ def main() -> int:
     channel = socket.socket(fileno=os.dup(CHANNEL_FD))
     os.dup2(os.open(os.devnull, os.O_RDWR), CHANNEL_FD)
     _preload()
+    gc.collect()
+    gc.freeze()  # or each fork would copy every page that its own first collection looks at
     while True:
-        data, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
-        if not data:
+        taken, takes = os.pipe()
+        if not os.fork():
+            os.close(taken)
+            os._exit(_wait_and_serve(channel, takes))
+        os.close(takes)
+        os.read(taken, 1)  # at its end, too, where the fork was killed
+        os.close(taken)
+        if _is_closed(channel):
             return 0
-        pid = os.fork()
-        if not pid:
-            channel.close()
-            os._exit(_serve(*descriptors))
-        for descriptor in descriptors:
-            os.close(descriptor)
+
+
+def _is_closed(channel: socket.socket) -> bool:
+    """Whether the controller is gone, or wants no more."""
+    try:
+        return not channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+
+
+def _wait_and_serve(channel: socket.socket, takes: int) -> int:
+    """One fork's life: nobody from the first moment, then the command that comes."""
+    _give_up_rights()
+    data, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
+    os.close(takes)
+    channel.close()
+    return _serve(*descriptors) if data else 0
 
 
 def _preload() -> None:
@@ -163,7 +190,6 @@ def _preload() -> None:
 def _serve(control: int, access: int) -> int:
     """One command. Its exit code goes to its caller; ours tells nobody anything."""
     try:
-        _give_up_rights()
         caller = Caller(socket.socket(fileno=control))
         try:
             caller.end(_run(caller, socket.socket(fileno=access)))
@@ -191,6 +217,7 @@ def _give_up_rights() -> None:
 
 def _run(caller: Caller, access: socket.socket) -> int:
     asked = caller.request
+    _set_time_zone(asked["env"].get("TZ", ""))
     out = io.TextIOWrapper(
         io.BufferedWriter(Printed(caller, OUT), PIECE_BYTES), "utf-8", "surrogateescape", newline="\n"
     )
@@ -213,6 +240,7 @@ def _run(caller: Caller, access: socket.socket) -> int:
         connect=connect,
         read_file=lambda path, size: caller.read(path, size),
         columns=asked["columns"],
+        linger=caller.linger,
     )
     try:
         code = _command(asked["name"], asked["words"], console)
@@ -222,13 +250,22 @@ def _run(caller: Caller, access: socket.socket) -> int:
     return code
 
 
+def _set_time_zone(name: str) -> None:
+    """The caller's, which times are printed and read in; this machine's own without one."""
+    if name != os.environ.get("TZ", ""):
+        os.environ["TZ"] = name
+        if not name:
+            del os.environ["TZ"]
+        time.tzset()
+
+
 def _command(name: str, words: list[str], console: Console) -> int:
     try:
         if name not in COMMANDS:
             raise UserError(f"{name} is no command that can be asked for here")
         return run(name, words, console)
     except UserError as error:
-        console.err.write(f"{name}: error: {error.message}\n")
+        console.err.write(f"{name}: error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         return error.exit_code
     except MemoryError:
         console.err.write(f"{name}: error: the answer is too large; ask for less\n")

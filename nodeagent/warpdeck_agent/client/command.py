@@ -1,4 +1,4 @@
-"""Slurm's commands inside a job: the words go to the controller, where the command itself runs, and what it prints comes back.
+"""One of Slurm's commands: the words go to the controller, where the command itself runs, and what it prints comes back.
 
 Files are read here, by the process that asked and as its user: the controller asks for those that a command needs.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
 from .access import Away, Link, Refused
 from .lines import write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
+    from typing import Any, Callable, Dict, List, Mapping
 
 REQUEST = 1
 """The only request of its connection, and its stream."""
@@ -23,6 +26,9 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 
 def run(connect: Callable[[], Link], name: str, words: List[str]) -> int:
     """Runs the command; its exit code. Raises Refused, Away."""
+    here = folder(os.environ)
+    if not all(map(is_text, (here, *words))):
+        raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
     link = connect()
     link.socket.settimeout(None)
     asked = {
@@ -30,8 +36,8 @@ def run(connect: Callable[[], Link], name: str, words: List[str]) -> int:
         "id": REQUEST,
         "name": name,
         "words": words,
-        "env": {key: value for key, value in os.environ.items() if _is_text(key + value)},
-        "cwd": folder(os.environ),
+        "env": {key: value for key, value in os.environ.items() if is_text(key + value)},
+        "cwd": here,
         "host": os.uname().nodename,
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
     }
@@ -56,7 +62,7 @@ def folder(environ: Mapping[str, str]) -> str:
     try:
         here = os.getcwd()
     except FileNotFoundError as error:
-        raise Refused("the current folder does not exist any more") from error
+        raise Refused("the current folder does not exist any more", "change to one that does") from error
     named = environ.get("PWD", "")
     return named if os.path.isabs(named) and os.path.realpath(named) == here else here
 
@@ -100,7 +106,7 @@ def _read(asked: Dict[str, Any]) -> bytes:
         return file.read(size)
 
 
-def _is_text(word: str) -> bool:
+def is_text(word: str) -> bool:
     """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
     try:
         word.encode()

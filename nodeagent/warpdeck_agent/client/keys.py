@@ -7,7 +7,10 @@ import os
 import struct
 import termios
 import tty
-from typing import Any, List, Optional
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+    from typing import Any, List, Optional
 
 HEADER = struct.Struct(">BHH")
 """kind, then rows and columns, or how many bytes follow."""

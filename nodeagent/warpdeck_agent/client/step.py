@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import stat
 import time
 
@@ -22,7 +21,10 @@ from .stepfiles import StepFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
+    import signal
     from typing import Any, Callable, Dict, List, Optional
+else:
+    import _signal as signal  # the module of that name is this and enums, which are 4 ms
 
 REQUEST = 1
 """The only request of its connection, and its stream."""

@@ -10,8 +10,9 @@ The length is checked before anything is buffered, so a peer cannot make us hold
 
 from __future__ import annotations
 
-import json
 import struct
+
+from . import jsontext
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: every verb of the command line would import it for this alone
@@ -46,7 +47,7 @@ class WireError(Exception):
 
 def json_frame(message: Dict[str, Any]) -> bytes:
     """One J frame; `message` holds JSON values only. Raises WireError if it is over MAX_FRAME_BYTES."""
-    payload = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    payload = jsontext.dumps(message).encode("utf-8", "surrogatepass")
     return pack(JSON, payload)
 
 
@@ -82,7 +83,7 @@ def parse_header(header: bytes, max_bytes: int = MAX_FRAME_BYTES) -> Tuple[int, 
 def parse_json(payload: bytes) -> Dict[str, Any]:
     """The JSON object of a J frame. Raises WireError unless it is an object with a string "t"."""
     try:
-        message = json.loads(payload)
+        message = jsontext.loads(payload.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
         raise WireError(f"a frame that is not JSON: {error}") from error
     if not isinstance(message, dict) or not isinstance(message.get("t"), str):

@@ -115,6 +115,7 @@ def _set(name: str, session: Session) -> None:
 def _converse(session: Session) -> None:
     """Reads lines until the end, `exit` or `quit`; !! is the last line again."""
     console, last = session.console, ""
+    console.linger()
     while not session.over:
         console.out.write(PROMPT)
         console.out.flush()

@@ -1,0 +1,58 @@
+"""Where a shell's `squeue` begins. It asks the controller, as a process of a job does: what the command imports is there already,
+and this program, which starts often, imports next to nothing (`python -IS`, the clients of jobs).
+
+A command runs in this process where nobody can be asked (no controller runs: one of the user's own is started as for any
+verb), where it looks at this machine's own processes or writes a file, and where it is a verb of warpdeck or the app.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from warpdeck.paths import default_paths
+from warpdeck_agent.client import command
+from warpdeck_agent.client.access import connect_path, greeted
+from warpdeck_agent.client.main import ended
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket as socket
+
+ASKED = ("sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sshare", "sstat")
+"""main.COMMANDS; repeated because that imports what a command needs."""
+LOCAL = ("listpids", "pidinfo", "write")
+"""Words of scontrol that are about this machine: its processes, and a file that is written."""
+
+
+def main(name: str, words: list[str]) -> int:
+    """Runs the command; its exit code, unless the process ends here already."""
+    if name in ASKED and not _is_local(name, words):
+        link = _controller()
+        if link is not None:
+            # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
+            os._exit(ended(name, lambda: command.run(lambda: greeted(link), name, words)))
+    from .main import main as run_here
+
+    return run_here(name, words)
+
+
+def _controller() -> socket.socket | None:
+    try:
+        return connect_path(default_paths().socket)
+    except OSError:
+        return None
+
+
+def _is_local(name: str, words: list[str]) -> bool:
+    """Whether it must be this process; in doubt it is."""
+    if name == "sstat":
+        return any("pid" in word.lower() for word in words)
+    if name != "scontrol":
+        return False
+    asked = [word.lower() for word in words if not word.startswith("-")]
+    return not asked or any(each.startswith(word) for word in asked for each in LOCAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,191 @@
+"""Slurm's commands as a shell's user types them: a thin client, and the controller's worker behind it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import eventually
+
+CALL_S = 60.0
+
+
+class Shell:
+    """A folder of a user's, and the programs on their PATH."""
+
+    def __init__(self, home: Home, folder: Path) -> None:
+        self.home = home
+        self.folder = folder
+        self.programs = Path(home.ok("shims", "--folder").strip())
+
+    def start(self, *argv: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.programs / argv[0], *argv[1:]],
+            cwd=self.folder,
+            env={**self.home.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *argv: str, **environ: str) -> tuple[int, str, str]:
+        """(exit code, output, errors)."""
+        with self.start(*argv, **environ) as running:
+            out, err = running.communicate(timeout=CALL_S)
+        return running.returncode, out, err
+
+    def ok(self, *argv: str, **environ: str) -> str:
+        code, out, err = self.run(*argv, **environ)
+        assert (code, err) == (0, ""), f"{argv}: {code} {err}{self.home.log()}"
+        return out
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Shell]:
+    """One home for all tests of the module; its queue holds one job."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    home = Home(folder / "home")
+    (folder / "work").mkdir()
+    home.ok("up")
+    home.ok("submit", "--hold", "--no-snapshot", "--wrap", "true", cwd=folder / "work")
+    yield Shell(home, folder / "work")
+    home.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:
+    text = (shell.programs / "squeue").read_text()
+    interpreter = text.splitlines()[0].removeprefix("#!").split()
+    done = subprocess.run(
+        [*interpreter, "-X", "importtime", shell.programs / "squeue"],
+        env=shell.home.environ,
+        capture_output=True,
+        text=True,
+        timeout=CALL_S,
+        check=True,
+    )
+    assert "wrap" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "warpdeck_agent.client.command" in imported
+    assert imported.isdisjoint({"re", "enum", "json", "socket", "typing", "warpdeck.slurm.squeue"})
+
+
+def test_more_at_once_than_may_work_at_once_all_get_their_turn(shell: Shell) -> None:
+    running = [shell.start("squeue", "-h", "-o", "%i") for _ in range(40)]
+    said = [each.communicate(timeout=CALL_S) for each in running]
+    assert {(each.returncode, *words) for each, words in zip(running, said, strict=True)} == {(0, "1\n", "")}
+
+
+def test_who_looks_for_ever_keeps_nobody_waiting(shell: Shell) -> None:
+    lookers = [shell.start("squeue", "--iterate", "600") for _ in range(18)]
+    try:
+        for each in lookers:  # each shows the queue once: it has had its turn
+            assert each.stdout is not None and each.stdout.readline()
+        assert shell.ok("squeue", "-h", "-o", "%i") == "1\n"
+    finally:
+        for each in lookers:
+            each.send_signal(signal.SIGINT)
+            each.communicate(timeout=CALL_S)
+    assert {each.returncode for each in lookers} == {130}
+
+
+def test_times_are_of_the_callers_time_zone(shell: Shell) -> None:
+    def submitted(zone: str) -> int:
+        return int(shell.ok("squeue", "-h", "-o", "%V", TZ=zone)[11:13])
+
+    assert (submitted("UTC-5") - submitted("UTC")) % 24 == 5
+
+
+def test_a_reader_who_leaves_ends_the_command(shell: Shell) -> None:
+    piped = f"{shell.programs / 'scontrol'} show config | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", piped],
+        env=shell.home.environ,
+        capture_output=True,
+        text=True,
+        timeout=CALL_S,
+        check=True,
+    )
+    first, code = done.stdout.splitlines()
+    assert first.startswith("Configuration data") and code in ("0", "1")
+    assert done.stderr == ""
+
+
+def test_in_a_folder_that_is_gone_one_sentence_says_so(shell: Shell, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = f"mkdir {gone}; cd {gone}; rmdir {gone}; {shell.programs / 'squeue'}"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        env=shell.home.environ,
+        capture_output=True,
+        text=True,
+        timeout=CALL_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "squeue: error: the current folder does not exist any more\n  change to one that does\n"
+    )
+
+
+def test_a_word_that_is_no_text_is_refused_in_one_sentence(shell: Shell) -> None:
+    code, out, err = shell.run("squeue", "-n", os.fsdecode(b"\xff"))
+    assert (code, out) == (1, "")
+    assert err.startswith("squeue: error: a name or an argument is not UTF-8 text\n")
+
+
+def test_the_callers_rights_are_their_own(shell: Shell) -> None:
+    assert shell.ok("scontrol", "reconfigure") == ""  # this controller's own user is its admin
+
+
+def test_hosts_of_a_list_and_what_this_machine_alone_knows_come_too(shell: Shell) -> None:
+    assert shell.ok("scontrol", "show", "hostnames", "n[1-2]") == "n1\nn2\n"
+    code, _, err = shell.run("scontrol", "listpids", "999")
+    assert code == 1 and err
+    assert (
+        shell.ok("scontrol", "write", "batch_script", "1") == "batch script for job 1 written to slurm-1.sh\n"
+    )
+    assert "true" in (shell.folder / "slurm-1.sh").read_text()
+
+
+def test_a_worker_that_is_killed_is_followed_by_another(shell: Shell) -> None:
+    shell.ok("sinfo")
+    for pid in _workers(shell.home):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: shell.run("sinfo")[0] == 0)
+
+
+def _workers(home: Home) -> list[int]:
+    """The controller's worker and its forks."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes()
+            if (
+                b"warpdeck.slurm.worker" in words
+                and str(home.path).encode() in (folder / "environ").read_bytes()
+            ):
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path) -> None:
+    home = Home(short_tmp / "home")
+    try:
+        shell = Shell(home, short_tmp)
+        assert shell.ok("squeue", "--help").startswith("Lists the jobs")
+        assert not (home.path / "controller.lock").exists()
+        assert "PARTITION" in shell.ok("sinfo")
+        assert home.controller_pid()
+    finally:
+        home.close()

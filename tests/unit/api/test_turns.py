@@ -1,0 +1,52 @@
+"""Turns: nobody is refused, nobody takes all, and who leaves before their turn takes none."""
+
+from __future__ import annotations
+
+import asyncio
+
+from warpdeck.api.turns import Turn, Turns
+
+
+async def test_one_more_waits_and_comes_next() -> None:
+    turns = Turns(2, 2)
+    first, _ = await turns.take(1), await turns.take(1)
+    third = asyncio.ensure_future(turns.take(1))
+    await asyncio.sleep(0)
+    assert not third.done()
+    first.leave()
+    assert isinstance(await third, Turn)
+
+
+async def test_a_user_who_has_enough_lets_others_pass() -> None:
+    turns = Turns(3, 1)
+    mine = await turns.take(1)
+    waiting = asyncio.ensure_future(turns.take(1))
+    await turns.take(2)
+    assert not waiting.done()
+    mine.leave()
+    await waiting
+
+
+async def test_a_turn_is_over_once_however_often_that_is_said() -> None:
+    turns = Turns(1, 1)
+    first = await turns.take(1)
+    first.leave()
+    first.leave()
+    await turns.take(1)
+    second = asyncio.ensure_future(turns.take(1))
+    await asyncio.sleep(0)
+    assert not second.done()
+    second.cancel()
+
+
+async def test_who_leaves_while_waiting_or_just_then_takes_no_turn() -> None:
+    turns = Turns(1, 1)
+    first = await turns.take(1)
+    waiting, given = asyncio.ensure_future(turns.take(1)), asyncio.ensure_future(turns.take(1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    first.leave()  # gives it to the other, who is cancelled before it can look
+    given.cancel()
+    await asyncio.gather(given, return_exceptions=True)
+    await turns.take(1)
