@@ -2,7 +2,8 @@
 
 Most launches leave nothing, and cost one look at their groups, and one turn of a thread that all ends of a moment share (`settle`).
 For the others (`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
-epilog runs, temporary files are removed, and the GPUs are watched until they are empty.
+epilog runs, temporary files are removed, with its user's last launch here what those left in shared memory, and the GPUs are
+watched until they are empty.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from typing import List
+from typing import Callable, List
 
 from . import groups, processes
 from .containment import Containment
 from .hold import hold_name
 from .hooks import EPILOG, HookError, run_hook
-from .job import Job
+from .job import Job, Key
 from .leftovers import Leftovers
 from .procfs import text
+from .remnants import Remnants
 from .tempdirs import remove_empty, remove_tree
 
 LOOK_S = 0.05
@@ -31,12 +33,22 @@ GIB = 2**30
 
 
 class Clearing:
-    """Of this node's launches."""
+    """Of this node's launches. `remark` tells a launch's people something."""
 
-    def __init__(self, pool: Executor, containment: Containment, leftovers: Leftovers) -> None:
+    def __init__(
+        self,
+        pool: Executor,
+        containment: Containment,
+        leftovers: Leftovers,
+        remnants: Remnants,
+        *,
+        remark: Callable[[Key, str], None],
+    ) -> None:
         self._pool = pool
         self._containment = containment
         self._leftovers = leftovers
+        self._remnants = remnants
+        self._remark = remark
 
     async def settle(self, batch: List[Job]) -> List[Job]:
         """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`."""
@@ -61,7 +73,18 @@ class Clearing:
             _take_usage(job)
             if left or not self._release(job):
                 unclear.append(job)
-        return unclear + [job for job in over + others if job not in unclear and not _leaves_nothing(job)]
+        return unclear + [
+            job for job in over + others if job not in unclear and not self._leaves_nothing(job)
+        ]
+
+    def _leaves_nothing(self, job: Job) -> bool:
+        """Whether its end needs no more: neither GPUs nor hooks are to be waited for, TMPDIR and shared memory are empty."""
+        if job.meta.gpus or job.meta.hooks:
+            return False
+        return remove_empty(job.meta.tmp_dir) and not self._left_remnants(job)
+
+    def _left_remnants(self, job: Job) -> bool:
+        return self._remnants.leave(job.meta.uid, hold_name(*job.key))
 
     async def clear(self, job: Job) -> None:
         """Returns when the launch's share of the node is fit for others, or the node is known not to be."""
@@ -79,8 +102,16 @@ class Clearing:
         if job.meta.tmp_dir:
             removing = loop.run_in_executor(None, remove_tree, job.meta.tmp_dir)
             await asyncio.wait([removing], timeout=TMP_S)
+        if self._left_remnants(job):
+            await self._clear_remnants(job)
         if job.meta.gpus:
             await self._leftovers.wait(job.meta.gpus, job_id=job.meta.job_id)
+
+    async def _clear_remnants(self, job: Job) -> None:
+        clearing = asyncio.get_running_loop().run_in_executor(None, self._remnants.clear, job.meta.uid)
+        done, _ = await asyncio.wait([clearing], timeout=TMP_S)
+        if done and (words := clearing.result()):
+            self._remark(job.key, words)
 
     async def _wait_for_processes(self, job: Job) -> None:
         loop = asyncio.get_running_loop()
@@ -97,11 +128,6 @@ class Clearing:
 
     def _release(self, job: Job) -> bool:
         return self._containment.release(hold_name(*job.key), job.meta.hold.groups)
-
-
-def _leaves_nothing(job: Job) -> bool:
-    """Whether its end needs no more than this: neither GPUs nor hooks are to be waited for, and its TMPDIR was empty."""
-    return not (job.meta.gpus or job.meta.hooks) and remove_empty(job.meta.tmp_dir)
 
 
 def _take_usage(job: Job) -> None:

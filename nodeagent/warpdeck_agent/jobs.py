@@ -30,6 +30,7 @@ from .orphans import Orphans
 from .parts import Parts, Turns
 from .ports import Ports
 from .refusal import LaunchError
+from .remnants import Remnants
 from .room import Rooms
 from .signals import Signals
 from .spool import KEEP_FORGOTTEN_S, Folder, Spool
@@ -86,14 +87,23 @@ class Jobs:
         leftovers = Leftovers(gpus, show_gpus)
         self._turns = Turns(lambda launch, words: self._remark((launch.job_id, launch.restarts), words))
         self._parts = Parts(warn=self._warn_sharer, end=self._end_sharer)
-        rooms = Rooms(self.containment, self._tempdirs, gpus, leftovers, self._turns, sharers=self._sharers)
+        self._remnants = Remnants()
+        rooms = Rooms(
+            self.containment,
+            self._tempdirs,
+            gpus,
+            leftovers,
+            self._turns,
+            self._remnants,
+            sharers=self._sharers,
+        )
         self.ports = Ports()
         self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
         self._launcher = Launcher(spool, trees, rooms, self._supervision, ports=self.ports, pool=pool)
         self.steps = Steps(spool, self.find, tell, pool=pool, ports=self.ports)
         self._signals = Signals(pool)
         self._notices = Notices(pool)
-        clearing = Clearing(pool, self.containment, leftovers)
+        clearing = Clearing(pool, self.containment, leftovers, self._remnants, remark=self._remark)
         self._ending = Ending(pool, self._signals, clearing, tell)
         self._alone: Watch[Job] = Watch(
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
@@ -138,6 +148,7 @@ class Jobs:
             return
         self._jobs[job.key] = job
         self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
+        self._remnants.enter(job.meta.uid, hold_name(*job.key), at_unix=job.meta.started_at)
         job.meter.restore(job.folder)
         self.steps.adopt(job)
         job.cause = job.folder.read("cause")

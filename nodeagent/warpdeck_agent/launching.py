@@ -83,7 +83,7 @@ class Launcher:
         except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
             if room is not None:
-                await self._rooms.undo(launch, room)
+                await self._rooms.undo(launch, room, uid=who.uid)
             if isinstance(error, LaunchError):
                 raise
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

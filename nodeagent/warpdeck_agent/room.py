@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from dataclasses import dataclass
 from typing import Callable, Container
 
@@ -19,6 +20,7 @@ from .hooks import PROLOG, HookError, run_hook
 from .leftovers import Leftovers
 from .parts import Turns
 from .refusal import LaunchError
+from .remnants import Remnants
 from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
 from .wire.messages import Launch
 
@@ -41,10 +43,12 @@ class Rooms:
         gpus: GpuWatch,
         leftovers: Leftovers,
         turns: Turns,
+        remnants: Remnants,
         *,
         sharers: Callable[[str], Container[int]],
     ) -> None:
         self._turns = turns
+        self._remnants = remnants
         self._containment = containment
         self._tempdirs = tempdirs
         self._gpus = gpus
@@ -68,11 +72,14 @@ class Rooms:
                 raise LaunchError(f"the disk of {where} is full on this node") from error
             reason = os.strerror(error.errno or 0)
             raise LaunchError(f"no folder for temporary files can be made in {where}: {reason}") from error
+        self._remnants.enter(uid, name, at_unix=time.time())
         return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir)
 
-    async def undo(self, launch: Launch, room: Room) -> None:
+    async def undo(self, launch: Launch, room: Room, *, uid: int) -> None:
         """Of a launch that did not begin."""
-        self._containment.release(hold_name(launch.job_id, launch.restarts), room.hold.groups)
+        name = hold_name(launch.job_id, launch.restarts)
+        self._remnants.leave(uid, name)
+        self._containment.release(name, room.hold.groups)
         await asyncio.get_running_loop().run_in_executor(None, remove_tree, room.tmp_dir)
 
     async def _check_gpus(self, launch: Launch) -> None:

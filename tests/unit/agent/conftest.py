@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,6 +12,14 @@ import pytest
 from tests.agent import AgentProcess
 from tests.lab.nvml import build_fake_nvml
 
+from warpdeck.fleet.build import build_zipapp
+
+PYTHON = "/usr/bin/python3"
+"""One that every user may run, which the tests' own may not be."""
+ADA, BOB, LAB = (61_000 + 3 * (os.getpid() % 1000) + each for each in range(3))
+"""Nobody else's on a machine where several test runs go on at once."""
+WITH_ACCOUNTS = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
+"""Users of the test's own, in a mount namespace of the agent's own."""
 MakeAgent = Callable[..., AgentProcess]
 
 
@@ -69,3 +78,19 @@ class Gpus:
 @pytest.fixture
 def gpus(library: Path, short_tmp: Path) -> Iterator[Gpus]:
     yield Gpus(library, short_tmp)
+
+
+@contextlib.contextmanager
+def agent_of_root(folder: Path, *first: str) -> Iterator[AgentProcess]:
+    """A root agent on a node with the users ada (also in the group lab) and bob. `first`: the words that run all of it."""
+    folder.chmod(0o711)
+    passwd = [f"{name}:x:{uid}:{uid}::/tmp:/bin/sh" for name, uid in (("ada", ADA), ("bob", BOB))]
+    groups = [f"ada:x:{ADA}:", f"bob:x:{BOB}:", f"lab:x:{LAB}:ada"]
+    for name, lines in (("passwd", passwd), ("group", groups)):
+        (folder / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
+    zipapp, _ = build_zipapp(str(folder))
+    program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(folder), *first, PYTHON, "-I", zipapp]
+    made = AgentProcess(folder / "agent", program=program)
+    made.start()
+    yield made
+    made.close()

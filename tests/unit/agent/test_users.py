@@ -8,33 +8,18 @@ from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
+from tests.unit.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
 from tests.waiting import eventually
 
-from warpdeck.fleet.build import build_zipapp
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
-PYTHON = "/usr/bin/python3"
-"""One that every user may run, which the tests' own may not be."""
-ADA, BOB, LAB = 61001, 61002, 61100
-WITH_ACCOUNTS = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'
-"""Users of the test's own, in a mount namespace of the agent's own."""
 
 
 @pytest.fixture
 def agent(short_tmp: Path) -> Iterator[AgentProcess]:
-    """A root agent on a node with the users ada (also in the group lab) and bob."""
-    short_tmp.chmod(0o711)
-    passwd = [f"{name}:x:{uid}:{uid}::/tmp:/bin/sh" for name, uid in (("ada", ADA), ("bob", BOB))]
-    groups = [f"ada:x:{ADA}:", f"bob:x:{BOB}:", f"lab:x:{LAB}:ada"]
-    for name, lines in (("passwd", passwd), ("group", groups)):
-        (short_tmp / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
-    zipapp, _ = build_zipapp(str(short_tmp))
-    program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(short_tmp), PYTHON, "-I", zipapp]
-    made = AgentProcess(short_tmp / "agent", program=program)
-    made.start()
-    yield made
-    made.close()
+    with agent_of_root(short_tmp) as made:
+        yield made
 
 
 def test_a_job_has_its_users_ids_and_groups(agent: AgentProcess) -> None:

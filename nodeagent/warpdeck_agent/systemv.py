@@ -1,0 +1,85 @@
+"""System V's shared memory, semaphores and message queues: what the kernel lists of a user's, and their end."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from .procfs import text
+
+LISTS = "/proc/sysvipc/"
+OCTAL = "perms"
+"""A column of another kind of number, which means nothing here."""
+_REMOVE, _LAST_PID = 0, 11
+MAX_SEMAPHORES = 4096
+"""Of one set that are asked who used them last."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Kind(NamedTuple):
+    """`pids`: the columns with processes that used it."""
+
+    list: str
+    id: str
+    words: str
+    pids: Tuple[str, ...]
+
+
+SEGMENT = Kind("shm", "shmid", "shared memory segment", ("cpid", "lpid"))
+SEMAPHORES = Kind("sem", "semid", "semaphores", ())
+QUEUE = Kind("msg", "msqid", "message queue", ("lspid", "lrpid"))
+
+
+class SystemV(NamedTuple):
+    """One object. `attached`: processes that have it in their memory; `pids`: who made or used it last, as far as it is known."""
+
+    kind: Kind
+    number: int
+    born_before_unix: float
+    attached: int
+    pids: Tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind.words} {self.number}"
+
+    def is_held(self, *, unknown: bool) -> bool:
+        """Whether a living process has it, made it or used it last; `unknown` where nobody has ever used it."""
+        if self.attached:
+            return True
+        return any(os.path.exists(f"/proc/{pid}") for pid in self.pids) if self.pids else unknown
+
+
+def objects(uid: int) -> Iterator[SystemV]:
+    """The user's."""
+    for kind in (SEGMENT, SEMAPHORES, QUEUE):
+        for row in _rows(kind):
+            if row["uid"] == uid:
+                pids = _users_of(row[kind.id], row["nsems"]) if kind is SEMAPHORES else _named(row, kind)
+                yield SystemV(kind, row[kind.id], row["ctime"] + 1.0, row.get("nattch", 0), pids)
+
+
+def remove(found: SystemV) -> bool:
+    """Whether it is gone by this."""
+    if found.kind is SEMAPHORES:
+        return bool(_libc.semctl(found.number, 0, _REMOVE) == 0)
+    call = _libc.shmctl if found.kind is SEGMENT else _libc.msgctl
+    return bool(call(found.number, _REMOVE, None) == 0)
+
+
+def _rows(kind: Kind) -> Iterator[Dict[str, int]]:
+    header, *lines = text(LISTS + kind.list).splitlines() or [""]
+    names = header.split()
+    for line in lines:
+        values = line.split()
+        if len(values) == len(names):
+            yield {names[at]: int(value) for at, value in enumerate(values) if names[at] != OCTAL}
+
+
+def _named(row: Dict[str, int], kind: Kind) -> Tuple[int, ...]:
+    return tuple(row[name] for name in kind.pids if row[name])
+
+
+def _users_of(number: int, count: int) -> Tuple[int, ...]:
+    found: List[int] = [_libc.semctl(number, each, _LAST_PID) for each in range(min(count, MAX_SEMAPHORES))]
+    return tuple(sorted({pid for pid in found if pid > 0}))
