@@ -96,6 +96,7 @@ ACTIONS = (
     ),
     Action("app", "next_theme", "t", "Next theme", "other colours"),
     Action("app", "start_controller", "ctrl+r", "Start controller", "if it was stopped", "", _CHANGES),
+    Action("app", "redraw", "ctrl+l", "Draw anew", "everything: something else has written to the terminal"),
     Action("app", "help", "question_mark", "Help", "the keys of this screen", "Help"),
     Action("app", "done", "at", "What was done", "every change with its command line"),
     Action("app", "undo", "Z", "Undo", "take back the last hold, release, drain or resume", "", _CHANGES),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from rich.style import Style
 from textual import work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -44,27 +44,38 @@ from .screens.submit import NewJob
 from .terminal import kept_terminal, leave_at_hang_up
 from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
 from .viewmodels.form import Sheet
+from .window import Window
 
 FALLBACK_THEME = "deck-dark"
 DRAW_SHARE = 0.05
 """Drawing what changed takes at most this share of a core, however long the queue is."""
-DRAW_LEAST_S = 0.1
 
 
-class DeckApp(App[None]):
+class DeckApp(Window):
     """The full-screen app."""
 
     TITLE = "warpdeck"
-    COMMANDS = App.COMMANDS | {Objects}
+    COMMANDS = Window.COMMANDS | {Objects}
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
     def __init__(
-        self, paths: Paths | None = None, *, everybody: bool = False, readonly: bool = False, theme: str = ""
+        self,
+        paths: Paths | None = None,
+        *,
+        everybody: bool = False,
+        readonly: bool = False,
+        theme: str = "",
+        low_bandwidth: bool = False,
+        plain_signs: bool = False,
     ) -> None:
         self._no_colour = bool(os.environ.get("NO_COLOR"))
         # Else Textual would make greys of the colours: those are colours too.
-        super().__init__(ansi_color=True if self._no_colour else None)
+        super().__init__(
+            ansi_color=True if self._no_colour else None,
+            low_bandwidth=low_bandwidth,
+            plain_signs=plain_signs,
+        )
         self.core = Core(paths or default_paths(), rng=random.Random())
         self.board = Board()
         self.user = getpass.getuser()
@@ -155,12 +166,19 @@ class DeckApp(App[None]):
         self.board.apply(delta)
         if self._draw_planned:
             return
-        wait_s = self._drawn_at + max(DRAW_LEAST_S, self._draw_took_s / DRAW_SHARE) - time.monotonic()
+        wait_s = self._drawn_at + max(self.pace.news_s, self._draw_took_s / DRAW_SHARE) - time.monotonic()
         if wait_s <= 0:
             self.redraw()
         else:
             self._draw_planned = True
             self.set_timer(wait_s, self.redraw)
+
+    def watch_app_focus(self, focus: bool) -> None:
+        """Clocks go, or stand still; whoever comes back sees how things are."""
+        if self.front is not None:
+            self.front.set_clocks()
+            if focus:
+                self.redraw()
 
     def went_away(self, words: str) -> None:
         self.away = words

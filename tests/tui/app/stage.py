@@ -9,7 +9,9 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+from tests.tui.widgets.stage import Recorder
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -146,6 +148,13 @@ class Stage:
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
+    def written(self) -> str:
+        """What was written to the terminal since the last call."""
+        assert isinstance(self.app._driver, Recorder)
+        text = "".join(self.app._driver.written)
+        self.app._driver.written.clear()
+        return text
+
     def line(self, number: int) -> str:
         """A line of the screen; -1 is the last."""
         return self.text().splitlines()[number]
@@ -165,14 +174,16 @@ NAMES |= {"_": "underscore", ">": "greater_than_sign", "!": "exclamation_mark", 
 
 @asynccontextmanager
 async def on_stage(
-    folder: Path, *, size: tuple[int, int] = (100, 30), readonly: bool = False, everybody: bool = False
+    folder: Path, *, size: tuple[int, int] = (100, 30), writes: bool = False, **options: Any
 ) -> AsyncIterator[Stage]:
-    """The app over a running cluster, connected."""
+    """The app over a running cluster, connected. `writes`: what it would write to a terminal is kept (`written`)."""
     cluster = Cluster(folder / "home")
     await cluster.start()
-    app = DeckApp(cluster.paths, readonly=readonly, everybody=everybody)
+    app = DeckApp(cluster.paths, **options)
+    if writes:
+        app.driver_class = Recorder
     try:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, headless=not writes) as pilot:
             stage = Stage(app, pilot, cluster)
             await stage.until(lambda: app.board.ready, "everything was told")
             yield stage

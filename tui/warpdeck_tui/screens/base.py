@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -12,6 +12,7 @@ from textual import events
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen, ScreenResultType
+from textual.timer import Timer
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
@@ -48,9 +49,24 @@ class DeckScreen(Arrives[None]):
 
     place: ClassVar[str] = "app"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._clocks: list[Timer] = []
+
     @property
     def deck(self) -> DeckApp:
         return cast("DeckApp", self.app)
+
+    def every(self, seconds: float, call: Callable[[], object]) -> None:
+        """Calls it so often while the screen is in front and somebody looks."""
+        clock = self.deck.pace.clock
+        self._clocks.append(self.set_interval(seconds * (clock or 1.0), call, pause=not clock))
+
+    def set_clocks(self) -> None:
+        """They go or stand still."""
+        goes = self.deck.front is self and self.deck.pace.clock > 0
+        for clock in self._clocks:
+            (clock.resume if goes else clock.pause)()
 
     @property
     def job_keys(self) -> list[str]:
@@ -99,8 +115,12 @@ class DeckScreen(Arrives[None]):
         if not self.is_left:
             self.show_keys()
 
+    def on_screen_suspend(self) -> None:
+        self.set_clocks()
+
     def on_screen_resume(self) -> None:
         if not self.is_left:
+            self.set_clocks()
             self.recolour()
             self.draw()
             self.show_keys()

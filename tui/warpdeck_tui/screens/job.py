@@ -74,9 +74,9 @@ class JobScreen(DeckScreen):
         yield KeyLine()
 
     def arrive(self) -> None:
-        self.set_interval(1.0, self.draw)
-        self.set_interval(LOOK_S, self._look_again)
-        self.set_interval(FORECAST_S, self.look_ahead)
+        self.every(1.0, self.draw)
+        self.every(LOOK_S, self._look_again)
+        self.every(FORECAST_S, self.look_ahead)
         waits = self.row is not None and self.row.state == "PENDING"
         self._show_pane(self._pane or ("details" if waits else "log"))
         self.look()

@@ -86,7 +86,7 @@ class JobListScreen(DeckScreen):
 
     def arrive(self) -> None:
         self.query_one(FilterLine).display = False
-        self.set_interval(TICK_S, self.tick)
+        self.every(TICK_S, self.tick)
         self.table.focus()
         self.draw()
 

@@ -42,7 +42,7 @@ class NodeScreen(NodeVerbs):
 
     def arrive(self) -> None:
         self.query_one(TextPane).focus()
-        self.set_interval(ASK_S, self._ask)
+        self.every(ASK_S, self._ask)
         self._ask()
         self.draw()
 

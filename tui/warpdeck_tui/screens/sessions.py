@@ -76,7 +76,7 @@ class SessionsScreen(DeckScreen):
         return self._forward() is not None if action == "end_forward" else super().applies(action)
 
     def arrive(self) -> None:
-        self.set_interval(TICK_S, self._tick)
+        self.every(TICK_S, self._tick)
         self.table.focus()
         self._ask()
 

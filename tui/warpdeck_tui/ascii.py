@@ -1,0 +1,56 @@
+"""Everything in ASCII, for terminals and fonts that have no more: each sign becomes one that says the same, in as many columns.
+
+Names may be in any script; of what has no sign of its own here a "?" for each column stays.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rich.cells import get_character_cell_size
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+_SIGNS = {
+    **dict(zip("●◌✓✗⊘◔◕◷◫◆⚠", "*o+x-cC@=*!", strict=True)),
+    **dict(zip("▲▼←→↑↓↳↩…·≈°×–—‘’“”╵", "^v<>^v`<~.~'x--''\"\"'", strict=True)),
+    **dict(zip("▁▂▃▄▅▆▇█", "._-=+*%#", strict=True)),
+    **dict(zip("▏▎▍▌▋▊▉▐░▒▓▀", '...>=##|:%#"', strict=True)),
+}
+"""▌ is the cursor before a line, and the tip of a bar."""
+_BRAILLE = range(0x2800, 0x2900)
+_BRAILLE_SIGNS = " ..::+###"
+"""By how many of the eight dots are set."""
+_BOX, _BLOCKS = range(0x2500, 0x2580), range(0x2580, 0x25A0)
+_HORIZONTAL, _VERTICAL = "─━┄┅┈┉╌╍═╴╶╸╺", "│┃┆┇┊┋╎╏║╷╹╻"
+
+
+@lru_cache(4096)
+def ascii_text(text: str) -> str:
+    """The text in ASCII, as wide as it was."""
+    return text if text.isascii() else "".join(map(_sign, text))
+
+
+def _sign(char: str) -> str:
+    code = ord(char)
+    if char.isascii():
+        sign = char
+    elif char in _SIGNS:
+        sign = _SIGNS[char]
+    elif code in _BRAILLE:
+        sign = _BRAILLE_SIGNS[(code - _BRAILLE.start).bit_count()]
+    elif code in _BOX:
+        sign = "-" if char in _HORIZONTAL else "|" if char in _VERTICAL else "+"
+    elif code in _BLOCKS:
+        sign = "#"
+    else:
+        sign = "?" * get_character_cell_size(char)
+    return sign
+
+
+class Ascii(LineFilter):
+    """For Textual, which passes every line through it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(ascii_text(text), style, control) for text, style, control in segments]

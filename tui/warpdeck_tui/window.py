@@ -1,0 +1,84 @@
+"""The app as its terminal has it: what is written there, how often, and in which order keys are done.
+
+Animations are off. Only cells that differ are written (`frame`). While the terminal's window does not have the focus, clocks
+stand still and news are drawn seldom; a terminal, or a tmux, that says nothing about focus has it always.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+from textual import events
+from textual._compositor import CompositorUpdate
+from textual.app import App
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.widgets import Input, TextArea
+
+from .ascii import Ascii
+from .frame import Frame, Written
+
+
+class Pace(NamedTuple):
+    """How often is drawn what the controller tells, at most, and how many of its seconds a clock's second lasts; 0: they stand."""
+
+    news_s: float
+    clock: float
+
+
+LIVE = Pace(0.1, 1.0)
+LOW_BANDWIDTH = Pace(2.0, 2.0)
+UNWATCHED = Pace(5.0, 0.0)
+"""Who looks at a window beside the one he types in still sees jobs end."""
+
+
+class Window(App[None]):
+    """What DeckApp is built on."""
+
+    def __init__(
+        self, *, ansi_color: bool | None = None, low_bandwidth: bool = False, plain_signs: bool = False
+    ) -> None:
+        super().__init__(ansi_color=ansi_color)
+        if plain_signs:
+            self._filters.append(Ascii())
+        self.animation_level = "none"
+        self.low_bandwidth = low_bandwidth
+        self.frame = Frame()
+        self._cursor_written = Offset(-1, -1)
+
+    @property
+    def pace(self) -> Pace:
+        if not self.app_focus:
+            return UNWATCHED
+        return LOW_BANDWIDTH if self.low_bandwidth else LIVE
+
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.frame.forget())
+
+    def on_resize(self) -> None:
+        """Terminals lose lines, or wrap them, when they are resized."""
+        self.frame.forget()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A cursor that blinks is written twice a second."""
+        if isinstance(event.widget, Input | TextArea):
+            event.widget.cursor_blink = False
+
+    def action_redraw(self) -> None:
+        """Everything anew: something else has written to the terminal."""
+        self.frame.forget()
+        self.screen.refresh()
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Textual's one way to the terminal."""
+        writes = self._running and not self._closed and not self._batch_count and not self.is_headless
+        if writes and self._driver is not None and isinstance(renderable, CompositorUpdate):
+            text = self.frame.difference(renderable, self.console)
+            cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+            if not text and cursor == self._cursor_written:
+                self.post_display_hook()
+                return
+            self._cursor_written = cursor
+            renderable = Written(text)
+        super()._display(screen, renderable)
