@@ -53,6 +53,7 @@ PLACES = {
     "script": "Script of a new job",
     "add": "Add a node",
     "choose": "Choice of a job",
+    "fill": "Presets and jobs",
     "done": "What was done",
     "page": "Help, and texts to read",
 }
@@ -65,6 +66,7 @@ MEETINGS = (
     ("node", "moves", "app"),
     ("job", "log", "moves", "app"),
     ("choose", "list", "moves"),
+    ("fill", "list", "moves"),
     ("done", "list", "moves"),
     ("page", "log", "moves"),
     ("filter",),
@@ -113,6 +115,7 @@ ACTIONS = (
     Action("queue", "log", "l", "Log", "the job's page, at its log", "Log"),
     Action("queue", "everybody", "u", "Mine or all", "my jobs only, or everybody's", "Mine/all"),
     Action("queue", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
+    Action("queue", "new_like", "ctrl+n", "New like this", "the form, filled from this job", "", _CHANGES),
     Action("queue", "filter", "slash", "Filter", "words, user:me, state:F, gpu>4, name~llm, !word", "Filter"),
     Action("queue", "sort", "s", "Sort", "by the next column; a click on a title sorts too"),
     Action("queue", "reverse", "S", "Turn round", "the order, where a column gives it"),
@@ -186,6 +189,7 @@ ACTIONS = (
     Action("job", "diff", "D", "Diff with now", "what has changed in its folder since then", "Diff"),
     Action("job", "diff_job", "equals_sign", "Diff with a job", "its code against another job's"),
     Action("job", "what_changed", "W", "What has changed", "since the last job of its name that completed"),
+    Action("job", "new_like", "ctrl+n", "New like this", "the form, filled from this job", "", _CHANGES),
     Action("job", "cancel", "c", "Cancel", "end the job", "Cancel", _CHANGES),
     Action("job", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
     Action("job", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
@@ -202,6 +206,7 @@ ACTIONS = (
     Action("history", "sort", "s", "Sort", "by the next column; a click on a title sorts too"),
     Action("history", "reverse", "S", "Turn round", "the order, where a column gives it"),
     Action("history", "new_job", "n", "New job", "submit a script", "New", _CHANGES),
+    Action("history", "new_like", "ctrl+n", "New like this", "the form, filled from this job", "", _CHANGES),
     Action("history", "log", "l", "Log", "the job's page, at its log", "Log"),
     Action(
         "history", "usage", "b", "Usage", "GPU-hours of these jobs by user, account, state, reason", "Usage"
@@ -250,14 +255,15 @@ ACTIONS = (
     Action("ask", "submit", "enter", "Answer", "do it", "does it"),
     Action("ask", "give_up", "escape", "Give up", "change nothing", "goes back"),
     Action("form", "submit", "enter", "Submit", "submit the job", "submits", call="screen.submit"),
-    Action(
-        "form", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"
-    ),
+    Action("form", "next", "tab,down", "Next field", "to the next field", "next", call="app.focus_next"),
     Action(
         "form", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
     ),
     Action("form", "edit", "ctrl+e", "Edit", "the script in $EDITOR", "$EDITOR", call="screen.edit"),
-    Action("form", "give_up", "escape", "Give up", "submit nothing", "goes back", call="screen.give_up"),
+    Action("form", "fill", "ctrl+o", "Fill", "from a preset or a job", "fills", call="screen.fill"),
+    Action("form", "save", "ctrl+s", "Save", "as a preset, under a name", "saves", call="screen.save"),
+    Action("form", "empty", "ctrl+n", "Empty", "begin anew", "empties", call="screen.empty"),
+    Action("form", "give_up", "escape", "Give up", "submit nothing", "leaves", call="screen.give_up"),
     Action("script", "edit", "ctrl+e", "Edit", "the script in $EDITOR", call="screen.edit"),
     Action("script", "leave", "escape", "Back", "to the fields of the form", call="screen.leave_script"),
     Action("add", "submit", "enter", "Add", "add the node", "adds it"),
@@ -267,6 +273,8 @@ ACTIONS = (
     ),
     Action("add", "give_up", "escape", "Give up", "add nothing", "goes back"),
     Action("choose", "give_up", "escape,q", "Give up", "choose none", "goes back"),
+    Action("fill", "remove", "X", "Remove", "the preset under the cursor", "removes the preset"),
+    Action("fill", "give_up", "escape,q", "Give up", "leave the form as it is", "goes back"),
     Action("done", "copy", "y,Y", "Copy", "the command line under the cursor", "copies the line"),
     Action("done", "close", "escape,q,at", "Close", "back", "closes"),
     Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
@@ -371,13 +379,13 @@ def command_of(action: Action) -> str:
     return action.runs if named else f"{TARGETS.get(action.where, 'screen')}.{action.runs}"
 
 
-def dialog_keys(place: str, keymap: Mapping[str, str]) -> str:
-    """A dialog's last line: "Enter submits    Esc goes back"."""
-    return "    ".join(
+def dialog_keys(place: str, keymap: Mapping[str, str]) -> list[str]:
+    """A dialog's keys for its last line: "Enter submits", "Esc goes back"."""
+    return [
         f"{key_words(keys_of(action, keymap).split(',', 1)[0])} {action.short}"
         for action in actions_at(place)
         if action.short
-    )
+    ]
 
 
 def clashes(actions: Iterable[Action]) -> list[str]:

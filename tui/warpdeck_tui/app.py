@@ -30,6 +30,7 @@ from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key
 from .board import Board
 from .chronicle import Chronicle
 from .client import Core
+from .filling import Filling
 from .finder import Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
@@ -83,6 +84,7 @@ class DeckApp(Window):
         self.readonly = readonly
         self.chronicle = Chronicle()
         self.verbs = JobVerbs(self)
+        self.filling = Filling(self)
         self.lending = False
         """The terminal is about to be lent to a job: keys wait."""
         self.away = ""
@@ -256,14 +258,28 @@ class DeckApp(Window):
     async def action_shell(self) -> None:
         await self.verbs.shell()
 
-    def new_job(self, sheet: Sheet | None = None) -> None:
-        """The form: empty, or filled in."""
+    @work(exclusive=True, group="form")
+    async def new_job(self) -> None:
+        """The form, filled from the user's last job."""
+        self.open_form(await self.filling.last())
+
+    @work(exclusive=True, group="form")
+    async def new_like(self, key: str) -> None:
+        """The form, filled from that job."""
+        try:
+            self.open_form(await self.filling.of_job(key))
+        except UserError as error:
+            self.tell_error(error)
+
+    def open_form(self, sheet: Sheet) -> None:
+        """The form for a new job, filled in."""
 
         def submitted(job_id: str | None) -> None:
             if job_id and isinstance(self.screen, QueueScreen):
                 self.screen.go_to(job_id)
 
-        self.push_screen(NewJob(self.core, sheet or Sheet({"folder": os.getcwd()})), submitted)
+        if self.front is not None:  # else another dialog came in between
+            self.push_screen(NewJob(self.core, self.filling, sheet), submitted)
 
     @work
     async def action_start_controller(self) -> None:

@@ -132,6 +132,10 @@ class Core:
         """What was measured on a node and its GPUs lately."""
         return await self._live().curves(node=node, step_s=step_s)
 
+    async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
+        """The user's newest jobs, ended or not."""
+        return await self._live().jobs(user=user, finished=True, limit=limit)
+
     async def history(self, user: str | None) -> list[JobRow]:
         """Ended jobs, the latest first."""
         rows = await self._live().jobs(user=user, finished=True, limit=HISTORY_ROWS)
@@ -220,9 +224,18 @@ class Core:
         ):
             return b"".join([chunk async for chunk in chunks])[-size_bytes:]
 
-    async def submit(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> Submitted:
+    async def submit(
+        self,
+        script: str,
+        *,
+        text: str,
+        options: Sequence[str],
+        cwd: str,
+        args: Sequence[str] = (),
+        code_of: str = "",
+    ) -> Submitted:
         """Submits the text of a script, which has that name or none, as the command line does; parsing and git take a thread."""
-        return await asyncio.to_thread(self._submit, script, text, list(options), cwd)
+        return await asyncio.to_thread(self._submit, script, text, list(options), cwd, list(args), code_of)
 
     async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
         """What would become of such a submission now; nothing is submitted."""
@@ -271,22 +284,32 @@ class Core:
         return self._client
 
     def _draft(
-        self, script: str, text: str, options: list[str], cwd: str, *, environ: Mapping[str, str]
+        self,
+        script: str,
+        text: str,
+        options: list[str],
+        cwd: str,
+        *,
+        args: Sequence[str] = (),
+        environ: Mapping[str, str],
     ) -> Draft:
         path = os.path.join(cwd, os.path.expanduser(script))
         return draft_script(
             text,
             path if script else "wrap",
+            args=args,
             options=options,
             cwd=cwd,
             environ=environ,
             now=time.time(),
         )
 
-    def _submit(self, script: str, text: str, options: list[str], cwd: str) -> Submitted:
-        draft = self._draft(script, text, options, cwd, environ=os.environ)
+    def _submit(
+        self, script: str, text: str, options: list[str], cwd: str, args: list[str], code_of: str
+    ) -> Submitted:
+        draft = self._draft(script, text, options, cwd, args=args, environ=os.environ)
         with SyncClient.connect(self.paths) as client:
-            return submit(client, draft, paths=self.paths)
+            return submit(client, draft, paths=self.paths, code_of=code_of)
 
     def _shell(self, options: Sequence[str], rows: int, cols: int) -> Submitted:
         draft = draft_command(

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
@@ -20,10 +20,7 @@ FALLBACK_EDITOR = "vi"
 
 def edited(app: App[None], text: str, *, name: str) -> str:
     """The text as it was left in the editor. Raises UserError; then nothing has changed."""
-    try:
-        return lend_terminal(app, lambda: edit(text, name=name))
-    except SuspendNotSupported as error:
-        raise UserError("there is no terminal here for an editor", "write in the script itself") from error
+    return lend_terminal(app, lambda: edit(text, name=name))
 
 
 def edit(text: str, *, name: str) -> str:

@@ -13,10 +13,11 @@ import termios
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from textual.app import App
+from textual.app import App, SuspendNotSupported
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import RelayEnd, relay
+from warpdeck.errors import UserError
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 """The terminal itself: Textual replaces sys.stdout while it runs."""
@@ -136,14 +137,20 @@ def _ending_signals_raise() -> Iterator[None]:
 
 
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
-    """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards."""
+    """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards.
+
+    Raises UserError where the app has no terminal to lend, as in a browser.
+    """
     result: list[T] = []
     failure: BaseException | None = None
-    with app.suspend():
-        try:
-            result.append(borrow())
-        except BaseException as error:
-            failure = error
+    try:
+        with app.suspend():
+            try:
+                result.append(borrow())
+            except BaseException as error:
+                failure = error
+    except SuspendNotSupported as error:
+        raise UserError("there is no terminal here to lend", "it takes a shell of your own") from error
     if failure is not None:
         raise failure
     return result[0]

@@ -179,10 +179,18 @@ def has_several_tasks(request: Mapping[str, Any]) -> bool:
 
 
 def submit(
-    client: SyncClient, draft: Draft, *, paths: Paths | None = None, snapshot: str = "auto"
+    client: SyncClient,
+    draft: Draft,
+    *,
+    paths: Paths | None = None,
+    snapshot: str = "auto",
+    code_of: str = "",
 ) -> Submitted:
-    """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. Raises UserError."""
-    if snapshot != "none" and paths is not None:
+    """Submits it. `snapshot`: auto, none or require; none is taken without `paths`. `code_of`: a job whose code it is to run,
+    in place of the folder's as that is now. Raises UserError."""
+    if code_of:
+        _take_over_snapshot(client, draft.request, code_of)
+    elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
     answer = client.call("submit", request=draft.request)
     return Submitted(answer, [*draft.notes, *answer["notes"]])
@@ -232,7 +240,37 @@ def _add_snapshot(
     if taken.snapshot is None:
         return
     request["snapshot"] = taken.snapshot
-    tree = taken.snapshot["tree"]
+    _upload(client, taken.snapshot, taken.packed)
+
+
+def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
+    """The code of that job, which lies in the user's own store, becomes the request's. Raises UserError."""
+    from warpdeck.snapshots import SnapshotStore
+
+    snapshot = client.call("job", job=job).get("snapshot")
+    if not snapshot:
+        raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
+    folder = os.path.realpath(request.get("chdir") or request["submit_dir"])
+    subdir = os.path.relpath(folder, snapshot["root"])
+    if subdir.split(os.sep, 1)[0] == os.pardir:
+        raise UserError(
+            f"the snapshot of job {job} is of {snapshot['root']}, and {folder} is not in it",
+            "submit from that folder",
+        )
+    if not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
+        raise UserError(
+            f"the code of job {job} is not in a store of yours",
+            f"it is on its submit host: {snapshot['store']}",
+        )
+    packed, sha256, size_bytes = SnapshotStore(snapshot["store"]).pack(snapshot["tree"])
+    taken = {"subdir": "" if subdir == os.curdir else subdir, "sha256": sha256, "size_bytes": size_bytes}
+    request["snapshot"] = snapshot | taken
+    _upload(client, request["snapshot"], packed)
+
+
+def _upload(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
+    """The packed tree, unless the controller has it."""
+    tree = snapshot["tree"]
     if not client.call("have_tree", tree=tree)["have"]:
-        facts = {"tree": tree, "sha256": taken.snapshot["sha256"], "size_bytes": taken.snapshot["size_bytes"]}
-        client.upload("put_tree", taken.packed, **facts)
+        facts = {"tree": tree, "sha256": snapshot["sha256"], "size_bytes": snapshot["size_bytes"]}
+        client.upload("put_tree", packed, **facts)

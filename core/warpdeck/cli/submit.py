@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from typing import Any
 
 from warpdeck.api.submission import (
@@ -19,7 +20,7 @@ from warpdeck.api.submission import (
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
-from warpdeck.notation.options import COMMAND, NONE, SBATCH, Option, Table, table_of
+from warpdeck.notation.options import COMMAND, NONE, REQUIRED, SBATCH, Option, Table, table_of
 from warpdeck.paths import default_paths
 
 from .folder import current_folder
@@ -44,6 +45,7 @@ and ours:
   --wrap COMMAND      submit this shell command in place of a script
   --no-snapshot       run in the folder itself
   --require-snapshot  refuse to submit if no snapshot can be taken
+  --code-of JOB       run the code that this job of yours ran, not the folder's as it is now
   --dry-run           submit nothing: say when it would start, and what would start it now; exit code 1 if never
                       (--test-only is the same)
   --wait              wait for the end; the exit code is the job's
@@ -57,7 +59,13 @@ examples:
   warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
 """
 DRY = frozenset({"--dry-run", "--test-only"})
-_OURS = ("no-snapshot", "require-snapshot", "json", "dry-run")
+_OURS = (
+    ("no-snapshot", NONE),
+    ("require-snapshot", NONE),
+    ("code-of", REQUIRED),
+    ("json", NONE),
+    ("dry-run", NONE),
+)
 
 
 def main(_: str, words: list[str]) -> int:
@@ -97,16 +105,16 @@ def _submit(words: list[str], known: Table) -> int:
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
     paths = default_paths()
     with SyncClient.connect(paths) as client:
-        if own & DRY:
+        if own.keys() & DRY:
             return _say_forecast(dry_run(client, draft), draft, as_json="--json" in own)
-        done = submit(client, draft, paths=paths, snapshot=snapshot)
+        done = submit(client, draft, paths=paths, snapshot=snapshot, code_of=own.get("--code-of", ""))
         _say(done, own)
         if "--wait" not in own:
             return 0
         return max(128 + signal if signal else code for code, signal in wait_for_end(client, done.job_id))
 
 
-def _say(done: Submitted, own: set[str]) -> None:
+def _say(done: Submitted, own: Collection[str]) -> None:
     for line in done.notes:
         note(f"warpdeck: {line}")
     if "--json" in own:
@@ -127,12 +135,12 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
     return int(never)
 
 
-def split_words(words: list[str], known: Table) -> tuple[set[str], list[str], list[str], str | None]:
-    """(what we are told to do, sbatch's options, script and its arguments, the wrapped command). Raises UserError."""
-    ours = (Option(name, "", NONE, "b", COMMAND, frozenset()) for name in _OURS)
+def split_words(words: list[str], known: Table) -> tuple[dict[str, str], list[str], list[str], str | None]:
+    """(what we are told to do with its values, sbatch's options, script and its arguments, the wrapped command). Raises UserError."""
+    ours = (Option(name, "", takes, "b", COMMAND, frozenset()) for name, takes in _OURS)
     both = table_of("warpdeck submit", [*known.options.values(), *ours])
     found, rest = parse_leading(words, "command line", both)
-    own = {f"--{option}" for option, _ in found if both.options[option].here == COMMAND}
+    own = {f"--{option}": text for option, text in found if both.options[option].here == COMMAND}
     options = [as_word(option, text, both) for option, text in found if both.options[option].here != COMMAND]
     wrap = next((text for option, text in reversed(found) if option == "wrap"), None)
     return own, options, rest, wrap

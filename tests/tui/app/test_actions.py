@@ -16,7 +16,7 @@ from warpdeck_tui.actions import (
 )
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.base import TextPane
-from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, DonePage, HelpPage, TextPage
+from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.history import HistoryScreen
 from warpdeck_tui.screens.job import JobScreen
 from warpdeck_tui.screens.joblist import FilterLine
@@ -49,6 +49,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "script": (ScriptText,),
     "add": (NodeAdd,),
     "choose": (Choose,),
+    "fill": (Fill,),
     "done": (DonePage,),
     "page": (HelpPage, TextPage),
 }

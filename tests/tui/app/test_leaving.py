@@ -11,6 +11,7 @@ from tests.tui.app.stage import on_stage
 
 from warpdeck_tui.app import DeckApp
 from warpdeck_tui.screens.dialogs import Ask, TextPage
+from warpdeck_tui.viewmodels.form import Sheet
 
 TURNS = 60
 """By then every screen stood in all tries; most stand within twenty."""
@@ -22,7 +23,7 @@ OPENS: dict[str, Callable[[DeckApp], object]] = {
     "help": lambda app: app.action_help(),
     "text": lambda app: app.push_screen(TextPage("a title", "a text")),
     "question": lambda app: app.push_screen(Ask("why?", required="an answer")),
-    "form": lambda app: app.new_job(),
+    "form": lambda app: app.open_form(Sheet()),
 }
 
 

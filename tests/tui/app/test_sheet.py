@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.tui.app.test_views import row
+
+from warpdeck.api.rows import JobDetail
 from warpdeck_tui.viewmodels.form import (
     Sheet,
     check,
@@ -95,9 +98,53 @@ def test_each_field_is_checked_by_itself() -> None:
     assert [each.field for each in check(Sheet(), now=NOW)] == ["script"]
 
 
+def ran(line: str, **fields: object) -> JobDetail:
+    """A job that was submitted with that command line in /work."""
+    return JobDetail(row=row(), submit_line=line, submit_dir="/work", **({"script": FILE} | fields))  # type: ignore[arg-type]
+
+
 def test_a_job_can_be_filled_in_again_with_the_options_of_its_command_line() -> None:
-    again = of_job(FILE, "sbatch --gpus=4 -J 'a b' train.sh --lr 1", "/work")
-    assert again.values["gpus"] == "4"
-    assert again.values["name"] == "a b"
-    assert again.values["folder"] == "/work"
+    again = of_job(ran("sbatch --gpus=4 -J 'a b' train.sh --lr 1"), file_text=FILE)
+    assert {name: again.value(name) for name in ("gpus", "name", "folder", "script", "args")} == {
+        "gpus": "4",
+        "name": "a b",
+        "folder": "/work",
+        "script": "train.sh",
+        "args": "--lr 1",
+    }
     assert "#SBATCH --array=0-9\n" in again.text
+    assert command_line(again) == "warpdeck submit --gpus=4 '--job-name=a b' train.sh --lr 1"
+
+
+def test_a_job_whose_script_was_edited_since_is_filled_in_as_it_ran_or_with_the_script_as_it_is_now() -> None:
+    edited = FILE.replace("train.py", "eval.py")
+    as_it_ran = of_job(ran("sbatch train.sh"), file_text=edited)
+    assert as_it_ran.text == FILE
+    assert command_line(as_it_ran) == "warpdeck submit train.sh   (as it is edited here)"
+    assert of_job(ran("sbatch train.sh"), file_text=edited, anew=True).text == edited
+
+
+def test_a_script_in_the_folder_is_named_as_it_is_there() -> None:
+    line = "sbatch /work/runs/train.sh"
+    assert of_job(ran(line), file_text=FILE).value("script") == "runs/train.sh"
+    assert of_job(ran("sbatch /other/train.sh"), file_text=FILE).value("script") == "/other/train.sh"
+
+
+def test_a_job_whose_script_is_gone_is_filled_in_with_what_it_ran() -> None:
+    gone = of_job(ran("sbatch -t 30 train.sh --lr 1"), file_text=None)
+    assert (gone.value("script"), gone.value("time"), gone.value("args")) == ("", "30", "")
+    assert "python train.py" in gone.text
+    command = of_job(
+        ran("srun --gpus=1 python 'a b.py'", script="", argv=["python", "a b.py"]), file_text=None
+    )
+    assert (command.value("gpus"), command.value("wrap")) == ("1", "python 'a b.py'")
+
+
+def test_arguments_are_the_scripts_and_half_a_quote_in_them_is_told() -> None:
+    assert command_line(from_file(args="--lr 0.1")) == "warpdeck submit train.sh --lr 0.1"
+    assert [each.field for each in check(from_file(args="--lr '"), now=NOW)] == ["args"]
+    assert [each.field for each in check(filled(wrap="true", args="1"), now=NOW)] == ["args"]
+
+
+def test_the_code_of_another_job_is_an_option_of_the_command_line() -> None:
+    assert command_line(from_file(code="12")) == "warpdeck submit --code-of=12 train.sh"

@@ -90,7 +90,7 @@ async def test_the_form_says_when_the_job_would_start(folder: Path) -> None:
 async def test_the_script_beside_the_form_is_in_step_with_it_both_ways(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await open_form(stage)
-        await stage.press("tab")
+        await stage.press("tab", "tab")
         await stage.type("hostname")
         await stage.press("tab")
         await stage.type("2")
@@ -134,7 +134,7 @@ async def test_the_script_goes_through_the_users_own_editor(
     async with on_stage(folder) as stage:
         await open_form(stage)
         await stage.press("ctrl+e")
-        await stage.shows("there is no terminal here for an editor")
+        await stage.shows("there is no terminal here to lend")
 
 
 async def test_the_form_says_who_is_in_the_way_and_what_would_help(folder: Path) -> None:

@@ -313,3 +313,22 @@ def test_options_that_do_less_here_are_told(run: Run) -> None:
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "gpu", "--mail-type", "ALL", "--wrap", "true")
     assert "--partition=gpu is recorded, and decides nothing" in err
     assert "--mail-type has no effect here" in err
+
+
+def test_a_job_runs_the_code_of_another_job(
+    run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text("layers = 1\n")
+    monkeypatch.chdir(tmp_path)
+    first = ask("submit", "--hold", "--wrap", "cat model.py")["job_id"]
+    (tmp_path / "model.py").write_text("layers = 2\n")
+    second = ask("submit", "--hold", "--code-of", str(first), "--wrap", "cat model.py")["job_id"]
+    trees = [ask("show", str(job))["snapshot"]["tree"] for job in (first, second)]
+    assert trees[0] == trees[1]
+    monkeypatch.chdir("/")
+    assert run("submit", f"--code-of={first}", "--wrap", "true")[0] == 1
+    bare = submit(ask, "true", "--hold")
+    code, _, err = run("submit", "--code-of", str(bare), "--wrap", "true")
+    assert code == 1
+    assert err.startswith(f"warpdeck: job {bare} has no snapshot\n")
+    ask("cancel", str(first), str(second), str(bare))

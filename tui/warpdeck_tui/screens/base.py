@@ -141,6 +141,10 @@ class DeckScreen(Arrives[None]):
     def action_new_job(self) -> None:
         self.deck.new_job()
 
+    def action_new_like(self) -> None:
+        if self.job_keys:
+            self.deck.new_like(self.job_keys[0])
+
     def action_copy(self) -> None:
         self.deck.copy(" ".join(self.job_keys))
 

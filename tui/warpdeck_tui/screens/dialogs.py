@@ -27,6 +27,7 @@ from .keyline import DialogKeys
 
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
+    from warpdeck_tui.filling import Filling
 
 CHOICE_COLUMNS = (
     Column("JOB", 12),
@@ -34,6 +35,7 @@ CHOICE_COLUMNS = (
     Column("TIME", 10, align="right"),
     Column("WHERE OR HOW IT ENDED", 0),
 )
+FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24), Column("WHAT", 0))
 DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 4))
 MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
@@ -150,6 +152,48 @@ class Choose(Arrives[str], ModalScreen[str]):
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         event.stop()
         self.dismiss(event.key)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
+
+
+class Fill(Arrives[str], ModalScreen[str]):
+    """What to fill a form from; the key of a preset or a job, "" if it was given up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("fill")
+
+    def __init__(self, filling: Filling, rows: Sequence[tuple[str, Line]]) -> None:
+        super().__init__()
+        self._filling = filling
+        self._rows = list(rows)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog tall"):
+            yield Static("Fill the form from", classes="title", markup=False)
+            styles = cast("DeckApp", self.app).palette
+            empty = "no preset and no job yet: ctrl+s saves a form as a preset"
+            yield VirtualTable(FILL_COLUMNS, styles, empty=empty, id="fill")
+            yield DialogKeys("fill")
+
+    def arrive(self) -> None:
+        table = self.query_one(VirtualTable)
+        table.show(self._rows)
+        table.focus()
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+    def action_remove(self) -> None:
+        table = self.query_one(VirtualTable)
+        key = table.cursor_key
+        try:
+            self._filling.remove(key)
+        except UserError as error:
+            cast("DeckApp", self.app).tell_error(error)
+            return
+        self._rows = [row for row in self._rows if row[0] != key]
+        table.show(self._rows)
 
     def action_give_up(self) -> None:
         self.dismiss("")

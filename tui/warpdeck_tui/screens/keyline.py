@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.text import Text
 from textual.widgets import Static
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
 
+BETWEEN = "   "
+"""Between the keys of a dialog."""
+
+
 class DialogKeys(Static):
     """The last line of a dialog: its keys, as the user has them."""
 
@@ -24,7 +30,23 @@ class DialogKeys(Static):
         self._place = place
 
     def on_mount(self) -> None:
-        self.update(dialog_keys(self._place, cast("DeckApp", self.app).keymap))
+        self.update(Hints(dialog_keys(self._place, cast("DeckApp", self.app).keymap)))
+
+
+class Hints:
+    """Words for Rich in as many lines as it takes; a key and what it does stay together."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = ""
+        for words in self._words:
+            if line and cell_len(line) + len(BETWEEN) + cell_len(words) > options.max_width:
+                yield Text(line)
+                line = ""
+            line += (BETWEEN if line else "") + words
+        yield Text(line)
 
 
 class KeyLine(Static):

@@ -23,10 +23,13 @@ from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.client import Core
 from warpdeck_tui.editing import edited
+from warpdeck_tui.presets import check_name
+from warpdeck_tui.viewmodels.filling import preset_of
 from warpdeck_tui.viewmodels.form import (
     FIELDS,
     FieldError,
     Sheet,
+    arguments,
     belongs_to,
     check,
     command_line,
@@ -39,10 +42,12 @@ from warpdeck_tui.viewmodels.form import (
 )
 
 from .base import Arrives
+from .dialogs import Ask, Fill
 from .keyline import DialogKeys
 
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
+    from warpdeck_tui.filling import Filling
 
 TYPING_S = 0.4
 """A rest from typing after which the controller is asked when the job would start."""
@@ -63,17 +68,18 @@ class ScriptText(TextArea):
 class NewJob(Arrives[str], ModalScreen[str]):
     """Enter submits; dismissed with the new job's id, or "" if it was given up. A refused form stays as it is."""
 
-    def __init__(self, core: Core, sheet: Sheet) -> None:
+    def __init__(self, core: Core, filling: Filling, sheet: Sheet) -> None:
         super().__init__()
         self._core = core
+        self._filling = filling
         self._sheet = sheet
-        self._path = ""
+        self._path = self._path_of(sheet)
         """The script's file that was read."""
         self._busy = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog form"):
-            yield Static("New job", classes="title", markup=False)
+            yield Static("New job", id="title", classes="title", markup=False)
             with Horizontal(id="sheet"):
                 with Vertical(id="fields"):
                     for field in FIELDS:
@@ -134,6 +140,8 @@ class NewJob(Arrives[str], ModalScreen[str]):
             area = self.query_one(ScriptText)
             if area.text != sheet.text:
                 area.text = sheet.text
+        source = f"   filled from {sheet.source}" if sheet.source else ""
+        self.query_one("#title", Static).update(f"New job{source}")
         self.query_one("#command", Static).update(f"$ {command_line(sheet)}")
         self._look_ahead()
 
@@ -157,6 +165,56 @@ class NewJob(Arrives[str], ModalScreen[str]):
     def action_leave_script(self) -> None:
         self.query_one("#gpus").focus()
 
+    # ---- filling it from what there is
+
+    @work(exclusive=True, group="fill")
+    async def action_fill(self) -> None:
+        """From a preset or a job, chosen from a list."""
+
+        def fill(key: str | None) -> None:
+            if key:
+                self._fill(key)
+
+        self.app.push_screen(Fill(self._filling, await self._filling.choices()), fill)
+
+    @work(exclusive=True, group="fill")
+    async def _fill(self, key: str) -> None:
+        try:
+            self._use(await self._filling.chosen(key, self._sheet))
+        except UserError as error:
+            self._show_errors([FieldError("", in_words(error))])
+
+    def _use(self, sheet: Sheet) -> None:
+        """Another form in place of this one; a script that it names is read if that was not done yet."""
+        self._show_errors(())
+        self._path = self._path_of(sheet) if sheet.original else ""
+        self._changed(self._read(sheet))
+
+    def action_empty(self) -> None:
+        self._use(Sheet({"folder": self._sheet.value("folder")}))
+        self.query_one("#script").focus()
+
+    def action_save(self) -> None:
+        """As a preset."""
+        try:
+            preset = preset_of(self._sheet)
+        except UserError as error:
+            self._show_errors([FieldError("text", in_words(error))])
+            return
+
+        def save(name: str | None) -> None:
+            if name:
+                try:
+                    self._filling.save(name, preset)
+                except UserError as error:
+                    self._show_errors([FieldError("", in_words(error))])
+                else:
+                    self.app.notify(f"saved preset {name}; ctrl+o fills a form from it", markup=False)
+
+        self.app.push_screen(
+            Ask("Save this form as a preset named", required="give it a name", check=check_name), save
+        )
+
     # ---- submitting
 
     def on_input_submitted(self) -> None:
@@ -179,7 +237,12 @@ class NewJob(Arrives[str], ModalScreen[str]):
                 self._show_errors([FieldError("folder", f"there is no folder {cwd}")])
                 return
             done = await self._core.submit(
-                sheet.value("script"), text=self._text_of(sheet), options=options_of(sheet), cwd=cwd
+                sheet.value("script"),
+                text=self._text_of(sheet),
+                options=options_of(sheet),
+                cwd=cwd,
+                args=arguments(sheet),
+                code_of=sheet.value("code"),
             )
         except UserError as error:
             self._show_errors([FieldError(belongs_to(error), in_words(error))])

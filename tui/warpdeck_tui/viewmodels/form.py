@@ -6,11 +6,14 @@ the command line that does the same, and tells which field an error belongs to.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from warpdeck.api.rows import JobDetail
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.starting import starts_in_words
 from warpdeck.api.submission import command_options, script_options
@@ -35,6 +38,7 @@ class Field(NamedTuple):
 FIELDS = (
     Field("folder", "folder", "", "where you submit from"),
     Field("script", "script", "", "train.sh"),
+    Field("args", "arguments", "", "--lr 0.1, for the script"),
     Field("wrap", "or command", "", "python train.py --lr 0.1"),
     Field("gpus", "GPUs", "gpus", "1, or h100:2"),
     Field("cpus", "CPUs a task", "cpus-per-task", "1"),
@@ -42,6 +46,7 @@ FIELDS = (
     Field("time", "time limit", "time", "4:00:00"),
     Field("name", "job name", "job-name", "the script's name"),
     Field("more", "more", "", "--array=0-9 --hold"),
+    Field("code", "code of job", "", "as it is now; or a job's number"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Option -> its field; all others stand in "more"."""
@@ -56,11 +61,15 @@ class FieldError(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """The form as it stands. `text` is the script that would be submitted, `original` that of the file, "" if none is named."""
+    """The form as it stands. `text` is the script that would be submitted, `original` that of the file, "" if none is named.
+
+    `source`: what it was filled from, in words.
+    """
 
     values: Values = MappingProxyType({})
     text: str = BARE
     original: str = ""
+    source: str = ""
 
     def value(self, field: str) -> str:
         return self.values.get(field, "")
@@ -108,17 +117,41 @@ def opened(sheet: Sheet, text: str) -> Sheet:
         values = {**sheet.values, **fields_of(text_then), "wrap": sheet.value("wrap")}
     except UserError:
         return sheet._replace(text=text, original=text)
-    return Sheet(values, text_then, text)
+    return sheet._replace(values=values, text=text_then, original=text)
 
 
-def of_job(script: str, submit_line: str, folder: str) -> Sheet:
-    """A job that was submitted before, to be submitted anew: its script with the options of its command line in it."""
+def of_job(detail: JobDetail, *, file_text: str | None, anew: bool = False) -> Sheet:
+    """A job that was submitted before, to be submitted again: its script with the options of its command line in it.
+
+    `file_text`: the script that the line names as it is now, None where it is not there; `anew` takes it in place of what the
+    job ran.
+    """
     try:
-        options, _, _ = leading(submit_line)
-        text = _outranked(script, options)
+        options, name, args = leading(detail.submit_line)
     except UserError:
-        text = script
-    return written(Sheet({"folder": folder}), text)
+        options, name, args = [], "", []
+    text = detail.script or with_body(BARE, shlex.join(detail.argv))
+    if anew and file_text is not None:
+        text = file_text
+    with contextlib.suppress(UserError):
+        text = _outranked(text, options)
+    values = {"folder": detail.submit_dir}
+    if file_text is not None:
+        path = script_path(detail)
+        below = path.startswith(os.path.join(detail.submit_dir, ""))
+        values |= {"script": os.path.relpath(path, detail.submit_dir) if below else name}
+        values |= {"args": shlex.join(args)}
+    source = f"job {detail.row.label}"
+    return written(Sheet(values), text)._replace(original=file_text or "", source=source)
+
+
+def script_path(detail: JobDetail) -> str:
+    """Where the script lay that the job was submitted with, "" if its line names none."""
+    try:
+        _, name, _ = leading(detail.submit_line)
+    except UserError:
+        return ""
+    return os.path.join(detail.submit_dir, os.path.expanduser(name)) if name else ""
 
 
 def leading(submit_line: str) -> tuple[list[Pair], str, list[str]]:
@@ -154,14 +187,23 @@ def command_line(sheet: Sheet) -> str:
         same = _outranked(sheet.original, beside)
     except UserError:
         beside, same = [], sheet.text
-    words = ["warpdeck", "submit", *(as_word(option, value, SBATCH) for option, value in beside)]
+    code = [f"--code-of={sheet.value('code')}"] if sheet.value("code") else []
+    words = ["warpdeck", "submit", *code, *(as_word(option, value, SBATCH) for option, value in beside)]
     if sheet.value("script"):
         edited = "   (as it is edited here)" if sheet.original and same != sheet.text else ""
-        return shlex.join([*words, sheet.value("script")]) + edited
+        return shlex.join([*words, sheet.value("script"), *arguments(sheet)]) + edited
     body = body_of(sheet.text)
     if "\n" in body:
         return shlex.join([*words, "SCRIPT"]) + "   (as it is written here)"
     return shlex.join([*words, "--wrap", body] if body else [*words, "SCRIPT"])
+
+
+def arguments(sheet: Sheet) -> list[str]:
+    """The script's own words; half a quote is told by `check`."""
+    try:
+        return shlex.split(sheet.value("args"))
+    except ValueError:
+        return []
 
 
 def check(sheet: Sheet, *, now: float) -> list[FieldError]:
@@ -171,13 +213,16 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
         found.append(FieldError("script", "name a script, or write a command below"))
     if sheet.value("script") and sheet.value("wrap"):
         found.append(FieldError("wrap", "there is a script already: empty one of the two"))
+    if sheet.value("args") and not sheet.value("script"):
+        found.append(FieldError("args", "they are for a script: name one, or write them behind the command"))
     for field in FIELDS:
         value = sheet.value(field.id)
-        if not value or not (field.option or field.id == "more"):
+        if not value or not (field.option or field.id in ("more", "args")):
             continue
         try:
             words = [f"--{field.option}={value}"] if field.option else shlex.split(value)
-            build_request(command_options(words), {}, now=now)
+            if field.id != "args":
+                build_request(command_options(words), {}, now=now)
         except UserError as error:
             found.append(FieldError(field.id, in_words(error)))
         except ValueError as error:
@@ -241,6 +286,7 @@ def belongs_to(error: UserError) -> str:
         (("time",), "time"),
         (("script", "#!", "#sbatch"), "script"),
         (("folder",), "folder"),
+        (("snapshot",), "code"),
     ):
         if any(word in text for word in words):
             return field
