@@ -1,8 +1,10 @@
-"""How fast sacct answers over a million ended jobs: one user's last day, and a named job of long ago."""
+"""How fast a million ended jobs are looked up: sacct's questions (one user's last day, a named job of long ago), and the
+history's of the app (its first page, one in the middle, a filter that few jobs meet, and what all of them have cost)."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -10,10 +12,12 @@ from pathlib import Path
 
 from warpdeck.controller.ports import Changes
 from warpdeck.model import Allocation, ExitStatus, Job, JobId, JobState, NodeName, Request, Share, ShareStatus
+from warpdeck.model.past import PastQuery
+from warpdeck.notation.jobfilter import parse_filter
 from warpdeck.store import SqliteStore
 
-from .rig import Rig
-from .table import Line, Table, timed
+from .rig import Rig, rss_mb
+from .table import Line, Measured, Table, timed
 
 ENDED = 1_000_000
 USERS = 500
@@ -27,11 +31,20 @@ DAY = Line(f"`sacct` of a user's last day, {ENDED:,} jobs", "ms", budget=200)
 OLD = Line(f"`sacct -j`, {ENDED:,} jobs", "ms", budget=200)
 
 
+FIRST = Line(f"history: first page and count, {ENDED:,} jobs", "ms", budget=400)
+BESIDE = Line(f"history: the next page, {ENDED:,} jobs", "ms", budget=50)
+MIDDLE = Line(f"history: a page in the middle, {ENDED:,} jobs", "ms", budget=200)
+RARE = Line(f"history: a filter that one user meets, {ENDED:,} jobs", "ms", budget=1500)
+COSTS = Line(f"usage of {ENDED:,} jobs", "ms", budget=3000)
+GROWTH = Line(f"memory that the history of {ENDED:,} jobs takes the store", "MB", budget=20)
+
+
 def measure(table: Table, rig: Rig) -> None:
     """Fills the controller's database while it is down."""
     rig.hang_up()
     rig.home.ok("down")
     first = asyncio.run(_fill(rig.home.path / "state.db"))
+    asyncio.run(_look_back(table, rig.home.path / "state.db"))
     rig.home.ok("up")
     rig.wait_for_nodes()
     table.add(DAY, timed(lambda: _sacct(rig, "-u", OWNER, "-S", "now-1day"), RUNS))
@@ -47,6 +60,31 @@ def _sacct(rig: Rig, *words: str) -> None:
         check=False,
     )
     assert done.returncode == 0 and done.stdout, done.stderr
+
+
+async def _look_back(table: Table, database: Path) -> None:
+    store = await SqliteStore.open(str(database))
+    before = rss_mb(os.getpid())
+    page = (await store.past(PastQuery(limit=200), counted=True)).ids
+    questions = {
+        FIRST: PastQuery(limit=200),
+        BESIDE: PastQuery(limit=200, beside=page[-1]),
+        MIDDLE: PastQuery(limit=200, offset=ENDED // 2),
+        RARE: PastQuery(limit=200, clauses=parse_filter("user:user77 train-7")),
+    }
+    for line, query in questions.items():
+        samples = []
+        for _ in range(RUNS):
+            began = time.perf_counter()
+            found = await store.past(query, counted=line in (FIRST, RARE))
+            await store.jobs(found.ids)
+            samples.append(1000 * (time.perf_counter() - began))
+        table.add(line, Measured(samples))
+    began = time.perf_counter()
+    await store.past_costs(PastQuery())
+    table.add(COSTS, Measured([1000 * (time.perf_counter() - began)]))
+    table.add(GROWTH, Measured([rss_mb(os.getpid()) - before]))
+    await store.close()
 
 
 async def _fill(database: Path) -> int:

@@ -22,6 +22,7 @@ from warpdeck.api.rows import (
     JobDetail,
     JobRow,
     NodeRow,
+    PastJobs,
     UsageRow,
 )
 from warpdeck.api.siterows import ForecastRow
@@ -29,6 +30,8 @@ from warpdeck.api.submission import Draft, Submitted, draft_command, draft_scrip
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
+from warpdeck.model.past import Clause, GroupCost, PastQuery
+from warpdeck.notation.jobfilter import LONGEST_VALUE
 from warpdeck.paths import Paths
 
 RECONNECT_FIRST_S = 0.2
@@ -40,8 +43,6 @@ LOG_TAIL_BYTES = 256 * 1024
 WHOLE_LOG_BYTES = 1024 * 1024
 """So much of the end of a log is looked through for the numbers in it; of what stands before only samples:"""
 LOG_SAMPLES, LOG_SAMPLE_BYTES = 48, 16 * 1024
-HISTORY_ROWS = 10_000
-"""Ended jobs on the history screen; older ones are for the command line."""
 ASKED_AT_ONCE = 8
 """Questions about jobs that nodes answer."""
 VERBS = ("cancel", "hold", "release", "requeue")
@@ -136,10 +137,23 @@ class Core:
         """The user's newest jobs, ended or not."""
         return await self._live().jobs(user=user, finished=True, limit=limit)
 
-    async def history(self, user: str | None) -> list[JobRow]:
-        """Ended jobs, the latest first."""
-        rows = await self._live().jobs(user=user, finished=True, limit=HISTORY_ROWS)
-        return [row for row in reversed(rows) if row.end is not None]
+    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+        """A page of the jobs that have ended."""
+        return await self._live().past(query, counted=counted)
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        """What the jobs that have ended have cost, in groups."""
+        return await self._live().past_costs(query)
+
+    async def last_ended(self, user: str | None) -> list[JobRow]:
+        """The user's last ones, the latest first."""
+        return (await self.past(PastQuery(user=user))).jobs
+
+    async def last_completed(self, user: str, *, name: str) -> list[JobRow]:
+        """The user's last ones that completed and have that in their name, the latest first."""
+        completed = Clause(field="state", sign="has", value="completed")
+        named = Clause(field="name", sign="has", value=name.lower()[:LONGEST_VALUE])
+        return (await self.past(PastQuery(user=user, clauses=(completed, named)))).jobs
 
     async def change(self, verb: str, jobs: Sequence[str]) -> Changed:
         """One of VERBS."""

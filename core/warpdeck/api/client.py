@@ -24,13 +24,14 @@ import msgspec
 
 from warpdeck.errors import UserError
 from warpdeck.model import Request
+from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
 
 from . import protocol as ask
 from .inbox import Inbox, Merged
 from .messages import Message
-from .rows import Curves, ForwardRow, HeldRow, JobDetail, JobRow, NodeRow
+from .rows import Curves, ForwardRow, HeldRow, JobDetail, JobRow, NodeRow, PastJobs
 from .siterows import ForecastRow
 from .sync import GONE as GONE
 from .sync import LOST as LOST
@@ -108,6 +109,10 @@ class _Held(msgspec.Struct, frozen=True):
 
 class _Jobs(msgspec.Struct, frozen=True):
     jobs: list[JobRow]
+
+
+class _Costs(msgspec.Struct, frozen=True):
+    groups: list[GroupCost]
 
 
 class _Nodes(msgspec.Struct, frozen=True):
@@ -202,6 +207,14 @@ class Client:
             states=("RUNNING",), since=at, until=at, ended=True, fields=HeldRow.__struct_fields__
         )
         return (await self._ask(wanted, _Held)).jobs
+
+    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+        """A page of the jobs that have ended."""
+        return await self._ask(ask.Past(query=query, counted=counted), PastJobs)
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        """What the jobs that have ended have cost, in groups."""
+        return (await self._ask(ask.PastCosts(query=query), _Costs)).groups
 
     async def job(self, job: str) -> JobDetail:
         """All there is to say of a job of any age."""

@@ -131,15 +131,7 @@ class Handlers:
             case ask.Steps():
                 rows = live_steps(self._controller.state, Selection(message))
                 return await self._paged(message.id, "steps", rows, show=list, page_rows=JOB_PAGE_ROWS)
-            case (
-                ask.Shares()
-                | ask.Partitions()
-                | ask.Reservations()
-                | ask.QosList()
-                | ask.Licenses()
-                | ask.Settings()
-                | ask.PluginOptions()
-            ):
+            case _ if isinstance(message, questions.Question):
                 return await questions.answer(self._controller, message, ())
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)

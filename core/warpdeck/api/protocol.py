@@ -65,28 +65,52 @@ from .processasks import (
     SrunAttach,
     StepOrder,
 )
+from .siteasks import (
+    Diagnosis,
+    Licenses,
+    Partitions,
+    Past,
+    PastCosts,
+    PluginOptions,
+    Priorities,
+    QosList,
+    Reservations,
+    Settings,
+    Shares,
+)
 
 __all__ = [
     "Cancel",
     "Command",
     "Curves",
+    "Diagnosis",
     "FileRead",
     "Hold",
     "JobUpdate",
+    "Licenses",
     "NodeAdd",
     "NodeCheck",
     "NodeDrain",
     "NodeRemove",
     "NodeResume",
     "Nodes",
+    "Partitions",
+    "Past",
+    "PastCosts",
+    "PluginOptions",
+    "Priorities",
+    "QosList",
     "Release",
     "Requeue",
     "ReservationMake",
     "ReservationRemove",
+    "Reservations",
     "Resume",
     "Run",
     "Salloc",
     "SallocAttach",
+    "Settings",
+    "Shares",
     "Srun",
     "SrunAttach",
     "StepOrder",
@@ -203,47 +227,6 @@ class Records(Message, frozen=True, kw_only=True, tag="records"):
     fields: tuple[Name, ...] = ()
     steps: bool = False
     scripts: bool = False
-
-
-class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
-    """-> {"jobs": [siterows.PriorityRow], "weights": {factor: most}, "queue_order": str}: the jobs that wait, highest first;
-    all without `ids`. Jobs of equal priority go by `queue_order`: submission, response, promised."""
-
-    ids: References = ()
-
-
-class Shares(Message, frozen=True, kw_only=True, tag="shares"):
-    """-> {"shares": [siterows.ShareRow], "half_life_s": float | None}"""
-
-
-class Diagnosis(Message, frozen=True, kw_only=True, tag="diagnosis"):
-    """-> what the controller has done, see controller.diagnosis; `reset` sets it to 0, for admins alone."""
-
-    reset: bool = False
-
-
-class Partitions(Message, frozen=True, kw_only=True, tag="partitions"):
-    """-> {"partitions": [siterows.PartitionRow], "configured": bool}; without any in config.toml one of all nodes."""
-
-
-class Reservations(Message, frozen=True, kw_only=True, tag="reservations"):
-    """-> {"reservations": [siterows.ReservationRow]}"""
-
-
-class Licenses(Message, frozen=True, kw_only=True, tag="licenses"):
-    """-> {"licenses": [{"name", "total", "used"}]}"""
-
-
-class Settings(Message, frozen=True, kw_only=True, tag="settings"):
-    """-> {"settings": {name: text}}: what the configuration in force comes to in slurm.conf's words."""
-
-
-class QosList(Message, frozen=True, kw_only=True, tag="qos"):
-    """-> {"qos": [siterows.QosRow]}"""
-
-
-class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
-    """-> {"options": {name: "required", "none" or "optional"}}: what job scripts may name beside Slurm's options."""
 
 
 class Log(Message, frozen=True, kw_only=True, tag="log"):
@@ -368,6 +351,8 @@ ClientMessage = (
     | Steps
     | JobInfo
     | Records
+    | Past
+    | PastCosts
     | Priorities
     | Shares
     | Diagnosis

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import sitetables, slurmsettings, standing
+from warpdeck.controller.present import job_row
 from warpdeck.controller.reservations import reservations
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState
@@ -24,6 +25,8 @@ Question = (
     | ask.Licenses
     | ask.Settings
     | ask.PluginOptions
+    | ask.Past
+    | ask.PastCosts
 )
 
 
@@ -51,6 +54,19 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return {"licenses": sitetables.license_rows(state)}
         case ask.Settings():
             return {"settings": slurmsettings.settings(state, config)}
+        case ask.Past():
+            return await _past(controller, question)
+        case ask.PastCosts():
+            return {"groups": await controller.store.past_costs(question.query)}
+
+
+async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:
+    """Jobs that ended lately are in memory, the others the store has alone."""
+    state, store = controller.state, controller.store
+    page = await store.past(question.query, counted=question.counted)
+    found = {job.id: job for job in await store.jobs([each for each in page.ids if each not in state.jobs])}
+    jobs = [state.jobs.get(each) or found.get(each) for each in page.ids]
+    return {"jobs": [job_row(state, job) for job in jobs if job is not None], "total": page.total}
 
 
 def diagnose(controller: Controller, *, reset: bool, admin: bool) -> dict[str, Any]:

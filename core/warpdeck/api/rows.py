@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.model.past import end_in_words
+
 
 class WhyRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job waits: Slurm's reason code, a sentence, the expected start."""
@@ -77,6 +79,22 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     tree: str = ""
     """The snapshot's tree id."""
     comment: str = ""
+
+    @property
+    def reason(self) -> str:
+        """How it ended, without where: "exit 1", "signal 9 (oom)", or why it never started; "" before the end."""
+        if self.end is None:
+            return ""
+        if self.why is not None:
+            return self.why.sentence or self.why.code
+        return end_in_words(state=self.state, exit_code=self.exit_code, cause=self.exit_cause)
+
+
+class PastJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of ended jobs; `total`: of how many, where that was asked."""
+
+    jobs: list[JobRow]
+    total: int | None = None
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -114,6 +115,13 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Those that have not ended."""
 
 
+class PastPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Ids of ended jobs in the order that was asked for; `total`: of how many, where that was asked."""
+
+    ids: tuple[JobId, ...]
+    total: int | None = None
+
+
 class Store(Protocol):
     """Durable state. `commit` returns when the transaction is on disk, or raises StoreError and has kept nothing."""
 
@@ -134,6 +142,14 @@ class Store(Protocol):
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
         """The steps of these jobs, job by job, in the order of their starts and numbers."""
+        ...
+
+    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+        """A page of the ended jobs that a question means. Raises UserError."""
+        ...
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        """What they have cost, in groups, in no order. Raises UserError."""
         ...
 
     async def finished_jobs(self, *, user: str | None, limit: int) -> list[Job]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -50,6 +51,8 @@ from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
 ALL_NODES = "main"
 """What the one nameless partition of a site without any is called in rows."""
+NORMAL_QOS = "normal"
+"""What a job is in that names none."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
 """Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
@@ -57,9 +60,7 @@ NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine
 
 def job_row(state: State, job: Job) -> JobRow:
     """One line of the queue."""
-    request, allocation = job.request, job.allocation
-    asked = request.resources
-    shares = allocation.shares if allocation else ()
+    request, has = job.request, holdings(job)
     util, mem = _gpu_use(state, job)
     why = state.whys.get(job.id)
     ended = job.exit
@@ -72,18 +73,18 @@ def job_row(state: State, job: Job) -> JobRow:
         name=request.name,
         user=job.user,
         account=request.account,
-        partition=job.partition or request.partition or ALL_NODES,
-        qos=request.qos or "normal",
+        partition=partition_of(job),
+        qos=request.qos or NORMAL_QOS,
         state=job.state.value,
         state_short=COMPACT[job.state],
         why=why_row(job, why, state.backlog),
         priority=state.priorities.get(job.id) if job.state is JobState.PENDING else None,
-        nodes=len(shares) or asked.nodes_min,
-        node_list=collapse(allocation.node_names()) if allocation else "",
-        cpus=sum(share.cpus for share in shares) or asked.task_count() * asked.cpus_per_task,
-        gpus=allocation.gpu_count() if allocation else gpus_asked(request),
-        gpu_type=asked.gpus.type,
-        mem_bytes=sum(share.mem_bytes for share in shares) or asked.mem_per_node_bytes or 0,
+        nodes=has.nodes,
+        node_list=has.node_list,
+        cpus=has.cpus,
+        gpus=has.gpus,
+        gpu_type=request.resources.gpus.type,
+        mem_bytes=has.mem_bytes,
         time_limit_s=job.time_limit_s if job.start_at_unix else request.time_limit_s,
         submit=job.submit_at_unix,
         start=job.start_at_unix,
@@ -99,6 +100,29 @@ def job_row(state: State, job: Job) -> JobRow:
         gpu_mem_bytes=mem,
         tree=request.snapshot.tree if request.snapshot else "",
         comment=request.comment,
+    )
+
+
+class Holdings(NamedTuple):
+    """What a job has, or asks for where it has nothing yet."""
+
+    nodes: int
+    node_list: str
+    cpus: int
+    gpus: int
+    mem_bytes: int
+
+
+def holdings(job: Job) -> Holdings:
+    """Of all its nodes together."""
+    allocation, asked = job.allocation, job.request.resources
+    shares = allocation.shares if allocation else ()
+    return Holdings(
+        nodes=len(shares) or asked.nodes_min,
+        node_list=collapse(allocation.node_names()) if allocation else "",
+        cpus=sum(share.cpus for share in shares) or asked.task_count() * asked.cpus_per_task,
+        gpus=allocation.gpu_count() if allocation else gpus_asked(job.request),
+        mem_bytes=sum(share.mem_bytes for share in shares) or asked.mem_per_node_bytes or 0,
     )
 
 
@@ -128,15 +152,17 @@ def shown_usage(gpu: GpuUsage | None, *, cpu_seconds: float, peak_mem_bytes: int
     )
 
 
+def never_started(job: Job) -> tuple[str, str]:
+    """Slurm's reason with which a waiting job ended by itself, and the same in words; "" for any other job."""
+    code = "" if job.exit is None else NEVER_STARTED.get(job.ending_cause, "")
+    return code, f"ended without a start: {job.exit.message}" if code and job.exit else ""
+
+
 def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow | None:
     """Why it waits, or why it ended without a start; None for any other job. `likely`: the starts far back in the queue."""
     if job.state is not JobState.PENDING:
-        code = NEVER_STARTED.get(job.ending_cause)
-        return (
-            WhyRow(code=code, sentence=f"ended without a start: {job.exit.message}")
-            if code and job.exit
-            else None
-        )
+        code, sentence = never_started(job)
+        return WhyRow(code=code, sentence=sentence) if code else None
     if job.held_by_admin:
         return WhyRow(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
     if job.held:
@@ -148,6 +174,11 @@ def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow |
         sentence = why.sentence if at_unix is not None else f"{why.sentence}; {UNTOLD}"
         return WhyRow(code=why.code, sentence=sentence, expected_start=at_unix, rough=at_unix is not None)
     return WhyRow(code=why.code, sentence=why.sentence, expected_start=why.expected_start_unix)
+
+
+def partition_of(job: Job) -> str:
+    """Where it started, or may."""
+    return job.partition or job.request.partition or ALL_NODES
 
 
 def gpus_asked(request: Request) -> int:

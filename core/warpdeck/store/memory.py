@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
+from warpdeck.controller.past import costs, ended_job, page
+from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
 from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.model.past import EndedJob, GroupCost, PastQuery
 from warpdeck.model.step import Step
 
 
@@ -95,6 +97,15 @@ class MemoryStore:
             and job.submit_at_unix <= until_unix
             and (job.end_at_unix or 0.0) >= since_unix
         ]
+
+    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+        return page(self._ended(), query, counted=counted)
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        return costs(self._ended(), query)
+
+    def _ended(self) -> list[EndedJob]:
+        return [ended_job(job) for job in self._jobs.values() if job.is_finished]
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
         wanted = frozenset(numbers)

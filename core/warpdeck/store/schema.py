@@ -69,5 +69,32 @@ MIGRATIONS: tuple[str, ...] = (
     INSERT INTO curves SELECT job_id, -1, node, data FROM curves_of_jobs;
     DROP TABLE curves_of_jobs;
     """,
+    """
+    CREATE TABLE past (
+        id INTEGER PRIMARY KEY,
+        label TEXT NOT NULL,
+        array_job_id INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        user TEXT NOT NULL,
+        account TEXT NOT NULL,
+        partition TEXT NOT NULL,
+        qos TEXT NOT NULL,
+        state TEXT NOT NULL,
+        short TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        node_list TEXT NOT NULL,
+        nodes INTEGER NOT NULL,
+        cpus INTEGER NOT NULL,
+        gpus INTEGER NOT NULL,
+        mem_bytes INTEGER NOT NULL,
+        submit_at REAL NOT NULL,
+        end_at REAL NOT NULL,
+        ran_s REAL NOT NULL,
+        util_pct REAL,
+        idle_pct REAL
+    );
+    CREATE INDEX past_end ON past (end_at);
+    CREATE INDEX past_user ON past (user, end_at);
+    """,
 )
 """Each entry takes the schema one version on."""

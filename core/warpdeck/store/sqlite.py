@@ -7,27 +7,40 @@ once per submission and joined when jobs are read.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import aiosqlite
 import msgspec
 
-from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, UsageRow, Waits
-from warpdeck.errors import StoreError
+from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
+from warpdeck.errors import StoreError, UserError
 from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation
+from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
+from . import past
 from .schema import MIGRATIONS, WHOLE_JOB
 
 MAX_VALUES = 900
 """In one query: SQLite takes 999 in its older versions."""
 ROWS_AT_ONCE = 64
 """Rows that a cursor fetches in one go; aiosqlite's own default. Our queries fetch all."""
+
+MOST_REQUESTS = 100_000
+"""That a reading of jobs keeps decoded: tasks of an array stand together and share one; a past of millions has millions."""
+PAST_FILLED = "past_filled"
+PAST_MOST_S = 20.0
+"""A question about the past is given up then: a million rows take one."""
+STEPS_BETWEEN_LOOKS = 100_000
+"""Of SQLite's machine between two looks at the clock: some milliseconds."""
 
 _T = TypeVar("_T")
 _NO_REQUEST = Request()
@@ -86,6 +99,7 @@ class SqliteStore:
     def __init__(self, db: _Database, path: str) -> None:
         self._db = db
         self._path = path
+        self._reader: asyncio.Task[_Database] | None = None
 
     @classmethod
     async def open(cls, path: str) -> SqliteStore:
@@ -101,6 +115,7 @@ class SqliteStore:
             await db.execute("PRAGMA journal_mode = WAL")
             await db.execute("PRAGMA synchronous = FULL")
             await store._migrate()
+            await store._fill_past()
         except (sqlite3.Error, StoreError) as error:
             await db.close()
             raise StoreError(f"cannot use the database {path}: {error}") from error
@@ -108,6 +123,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._db.close()
+        if self._reader is not None:
+            await (await self._reader).close()
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
         """Unfinished jobs, jobs that ended at or after `finished_since_unix`, and all nodes."""
@@ -179,6 +196,22 @@ class SqliteStore:
         )
         return [JobId(row[0]) for row in rows]
 
+    async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
+        return await self._look_back(lambda db: past.page(db, query, counted=counted))
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        return await self._look_back(lambda db: past.costs(db, query))
+
+    async def _look_back(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Over a connection of its own: a question may look at a million rows, and no commit waits for that."""
+        try:
+            if self._reader is None:
+                self._reader = asyncio.create_task(_open_reader(self._path))
+            reader = await asyncio.shield(self._reader)
+            return await reader.read(lambda db: _within(db, PAST_MOST_S, work))
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
+
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:
         """The steps of these jobs, job by job."""
         found = []
@@ -221,6 +254,11 @@ class SqliteStore:
             found += [_JOB.decode(row[0]) for row in reversed(rows)]
         return found
 
+    async def _fill_past(self) -> None:
+        """Once: jobs that ended before there was a table of the past. A million take about a minute."""
+        if await self._meta(PAST_FILLED) is None:
+            await self._db.transact(_fill_past)
+
     async def _migrate(self) -> None:
         version = int((await self._rows("PRAGMA user_version"))[0][0])
         if version > len(MIGRATIONS):
@@ -251,6 +289,33 @@ class SqliteStore:
         await self._db.execute(_PUT_META, (key, value))
 
 
+async def _open_reader(path: str) -> _Database:
+    db = _Database(lambda: sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True), ROWS_AT_ONCE)
+    await db
+    return db
+
+
+def _within(db: sqlite3.Connection, most_s: float, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    """The work, given up after that time. Runs in the database's thread."""
+    until = time.monotonic() + most_s
+    db.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
+    try:
+        return work(db)
+    except sqlite3.OperationalError as error:
+        if time.monotonic() <= until:
+            raise
+        raise UserError(
+            "that takes too long to look up", "narrow it: by a user, an account, or a state"
+        ) from error
+    finally:
+        db.set_progress_handler(None, 0)
+
+
+def _fill_past(db: sqlite3.Connection) -> None:
+    past.write(db, _each_job(db, f"{_JOIN} WHERE finished = 1", ()))
+    db.execute(_PUT_META, (PAST_FILLED, "1"))
+
+
 def _chunks(numbers: Sequence[JobId]) -> Iterator[Sequence[JobId]]:
     for at in range(0, len(numbers), MAX_VALUES):
         yield numbers[at : at + MAX_VALUES]
@@ -262,13 +327,17 @@ def _marks(values: Sequence[object]) -> str:
 
 def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> list[Job]:
     """Jobs with their requests, row by row: a hundred thousand rows at once would take 130 MB beside the jobs."""
+    return list(_each_job(db, query, values))
+
+
+def _each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> Iterator[Job]:
     requests: dict[int, Request] = {}
-    found = []
     for data, key, request in db.execute(query, values):
         if key not in requests:
+            if len(requests) >= MOST_REQUESTS:
+                requests.clear()
             requests[key] = _REQUEST.decode(request)
-        found.append(msgspec.structs.replace(_JOB.decode(data), request=requests[key]))
-    return found
+        yield msgspec.structs.replace(_JOB.decode(data), request=requests[key])
 
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:
@@ -279,6 +348,7 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         many("INSERT OR REPLACE INTO requests VALUES (?, ?)", rows)
     if changes.jobs:
         many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
+        past.write(db, changes.jobs)
     if changes.nodes:
         rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
         many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)

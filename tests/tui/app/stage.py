@@ -17,6 +17,7 @@ from textual.widgets import Input
 
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import Submitted, Who
+from warpdeck.controller.ports import Store
 from warpdeck.model import ArraySpec, GpuAsk, Job, NodeName, PtySize, Request, Resources
 from warpdeck.paths import Paths
 from warpdeck.sim.clock import SimClock
@@ -34,11 +35,11 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 class Cluster:
     """Two nodes of four GPUs. The controller can be stopped and started again; store and nodes stay."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, store: Store | None = None) -> None:
         home.mkdir(mode=0o700, exist_ok=True)
         self.paths = Paths(str(home))
         self.nodes = [SimNode(NodeName(f"gpu{number:02d}"), gpus=4, cpus=16) for number in (1, 2)]
-        self.store = MemoryStore()
+        self.store: Store = store or MemoryStore()
         self.ends: dict[str, tuple[float, int]] = {}
         """(seconds, exit code) by the job's name; others run for an hour."""
         self._stop = asyncio.Event()
@@ -174,10 +175,15 @@ NAMES |= {"_": "underscore", ">": "greater_than_sign", "!": "exclamation_mark", 
 
 @asynccontextmanager
 async def on_stage(
-    folder: Path, *, size: tuple[int, int] = (100, 30), writes: bool = False, **options: Any
+    folder: Path,
+    *,
+    size: tuple[int, int] = (100, 30),
+    writes: bool = False,
+    store: Store | None = None,
+    **options: Any,
 ) -> AsyncIterator[Stage]:
     """The app over a running cluster, connected. `writes`: what it would write to a terminal is kept (`written`)."""
-    cluster = Cluster(folder / "home")
+    cluster = Cluster(folder / "home", store)
     await cluster.start()
     app = DeckApp(cluster.paths, **options)
     if writes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from tests.tui.app.test_views import ended
 
 from warpdeck.api.rows import JobRow, UsageRow
 from warpdeck.errors import UserError
+from warpdeck.model.past import GroupCost
+from warpdeck.notation.jobfilter import holds as holds_of
+from warpdeck.notation.jobfilter import parse_filter
 from warpdeck_tui.screens.dialogs import TextPage
-from warpdeck_tui.viewmodels.filters import parse_filter
-from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, export, grouped, usage_text
+from warpdeck_tui.viewmodels.exports import form_of, records
+from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, cost, grouped, usage_text
 
 HOUR_S = 3600.0
 
@@ -26,13 +30,34 @@ def job(
     return ended(number, **{"start": 0.0, "end": hours * HOUR_S, "gpus": gpus, "used": used, **fields})
 
 
+def costs(*rows: JobRow) -> list[GroupCost]:
+    return [
+        GroupCost(
+            user=row.user,
+            account=row.account,
+            partition=row.partition,
+            state=row.state,
+            reason=row.reason,
+            cost=cost(row),
+        )
+        for row in rows
+    ]
+
+
+def export(rows: Sequence[JobRow], path: str, *, at_once: int = 1) -> str:
+    """As the history writes it, so many jobs at once."""
+    form = form_of(path)
+    pieces = [form.piece(records(rows[at : at + at_once]), not at) for at in range(0, len(rows) + 1, at_once)]
+    return form.begin + "".join(pieces) + form.end
+
+
 def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
     rows = [
         job(1, user="ann", gpus=8, hours=2, use=50.0),
         job(2, user="bob", gpus=4, hours=10, use=100.0, state="COMPLETED"),
         job(3, user="ann", gpus=0, hours=1),
     ]
-    (first, bob), (second, ann) = grouped(rows, GROUPS["user"])
+    (first, bob), (second, ann) = grouped(costs(*rows), GROUPS["user"])
     assert (first, second) == ("bob", "ann")
     assert (bob.allocated, bob.used, bob.wasted, bob.failed) == (40.0, 40.0, 0.0, 0)
     assert (ann.jobs, ann.failed, ann.allocated, ann.used, ann.wasted) == (2, 2, 16.0, 8.0, 4.0)
@@ -40,17 +65,17 @@ def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
 
 
 def test_what_was_not_measured_is_not_called_unused() -> None:
-    text = usage_text([job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)])
+    text = usage_text(costs(job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)))
     assert "50 % of them used, 25 % wasted" in text
     assert "the use of 2.0 GPU-hours was not measured" in text
-    unknown = [line.split() for line in usage_text([job(1)]).splitlines() if line.startswith("ann")]
+    unknown = [line.split() for line in usage_text(costs(job(1))).splitlines() if line.startswith("ann")]
     assert unknown[0][5:7] == ["?", "?"]
 
 
 def test_there_is_a_table_for_each_group_and_a_long_one_is_cut() -> None:
     rows = [job(number, user=f"user{number}", gpus=number) for number in range(1, 31)]
-    text = usage_text(rows)
-    for title in ("BY USER", "BY ACCOUNT", "BY STATE", "BY EXIT REASON"):
+    text = usage_text(costs(*rows))
+    for title in ("BY USER", "BY ACCOUNT", "BY PARTITION", "BY STATE", "BY EXIT REASON"):
         assert title in text
     lines = text.splitlines()
     assert sum(line.startswith("user") for line in lines) == LONGEST_TABLE
@@ -64,7 +89,7 @@ def test_nothing_is_said_of_nothing() -> None:
 
 def test_reasons_do_not_name_nodes() -> None:
     rows = [job(1, node_list="gpu01"), job(2, node_list="gpu02")]
-    assert [name for name, _ in grouped(rows, GROUPS["exit reason"])] == ["exit 1"]
+    assert [name for name, _ in grouped(costs(*rows), GROUPS["exit reason"])] == ["exit 1"]
 
 
 def test_jobs_are_chosen_by_account_and_by_reason() -> None:
@@ -75,7 +100,7 @@ def test_jobs_are_chosen_by_account_and_by_reason() -> None:
         ("reason:oom", True),
         ("reason:exit", False),
     ):
-        assert parse_filter(text)(vision) is holds
+        assert holds_of(parse_filter(text))(vision) is holds
 
 
 def test_a_file_holds_every_job_in_the_form_that_its_name_says() -> None:

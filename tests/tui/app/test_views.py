@@ -7,13 +7,14 @@ import pytest
 from warpdeck.api.client import Delta
 from warpdeck.api.rows import GpuRow, JobDetail, JobRow, NodeRow, WhyRow
 from warpdeck.model import JobState
+from warpdeck.notation.jobfilter import holds as holds_of
+from warpdeck.notation.jobfilter import parse_filter
 from warpdeck_tui.board import Board
 from warpdeck_tui.palette import ansi_styles
 from warpdeck_tui.themes import STATE_ROLES
 from warpdeck_tui.viewmodels import Cell
 from warpdeck_tui.viewmodels import job as job_view
 from warpdeck_tui.viewmodels.cells import age, fact, folded, glyph
-from warpdeck_tui.viewmodels.filters import parse_filter
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, job_row
 from warpdeck_tui.viewmodels.listing import Choice, Listing
 from warpdeck_tui.viewmodels.queue import (
@@ -107,7 +108,7 @@ def test_the_filter(text: str, found: list[int]) -> None:
         row(2, name="vit"),
         ended(3, name="sd", gpus=2, user="bob"),
     ]
-    holds = parse_filter(text, me="ann")
+    holds = holds_of(parse_filter(text, me="ann"))
     assert [each.id for each in jobs if holds(each)] == found
 
 

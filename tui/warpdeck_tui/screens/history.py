@@ -1,96 +1,208 @@
-"""The history: jobs that have ended, of any age, as the store has them."""
+"""The history: jobs that have ended, of any age, as the store has them. Only the pages around the cursor are here."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Mapping
-from typing import ClassVar
+import time
+from collections.abc import Collection, Iterator
+from typing import ClassVar, TextIO
 
+import msgspec
 from textual import work
 from textual.binding import BindingType
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
+from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
+from warpdeck.notation.jobfilter import parse_filter
 from warpdeck_tui.actions import bindings
-from warpdeck_tui.viewmodels.cells import plural
-from warpdeck_tui.viewmodels.usage import export, usage_text
+from warpdeck_tui.viewmodels.exports import Form, form_of, records
+from warpdeck_tui.viewmodels.jobcolumns import PAST_COLUMNS
+from warpdeck_tui.viewmodels.pastpages import PAGE_JOBS, PastPages, PastRows
+from warpdeck_tui.viewmodels.usage import usage_text
+from warpdeck_tui.widgets.rows import RowSource
 
 from .dialogs import Ask, TextPage
 from .joblist import FilterLine, JobListScreen
+
+TYPING_S = 0.15
+"""A filter is asked for when its user has stopped typing: each letter may mean a look at a million jobs."""
 
 
 class HistoryScreen(JobListScreen):
     """Asked for when it is opened and when the choice changes; it does not change by itself."""
 
     place = "history"
+    first_columns = PAST_COLUMNS
     BINDINGS: ClassVar[list[BindingType]] = bindings("history")
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: dict[int, JobRow] = {}
+        self._pages = PastPages()
+        self._query: PastQuery | None = None
+        """What the pages answer."""
+        self._asked: PastQuery | None = None
+        self._wanted: list[int] = []
+        self._marked: dict[str, JobRow] = {}
         self._words = "looking it up ..."
+        self._until = time.time()
 
     def on_screen_resume(self) -> None:
+        """Back from a dialog or a job: what was done there may have changed the past."""
         if not self.is_left:
-            self._load()
+            super().on_screen_resume()
+            self._load(wait_s=0.0)
 
-    @work(exclusive=True)
-    async def _load(self) -> None:
-        user = None if self.deck.everybody else self.deck.user
+    # ---- what is asked
+
+    def draw(self) -> None:
+        if self._choice() != self._asked:
+            typed = self.query_one(FilterLine).has_focus
+            self._load(wait_s=TYPING_S if typed else 0.0)
+        self.tick()
+
+    def _choice(self) -> PastQuery:
+        return PastQuery(
+            user=None if self.deck.everybody else self.deck.user,
+            clauses=parse_filter(self.filter_text, me=self.deck.user),
+            order=self.order.column or "end",
+            descending=self.order.descending if self.order.column else True,
+        )
+
+    @work(exclusive=True, group="load")
+    async def _load(self, *, wait_s: float) -> None:
+        """The first page of the choice, and how many jobs there are; where that is still the choice, the page under the cursor."""
+        choice = self._asked = self._choice()
+        again = self._query is not None and msgspec.structs.replace(self._query, until=None) == choice
+        if not again or not self.table.cursor_index:
+            self._until = time.time()
+        await asyncio.sleep(wait_s)
+        query = msgspec.structs.replace(choice, until=self._until)
         try:
-            self._rows = {row.id: row for row in await self.deck.core.history(user)}
-            self._words = "none have ended yet"
+            first = await self.deck.core.past(msgspec.structs.replace(query, limit=PAGE_JOBS), counted=True)
         except UserError as error:
-            self._words = error.message
-        self.draw()
+            self._words = f"{error.message}; {error.hint}"
+            self._pages = PastPages()
+        else:
+            self._words = "none have ended yet"
+            self._pages = PastPages(first.total or 0)
+            self._pages.put(0, first.jobs)
+        self._query = query
+        self.tick()
+        if not again:
+            self.table.action_first()
 
-    def source(self) -> Mapping[int, JobRow]:
-        return self._rows
+    def _want(self, page: int) -> None:
+        """A page that is looked at and not known."""
+        if page not in self._wanted:
+            self._wanted.append(page)
+            self.call_next(self._fetch)
+
+    @work(exclusive=True, group="fetch")
+    async def _fetch(self) -> None:
+        """The page that was looked at last comes first; what was passed by in between is not asked for."""
+        while self._wanted and self._query is not None:
+            pages, page = self._pages, self._wanted[-1]
+            self._wanted.clear()
+            try:
+                told = await self.deck.core.past(pages.query(page, self._query))
+            except UserError as error:
+                if error.code == "moved":
+                    self._load(wait_s=0.0)
+                else:
+                    self.deck.tell_error(error)
+                return
+            if pages is self._pages and not pages.put(page, told.jobs):
+                self._load(wait_s=0.0)
+            self.tick()
+
+    # ---- what is shown
+
+    @property
+    def sortable(self) -> Collection[str]:
+        return PAST_ORDERS
+
+    def rows(self, *, now: float) -> RowSource:
+        return PastRows(self._pages, self.columns, now=now, missing=self._want)
+
+    def shown_job(self, key: str) -> JobRow | None:
+        return self._pages.job(key) or self._marked.get(key)
+
+    def on_virtual_table_marked(self) -> None:
+        """Marked jobs are kept: their pages may go."""
+        keys = self.table.marked
+        found = {key: row for key in keys if (row := self.shown_job(key)) is not None}
+        self._marked = found
+        super().on_virtual_table_marked()
 
     def words(self) -> str:
         whose = "everybody's" if self.deck.everybody else f"{self.deck.user}'s"
-        return f"history: {whose} last {len(self._rows)} jobs"
+        at = f", {self.table.cursor_index + 1:,} of {len(self._pages):,}" if len(self._pages) else ""
+        matching = f" that match {self.filter_text}" if self.filter_text and at else ""
+        return f"history: {whose} jobs{at}{matching}"
 
     def nothing(self) -> str:
-        return "nothing matches the filter; Esc takes it away" if self._rows else self._words
+        if self.filter_text and self._words == "none have ended yet":
+            return "nothing matches the filter; Esc takes it away"
+        return self._words
 
-    def action_everybody(self) -> None:
-        super().action_everybody()
-        self._load()
-
-    def _listed(self) -> list[JobRow]:
-        """The jobs that the filter lets through, the latest end first."""
-        return sorted(self.listing.jobs.values(), key=lambda row: (-(row.end or 0.0), -row.id))
+    # ---- what can be done with it
 
     @work(exclusive=True, group="usage")
     async def action_usage(self) -> None:
-        """What the listed jobs have cost; ten thousand take a moment."""
-        text = await asyncio.to_thread(usage_text, self._listed())
+        """What the listed jobs have cost: a million take the store a second or two."""
+        self.app.notify("adding it up ...", timeout=2)
+        whose = "everybody's jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
         matching = f", {self.filter_text}" if self.filter_text else ""
-        self.app.push_screen(TextPage(f"Usage: {self.words().partition(': ')[2]}{matching}", text))
+        try:
+            groups = await self.deck.core.past_costs(self._choice())
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        self.app.push_screen(TextPage(f"Usage: {whose}{matching}", usage_text(groups)))
 
     def action_export(self) -> None:
-        rows = self._listed()
-        if not rows:
+        query, total = self._query, len(self._pages)
+        if not total or query is None:
             self.app.notify("there are no jobs to write", severity="warning")
             return
 
         def write(path: str | None) -> None:
             if path:
-                self._export(rows, path)
+                self._export(query, path)
 
-        title = f"Write {plural(len(rows), 'job')} to which file? It ends in .csv, .json or .md"
-        self.app.push_screen(Ask(title, required="write a name, such as jobs.csv"), write)
+        title = f"Write {_jobs(total)} to which file? It ends in .csv, .json or .md"
+        self.app.push_screen(Ask(title, required="write a name, such as jobs.csv", check=form_of), write)
 
     @work(exclusive=True, group="export")
-    async def _export(self, rows: list[JobRow], path: str) -> None:
+    async def _export(self, query: PastQuery, path: str) -> None:
+        """Page by page, so that a million jobs are never in memory. Leaving the screen ends it, and takes the file away."""
         try:
-            await asyncio.to_thread(lambda: write_new(path, export(rows, path)))
+            form, file = form_of(path), await asyncio.to_thread(new_file, path)
+            with file, removed_unless_whole(path):
+                written = await self._write(query, form, file)
         except UserError as error:
             self.deck.tell_error(error)
+        except OSError as error:
+            self.app.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
         else:
-            self.app.notify(f"wrote {plural(len(rows), 'job')} to {path}", markup=False)
+            self.app.notify(f"wrote {_jobs(written)} to {path}", markup=False)
+
+    async def _write(self, query: PastQuery, form: Form, file: TextIO) -> int:
+        file.write(form.begin)
+        written, last = 0, None
+        while True:
+            asked = msgspec.structs.replace(query, beside=last, limit=MAX_PAGE_JOBS)
+            rows = (await self.deck.core.past(asked)).jobs
+            file.write(await asyncio.to_thread(_piece, form, rows, not written))
+            written += len(rows)
+            if len(rows) < MAX_PAGE_JOBS:
+                break
+            last = rows[-1].id
+        file.write(form.end)
+        return written
 
     def action_clear(self) -> None:
         if self.filter_text or self.table.marked or self.query_one(FilterLine).has_focus:
@@ -99,11 +211,28 @@ class HistoryScreen(JobListScreen):
             self.deck.action_show_queue()
 
 
-def write_new(path: str, text: str) -> None:
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"
+
+
+def _piece(form: Form, rows: list[JobRow], first: bool) -> str:
+    return form.piece(records(rows), first)
+
+
+def new_file(path: str) -> TextIO:
     """Makes that file, readable by its user alone. Raises UserError; nothing that is there is written over."""
     try:
         number = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(number, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}", "choose another name") from error
+    return open(number, "w", encoding="utf-8", newline="")
+
+
+@contextlib.contextmanager
+def removed_unless_whole(path: str) -> Iterator[None]:
+    """Half a table would be taken for all of it."""
+    try:
+        yield
+    except BaseException:
+        os.unlink(os.path.expanduser(path))
+        raise

@@ -298,7 +298,7 @@ class JobScreen(DeckScreen):
         """Another run of the same user, chosen from a list, those of this name first."""
         row = self.row
         try:
-            ended = await self.deck.core.history(row.user if row else None)
+            ended = await self.deck.core.last_ended(row.user if row else None)
         except UserError as error:
             self.deck.tell_error(error)
             return
@@ -369,7 +369,7 @@ class JobScreen(DeckScreen):
         if now is None:
             return
         try:
-            worked = last_that_worked(now.row, await core.history(now.row.user))
+            worked = last_that_worked(now.row, await core.last_completed(now.row.user, name=now.row.name))
             if worked is None:
                 words = f"no job {now.row.name} of {now.row.user} completed before this one"
                 self.app.notify(words, severity="warning", markup=False)

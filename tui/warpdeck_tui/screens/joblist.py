@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,14 +12,14 @@ from textual.binding import BindingType
 from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
+from warpdeck.notation.jobfilter import plain_words
 from warpdeck_tui.actions import bindings
-from warpdeck_tui.viewmodels.arrays import fold_key
-from warpdeck_tui.viewmodels.filters import plain_words
-from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JobRows, columns_of
-from warpdeck_tui.viewmodels.listing import Choice, Listing
+from warpdeck_tui.viewmodels.arrays import Fold
+from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.order import SORTED_BY, Order, rank
 from warpdeck_tui.viewmodels.queue import array_in_full, in_full, targets
 from warpdeck_tui.viewmodels.verbs import JOB_VERBS, fits
+from warpdeck_tui.widgets.rows import RowSource
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
 from .base import DeckScreen, paint
@@ -37,16 +37,15 @@ class FilterLine(Input):
 
 
 class JobListScreen(DeckScreen):
-    """A table of jobs. `folds`: whether an array is one line."""
+    """A table of jobs."""
 
-    folds: ClassVar[bool] = False
+    first_columns: ClassVar[tuple[str, ...]] = DEFAULT_COLUMNS
 
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
         self.order = Order()
-        self.columns: tuple[str, ...] = DEFAULT_COLUMNS
-        self.listing = Listing(folds=self.folds)
+        self.columns: tuple[str, ...] = self.first_columns
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -68,7 +67,7 @@ class JobListScreen(DeckScreen):
         return list(dict.fromkeys(number for key in keys for number in self._jobs_of(key)))
 
     def _jobs_of(self, key: str) -> list[str]:
-        array = self.listing.fold(key)
+        array = self.array(key)
         return [key] if array is None else [str(row.id) for row in sorted(array.rows(), key=rank)]
 
     def applies(self, action: str) -> bool:
@@ -77,12 +76,13 @@ class JobListScreen(DeckScreen):
             return True
         rows: list[JobRow] = []
         for key in self.table.marked or (self.table.cursor_key,):
-            array, row = self.listing.fold(key), self.shown_job(key)
+            array, row = self.array(key), self.shown_job(key)
             rows += array.kinds() if array is not None else [row] if row is not None else []
         return fits(action, rows)
 
-    def shown_job(self, key: str) -> JobRow | None:
-        return self.listing.jobs.get(int(key)) if key.isdigit() else None
+    def array(self, key: str) -> Fold | None:
+        """The array whose line has that key."""
+        return None
 
     def arrive(self) -> None:
         self.query_one(FilterLine).display = False
@@ -90,9 +90,14 @@ class JobListScreen(DeckScreen):
         self.table.focus()
         self.draw()
 
+    @property
+    def sortable(self) -> Collection[str]:
+        """The columns that give an order."""
+        return SORTED_BY
+
     @abstractmethod
-    def source(self) -> Mapping[int, JobRow]:
-        """All jobs of this screen, by their ids."""
+    def rows(self, *, now: float) -> RowSource:
+        """The lines of the table as they are now."""
 
     @abstractmethod
     def words(self) -> str:
@@ -105,32 +110,23 @@ class JobListScreen(DeckScreen):
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
 
-    def draw(self) -> None:
-        user = None if self.deck.everybody else self.deck.user
-        if self.listing.follow(self.source(), Choice(user, self.filter_text, self.order, self.deck.user)):
-            self.count()
-        self.tick()
-
-    def count(self) -> None:
-        """The jobs of the listing are others than before."""
-
     def tick(self) -> None:
         """Only the times of the visible rows have changed."""
         if self.deck.front is not self:
             return
-        if self.listing.entries:
-            self.table.update(JobRows(self.listing, self.columns, now=time.time()))
+        rows = self.rows(now=time.time())
+        if len(rows):
+            self.table.update(rows)
         else:
             self.table.show([], empty=self.nothing())
-        narrowed = f"   {len(self.listing.jobs)} match {self.filter_text}" if self.filter_text else ""
         self._tell()
         marked = len(self.table.marked)
-        self.set_head(self.words() + narrowed + (f"   {marked} marked" if marked else ""))
+        self.set_head(self.words() + (f"   {marked} marked" if marked else ""))
 
     def _tell(self) -> None:
         """What is under the cursor in full: the table cuts its last column."""
         key, now = self.table.cursor_key, time.time()
-        array, row = self.listing.fold(key), self.shown_job(key)
+        array, row = self.array(key), self.shown_job(key)
         lines = [] if row is None else [in_full(row, now=now)]
         if array is not None:
             lines = [array_in_full(array, now=now)]
@@ -142,29 +138,19 @@ class JobListScreen(DeckScreen):
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         """An array shows its tasks, or hides them again; a job its page."""
-        if self.listing.fold(event.key) is not None:
+        if self.array(event.key) is not None:
             self.action_fold()
         else:
             self.deck.open_job(event.key)
 
     def action_fold(self) -> None:
-        """Opens the array under the cursor, or folds in the one whose task is there."""
-        key = self.table.cursor_key
-        array, row = self.listing.fold(key), self.shown_job(key)
-        if array is None and (row is None or not self.listing.stands_below(row)):
-            self.deck.notify("no array is under the cursor", severity="warning")
-            return
-        number = array.array_job_id if array is not None else row.array_job_id if row is not None else 0
-        self.listing.toggle(number)
-        self.tick()
-        if array is None:
-            self.table.go_to(fold_key(number))
+        """Opens the array under the cursor, where arrays are lines."""
 
     def on_virtual_table_header_selected(self, event: VirtualTable.HeaderSelected) -> None:
         """A click on a title sorts by it, another one turns it round."""
         if event.key == self.order.column:
             self.action_reverse()
-        elif event.key in SORTED_BY:
+        elif event.key in self.sortable:
             self.sort_by(Order(event.key))
 
     def sort_by(self, order: Order) -> None:
@@ -174,7 +160,7 @@ class JobListScreen(DeckScreen):
 
     def action_sort(self) -> None:
         """By the next of the columns; after the last one in the queue's own order again."""
-        names = ["", *(name for name in self.columns if name in SORTED_BY)]
+        names = ["", *(name for name in self.columns if name in self.sortable)]
         at = names.index(self.order.column) if self.order.column in names else 0
         self.sort_by(Order(names[(at + 1) % len(names)]))
 
@@ -225,7 +211,7 @@ class JobListScreen(DeckScreen):
 
     def action_log(self) -> None:
         key = self.table.cursor_key
-        array = self.listing.fold(key)
+        array = self.array(key)
         if array is not None:
             self.deck.verbs.log_of_array(array.head)
         elif key:

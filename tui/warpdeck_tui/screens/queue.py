@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,13 +11,16 @@ from textual.binding import BindingType
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
+from warpdeck.notation.jobfilter import plain_words
 from warpdeck.paths import config_dir
 from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.cells import plural
-from warpdeck_tui.viewmodels.filters import plain_words
-from warpdeck_tui.viewmodels.jobcolumns import JOB_COLUMNS
+from warpdeck_tui.viewmodels.jobcolumns import JOB_COLUMNS, JobRows
+from warpdeck_tui.viewmodels.listing import Choice, Listing
 from warpdeck_tui.viewmodels.queue import summary
 from warpdeck_tui.views import View, Views, parse_columns, read_views, sort_text, write_views
+from warpdeck_tui.widgets.rows import RowSource
 
 from .dialogs import Ask
 from .joblist import FilterLine, JobListScreen
@@ -27,19 +30,42 @@ class QueueScreen(JobListScreen):
     """Waiting and running jobs, and those that ended in the last hour; mine or everybody's."""
 
     place = "queue"
-    folds = True
     BINDINGS: ClassVar[list[BindingType]] = bindings("queue")
 
     def __init__(self) -> None:
         super().__init__()
+        self.listing = Listing()
         self._summary = ""
         self._view = ""
 
-    def source(self) -> Mapping[int, JobRow]:
-        return self.deck.board.jobs
+    def draw(self) -> None:
+        user = None if self.deck.everybody else self.deck.user
+        choice = Choice(user, self.filter_text, self.order, self.deck.user)
+        if self.listing.follow(self.deck.board.jobs, choice):
+            self._summary = summary(self.listing.jobs.values())
+        self.tick()
 
-    def count(self) -> None:
-        self._summary = summary(self.listing.jobs.values())
+    def rows(self, *, now: float) -> RowSource:
+        return JobRows(self.listing, self.columns, now=now)
+
+    def array(self, key: str) -> Fold | None:
+        return self.listing.fold(key)
+
+    def shown_job(self, key: str) -> JobRow | None:
+        return self.listing.jobs.get(int(key)) if key.isdigit() else None
+
+    def action_fold(self) -> None:
+        """Opens the array under the cursor, or folds in the one whose task is there."""
+        key = self.table.cursor_key
+        array, row = self.array(key), self.shown_job(key)
+        if array is None and (row is None or not self.listing.stands_below(row)):
+            self.deck.notify("no array is under the cursor", severity="warning")
+            return
+        number = array.array_job_id if array is not None else row.array_job_id if row is not None else 0
+        self.listing.toggle(number)
+        self.tick()
+        if array is None:
+            self.table.go_to(fold_key(number))
 
     def _whose(self) -> str:
         return "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"
@@ -48,10 +74,11 @@ class QueueScreen(JobListScreen):
         view = f"[{self._view}] " if self._view else ""
         whose = view + self._whose()
         board = self.deck.board
+        narrowed = f"   {len(self.listing.jobs):,} match {self.filter_text}" if self.filter_text else ""
         if not board.ready:
-            return whose
+            return whose + narrowed
         gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
-        return f"{whose}   {self._summary}{gpus}"
+        return f"{whose}   {self._summary}{gpus}{narrowed}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:

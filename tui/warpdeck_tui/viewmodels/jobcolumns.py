@@ -9,6 +9,7 @@ from warpdeck.api.rows import JobRow
 from warpdeck.notation.memory import format_memory
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.meter import bar
+from warpdeck_tui.widgets.rows import KnownRows
 
 from .arrays import Fold
 from .cells import Cell, Line, age, glyph
@@ -34,7 +35,7 @@ class JobColumn(NamedTuple):
     array: OfArray | None = None
 
 
-class JobRows:
+class JobRows(KnownRows):
     """A listing as a table's rows, each made when it is looked at. `now` is what elapsed times count to."""
 
     def __init__(self, listing: Listing, columns: Sequence[str], *, now: float) -> None:
@@ -83,6 +84,10 @@ def _plain(row: JobRow) -> str:
 
 
 def _util(row: JobRow, now: float) -> Cell:
+    """Now, or of an ended job over its life."""
+    if row.end is not None:
+        mean = row.used.gpu_util_pct if row.gpus and row.used is not None else None
+        return Cell("" if mean is None else bar(mean, UTIL_WIDTH), "muted")
     if not row.gpus or row.state != "RUNNING":
         return Cell("")
     return Cell("idle", "warn") if is_idle(row, now) else Cell(bar(row.gpu_util_pct, UTIL_WIDTH), "accent")
@@ -173,6 +178,9 @@ JOB_COLUMNS: dict[str, JobColumn] = {
 }
 """By key: what may be chosen, sorted by and saved."""
 DEFAULT_COLUMNS = ("job", "state", "name", "user", "gpus", "prio", "time", "limit", "util", "where")
+
+PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "util", "where")
+"""Of jobs that have ended: neither priority nor limit matters any more."""
 
 
 def columns_of(names: Sequence[str]) -> tuple[Column, ...]:

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from warpdeck.api.rows import JobRow
+from warpdeck.notation.jobfilter import Test, holds, parse_filter
 
 from .arrays import Fold, is_task
-from .filters import Test, parse_filter
 from .order import Order, Rank
 
 Entry = JobRow | Fold
@@ -44,7 +44,7 @@ class Listing:
         self._begin()
 
     def _begin(self) -> None:
-        self._holds: Test = parse_filter(self._choice.text, me=self._choice.me)
+        self._holds: Test = holds(parse_filter(self._choice.text, me=self._choice.me))
         self._seen: dict[int, JobRow] = {}
         self._chosen: dict[int, JobRow] = {}
         self._arrays: dict[int, Fold] = {}

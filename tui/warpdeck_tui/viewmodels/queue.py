@@ -75,7 +75,7 @@ def where(row: JobRow, now: float) -> Cell:
     if row.end is not None:
         at = f", {row.node_list}" if row.node_list else ""
         style = "muted" if row.state == "COMPLETED" else row.state
-        return Cell(f"{_end_words(row)}, {age(now - row.end)} ago{at}", style)
+        return Cell(f"{printable(row.reason)}, {age(now - row.end)} ago{at}", style)
     if row.why is not None:
         return Cell(_what_is_missing(row.why.sentence) or row.why.code)
     stopped = "suspended on " if row.state == "SUSPENDED" else ""
@@ -140,16 +140,7 @@ _STATE_WORDS = {
 
 def how_ended(row: JobRow) -> str:
     """The exit in words: "exit 0 on gpu01", "signal 9 (oom) on gpu01", "cancelled", or why it never started."""
-    return _end_words(row) + (f" on {row.node_list}" if row.node_list else "")
-
-
-def _end_words(row: JobRow) -> str:
-    if row.why is not None:
-        return printable(row.why.sentence or row.why.code)
-    code, _, signal = row.exit_code.partition(":")
-    words = f"signal {signal}" if signal not in ("", "0") else f"exit {code}" if code else row.state.lower()
-    cause = f" ({row.exit_cause})" if row.exit_cause else ""
-    return f"{words}{cause}"
+    return printable(row.reason) + (f" on {row.node_list}" if row.node_list else "")
 
 
 def summary(jobs: Iterable[JobRow]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from .cells import Cell
@@ -19,8 +20,42 @@ class RowSource(Protocol):
     def key(self, index: int) -> str:
         """What names the row through all updates."""
 
+    def find(self, key: str, *, near: int) -> int | None:
+        """The position of the row with that key; None where there is none, or it is not known."""
 
-class RowList:
+    def among(self, keys: Collection[str]) -> list[str]:
+        """Those of the keys that there are, in the order of their rows."""
+
+
+class KnownRows(ABC):
+    """A source whose keys are all known: a row is looked for among them."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def key(self, index: int) -> str: ...
+
+    def find(self, key: str, *, near: int) -> int | None:
+        """Looked for from `near` outwards: rows seldom move far."""
+        count = len(self)
+        near = min(max(0, near), count - 1)
+        for distance in range(count):
+            below, above = near + distance, near - distance
+            if below < count and self.key(below) == key:
+                return below
+            if above >= 0 and self.key(above) == key:
+                return above
+            if below >= count and above < 0:
+                break
+        return None
+
+    def among(self, keys: Collection[str]) -> list[str]:
+        """Looks at every row."""
+        return [key for key in map(self.key, range(len(self))) if key in keys]
+
+
+class RowList(KnownRows):
     """Rows that are all there: pairs of a key and its cells."""
 
     def __init__(self, rows: Sequence[tuple[str, Sequence[Cell]]] = ()) -> None:
@@ -34,18 +69,3 @@ class RowList:
 
     def key(self, index: int) -> str:
         return self._rows[index][0]
-
-
-def find(source: RowSource, key: str, *, near: int) -> int | None:
-    """The position of the row with that key, looked for from `near` outwards: rows seldom move far."""
-    count = len(source)
-    near = min(max(0, near), count - 1)
-    for distance in range(count):
-        below, above = near + distance, near - distance
-        if below < count and source.key(below) == key:
-            return below
-        if above >= 0 and source.key(above) == key:
-            return above
-        if below >= count and above < 0:
-            break
-    return None

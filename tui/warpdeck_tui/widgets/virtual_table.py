@@ -28,7 +28,7 @@ from .glyphs import UNICODE, Glyphs
 from .line_view import LineView
 from .lines import blank, finished
 from .matches import pointed_out, spans
-from .rows import RowList, RowSource, find
+from .rows import RowList, RowSource
 
 __all__ = ["Cell", "Column", "RowList", "RowSource", "VirtualTable"]
 
@@ -111,12 +111,14 @@ class VirtualTable(LineView):
         return self._cursor_key
 
     @property
+    def cursor_index(self) -> int:
+        """The position of the row under the cursor."""
+        return self._cursor
+
+    @property
     def marked(self) -> tuple[str, ...]:
-        """The keys of the marked rows that are there, in the table's order. Looks at every row."""
-        if not self._marks:
-            return ()
-        source = self._source
-        return tuple(key for key in map(source.key, range(len(source))) if key in self._marks)
+        """The keys of the marked rows that are there, in the table's order."""
+        return tuple(self._source.among(self._marks)) if self._marks else ()
 
     def show(self, rows: Sequence[tuple[str, Sequence[Cell]]], *, empty: str = "") -> None:
         """New rows, all of them: pairs of key and cells."""
@@ -164,7 +166,7 @@ class VirtualTable(LineView):
 
         Then it goes there when the row comes, unless its user has moved it in between.
         """
-        found = find(self._source, key, near=self._cursor)
+        found = self._source.find(key, near=self._cursor)
         self._wanted_key = "" if found is not None else key
         if found is not None:
             self._go(found)
@@ -275,7 +277,7 @@ class VirtualTable(LineView):
     def _stay_on_key(self, count: int) -> None:
         """Follows the row under the cursor to where it is now; where it is gone, the cursor keeps its place."""
         top = self.scroll_offset.y
-        found = find(self._source, self._cursor_key, near=self._cursor) if self._cursor_key else None
+        found = self._source.find(self._cursor_key, near=self._cursor) if self._cursor_key else None
         before = self._cursor
         self._cursor = found if found is not None else max(0, min(before, count - 1))
         if self._cursor != before and top <= before < top + self._page_rows:

@@ -1,0 +1,183 @@
+"""The filter of lists of jobs: words, fields and comparisons, all of which must hold.
+
+    llama            in the id, name, user, state or nodes
+    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason); user:me is whoever asks;
+                     name~llm is the same
+    gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
+    !vit  !user:bob  must not hold
+
+What is half typed never fails: `gpu>` narrows nothing yet. A list in memory is tested by `holds`, the store's past by the
+same clauses in SQL.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from warpdeck.errors import UserError
+from warpdeck.model import COMPACT, JobState
+from warpdeck.model.past import MAX_CLAUSES, Clause
+
+WORD = "word"
+"""The field of a word that names none."""
+TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason")
+NUMBER_FIELDS = ("gpu", "cpu", "nodes")
+LONGEST_VALUE = 256
+"""Characters of one word that count."""
+MOST_DIGITS = 15
+"""Of a number: what an integer of the store can hold."""
+_SHORT = {
+    "st": "state",
+    "s": "state",
+    "u": "user",
+    "n": "name",
+    "partition": "part",
+    "nodes": "node",
+    "job": "id",
+}
+_COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)([0-9]*)")
+_NAMED = re.compile(r"([a-z]+)[:~](.*)")
+OPERATORS: dict[str, Callable[[int, int], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+
+
+class Filtered(Protocol):
+    """What a filter looks at of a job."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def state_short(self) -> str: ...
+    @property
+    def node_list(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def qos(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def cpus(self) -> int: ...
+    @property
+    def nodes(self) -> int: ...
+
+
+Test = Callable[[Filtered], bool]
+_TEXT: dict[str, Callable[[Filtered], str]] = {
+    "id": lambda row: row.label,
+    "name": lambda row: row.name,
+    "user": lambda row: row.user,
+    "node": lambda row: row.node_list,
+    "part": lambda row: row.partition,
+    "account": lambda row: row.account,
+    "qos": lambda row: row.qos,
+    "reason": lambda row: row.reason,
+}
+_NUMBERS: dict[str, Callable[[Filtered], int]] = {
+    "gpu": lambda row: row.gpus,
+    "cpu": lambda row: row.cpus,
+    "nodes": lambda row: row.nodes,
+}
+
+
+def parse_filter(text: str, *, me: str = "") -> tuple[Clause, ...]:
+    """The clauses of a filter's text; of a text without end the first ones. `me`: who `user:me` is."""
+    words = text.lower().split()[:MAX_CLAUSES]
+    return tuple(clause for word in words if (clause := _clause(word, me)) is not None)
+
+
+def holds(clauses: Sequence[Clause]) -> Test:
+    """One test that all of the clauses make."""
+    tests = [_test(clause) for clause in clauses]
+    return lambda row: all(test(row) for test in tests)
+
+
+def states_meant(clause: Clause) -> list[JobState]:
+    """The states for which a clause on the state, or a word, holds. "r" is Slurm's short code, not a letter to look for."""
+    wanted = clause.value
+    if clause.field == WORD:
+        return [each for each in JobState if wanted in each.lower() or wanted in COMPACT[each].lower()]
+    return [each for each in JobState if _is_state(wanted, each, COMPACT[each])]
+
+
+def number_of(clause: Clause) -> int:
+    """What a comparison compares with. Raises UserError where that is no number."""
+    if not (clause.value.isascii() and clause.value.isdecimal()):
+        raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
+    return int(clause.value[:MOST_DIGITS])
+
+
+def plain_words(text: str) -> str:
+    """The words that are looked for as they stand: what a table may point out."""
+    return " ".join(
+        word
+        for word in text.split()
+        if not any(sign in word for sign in ":!~") and not _COMPARED.fullmatch(word)
+    )
+
+
+def _clause(word: str, me: str) -> Clause | None:
+    """None where nothing is narrowed yet."""
+    absent = word.startswith("!")
+    word = word.lstrip("!") if absent else word
+    compared = _COMPARED.fullmatch(word)
+    if compared:
+        field, sign, digits = compared.groups()
+        if not digits:
+            return None
+        return Clause(field=field, sign=sign, value=digits[:MOST_DIGITS], absent=absent)
+    named = _NAMED.fullmatch(word)
+    field = _SHORT.get(named[1], named[1]) if named else WORD
+    value = named[2] if named and field in TEXT_FIELDS else word
+    field = field if field in TEXT_FIELDS else WORD
+    if not value:
+        return None
+    if field == "user" and value == "me" and me:
+        return Clause(field="user", sign="is", value=me, absent=absent)
+    return Clause(field=field, sign="has", value=value[:LONGEST_VALUE], absent=absent)
+
+
+def _test(clause: Clause) -> Test:
+    inner = _bare(clause)
+    return (lambda row: not inner(row)) if clause.absent else inner
+
+
+def _bare(clause: Clause) -> Test:
+    field, value = clause.field, clause.value
+    if field in _NUMBERS and clause.sign in OPERATORS:
+        number, compare, wanted = _NUMBERS[field], OPERATORS[clause.sign], number_of(clause)
+        return lambda row: compare(number(row), wanted)
+    if field == "state":
+        return lambda row: _is_state(value, row.state, row.state_short)
+    if field in _TEXT:
+        read = _TEXT[field]
+        if clause.sign == "is":
+            return lambda row: read(row) == value
+        return lambda row: value in read(row).lower()
+    return lambda row: value in _hay(row)
+
+
+def _is_state(wanted: str, state: str, short: str) -> bool:
+    return not wanted or wanted == short.lower() or state.lower().startswith(wanted)
+
+
+def _hay(row: Filtered) -> str:
+    return f"{row.label} {row.name} {row.user} {row.state} {row.state_short} {row.node_list}".lower()

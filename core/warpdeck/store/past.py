@@ -1,0 +1,193 @@
+"""The past in SQL: a narrow row for each ended job, which question it meets, and what groups of jobs have cost.
+
+A page is found by its neighbour's key (`beside`) along the index of its order, so that the thousandth costs what the first
+does; only a jump into the middle counts rows. Orders that have no index look at every row that the clauses let through and
+keep a page of them. Names and nodes are kept in small letters, for that is how they are looked for.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from warpdeck.controller.past import ended_job, moved, unordered
+from warpdeck.controller.ports import PastPage
+from warpdeck.errors import UserError
+from warpdeck.model import Job, JobId
+from warpdeck.model.past import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
+from warpdeck.notation.jobfilter import NUMBER_FIELDS, OPERATORS, WORD, number_of, states_meant
+
+PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 21)})"
+DROP = "DELETE FROM past WHERE id = ?"
+BATCH = 1000
+"""Rows that are written at once: whoever fills in a million holds no more of them."""
+_KEYS = {
+    "end": "end_at",
+    "job": "array_job_id",
+    "state": "short",
+    "name": "name",
+    "user": "user",
+    "account": "account",
+    "partition": "partition",
+    "qos": "qos",
+    "nodes": "nodes",
+    "cpus": "cpus",
+    "gpus": "gpus",
+    "mem": "mem_bytes",
+    "time": "ran_s",
+    "submit": "submit_at",
+    "where": "node_list",
+}
+_TEXTS = {
+    "id": "label",
+    "name": "name",
+    "user": "lower(user)",
+    "node": "node_list",
+    "part": "lower(partition)",
+    "account": "lower(account)",
+    "qos": "lower(qos)",
+    "reason": "lower(reason)",
+}
+_NUMBERS = {"gpu": "gpus", "cpu": "cpus", "nodes": "nodes"}
+_COSTS = f"""
+COUNT(*), SUM(state NOT IN ({",".join(repr(state) for state in NOT_FAILED)})), SUM(ran_s * cpus), SUM(ran_s * gpus),
+SUM(CASE WHEN util_pct IS NULL THEN 0.0 ELSE ran_s * gpus END), SUM(ran_s * gpus * COALESCE(util_pct, 0.0)) / 100,
+SUM(CASE WHEN util_pct IS NULL THEN 0.0 ELSE ran_s * gpus * COALESCE(idle_pct, 0.0) END) / 100
+"""
+
+
+def write(db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
+    """Rows of those that have ended; a job that is in the queue again leaves the past."""
+    ended: list[tuple[Any, ...]] = []
+    others: list[tuple[int]] = []
+    for job in jobs:
+        if job.is_finished and job.end_at_unix is not None:
+            ended.append(_row(job))
+        else:
+            others.append((job.id,))
+        if len(ended) >= BATCH:
+            db.executemany(PUT, ended)
+            ended.clear()
+    db.executemany(PUT, ended)
+    db.executemany(DROP, others)
+
+
+def _row(job: Job) -> tuple[Any, ...]:
+    kept = ended_job(job)
+    return (
+        kept.id,
+        kept.label,
+        kept.array_job_id,
+        kept.name.lower(),
+        kept.user,
+        kept.account,
+        kept.partition,
+        kept.qos,
+        kept.state,
+        kept.state_short,
+        kept.reason,
+        kept.node_list.lower(),
+        kept.nodes,
+        kept.cpus,
+        kept.gpus,
+        kept.mem_bytes,
+        kept.submit,
+        kept.end,
+        kept.ran_s,
+        kept.gpu_util_pct,
+        kept.gpu_idle_pct,
+    )
+
+
+def page(db: sqlite3.Connection, query: PastQuery, *, counted: bool) -> PastPage:
+    """The ids of one page, and how many jobs there are in all where that is asked. Raises UserError for an unknown order."""
+    where, values = _conditions(query)
+    total = None
+    if counted:
+        total = db.execute(f"SELECT COUNT(*) FROM past WHERE {where}", values).fetchone()[0]
+    key = _key(query.order)
+    falling = query.descending != query.backwards
+    if query.beside is not None:
+        found = db.execute(f"SELECT {key} FROM past WHERE id = ?", (query.beside,)).fetchone()
+        if found is None:
+            raise moved(query.beside)
+        where += f" AND ({key}, id) {'<' if falling else '>'} (?, ?)"
+        values += (found[0], query.beside)
+    way = "DESC" if falling else "ASC"
+    rows = db.execute(
+        f"SELECT id FROM past WHERE {where} ORDER BY {key} {way}, id {way} LIMIT ? OFFSET ?",
+        (*values, query.limit, query.offset),
+    )
+    ids = [JobId(row[0]) for row in rows]
+    return PastPage(ids=tuple(ids[::-1] if query.backwards else ids), total=total)
+
+
+def costs(db: sqlite3.Connection, query: PastQuery) -> list[GroupCost]:
+    """What the jobs of the question have cost, by everything that groups are made of. Its page and order count nothing."""
+    where, values = _conditions(query)
+    names = "user, account, partition, state, reason"
+    rows = db.execute(f"SELECT {names}, {_COSTS} FROM past WHERE {where} GROUP BY {names}", values)
+    return [
+        GroupCost(
+            user=row[0],
+            account=row[1],
+            partition=row[2],
+            state=row[3],
+            reason=row[4],
+            cost=Cost(
+                jobs=row[5],
+                failed=row[6],
+                cpu_hours=row[7] / HOUR_S,
+                allocated=row[8] / HOUR_S,
+                measured=row[9] / HOUR_S,
+                used=row[10] / HOUR_S,
+                wasted=row[11] / HOUR_S,
+            ),
+        )
+        for row in rows
+    ]
+
+
+def _key(order: str) -> str:
+    if order not in _KEYS:
+        raise unordered(order)
+    return _KEYS[order]
+
+
+def _conditions(query: PastQuery) -> tuple[str, tuple[Any, ...]]:
+    """All of them as SQL, with their values."""
+    found: list[tuple[str, Sequence[Any]]] = [("end_at <= ?", (_moment(query.until),))]
+    if query.user is not None:
+        found.append(("user = ?", (query.user,)))
+    for clause in query.clauses:
+        text, values = _condition(clause)
+        found.append((f"NOT ({text})" if clause.absent else text, values))
+    return " AND ".join(text for text, _ in found), tuple(value for _, values in found for value in values)
+
+
+def _moment(until: float | None) -> float:
+    return sys.float_info.max if until is None else until
+
+
+def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
+    field, value = clause.field, clause.value
+    if field in NUMBER_FIELDS and clause.sign in OPERATORS:
+        return f"{_NUMBERS[field]} {clause.sign} ?", (number_of(clause),)
+    if field == "state":
+        return _of_states(clause)
+    if field == "user" and clause.sign == "is":
+        return "user = ?", (value,)
+    if field in _TEXTS:
+        return f"instr({_TEXTS[field]}, ?) > 0", (value,)
+    if field != WORD:
+        raise UserError(f"{field!r} is nothing that jobs are looked for by", "see the help of the filter")
+    states, found = _of_states(clause)
+    words = " OR ".join(f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list"))
+    return f"({words} OR {states})", (value, value, value, value, *found)
+
+
+def _of_states(clause: Clause) -> tuple[str, Sequence[Any]]:
+    states = [state.value for state in states_meant(clause)]
+    return f"state IN ({','.join('?' * len(states))})", states

@@ -1,0 +1,89 @@
+"""Ended jobs as a file, piece by piece: CSV, JSON or Markdown, as the name's end says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from warpdeck.api.rows import JobRow
+from warpdeck.errors import UserError
+from warpdeck_tui.widgets.cells import printable
+
+from .queue import ran_s
+from .usage import cost
+
+FIELDS = (
+    *("id", "name", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
+    *("cpus", "gpus", "gpu_type", "mem_bytes", "submit", "start", "end", "comment"),
+)  # fmt: skip
+"""Of each job: JobRow's names. The label stands for the id."""
+Record = dict[str, object]
+
+
+class Form(NamedTuple):
+    """How a file begins, what stands for a piece of jobs (of which the flag says whether it is the first), and the end."""
+
+    begin: str
+    piece: Callable[[Sequence[Record], bool], str]
+    end: str
+
+
+def form_of(path: str) -> Form:
+    """By the end of the file's name. Raises UserError."""
+    kind = path.rpartition(".")[2].lower() if "." in path else ""
+    forms = {"csv": Form("", _csv, ""), "json": Form("[", _json, "\n]\n"), "md": Form("", _markdown, "")}
+    if kind not in forms:
+        raise UserError(f"{path!r} names no form of a table", "end the name with .csv, .json or .md")
+    return forms[kind]
+
+
+def records(rows: Sequence[JobRow]) -> list[Record]:
+    """What a file says of each job."""
+    return [_record(row) for row in rows]
+
+
+def _record(row: JobRow) -> Record:
+    found: Record = {name: getattr(row, name) for name in FIELDS} | {"id": row.label}
+    each = cost(row)
+    measured = bool(each.measured)
+    return found | {
+        "elapsed_s": ran_s(row, row.end or 0.0),
+        "gpu_hours": round(each.allocated, 4),
+        "gpu_hours_used": round(each.used, 4) if measured else None,
+        "gpu_hours_wasted": round(each.wasted, 4) if measured else None,
+    }
+
+
+def _json(found: Sequence[Record], first: bool) -> str:
+    joined = ",".join("\n " + json.dumps(record) for record in found)
+    return joined if first or not joined else "," + joined
+
+
+def _csv(found: Sequence[Record], first: bool) -> str:
+    """A text that a spreadsheet would take for a formula gets a ' in front: names of jobs are other people's words."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for number, record in enumerate(found):
+        if first and not number:
+            writer.writerow(record)
+        writer.writerow([_tame(value) for value in record.values()])
+    return out.getvalue()
+
+
+def _tame(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+
+
+def _markdown(found: Sequence[Record], first: bool) -> str:
+    if not found:
+        return ""
+    lines = ["| " + " | ".join(found[0]) + " |", "|" + "---|" * len(found[0])] if first else []
+    for record in found:
+        cells = (
+            "" if value is None else printable(str(value)).replace("|", "\\|") for value in record.values()
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
