@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,3 +119,20 @@ def test_the_login_shells_variables_come_where_they_are_asked_for(home: Home, wo
     for option, said in (["--get-user-env"], ".yes.mine\n"), ([], "..mine\n"):
         done = home.slurm("sbatch", *option, *words, cwd=work, HOME=str(work), SAME="mine")
         assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == said
+
+
+def test_what_was_edited_meanwhile_runs_unless_the_site_wants_what_was_sent(home: Home, work: Path) -> None:
+    home.ok("up")
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    code = work / "code.sh"
+    for sbatch_runs, ran in (("snapshot", "sent"), ("folder", "edited")):
+        (home.path / "config.toml").write_text(f'[submission]\nsbatch_runs = "{sbatch_runs}"\n')
+        home.ok("config", "reload")
+        code.write_text("echo sent\n")
+        job = home.slurm("sbatch", "--parsable", "-H", "--wrap", "sh code.sh", cwd=work).stdout.strip()
+        eventually(lambda job=job: home.json("show", job)["snapshot"], what="its snapshot is there")
+        code.write_text("echo edited\n")
+        home.ok("release", job)
+        out = work / f"slurm-{job}.out"
+        eventually(lambda out=out: out.exists() and out.read_text(), what="its output")
+        assert out.read_text() == f"{ran}\n"

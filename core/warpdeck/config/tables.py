@@ -279,7 +279,10 @@ class Steps(Table, frozen=True, kw_only=True):
 
 
 class Submission(Table, frozen=True, kw_only=True):
-    """[submission]: what job scripts may say."""
+    """[submission]: what job scripts may say, and what of them runs."""
+
+    sbatch_runs: Literal["folder", "snapshot"] = "folder"
+    """What the jobs of sbatch run in: the submit folder, as in Slurm, or as those of `warpdeck submit` what the code was."""
 
     plugin_options: dict[str, Literal["required", "none", "optional"]] = {}
     """Options of the site's former SPANK plug-ins, and whether each has a value: accepted, and told to have no effect."""

@@ -69,7 +69,7 @@ def build_launch(
         warn_batch_only=warn.batch_only if warn else False,
         idle_limit_s=float(config.interactive.idle_limit_s),
         idle_warning_s=float(config.interactive.idle_warning_s),
-        in_place=request.in_place,
+        in_place=request.in_place and config.submission.sbatch_runs == "folder",
         tree=_tree(job),
         container=build_container(request.container),
         workspace=str(job.array_job_id),
