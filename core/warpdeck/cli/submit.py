@@ -21,6 +21,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
 from warpdeck.notation.options import COMMAND, NONE, REQUIRED, SBATCH, Option, Table, table_of
+from warpdeck.notation.sweep import array_of, parse_grid, with_sweep
 from warpdeck.paths import default_paths
 
 from .folder import current_folder
@@ -46,6 +47,7 @@ and ours:
   --no-snapshot       run in the folder itself
   --require-snapshot  refuse to submit if no snapshot can be taken
   --code-of JOB       run the code that this job of yours ran, not the folder's as it is now
+  --sweep GRID        an array of every combination of values: 'lr=0.1,0.01 seed=1..5'; the script has them as $lr and $seed
   --dry-run           submit nothing: say when it would start, and what would start it now; exit code 1 if never
                       (--test-only is the same)
   --wait              wait for the end; the exit code is the job's
@@ -56,6 +58,7 @@ examples:
   warpdeck submit --gpus 2 --time 4:00:00 train.sh --lr 0.1
   warpdeck submit --dry-run --gpus 8 train.sh
   warpdeck submit --array 0-9 sweep.sh
+  warpdeck submit --gpus 1 --sweep 'lr=0.1,0.01 seed=1..5' --wrap 'python train.py --lr $lr --seed $seed'
   warpdeck submit --gres gpu:h100:1 --wrap 'python train.py'
 """
 DRY = frozenset({"--dry-run", "--test-only"})
@@ -63,6 +66,7 @@ _OURS = (
     ("no-snapshot", NONE),
     ("require-snapshot", NONE),
     ("code-of", REQUIRED),
+    ("sweep", REQUIRED),
     ("json", NONE),
     ("dry-run", NONE),
 )
@@ -99,6 +103,8 @@ def _submit(words: list[str], known: Table) -> int:
         text, name, args = read_script(rest[0]), rest[0], rest[1:]
     else:
         raise UserError("no script is given", "write: warpdeck submit [OPTIONS] SCRIPT [ARGS]")
+    if grid := own.get("--sweep", ""):
+        text, options = with_sweep(text, grid), [f"--array={array_of(parse_grid(grid))}", *options]
     draft = draft_script(
         text, name, args=args, options=options, cwd=cwd, environ=os.environ, now=time.time(), known=known
     )

@@ -32,7 +32,6 @@ from warpdeck.model import (
     Link,
     Node,
     NodeName,
-    Request,
     ShareStatus,
     Verdict,
     Why,
@@ -121,7 +120,7 @@ def holdings(job: Job) -> Holdings:
         nodes=len(shares) or asked.nodes_min,
         node_list=collapse(allocation.node_names()) if allocation else "",
         cpus=sum(share.cpus for share in shares) or asked.task_count() * asked.cpus_per_task,
-        gpus=allocation.gpu_count() if allocation else gpus_asked(job.request),
+        gpus=allocation.gpu_count() if allocation else job.request.resources.gpu_count(),
         mem_bytes=sum(share.mem_bytes for share in shares) or asked.mem_per_node_bytes or 0,
     )
 
@@ -179,18 +178,6 @@ def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow |
 def partition_of(job: Job) -> str:
     """Where it started, or may."""
     return job.partition or job.request.partition or ALL_NODES
-
-
-def gpus_asked(request: Request) -> int:
-    """GPUs in all that a request asks for; a part of one counts as one."""
-    gpus = request.resources.gpus
-    if gpus.share_pct is not None:
-        return request.resources.nodes_min
-    if gpus.total is not None:
-        return gpus.total
-    if gpus.per_task is not None:
-        return gpus.per_task * request.resources.task_count()
-    return (gpus.per_node or 0) * request.resources.nodes_min
 
 
 def job_detail(state: State, job: Job, journal: list[JournalEntry]) -> JobDetail:

@@ -163,6 +163,16 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
             return self.tasks
         return self.nodes_min * (self.tasks_per_node or 1)
 
+    def gpu_count(self) -> int:
+        """GPUs in all; a part of one counts as one."""
+        if self.gpus.share_pct is not None:
+            return self.nodes_min
+        if self.gpus.total is not None:
+            return self.gpus.total
+        if self.gpus.per_task is not None:
+            return self.gpus.per_task * self.task_count()
+        return (self.gpus.per_node or 0) * self.nodes_min
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One submission. Either `script` (sbatch) or `argv` (srun-like: `tasks` processes over all nodes) is set."""

@@ -26,6 +26,7 @@ from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
+from warpdeck_tui.screens.sweep import SweepGrid
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import VirtualTable
@@ -47,6 +48,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "ask": (Ask,),
     "form": (FormLine,),
     "script": (ScriptText,),
+    "sweep": (SweepGrid,),
     "add": (NodeAdd,),
     "choose": (Choose,),
     "fill": (Fill,),

@@ -332,3 +332,16 @@ def test_a_job_runs_the_code_of_another_job(
     assert code == 1
     assert err.startswith(f"warpdeck: job {bare} has no snapshot\n")
     ask("cancel", str(first), str(second), str(bare))
+
+
+def test_a_sweep_is_an_array_of_every_combination(run: Run, ask: Callable[..., Any], tmp_path: Path) -> None:
+    out = f"{tmp_path}/%a.out"
+    job = submit(ask, "echo $lr $seed", "--sweep", "lr=0.1,0.01 seed=1..2", "-o", out)
+    said = ["0.1 1\n", "0.1 2\n", "0.01 1\n", "0.01 2\n"]
+    files = [tmp_path / f"{task}.out" for task in range(4)]
+    eventually(lambda: all(path.exists() and path.read_text() for path in files), what="all tasks wrote")
+    assert [path.read_text() for path in files] == said
+    assert "# sweep: lr=0.1,0.01 seed=1..2\n" in ask("show", f"{job}_0")["script"]
+    code, _, err = run("submit", "--sweep", "lr=", "--wrap", "true")
+    assert code == 1
+    assert "a value of lr is empty" in err

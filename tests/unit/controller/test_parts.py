@@ -7,7 +7,6 @@ from tests.core import BOB, GIB, Core, ask
 from warpdeck.config import Config
 from warpdeck.controller.environment import job_environment
 from warpdeck.controller.launching import build_launch
-from warpdeck.controller.present import gpus_asked
 from warpdeck.model import GpuAsk, JobState, Request, Resources
 
 
@@ -38,7 +37,7 @@ def test_a_job_is_told_the_size_of_its_part() -> None:
     env = job_environment(job, 0, submit_host="h")
     assert (env["WARPDECK_GPU_SHARE_PCT"], env["SLURM_GPUS_ON_NODE"]) == ("25", "1")
     assert build_launch(job, 0, submit_host="h", config=Config()).gpu_share_pct == 25
-    assert gpus_asked(job.request) == 1
+    assert job.request.resources.gpu_count() == 1
 
 
 def test_a_job_that_is_alone_on_its_node_is_told_all_that_it_has() -> None:

@@ -44,6 +44,7 @@ from warpdeck_tui.viewmodels.form import (
 from .base import Arrives
 from .dialogs import Ask, Fill
 from .keyline import DialogKeys
+from .sweep import SweepGrid
 
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
@@ -214,6 +215,15 @@ class NewJob(Arrives[str], ModalScreen[str]):
         self.app.push_screen(
             Ask("Save this form as a preset named", required="give it a name", check=check_name), save
         )
+
+    def action_sweep(self) -> None:
+        """The grid of values, with what it comes to."""
+
+        def use(grid: str | None) -> None:
+            if grid:
+                self._changed(typed(self._sheet, "sweep", grid.strip()))
+
+        self.app.push_screen(SweepGrid(self._sheet), use)
 
     # ---- submitting
 

@@ -21,6 +21,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.getopt import as_word, parse_leading, parse_words
 from warpdeck.notation.options import SBATCH
 from warpdeck.notation.request import build_request
+from warpdeck.notation.sweep import array_of, parse_grid, sweep_of, with_sweep
 
 from .cells import plural
 from .script import BARE, Pair, as_words, body_of, with_body, with_option, with_others
@@ -45,6 +46,7 @@ FIELDS = (
     Field("mem", "memory", "mem", "64G"),
     Field("time", "time limit", "time", "4:00:00"),
     Field("name", "job name", "job-name", "the script's name"),
+    Field("sweep", "sweep", "", "lr=0.1,0.01 seed=1..5"),
     Field("more", "more", "", "--array=0-9 --hold"),
     Field("code", "code of job", "", "as it is now; or a job's number"),
 )
@@ -86,6 +88,8 @@ def typed(sheet: Sheet, field: str, value: str) -> Sheet:
         text = with_option(text, option, value or None)
     elif field == "wrap" and not sheet.value("script"):
         text = with_body(text, value)
+    elif field == "sweep":
+        text = with_grid(text, value)
     elif field == "more":
         try:
             pairs = parse_words(shlex.split(value), "")
@@ -96,6 +100,21 @@ def typed(sheet: Sheet, field: str, value: str) -> Sheet:
         except (UserError, ValueError):
             text = sheet.text  # half a word still; what is wrong with it is told when it is submitted
     return written(sheet._replace(values=values), text)
+
+
+def with_grid(text: str, grid_text: str) -> str:
+    """The script with that sweep, and the array that it makes; how many run at once stays as it is. Half a word changes nothing."""
+    try:
+        grid = parse_grid(grid_text)
+        swept = with_sweep(text, grid_text)
+        before = fields_of(text)["more"]
+    except UserError:
+        return text
+    old = next((value for option, value in parse_words(shlex.split(before), "") if option == "array"), "")
+    throttle = old.partition("%")[2]
+    if not grid:
+        return with_option(swept, "array", None) if sweep_of(text) else swept
+    return with_option(swept, "array", array_of(grid) + (f"%{throttle}" if throttle else ""))
 
 
 def written(sheet: Sheet, text: str) -> Sheet:
@@ -170,6 +189,7 @@ def fields_of(text: str) -> dict[str, str]:
     said = dict.fromkeys(OPTIONS.values(), "")
     said |= {OPTIONS[option]: value for option, value in pairs if option in OPTIONS}
     said["more"] = as_words([pair for pair in pairs if pair[0] not in OPTIONS])
+    said["sweep"] = sweep_of(text)
     body = body_of(text)
     said["wrap"] = "" if "\n" in body else body
     return said
@@ -182,13 +202,17 @@ def options_of(sheet: Sheet) -> list[str]:
 
 def command_line(sheet: Sheet) -> str:
     """What does the same in a shell; a script that was edited here says so."""
+    grid = sweep_of(sheet.text)
     try:
         beside = _beside(sheet)
-        same = _outranked(sheet.original, beside)
+        same = with_sweep(_outranked(sheet.original, beside), grid) if sheet.original else ""
+        made = ("array", array_of(parse_grid(grid))) if grid else None
     except UserError:
-        beside, same = [], sheet.text
+        beside, same, made = [], sheet.text, None
     code = [f"--code-of={sheet.value('code')}"] if sheet.value("code") else []
-    words = ["warpdeck", "submit", *code, *(as_word(option, value, SBATCH) for option, value in beside)]
+    sweep = [f"--sweep={grid}"] if grid else []
+    options = [as_word(*pair, SBATCH) for pair in beside if pair != made]
+    words = ["warpdeck", "submit", *code, *sweep, *options]
     if sheet.value("script"):
         edited = "   (as it is edited here)" if sheet.original and same != sheet.text else ""
         return shlex.join([*words, sheet.value("script"), *arguments(sheet)]) + edited
@@ -227,6 +251,11 @@ def check(sheet: Sheet, *, now: float) -> list[FieldError]:
             found.append(FieldError(field.id, in_words(error)))
         except ValueError as error:
             found.append(FieldError(field.id, f"{error}; close the quotes"))
+    if sheet.value("sweep"):
+        try:
+            with_sweep(sheet.text, sheet.value("sweep"))
+        except UserError as error:
+            found.append(FieldError("sweep", in_words(error)))
     if not found:
         try:
             script_options(sheet.text, "script")

@@ -13,6 +13,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.directives import BLANKS, components, split_words
 from warpdeck.notation.getopt import as_word, parse_words
 from warpdeck.notation.options import SBATCH
+from warpdeck.notation.sweep import sweep_of, with_sweep, without_sweep
 
 BARE = "#!/bin/sh\n"
 """A script with nothing in it yet."""
@@ -33,14 +34,16 @@ def with_others(text: str, pairs: Sequence[Pair], *, but: frozenset[str]) -> str
 
 
 def body_of(text: str) -> str:
-    """The commands: what stands below the last #SBATCH line that sbatch reaches, or below the #! line."""
+    """The commands: what stands below the last #SBATCH line that sbatch reaches, or below the #! line, and below a sweep."""
+    text = without_sweep(text)
     return "\n".join(text.split("\n")[_head_lines(text) :]).strip("\n")
 
 
 def with_body(text: str, body: str) -> str:
     """The script with other commands."""
-    head = text.split("\n")[: _head_lines(text)]
-    return "\n".join([*head, body, ""])
+    bare = without_sweep(text)
+    head = bare.split("\n")[: _head_lines(bare)]
+    return with_sweep("\n".join([*head, body, ""]), sweep_of(text))
 
 
 def as_words(pairs: Sequence[Pair]) -> str:

@@ -1,0 +1,98 @@
+"""The grid of a sweep in the form: the count, the GPU-hours, the commands, and the array that is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.stage import on_stage
+from tests.tui.app.test_submit import fill, open_form
+from tests.tui.app.test_views import row
+
+from warpdeck.api.rows import JobDetail
+from warpdeck.notation.sweep import with_sweep
+from warpdeck_tui.viewmodels.form import Sheet, check, command_line, typed, written
+from warpdeck_tui.viewmodels.sweep import preview, task_words
+
+NOW = 1_700_000_000.0
+
+
+def sheet(**fields: str) -> Sheet:
+    found = Sheet()
+    for field, value in fields.items():
+        found = typed(found, field, value)
+    return found
+
+
+def form() -> Sheet:
+    return sheet(wrap="python train.py --lr $lr", gpus="2", time="4:00:00")
+
+
+def test_the_grid_says_how_many_tasks_and_gpu_hours_and_what_each_runs() -> None:
+    found = preview(form(), "lr=0.1,0.01 seed=1..3", now=NOW)
+    assert found.words.startswith("6 tasks of 2 GPUs each, 4:00:00 at most: up to 48 GPU-hours")
+    assert found.words.endswith("⚠ nothing here uses $seed")
+    assert [cells[1].text for _, cells in found.rows][::3] == [
+        "python train.py --lr 0.1",
+        "python train.py --lr 0.01",
+    ]
+    assert preview(form(), "", now=NOW).words == "no sweep: one job"
+    assert "1 task of 2 GPUs each" in preview(form(), "lr=1", now=NOW).words
+    wrong = preview(form(), "lr=", now=NOW)
+    assert (wrong.wrong, wrong.words) == (
+        True,
+        "a value of lr is empty; write it as in: lr=0.1,0.01 seed=1..5",
+    )
+
+
+def test_a_sweep_is_the_scripts_own_lines_and_an_array() -> None:
+    swept = typed(form(), "sweep", "lr=0.1,0.01")
+    assert "#SBATCH --array=0-1\n# sweep: lr=0.1,0.01\nexport lr=" in swept.text
+    assert swept.value("wrap") == "python train.py --lr $lr"
+    assert swept.value("more") == "--array=0-1"
+    assert command_line(swept) == (
+        "warpdeck submit --sweep=lr=0.1,0.01 --gpus=2 --time=4:00:00 --wrap 'python train.py --lr $lr'"
+    )
+    throttled = typed(typed(swept, "more", "--array=0-1%1"), "sweep", "lr=0.1,0.01,1")
+    assert throttled.value("more") == "--array=0-2%1"
+    assert typed(throttled, "gpus", "1").value("sweep") == "lr=0.1,0.01,1"
+    assert typed(throttled, "sweep", "").text == form().text
+    assert typed(swept, "wrap", "true").value("sweep") == "lr=0.1,0.01"
+
+
+def test_a_sweep_that_is_written_in_the_script_stands_in_its_field() -> None:
+    text = with_sweep(form().text, "lr=1,2")
+    assert written(form(), text).value("sweep") == "lr=1,2"
+
+
+def test_a_sweep_that_cannot_be_is_told_beside_its_field() -> None:
+    assert [each.field for each in check(typed(form(), "sweep", "lr="), now=NOW)] == ["sweep"]
+    python = written(Sheet(), "#!/usr/bin/env python3\nprint(1)\n")
+    assert "another program" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
+
+
+def test_a_task_of_a_sweep_tells_its_values() -> None:
+    script = with_sweep("#!/bin/sh\ntrain $lr\n", "lr=0.1,0.01 seed=1,2")
+    assert task_words(JobDetail(row=row(array_task_id=2), script=script)) == "lr=0.01 seed=1"
+    assert task_words(JobDetail(row=row(), script=script)) == ""
+    assert task_words(JobDetail(row=row(array_task_id=2), script="#!/bin/sh\n")) == ""
+
+
+async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path) -> None:
+    async with on_stage(folder, size=(120, 40)) as stage:
+        await open_form(stage)
+        await fill(stage, "wrap", "echo $lr")
+        await fill(stage, "gpus", "1")
+        await fill(stage, "time", "60")
+        await stage.press("ctrl+g")
+        await stage.shows("every combination", "no sweep: one job")
+        await stage.type("lr=0.1,0.2")
+        await stage.shows("2 tasks of 1 GPU each, 1:00:00 at most: up to 2 GPU-hours", "echo 0.2")
+        await stage.type(",")
+        await stage.shows("a value of lr is empty")
+        await stage.press("enter", "backspace", "enter")
+        await stage.shows("New job", "# sweep: lr=0.1,0.2", "--sweep=lr=0.1,0.2")
+        await stage.press("enter")
+        await stage.told("submitted job 1_[0-1], 2 tasks")
+        await stage.shows("1_[0-1]")
+        await stage.press("z", "j", "enter", "d")
+        await stage.shows("sweep lr=0.")
