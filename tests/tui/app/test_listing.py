@@ -11,7 +11,7 @@ import pytest
 from warpdeck.api.rows import JobRow, WhyRow
 from warpdeck_tui.viewmodels.arrays import Fold
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
-from warpdeck_tui.viewmodels.listing import Choice, Listing, key_of
+from warpdeck_tui.viewmodels.listing import SLICE, Choice, Listing, key_of
 from warpdeck_tui.viewmodels.order import SORTED_BY, Order, Rank
 from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, targets, where
 
@@ -39,8 +39,16 @@ def sweep() -> dict[int, JobRow]:
 
 def listed(jobs: Mapping[int, JobRow], choice: Choice | None = None) -> Listing:
     listing = Listing()
-    listing.follow(jobs, choice or Choice())
+    follow(listing, jobs, choice or Choice())
     return listing
+
+
+def follow(listing: Listing, jobs: Mapping[int, JobRow], choice: Choice) -> bool:
+    """Until it has looked at everything."""
+    changed = listing.follow(jobs, choice)
+    while listing.behind:
+        changed |= listing.follow(jobs, choice)
+    return changed
 
 
 def text(listing: Listing, line: int) -> list[str]:
@@ -140,6 +148,23 @@ def test_what_is_kept_equals_what_would_be_made_anew(order: Order) -> None:
         assert list(map(key_of, kept.entries)) == list(map(key_of, anew.entries)), round_number
 
 
+def test_of_a_long_queue_what_runs_comes_with_the_first_slice_and_the_rest_in_order() -> None:
+    jobs = {at: job(at, priority=at % 1000) for at in range(1, 4 * SLICE)}
+    jobs[4 * SLICE] = job(4 * SLICE, state="RUNNING", state_short="R", start=NOW)
+    listing, slices = Listing(), 1
+    assert listing.follow(jobs, Choice())
+    assert listing.behind and len(listing.entries) == SLICE
+    assert key_of(listing.entries[0]) == str(4 * SLICE)
+    while listing.behind:
+        del jobs[slices]
+        jobs[4 * SLICE + slices] = job(4 * SLICE + slices)
+        listing.follow(jobs, Choice())
+        slices += 1
+        assert slices < 10
+    assert list(map(key_of, listing.entries)) == list(map(key_of, listed(jobs).entries))
+    assert not listing.follow(jobs, Choice())
+
+
 class Counting(Order):
     """Counts the jobs that were looked at."""
 
@@ -153,7 +178,7 @@ class Counting(Order):
 def test_of_a_hundred_thousand_jobs_only_what_has_changed_is_looked_at() -> None:
     jobs = {at: job(at, name=f"train{at % 97}", priority=at % 1000) for at in range(1, 100_001)}
     listing, choice = Listing(), Choice(order=Counting("name"))
-    assert listing.follow(jobs, choice)
+    assert follow(listing, jobs, choice)
     assert Counting.looked_at == 100_000
     assert not listing.follow(jobs, choice) and Counting.looked_at == 100_000
     jobs[5] = job(5, name="a")

@@ -25,6 +25,9 @@ from warpdeck_tui.widgets.rows import RowSource
 from .dialogs import Ask
 from .joblist import FilterLine, JobListScreen
 
+REST_S = 0.005
+"""Between two slices of a long queue: keys come first."""
+
 
 class QueueScreen(JobListScreen):
     """Waiting and running jobs, and those that ended in the last hour; mine or everybody's."""
@@ -35,6 +38,7 @@ class QueueScreen(JobListScreen):
     def __init__(self) -> None:
         super().__init__()
         self.listing = Listing()
+        self._goes_on = False
         self._summary = ""
         self._view = ""
 
@@ -44,6 +48,15 @@ class QueueScreen(JobListScreen):
         if self.listing.follow(self.deck.board.jobs, choice):
             self._summary = summary(self.listing.jobs.values())
         self.tick()
+        if self.listing.behind and not self._goes_on:
+            self._goes_on = True
+            self.set_timer(REST_S, self._go_on)
+
+    def _go_on(self) -> None:
+        """The next slice of a long queue, unless something else is in front now; then it waits until it is seen again."""
+        self._goes_on = False
+        if self.deck.front is self:
+            self.draw()
 
     def rows(self, *, now: float) -> RowSource:
         return JobRows(self.listing, self.columns, now=now)

@@ -22,6 +22,10 @@ FEW = 200
 """Below one in so many, each change is put into its place; above, sorting all is cheaper."""
 
 
+SLICE = 8_000
+"""Rows that are looked at in one go, about 25 ms: of a hundred thousand the first screenful comes at once, and keys between."""
+
+
 class Choice(NamedTuple):
     """Which jobs, in which order. `user` None: everybody's."""
 
@@ -39,6 +43,8 @@ class Listing:
         self._folds = folds
         self._choice = Choice()
         self._open: set[int] = set()
+        self.behind = False
+        """There are rows that were not looked at yet: `follow` wants to be called again soon."""
         self.entries: list[Entry] = []
         """The lines. A job of an array that is one line stands below it."""
         self._begin()
@@ -50,6 +56,8 @@ class Listing:
         self._arrays: dict[int, Fold] = {}
         self._places: dict[int, Place] = {}
         self._sorted: list[Place] = []
+        self._later: set[int] = set()
+        """What has changed and has no new place yet."""
 
     @property
     def jobs(self) -> Mapping[int, JobRow]:
@@ -57,15 +65,20 @@ class Listing:
         return self._chosen
 
     def follow(self, jobs: Mapping[int, JobRow], choice: Choice) -> bool:
-        """The lines as `jobs` are now; False where nothing has changed."""
+        """The lines as `jobs` are now, or a slice nearer to it (`behind`); False where nothing has changed."""
         again = choice != self._choice
         if again:
             self._choice = choice
             self._begin()
-        seen, touched = self._seen, set[int]()
+        seen, touched = self._seen, self._later
         changed = [row for number, row in jobs.items() if seen.get(number) is not row]
         new = sum(row.id not in seen for row in changed)
         gone = seen.keys() - jobs.keys() if len(seen) + new != len(jobs) else set()
+        self.behind = len(changed) > SLICE
+        if self.behind:
+            if not seen:
+                changed.sort(key=_waits)
+            del changed[SLICE:]
         for number in (*gone, *(row.id for row in changed)):
             self._forget(number, touched)
         for row in changed:
@@ -73,6 +86,9 @@ class Listing:
             seen[row.id] = row
         for number in gone:
             del seen[number]
+        if self.behind and len(touched) < len(self._sorted) // 2:
+            return again  # put into their places with the next slices, or each would go through all lines
+        self._later = set()
         if touched or again:
             self._place(touched)
             self._lay_out()
@@ -129,38 +145,50 @@ class Listing:
         return array if array is None or len(array) > 1 else next(array.rows())
 
     def _place(self, touched: set[int]) -> None:
-        """New places for what has changed."""
-        few = len(touched) < len(self._sorted) // FEW
-        for group in touched:
-            place = self._places.pop(group, None)
-            if few and place is not None:
+        """New places for what has changed: a few are put in, many are sorted and merged with the others."""
+        old = [place for group in touched if (place := self._places.pop(group, None)) is not None]
+        if len(old) < len(self._sorted) // FEW:
+            for place in old:
                 del self._sorted[bisect_left(self._sorted, place)]
+        elif old:
+            gone = set(touched)
+            self._sorted = [place for place in self._sorted if place[1] not in gone]
+        order, new = self._choice.order, list[Place]()
+        for group in touched:
             entry = self._entry(group)
             if entry is not None:
-                row = entry.head if isinstance(entry, Fold) else entry
-                self._places[group] = place = (self._choice.order.place(row), group)
-                if few:
-                    insort(self._sorted, place)
-        if not few:
-            self._sorted = sorted(self._places.values())
+                place = (order.place(entry.head if isinstance(entry, Fold) else entry), group)
+                self._places[group] = place
+                new.append(place)
+        if len(new) < len(self._sorted) // FEW:
+            for place in new:
+                insort(self._sorted, place)
+        else:
+            self._sorted += sorted(new)
+            self._sorted.sort()  # two runs: they are merged
 
     def _lay_out(self) -> None:
         places = self._sorted
         if self._choice.order.descending:
             said = bisect_left(places, ((1,), 0))
             places = [*reversed(places[:said]), *places[said:]]
-        chosen, entries = self._chosen, list[Entry]()
+        chosen = self._chosen
+        if not self._arrays:
+            self.entries = [chosen[-group] for _, group in places]
+            return
+        entries = list[Entry]()
         for _, group in places:
-            if group < 0:
-                entries.append(chosen[-group])
-                continue
-            entry = self._entry(group)
+            entry = chosen[-group] if group < 0 else self._entry(group)
             assert entry is not None
             entries.append(entry)
             if group in self._open and isinstance(entry, Fold):
-                tasks = sorted(entry.rows(), key=self._choice.order.place)
-                entries += tasks
+                entries += sorted(entry.rows(), key=self._choice.order.place)
         self.entries = entries
+
+
+def _waits(row: JobRow) -> bool:
+    """What waits stands behind all else, and is most of a long queue."""
+    return row.state == "PENDING"
 
 
 def key_of(entry: Entry) -> str:
