@@ -335,11 +335,12 @@ class Jobs:
         del self._jobs[job.key]
         self.steps.drop_of(job)
         self.ports.release(job.key)
-        if job.meta.stdout:
+        if job.meta.stdout or not job.folder.keeps_output():
             job.folder.remove()
             return
         try:
-            job.folder.write("forgotten", str(time.time()))
+            # Not durable: after a power cut the output may go early, and to wait for the disk would hold up other launches.
+            job.folder.write("forgotten", str(time.time()), durable=False)
             job.folder.release()
         except OSError:  # no space even for that: make some
             job.folder.remove()

@@ -272,6 +272,10 @@ class LaunchFolder(Folder):
             shutil.rmtree(self.path, ignore_errors=True)
         self.release()
 
+    def keeps_output(self) -> bool:
+        """Whether there is output that nobody has but this node."""
+        return any(os.path.exists(self.file(name)) for name in ("out", "err"))
+
     def release(self) -> None:
         """The launch is known no more; what the folder holds stays."""
         if self.record is not None:
