@@ -1,21 +1,21 @@
-"""Disks that are full and mounts that hang. A look may hang with its mount for ever: each has a thread of its own.
-
-A thread that hangs is left alone, and its mount is not asked again before it has come back: so there is one for each
-mount at most.
+"""Disks that are full and mounts that hang. A look may hang with its mount for ever, and in a way that no signal ends: it is
+made by a child, stat(1), that can be left behind (see probes).
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import os
-import threading
+import shutil
+import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .orphans import OWN
+from .probes import ANSWER_S, Probe, Probes
 from .procfs import text
+from .program import SYSTEM_PATH
 from .wire.messages import Check
 
-ANSWER_S = 10.0
-"""A mount that takes longer hangs."""
 MAX_MOUNTS = 64
 """Network mounts that are looked at: a thread each, should they all hang."""
 NETWORK = (
@@ -37,7 +37,28 @@ ROOM_AGAIN = 2
 """A full disk has room again when it has so many times what it must have: else it would come and go with every file."""
 MIB = 2**20
 
-Probe = Callable[[str], Any]
+_STAT_FORMAT = "%s %S %b %f %a %c %d"
+"""Block sizes, blocks, those that are free, and free for everybody; files, and how many more there can be."""
+_ERRORS = {os.strerror(number): number for number in errno.errorcode}
+
+
+def ask_disk(path: str) -> os.statvfs_result:
+    """What statvfs(3) says, from a child. Raises OSError, also what statvfs would. Blocks as long as the disk does."""
+    stat = shutil.which("stat", path=SYSTEM_PATH) or "stat"
+    done = subprocess.run(
+        [stat, "-f", "-c", _STAT_FORMAT, "--", path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={"LC_ALL": "C", OWN: "1"},
+        cwd="/",
+        check=False,
+    )
+    if done.returncode:
+        words = done.stderr.strip().rpartition(": ")[2]
+        raise OSError(_ERRORS.get(words, errno.EIO), words, path)
+    size, unit, blocks, free, available, files, more = (int(word) for word in done.stdout.split())
+    return os.statvfs_result((size, unit, blocks, free, available, files, more, more, 0, 255))
 
 
 class Disks:
@@ -47,21 +68,19 @@ class Disks:
         self,
         folders: Tuple[str, ...],
         *,
-        probe: Probe = os.statvfs,
+        probe: Probe = ask_disk,
         mounts: Optional[Callable[[], List[str]]] = None,
         answer_s: float = ANSWER_S,
     ) -> None:
         self._folders = folders
-        self._probe = probe
         self._mounts = mounts or network_mounts
-        self._answer_s = answer_s
-        self._asked: Dict[str, asyncio.Future[Any]] = {}
+        self._probes = Probes(probe, answer_s=answer_s)
         self._full: Dict[str, bool] = {}
 
     async def look(self, min_free_bytes: int) -> List[Check]:
         """One check for all folders that are well, one for each that is not; the same for mounts."""
         mounts = self._mounts()
-        found = await self._ask(list(dict.fromkeys((*self._folders, *mounts))))
+        found = await self._probes.ask(list(dict.fromkeys((*self._folders, *mounts))))
         bad = []
         for path in self._folders:
             state = found[path]
@@ -91,37 +110,6 @@ class Disks:
         if full:
             return f"{path} is full: {free // MIB} MiB are free"
         return f"{path} can hold no more files" if no_files else ""
-
-    async def _ask(self, paths: List[str]) -> Dict[str, Any]:
-        """Path -> what the probe said, its error, or None if it has not come back."""
-        loop = asyncio.get_running_loop()
-        for path in paths:
-            if path not in self._asked:
-                answer = self._asked[path] = loop.create_future()
-                work = threading.Thread(target=self._look_at, args=(path, loop, answer), daemon=True)
-                work.start()
-        asked = {path: self._asked[path] for path in paths}
-        if asked:
-            await asyncio.wait(asked.values(), timeout=self._answer_s)
-        found: Dict[str, Any] = {}
-        for path, answer in asked.items():
-            found[path] = answer.result() if answer.done() else None
-            if answer.done():
-                del self._asked[path]
-        return found
-
-    def _look_at(self, path: str, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any]) -> None:
-        try:
-            said = self._probe(path)
-        except OSError as error:
-            said = error
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_settle, answer, said)
-
-
-def _settle(answer: asyncio.Future[Any], said: Any) -> None:
-    if not answer.done():
-        answer.set_result(said)
 
 
 def _is_private(error: OSError) -> bool:

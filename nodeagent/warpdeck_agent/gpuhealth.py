@@ -66,6 +66,8 @@ class GpuState:
     remap_failed: Optional[bool] = None
     remap_pending: Optional[bool] = None
     throttled: Optional[bool] = None
+    unexplained_bytes: int = 0
+    """In use, and the driver names no process."""
 
 
 class GpuHealth:

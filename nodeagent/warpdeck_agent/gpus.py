@@ -26,6 +26,8 @@ UTILISATION_S = 5.0
 """How far back the use by single processes is asked for: as far as the time between two looks, and a little."""
 MPS = "nvidia-cuda-mps"
 """How the kernel calls MPS's daemon and servers."""
+UNEXPLAINED_BYTES, UNEXPLAINED_PART = 2 * 2**30, 0.03
+"""So much, and such a part of the card, no driver keeps for itself: used without any process it is a leak or hidden."""
 DEADLINE_S = 2.0
 """A reading that takes longer is reported as unknown."""
 SILENT = "the driver does not answer"
@@ -44,6 +46,7 @@ class GpuReader:
         self._health: Optional[GpuHealth] = None
         self._xids: List[Xid] = []
         self._processes: Dict[int, List[GpuProcess]] = {}
+        self._unexplained: Dict[int, int] = {}
         self._round = 0
         self._found: List[GpuInfo] = []
         self.driver = ""
@@ -117,7 +120,11 @@ class GpuReader:
 
     def look(self) -> List[GpuState]:
         """What is slower to change than a reading: lost cards, errors of memory, heat. Blocks as long as the driver does."""
-        return self._health.look() if self._health is not None else []
+        states = self._health.look() if self._health is not None else []
+        return [
+            dataclasses.replace(state, unexplained_bytes=self._unexplained.get(state.card.index, 0))
+            for state in states
+        ]
 
     def unknown(self) -> List[GpuSample]:
         """What is reported while a reading hangs."""
@@ -126,11 +133,13 @@ class GpuReader:
     def _read_one(self, index: int, handle: Any, with_processes: bool) -> GpuSample:
         began = self._clock()
         utilisation = self._ask("nvmlDeviceGetUtilizationRates", handle)
-        used = self._memory(handle)[1]
+        total, used = self._memory(handle)
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
         temperature = self._ask("nvmlDeviceGetTemperature", handle, 0)
         if with_processes:
-            self._processes[index] = self._read_processes(handle)
+            found = self._processes[index] = self._read_processes(handle)
+            least = max(UNEXPLAINED_BYTES, UNEXPLAINED_PART * (total or 0))
+            self._unexplained[index] = used if used is not None and used >= least and not found else 0
         if self._clock() - began > DEADLINE_S:
             return GpuSample(index=index, error="the driver took too long to answer")
         return GpuSample(
@@ -140,6 +149,7 @@ class GpuReader:
             power_w=None if power is None else power / 1000.0,
             temp_c=temperature,
             processes=self._processes.get(index, []),
+            unexplained_bytes=self._unexplained.get(index, 0),
             error="" if used is not None or utilisation is not None else "the GPU does not answer",
         )
 

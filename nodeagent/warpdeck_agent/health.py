@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Callable, Dict, List, Optional
+from dataclasses import replace
+from typing import Any, Callable, Container, Dict, List, Optional
 
 from .disks import Disks
 from .faults import Faults
 from .gpuhealth import GpuState
 from .gpus import GpuWatch
-from .healthprogram import run_program
+from .healthprogram import HealthProgram
 from .spool import Spool
 from .wire.messages import AskHealth, Check
 from .wire.messages import Health as Told
@@ -23,6 +24,9 @@ HOT_S = 60.0
 """Thermal slowdown for so long is no peak: the card's cooling has failed."""
 COOL_S = 300.0
 """A card that was so hot counts as well again after so long without: a card that rests is cool at once."""
+HELD_S = 30.0
+"""Memory of a GPU that is used for so long while no process is seen will not go by itself soon."""
+GIB = 2**30
 MIN_INTERVAL_S = 1.0
 
 
@@ -46,8 +50,25 @@ class Heat:
         return uuid in self._hot
 
 
+class Unexplained:
+    """Which cards' memory has been held for long by nobody who is seen."""
+
+    def __init__(self) -> None:
+        self._since: Dict[str, float] = {}
+
+    def check(self, state: GpuState, *, now: float) -> Optional[Check]:
+        """The word on a card that no job has; None if it is well. `now` is monotonic seconds."""
+        uuid = state.card.uuid
+        if not state.unexplained_bytes:
+            self._since.pop(uuid, None)
+            return None
+        lasts = now - self._since.setdefault(uuid, now) >= HELD_S
+        words = f"{state.unexplained_bytes / GIB:.1f} GiB of its memory are used, and no process is seen"
+        return _of(state, "gpu_memory", "fail" if lasts else "warn", words)
+
+
 class Health:
-    """`tell` gets what has changed, as a message for the controller."""
+    """`tell` gets what has changed, as a message for the controller; `given` says which GPUs jobs have, by uuid."""
 
     def __init__(
         self,
@@ -55,6 +76,7 @@ class Health:
         gpus: GpuWatch,
         tell: Callable[[Any], None],
         *,
+        given: Callable[[], Container[str]] = tuple,
         disks: Optional[Disks] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -68,7 +90,10 @@ class Health:
         self._asking = asyncio.Lock()
         self._node: List[Check] = []
         self._cards: List[Check] = []
+        self._program = HealthProgram()
         self._heat = Heat()
+        self._unexplained = Unexplained()
+        self._given = given
         self.faults = Faults(spool)
 
     async def run(self) -> None:
@@ -101,7 +126,9 @@ class Health:
             (state.card, state.ecc_uncorrected) for state in states if state.ecc_uncorrected is not None
         ]
         more = [self.faults.count_ecc(card, count) for card, count in counts]
-        checks = judge_gpus(states, self._heat, now=self._clock())
+        given = self._given()
+        free = [replace(each, unexplained_bytes=0) if each.card.uuid in given else each for each in states]
+        checks = judge_gpus(free, self._heat, self._unexplained, now=self._clock())
         news = any(more) or _gist(checks) != _gist(self._cards)
         self._cards = checks
         if news:
@@ -121,7 +148,7 @@ class Health:
                 loop = asyncio.get_running_loop()
                 checks.append(
                     await loop.run_in_executor(
-                        None, lambda: run_program(rules.program, timeout_s=rules.program_timeout_s)
+                        None, lambda: self._program.run(rules.program, timeout_s=rules.program_timeout_s)
                     )
                 )
             news = _gist(checks) != _gist(self._node)
@@ -139,7 +166,7 @@ class Health:
         )
 
 
-def judge_gpus(states: List[GpuState], heat: Heat, *, now: float) -> List[Check]:
+def judge_gpus(states: List[GpuState], heat: Heat, unexplained: Unexplained, *, now: float) -> List[Check]:
     """For each check one line of all cards that are well, and one for each card that is not."""
     lost = [
         _of(state, "gpu_lost", "fail", "the GPU has fallen off the bus") for state in states if state.lost
@@ -162,10 +189,12 @@ def judge_gpus(states: List[GpuState], heat: Heat, *, now: float) -> List[Check]
         for state in there
         if state.ecc_uncorrected
     ]
+    used = [found for state in there if (found := unexplained.check(state, now=now)) is not None]
     asked = (
         ("gpu_lost", lost, len(states)),
         ("row_remap", rows, sum(state.remap_failed is not None for state in there)),
         ("thermal", hot, sum(state.throttled is not None for state in there)),
+        ("gpu_memory", used, len(there)),
         ("ecc", ecc, sum(state.ecc_uncorrected is not None for state in there)),
     )
     checks: List[Check] = []

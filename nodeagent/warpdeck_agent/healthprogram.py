@@ -1,7 +1,8 @@
 """The site's own health check: a program whose exit status says whether the node is well, and its first line why not.
 
 As Slurm's HealthCheckProgram it is run without arguments, as the agent's user. It gets a bounded time and a small
-environment; what it writes beyond the first kilobytes is thrown away. A program that cannot be run at all says nothing
+environment; what it writes beyond the first kilobytes is thrown away. What is killed and does not die, because a mount hangs
+under it, is left behind, and no other is started beside it. A program that cannot be run at all says nothing
 about the node: that is a warning, for else one wrong path would drain a cluster.
 """
 
@@ -10,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import subprocess
 import time
-from typing import Tuple
+from typing import Optional, Tuple
 
 from .orphans import OWN
 from .program import SYSTEM_PATH
+from .siteprogram import end_tree, own_mark
 from .wire.messages import Check
 
 NAME = "program"
@@ -27,29 +28,40 @@ SLICE_S = 0.2
 """How often it is looked whether it has ended, while something it left behind holds its output open."""
 
 
-def run_program(path: str, *, timeout_s: float) -> Check:
-    """Runs it to its end, which it has by then. Blocks."""
-    try:
-        process = subprocess.Popen(
-            [path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: "1"},
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        return Check(NAME, "warn", f"{path} cannot be run: {words}")
-    with process:
-        ended, said = _follow(process, timeout_s)
+class HealthProgram:
+    """One run at a time."""
+
+    def __init__(self) -> None:
+        self._stuck: Optional[subprocess.Popen[bytes]] = None
+
+    def run(self, path: str, *, timeout_s: float) -> Check:
+        """Runs it to its end, or kills it after its time. Blocks."""
+        if self._stuck is not None and self._stuck.poll() is None:
+            return Check(NAME, "fail", f"{path} was killed and does not die (pid {self._stuck.pid})")
+        mark = own_mark()
+        try:
+            process = subprocess.Popen(
+                [path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", OWN: mark},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+            return Check(NAME, "warn", f"{path} cannot be run: {words}")
+        assert process.stdout is not None
+        with process.stdout:
+            ended, said = _follow(process, timeout_s)
         if not ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            self._stuck = None if end_tree(process, mark) else process
             return Check(NAME, "fail", f"{path} was not done after {timeout_s:g} s")
-    code = process.returncode
+        return _judge(path, process.returncode, said)
+
+
+def _judge(path: str, code: int, said: str) -> Check:
     line = next((line.strip() for line in said.splitlines() if line.strip()), "")[:LINE_CHARS]
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     if code == 0:

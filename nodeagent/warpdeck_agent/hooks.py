@@ -7,9 +7,7 @@ Prolog and Epilog Guide; SLURM_SCRIPT_CONTEXT is prolog_slurmd or epilog_slurmd 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import stat
 import subprocess
 import tempfile
@@ -17,6 +15,7 @@ from typing import Dict
 
 from .orphans import OWN
 from .program import SYSTEM_PATH
+from .siteprogram import end_group, end_tree, own_mark
 
 MAX_REASON_BYTES = 400
 """How much of a failing hook's last line becomes the node's reason."""
@@ -30,7 +29,13 @@ class HookError(Exception):
 def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) -> None:
     """Runs it to its end. Raises HookError. Blocks."""
     _check(kind, program)
-    given = {"PATH": SYSTEM_PATH, "HOME": "/", OWN: "1", **env, "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd"}
+    given = {
+        "PATH": SYSTEM_PATH,
+        "HOME": "/",
+        **env,
+        OWN: own_mark(),
+        "SLURM_SCRIPT_CONTEXT": f"{kind}_slurmd",
+    }
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
@@ -47,9 +52,10 @@ def run_hook(kind: str, program: str, *, env: Dict[str, str], timeout_s: float) 
         try:
             status = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
+            end_tree(process, given[OWN])
             raise HookError(f"the {kind} {program} took longer than {timeout_s:g} s") from None
         finally:
-            _end_all(process)
+            end_group(process)
         if status:
             raise HookError(f"the {kind} {program} failed ({_how(status)})" + _last_line(errors.fileno()))
 
@@ -65,13 +71,6 @@ def _check(kind: str, program: str) -> None:
         raise HookError(
             f"the {kind} {program} is not run: others than its owner, or not only root, may change it"
         )
-
-
-def _end_all(process: subprocess.Popen[bytes]) -> None:
-    """Whatever it left in its session's first group ends with it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _how(status: int) -> str:

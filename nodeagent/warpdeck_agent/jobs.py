@@ -256,6 +256,15 @@ class Jobs:
         """Those that run now."""
         return [job for job in self._jobs.values() if job.phase == "running"]
 
+    def gpus_in_use(self) -> Set[str]:
+        """The GPUs that launches have which may still run here."""
+        return {
+            uuid
+            for job in self._jobs.values()
+            if job.phase in ("running", "ending")
+            for uuid in job.meta.gpus
+        }
+
     def end(self, job: Job, words: str, *, cause: str) -> None:
         """Ends a launch for a reason of the node's own; in words which."""
         job.message = words

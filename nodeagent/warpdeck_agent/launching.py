@@ -18,6 +18,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from . import processes
 from .carrying import carrying
 from .containers import Setting, contained
+from .folders import Folders
 from .hold import hold_name
 from .interpreters import Interpreters
 from .job import Job
@@ -67,6 +68,7 @@ class Launcher:
         self._ports = ports
         self._pool = pool
         self._interpreters = Interpreters()
+        self._folders = Folders()
         self._extracting: Dict[str, asyncio.Lock] = {}
 
     async def start(self, launch: Launch) -> Job:
@@ -141,7 +143,7 @@ class Launcher:
 
     async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
         if launch.tree is None:
-            if launch.cwd_visible and os.path.isdir(launch.cwd):
+            if launch.cwd_visible and await self._folders.is_there(launch.cwd):
                 return launch.cwd
             return self._trees.empty(f"{launch.workspace}-{launch.job_id}", uid=uid, gid=gid)
         tree = launch.tree

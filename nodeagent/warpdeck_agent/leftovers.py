@@ -3,6 +3,7 @@
 At a job's end its GPUs are read again and again, until the driver has freed what its processes held or LEAVE_S is over;
 then the controller gets this reading before it hears of the end, so no plan ever sees the GPU free while it is not. Before
 a launch its GPUs are read once more: whoever came meanwhile is named, and the job waits instead of failing for memory.
+Memory that is used though no process is seen counts as held.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class Leftovers:
     async def strangers(self, uuids: Sequence[str], *, allowed: Container[int]) -> str:
         """Who holds memory there and is no job that may, in words; "" if nobody does."""
         reading = await self._gpus.read_afresh()
-        found = list(_strangers(await self._of(reading, uuids), allowed))
-        if not found:
-            return ""
-        self._report(reading)
-        return "; ".join(f"GPU {index} is held by {_describe(process)}" for index, process in found)
+        own = await self._of(reading, uuids)
+        found = [
+            f"GPU {index} is held by {_describe(process)}" for index, process in _strangers(own, allowed)
+        ]
+        if not allowed:
+            found += [_unexplained(gpu) for gpu in own if gpu.unexplained_bytes]
+        if found:
+            self._report(reading)
+        return "; ".join(found)
 
     async def _of(self, reading: List[GpuSample], uuids: Sequence[str]) -> List[GpuSample]:
         found, _ = await self._gpus.discover()
@@ -60,7 +65,9 @@ class Leftovers:
 
 def _any_leaves(gpu: GpuSample, job_id: int) -> bool:
     """Whether a process of the ended job, or one that is dead already, is still listed. Others will not leave for us."""
-    return any(process.job_id == job_id or not process.user for process in gpu.processes)
+    return gpu.unexplained_bytes > 0 or any(
+        process.job_id == job_id or not process.user for process in gpu.processes
+    )
 
 
 def _strangers(gpus: List[GpuSample], allowed: Container[int]) -> Iterator[Tuple[int, GpuProcess]]:
@@ -68,6 +75,10 @@ def _strangers(gpus: List[GpuSample], allowed: Container[int]) -> Iterator[Tuple
         for process in gpu.processes:
             if process.mem_bytes >= MIN_BYTES and not (process.job_id and process.job_id in allowed):
                 yield gpu.index, process
+
+
+def _unexplained(gpu: GpuSample) -> str:
+    return f"{gpu.unexplained_bytes / GIB:.1f} GiB of GPU {gpu.index} are used, and no process is seen"
 
 
 def _describe(process: GpuProcess) -> str:

@@ -21,7 +21,7 @@ from .wire.messages import GpuInfo, GpuSample, Sample
 READ_S = 1.0
 """Between two readings, unless a controller wants them more often."""
 LEAST_S = 0.1
-Processes = List[Tuple[int, int, int]]
+Holders = List[Tuple[int, int, int]]
 LOOK_EVERY = 5
 """Readings between two looks at what is slower to change."""
 
@@ -35,11 +35,11 @@ class Monitor:
         self._tell = tell
         self._sample_s = READ_S
         self._next_sample = 0.0
-        self._told_processes: Processes = []
+        self._told_holders: Holders = []
         self._next_reading = 0.0
         self.usage = Usage(jobs)
         self.idleness = Idleness(jobs)
-        self.health = Health(spool, self._gpus, tell)
+        self.health = Health(spool, self._gpus, tell, given=jobs.gpus_in_use)
 
     @property
     def driver(self) -> str:
@@ -87,10 +87,10 @@ class Monitor:
 
     def _send(self, gpus: List[GpuSample]) -> None:
         """When it is time, or when other processes are on a GPU than were told: placement hangs on them."""
-        now, seen = time.monotonic(), _processes(gpus)
-        if now < self._next_sample and (seen == self._told_processes or self._sample_s <= READ_S):
+        now, seen = time.monotonic(), _holders(gpus)
+        if now < self._next_sample and (seen == self._told_holders or self._sample_s <= READ_S):
             return
-        self._told_processes = seen
+        self._told_holders = seen
         # From now on, not from when it was due: a driver that hung owes no samples.
         self._next_sample = now + self._sample_s * 0.9
         self.show(gpus)
@@ -109,6 +109,7 @@ class Monitor:
         )
 
 
-def _processes(gpus: List[GpuSample]) -> Processes:
-    """(GPU, pid, job) of all that are on one."""
-    return sorted((gpu.index, each.pid, each.job_id) for gpu in gpus for each in gpu.processes)
+def _holders(gpus: List[GpuSample]) -> Holders:
+    """(GPU, pid, job) of all that are on one; pid 0 where nobody is seen and memory is used."""
+    unseen = [(gpu.index, 0, 0) for gpu in gpus if gpu.unexplained_bytes]
+    return sorted([*unseen, *((gpu.index, each.pid, each.job_id) for gpu in gpus for each in gpu.processes)])

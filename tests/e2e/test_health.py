@@ -128,7 +128,7 @@ def test_a_node_that_cannot_be_asked_fails_the_check(home: Home, lab: Lab) -> No
 
 
 def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, short_tmp: Path) -> None:
-    lab.show_driver(2, "".join(f"{line} util=60 used=3221225472\n" for line in WELL.splitlines()[1:]))
+    lab.show_driver(2, "".join(f"{line} util=60 used=2147483648\n" for line in WELL.splitlines()[1:]))
     gate = short_tmp / "gate"
     waits = f"srun -n1 --gpus=1 sh -c 'while [ ! -e {gate} ]; do sleep 0.1; done'"
     words = ("submit", "--no-snapshot", "--gpus=2", "--wrap", waits)
@@ -138,16 +138,16 @@ def test_what_a_job_uses_is_shown_while_it_runs_and_kept(home: Home, lab: Lab, s
     gate.touch()
     eventually(lambda: home.job(job)["end"], what="it has ended")
     used = home.job(job)["used"]
-    assert (round(used["gpu_util_pct"]), used["gpu_idle_pct"], used["gpu_mem_peak_bytes"]) == (60, 0, 6 << 30)
+    assert (round(used["gpu_util_pct"]), used["gpu_idle_pct"], used["gpu_mem_peak_bytes"]) == (60, 0, 4 << 30)
     assert used["energy_j"] > 0
     step = next(each for each in home.json("show", job)["steps"] if each["id"] == f"{job}.0")
     assert step["state"] == "COMPLETED"
-    assert (round(step["used"]["gpu_util_pct"]), step["used"]["gpu_mem_peak_bytes"]) == (60, 3 << 30)
+    assert (round(step["used"]["gpu_util_pct"]), step["used"]["gpu_mem_peak_bytes"]) == (60, 2 << 30)
     kept = home.json("metrics", job)
     assert kept["used"] == used and 60 in kept["curves"][0]["columns"]["gpu_util_pct"]
     assert "GPUs at 60 %" in home.ok("show", job)
     printed = home.ok("metrics", job)
-    assert "GPU use" in printed and "6G of GPU memory at most" in printed
+    assert "GPU use" in printed and "4G of GPU memory at most" in printed
     lines = home.ok("metrics", "--node", "gpu2").splitlines()
     assert any(line.startswith("gpu2 GPU 3") and "GPU memory" in line for line in lines)
     assert home.run("metrics").returncode == 2

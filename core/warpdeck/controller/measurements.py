@@ -35,6 +35,7 @@ def _gpu(gpu: wire.GpuSample) -> GpuReading:
         power_w=gpu.power_w,
         temp_c=gpu.temp_c,
         error=gpu.error,
+        unexplained_bytes=gpu.unexplained_bytes,
         processes=tuple(
             GpuProcess(
                 pid=process.pid,

@@ -30,6 +30,7 @@ from .reservations import windows
 if TYPE_CHECKING:
     from .state import State
 
+GIB = 2**30
 FOREIGN_MIN_BYTES = 64 * 1024 * 1024
 """A stranger's process below this (a display server, a monitor) does not block a GPU."""
 
@@ -136,8 +137,8 @@ def _part_left(held: Sequence[Share], index: int) -> int:
 def blocked_gpus(
     node: Node, reading: Reading | None, users: dict[int, set[JobId]], *, strangers: bool = True
 ) -> dict[int, str]:
-    """GPU index -> why no job may have it: it is drained or ill, or a process that is not of a job that may use it
-    keeps memory there (if `strangers` count)."""
+    """GPU index -> why no job may have it: it is drained or ill, or a process that is not of a job that may use it, or
+    nobody who is seen, keeps memory there (if `strangers` count)."""
     drained = {each.uuid: each.reason for each in node.gpu_drains}
     blocked = {gpu.index: f"drained: {drained[gpu.uuid]}" for gpu in node.gpus if gpu.uuid in drained}
     for gpu in reading.gpus if reading else ():
@@ -151,8 +152,12 @@ def blocked_gpus(
             if process.job_id in users.get(gpu.index, ()):
                 continue
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
-            gib = process.mem_bytes / 2**30
+            gib = process.mem_bytes / GIB
             blocked[gpu.index] = f"held by {owner} outside the queue (pid {process.pid}, {gib:.1f} GiB)"
+        if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
+            blocked[gpu.index] = (
+                f"{gpu.unexplained_bytes / GIB:.1f} GiB of it are used, and no process is seen"
+            )
     return blocked
 
 

@@ -23,6 +23,7 @@ CHECKS = {
     "row_remap": "rows of a GPU's memory that could not be replaced",
     "gpu_lost": "a GPU that has fallen off the bus",
     "thermal": "a GPU that is throttled by heat for long",
+    "gpu_memory": "memory of a GPU that no process holds",
     "gpus": "a GPU that was there at an earlier start and is not now",
     "disk": "room on the disks of the agent's folder and of /tmp",
     "mount": "network mounts that hang or are stale",
@@ -31,7 +32,7 @@ CHECKS = {
 }
 """Name -> what it looks at."""
 
-CLEARING = frozenset({"thermal", "gpus", "disk", "mount", "clock", "program"})
+CLEARING = frozenset({"thermal", "gpu_memory", "gpus", "disk", "mount", "clock", "program"})
 """Checks whose drain ends by itself when they are well again. After any other an admin has to look."""
 
 

@@ -53,6 +53,8 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     temp_c: int | None = None
     processes: tuple[GpuProcess, ...] = ()
     error: str = ""
+    unexplained_bytes: int = 0
+    """Memory in use, where the driver names no process at all."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

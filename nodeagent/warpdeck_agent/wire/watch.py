@@ -86,6 +86,8 @@ class GpuSample:
     temp_c: Optional[int] = None
     processes: List[GpuProcess] = field(default_factory=list)
     error: str = ""
+    unexplained_bytes: int = 0
+    """Memory in use, where the driver names no process at all."""
 
 
 @dataclass(frozen=True)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
+from tests.lab.hangs import hanging_mount
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import WAIT_S, eventually
 
-from warpdeck_agent.disks import Disks
+from warpdeck_agent.disks import Disks, ask_disk
 from warpdeck_agent.faults import KEPT, Faults
 from warpdeck_agent.gpuhealth import Card, GpuState
-from warpdeck_agent.health import COOL_S, HOT_S, Heat, judge_gpus
-from warpdeck_agent.healthprogram import run_program
+from warpdeck_agent.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
+from warpdeck_agent.healthprogram import HealthProgram
 from warpdeck_agent.spool import Folder
 from warpdeck_agent.wire import messages as wire
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 CARD = Card(3, "GPU-3", None)
 
 
@@ -107,6 +112,26 @@ def test_a_row_that_waits_for_a_reset_is_a_warning(make_agent: MakeAgent, gpus: 
 
 
 @pytest.mark.lab
+def test_memory_that_no_process_holds_is_told_but_on_the_gpu_of_a_job(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    """A job in a container may be one whose processes the driver cannot name."""
+    cards = [
+        f"gpu {index} uuid=GPU-{index} used={used}" for index, used in ((0, 30 * GIB), (1, GIB), (2, 9 * GIB))
+    ]
+    agent = start(make_agent, gpus, *cards)
+    agent.launch(1, "sleep 1000", gpus=["GPU-2"])
+    agent.link.report(1, "running")
+    sample = agent.link.expect(wire.Sample, lambda said: bool(said.gpus[2].unexplained_bytes))
+    assert [gpu.unexplained_bytes // GIB for gpu in sample.gpus] == [30, 0, 9]
+    found = [check for check in asked(agent).checks if check.name == "gpu_memory"]
+    assert [(check.state, check.gpu) for check in found] == [("warn", 0)]
+    assert found[0].message == "30.0 GiB of its memory are used, and no process is seen"
+    gpus.show(*cards, f"proc 0 pid={os.getpid()} mem={30 * GIB}")
+    agent.link.expect(wire.Health, lambda said: states(said).get(("gpu_memory", -1)) == "ok")
+
+
+@pytest.mark.lab
 def test_a_driver_that_hangs_keeps_no_answer_back(make_agent: MakeAgent, gpus: Gpus) -> None:
     agent = start(make_agent, gpus, "gpu 0")
     asked(agent)
@@ -158,20 +183,43 @@ def script(folder: Path, text: str) -> str:
     ],
 )
 def test_the_sites_program_decides(short_tmp: Path, text: str, state: str, message: str) -> None:
-    found = run_program(script(short_tmp, text), timeout_s=30.0)
+    found = HealthProgram().run(script(short_tmp, text), timeout_s=30.0)
     assert (found.name, found.state) == ("program", state) and message in found.message
 
 
-def test_a_program_that_does_not_end_is_ended_and_fails(short_tmp: Path) -> None:
-    found = run_program(script(short_tmp, f"echo $$ >{short_tmp}/pid; echo begun; sleep 1000"), timeout_s=1.0)
+def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(short_tmp: Path) -> None:
+    """Those too that have left its process group."""
+    text = f"sleep 1001 & setsid sh -c 'sleep 1002 & exec sleep 1003' & echo $$ >{short_tmp}/pid; sleep 1004"
+    found = HealthProgram().run(script(short_tmp, text), timeout_s=1.0)
     assert found.state == "fail" and "was not done after 1 s" in found.message
     pid = int((short_tmp / "pid").read_text())
     assert not Path(f"/proc/{pid}").exists()
+    words = [f"sleep\0{number}\0".encode() for number in range(1001, 1005)]
+    eventually(lambda: not [line for line in commands() if line in words], what="nothing of it runs")
+
+
+def commands() -> list[bytes]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes())
+    return found
+
+
+@pytest.mark.lab
+def test_a_program_that_no_signal_ends_is_left_and_not_started_twice(short_tmp: Path) -> None:
+    runs, program = short_tmp / "runs", HealthProgram()
+    with hanging_mount(short_tmp / "hangs") as mount:
+        path = script(short_tmp, f"echo one >>{runs}; exec {' '.join(mount.inside)} stat -f {mount.path}")
+        for words in ("was not done after 1 s", "was killed and does not die"):
+            assert words in program.run(path, timeout_s=1.0).message
+        assert runs.read_text() == "one\n"
+    eventually(lambda: "nsenter" in program.run(path, timeout_s=30.0).message, what="it is started again")
 
 
 def test_a_program_that_cannot_be_run_drains_nothing(short_tmp: Path) -> None:
-    assert run_program(str(short_tmp / "none"), timeout_s=5.0).state == "warn"
-    assert run_program("/etc/passwd", timeout_s=5.0).state == "warn"
+    assert HealthProgram().run(str(short_tmp / "none"), timeout_s=5.0).state == "warn"
+    assert HealthProgram().run("/etc/passwd", timeout_s=5.0).state == "warn"
 
 
 def test_the_program_is_run_as_often_as_the_site_says(make_agent: MakeAgent, short_tmp: Path) -> None:
@@ -238,6 +286,57 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
                 continue
     finally:
         os.close(server)
+
+
+LOOKS = """
+import asyncio, sys, time
+from warpdeck_agent.disks import Disks
+from warpdeck_agent.folders import Folders
+from warpdeck_agent.refusal import LaunchError
+print([check.message for check in asyncio.run(Disks(("/",), answer_s=0.3).look(1))])
+try:
+    asyncio.run(Folders(answer_s=0.3).is_there(sys.argv[1] + "/below"))
+except LaunchError as error:
+    print(error, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.lab
+def test_a_mount_that_hangs_keeps_nobody_from_ending_who_looks_at_it(short_tmp: Path) -> None:
+    """Who asks it dies of no signal: an agent that had asked itself would keep its lock when it is killed."""
+    with hanging_mount(short_tmp / "hangs") as mount:
+        argv = [*mount.inside, sys.executable, "-c", LOOKS, str(mount.path)]
+        looking = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert looking.stdout is not None
+        with looking.stdout:
+            assert looking.stdout.readline().strip() == str(["room in /", f"{mount.path} does not answer"])
+            words = f"the folder {mount.path}/below does not answer on this node"
+            assert looking.stdout.readline().strip() == words
+        looking.kill()
+        assert looking.wait(WAIT_S) == -signal.SIGKILL
+
+
+@pytest.mark.lab
+def test_a_launch_whose_folder_hangs_holds_up_no_other(make_agent: MakeAgent, short_tmp: Path) -> None:
+    with hanging_mount(short_tmp / "hangs") as mount:
+        agent = make_agent()
+        agent.program = [*mount.inside, *agent.program]
+        agent.start()
+        agent.launch(1, "true", cwd=f"{mount.path}/below")
+        assert agent.run(2, "echo well").exit_code == 0
+        agent.kill()
+        agent.start()
+    agent.launch(3, "true", cwd=f"{mount.path}/below")
+    assert agent.link.report(3, "exited").exit_code == 0, "in a folder of its own, where its own is not there"
+
+
+@pytest.mark.lab
+def test_a_disk_is_asked_as_the_kernel_would_be(short_tmp: Path) -> None:
+    said, known = ask_disk("/proc"), os.statvfs("/proc")
+    assert (said.f_bsize, said.f_frsize, said.f_blocks) == (known.f_bsize, known.f_frsize, known.f_blocks)
+    with pytest.raises(FileNotFoundError):
+        ask_disk(str(short_tmp / "none"))
 
 
 async def test_a_stale_mount_is_named_and_a_private_one_is_not() -> None:
@@ -317,9 +416,19 @@ def test_heat_fails_after_a_while_and_is_over_after_a_longer_one() -> None:
     assert not hot(2 * HOT_S + COOL_S + 1, False)
 
 
+def test_memory_that_nobody_holds_fails_after_a_while_and_is_well_when_it_is_gone() -> None:
+    cards = Unexplained()
+    held = GpuState(CARD, unexplained_bytes=3 * GIB)
+    verdicts = [cards.check(held, now=now) for now in (0.0, HELD_S - 1, HELD_S)]
+    assert [check.state for check in verdicts if check] == ["warn", "warn", "fail"]
+    assert cards.check(GpuState(CARD), now=HELD_S + 1) is None
+    anew = cards.check(held, now=HELD_S + 2)
+    assert anew is not None and anew.state == "warn"
+
+
 def test_a_throttled_card_is_judged_alone() -> None:
     heat = Heat()
     look = [GpuState(Card(0, "a", None), throttled=False), GpuState(CARD, throttled=True)]
-    judge_gpus(look, heat, now=0.0)
-    found = judge_gpus(look, heat, now=HOT_S)
+    judge_gpus(look, heat, Unexplained(), now=0.0)
+    found = judge_gpus(look, heat, Unexplained(), now=HOT_S)
     assert [(check.name, check.gpu) for check in found if check.state == "fail"] == [("thermal", 3)]

@@ -257,3 +257,34 @@ def test_the_end_is_told_when_the_gpu_is_empty_and_the_reading_comes_first(
     gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1")
     agent.link.report(1, "exited")
     assert agent.link.has(wire.Sample)
+
+
+def test_a_gpu_whose_memory_nobody_is_seen_to_hold_takes_no_launch(make_agent: MakeAgent, gpus: Gpus) -> None:
+    gpus.show(f"gpu 0 uuid=GPU-a used={31 * GIB}")
+    agent = make_agent(**gpus.environ)
+    agent.start()
+    agent.launch(1, "true", gpus=["GPU-a"], empty_gpus=True)
+    refused = agent.link.expect(wire.LaunchFailed)
+    assert refused.message == "31.0 GiB of GPU 0 are used, and no process is seen" and refused.again
+    gpus.show("gpu 0 uuid=GPU-a")
+    assert agent.run(2, "true", gpus=["GPU-a"], empty_gpus=True).exit_code == 0
+
+
+def test_an_end_is_told_when_the_driver_has_freed_what_the_dead_had(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    gpus.show("gpu 0 uuid=GPU-a")
+    agent = make_agent(**gpus.environ)
+    agent.serve()
+    agent.connect(sample_interval_s=0.1)
+    agent.launch(1, "sleep 1000", gpus=["GPU-a"])
+    agent.link.report(1, "running")
+    gpus.show(f"gpu 0 uuid=GPU-a used={31 * GIB}")
+    agent.link.expect(wire.Sample, lambda said: bool(said.gpus[0].unexplained_bytes))
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
+    eventually(lambda: not agent.processes(1), what="it is dead")
+    for _ in range(3):
+        agent.link.expect(wire.Sample)
+    assert not agent.link.has_report(1, "exited")
+    gpus.show("gpu 0 uuid=GPU-a")
+    agent.link.report(1, "exited")

@@ -18,7 +18,7 @@ def errors(text: str) -> list[str]:
     [
         (
             '[health]\nignore = ["xid"]\nrequeue_on = ["heat"]\n',
-            "f:3: health.requeue_on: there is no check 'heat'; there are: xid, ecc, row_remap, gpu_lost, thermal, gpus, disk, mount",
+            "f:3: health.requeue_on: there is no check 'heat'; there are: xid, ecc, row_remap, gpu_lost, thermal",
         ),
         ("metrics_port = 70000\n", "f:1: metrics_port: is no port: there are those up to 65535"),
         (

@@ -16,8 +16,11 @@ def picture(core: Core) -> View:
     return build_view(core.state, now=core.now)
 
 
-def sample(*processes: wire.GpuProcess) -> wire.Sample:
-    gpus = [wire.GpuSample(index=index, processes=list(processes)) for index in range(4)]
+def sample(*processes: wire.GpuProcess, unexplained_bytes: int = 0) -> wire.Sample:
+    gpus = [
+        wire.GpuSample(index=index, processes=list(processes), unexplained_bytes=unexplained_bytes)
+        for index in range(4)
+    ]
     return wire.Sample(at_unix=1.0, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
 
 
@@ -62,3 +65,11 @@ def test_a_measurement_that_changes_nothing_for_the_planner_leaves_the_node_as_i
     assert "held by job" in picture(core).nodes[0].gpus[0].blocked, (
         "it has ended, and its process is still there"
     )
+
+
+def test_memory_that_nobody_is_seen_to_hold_blocks_a_gpu_that_no_job_has() -> None:
+    core = Core("a")
+    core.run(ask(gpus=3))
+    core.state.readings[NodeName("a")] = to_reading(sample(unexplained_bytes=31 * GIB))
+    blocked = [gpu.blocked for gpu in picture(core).nodes[0].gpus]
+    assert sorted(blocked) == ["", "", "", "31.0 GiB of it are used, and no process is seen"]

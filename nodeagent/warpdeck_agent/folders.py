@@ -1,0 +1,54 @@
+"""Whether a job's working folder is there, asked so that a server that hangs holds up neither the agent nor other launches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import Dict, Tuple
+
+from .disks import network_mounts
+from .orphans import OWN
+from .probes import ANSWER_S, Probes
+from .refusal import LaunchError
+
+KNOWN_S = 1.0
+"""An array's tasks share a folder: what was seen is true for so long."""
+MAX_KNOWN = 256
+
+
+class Folders:
+    """Remembers what it has just seen."""
+
+    def __init__(self, *, answer_s: float = ANSWER_S) -> None:
+        self._probes = Probes(_is_folder, answer_s=answer_s)
+        self._known: Dict[str, Tuple[float, bool]] = {}
+
+    async def is_there(self, path: str) -> bool:
+        """Raises LaunchError where its server does not answer."""
+        known = self._known.get(path)
+        if known is not None and time.monotonic() - known[0] < KNOWN_S:
+            return known[1]
+        if _is_remote(path):
+            said = (await self._probes.ask([path]))[path]
+            if said is None:
+                raise LaunchError(f"the folder {path} does not answer on this node", again=True)
+            found = said is True
+        else:
+            found = os.path.isdir(path)
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[path] = time.monotonic(), found
+        return found
+
+
+def _is_remote(path: str) -> bool:
+    """By its name alone: a link on a disk of this node may lead elsewhere, and only a look would tell."""
+    return any((path + "/").startswith(mount.rstrip("/") + "/") for mount in network_mounts())
+
+
+def _is_folder(path: str) -> bool:
+    words = ["/bin/sh", "-c", '[ -d "$0" ]', path]
+    null = subprocess.DEVNULL
+    done = subprocess.run(words, stdin=null, stdout=null, stderr=null, env={OWN: "1"}, cwd="/", check=False)
+    return done.returncode == 0
