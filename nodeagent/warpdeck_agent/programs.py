@@ -36,6 +36,7 @@ MODULES = (
     "client/main.py",
     "client/step.py",
     "client/stepfiles.py",
+    "client/umask.py",
 )
 MAIN = """import sys
 sys.path.insert(0, sys.argv[1])

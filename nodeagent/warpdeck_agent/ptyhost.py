@@ -97,8 +97,9 @@ class PtyHost:
         folder = os.open(os.path.join(self._folder, "terminal"), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         listener = socket.socket(socket.AF_UNIX)
         try:
-            os.umask(0o077)
+            before = os.umask(0o077)
             listener.bind(f"/proc/self/fd/{folder}/pty.sock")
+            os.umask(before)
         finally:
             os.close(folder)
         listener.listen(8)
@@ -111,7 +112,6 @@ class PtyHost:
             try:
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     signal.signal(number, signal.SIG_DFL)
-                os.umask(0o022)
                 os.chdir(cwd)
                 os.environ.setdefault("TERM", "xterm-256color")
                 os.execvp(command[0], command)

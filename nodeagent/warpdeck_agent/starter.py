@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .program import SYSTEM_PATH
+from .program import JOB_UMASK, SYSTEM_PATH
 
 START = "start.sh"
 """The file of SCRIPT in the agent's folder."""
@@ -36,6 +36,8 @@ ready() {
         true 2>/dev/null >"$1" || fail "cannot write the output file $1"
     fi
 }
+umask "${SLURM_UMASK:-@UMASK@}" 2>/dev/null || umask @UMASK@
+unset SLURM_UMASK
 cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
 export PWD="$cwd" SLURM_TASK_PID=$$
 ready "$out"
@@ -77,7 +79,9 @@ def install(path: str, script: str) -> None:
 
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     with open(path + ".new", "w", encoding="ascii") as file:
-        file.write(script.replace("@PATH@", SYSTEM_PATH).replace("@SETSID@", setsid))
+        for mark, value in (("@PATH@", SYSTEM_PATH), ("@SETSID@", setsid), ("@UMASK@", JOB_UMASK)):
+            script = script.replace(mark, value)
+        file.write(script)
     os.chmod(path + ".new", 0o644)
     os.replace(path + ".new", path)
 

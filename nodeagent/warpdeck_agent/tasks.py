@@ -16,7 +16,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from .carrying import carrying
 from .hold import Hold, contain
-from .program import SYSTEM_PATH
+from .program import JOB_UMASK, SYSTEM_PATH
 from .spool import JobFolder, write_all
 from .wire.steps import ERR, OUT, StepTask
 
@@ -35,6 +35,7 @@ trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
 read -r go <&2 && [ "$go" = go ] || exit 1
 exec 2>/dev/null
 echo "$$" 1<>"$dir/pid" || exit 1
+umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
 exec >>"$dir/out" 2>>"$dir/err"
 if ! cd "$cwd" 2>/dev/null; then
     echo "srun: error: couldn't chdir to \`$cwd': going to $other instead" >&2
@@ -207,7 +208,7 @@ def install_script(path: str) -> None:
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         begin = shlex.quote(BEGIN_SCRIPT.replace("@SETSID@", setsid))
-        write_all(descriptor, TASK_SCRIPT.replace("@BEGIN@", begin).encode())
+        write_all(descriptor, TASK_SCRIPT.replace("@BEGIN@", begin).replace("@UMASK@", JOB_UMASK).encode())
     finally:
         os.close(descriptor)
     os.chmod(path + ".new", 0o644)

@@ -129,6 +129,30 @@ def test_what_a_job_of_sbatch_writes_is_in_the_folder_and_its_code_is_kept(
     assert "train.py" in site.ok("snapshot", "show", job)
 
 
+def test_files_are_made_with_the_umask_that_the_submitter_has(site: Home, short_tmp: Path) -> None:
+    short_tmp.chmod(0o755)
+    script = "umask; touch made; srun sh -c 'umask; touch made.step'"
+    commands = (
+        f'sbatch --wait -o out --export=NONE --wrap "{script}"',
+        "srun --overcommit sh -c 'umask; touch made.srun'",
+        "salloc -n1 srun sh -c 'umask; touch made.salloc'",
+    )
+    done = subprocess.run(
+        ["sh", "-ec", "umask 027\n" + "\n".join(commands)],
+        cwd=short_tmp,
+        env=site.environ,
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split()[-2:] == ["0027", "0027"]
+    assert (short_tmp / "out").read_text().split() == ["0027", "0027"]
+    made = {path.name: path.stat().st_mode & 0o777 for path in short_tmp.iterdir()}
+    assert made == dict.fromkeys(["out", "made", "made.step", "made.srun", "made.salloc"], 0o640)
+
+
 def test_submitit_s_own_tests_pass_where_our_commands_are(site: Home, short_tmp: Path) -> None:
     done = subprocess.run(
         [

@@ -15,6 +15,7 @@ from warpdeck.notation.options import SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
+from warpdeck_agent.client.umask import with_umask
 
 from .sync import SyncClient
 
@@ -141,8 +142,9 @@ def draft_script(
 ) -> Draft:
     """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
 
-    `known` are the options with those of the site's plug-ins. Raises UserError.
+    `known` are the options with those of the site's plug-ins. An `environ` that says no umask gets this process's. Raises UserError.
     """
+    environ = with_umask(environ)
     said = override(script_options(text, name, known), environ, SBATCH_VARIABLES, known=known)
     request, notes = build_request([*said, *command_options(options, known)], environ, now=now, known=known)
     request |= {"script": text, "script_args": list(args)}
@@ -161,6 +163,7 @@ def draft_command(
     pty: tuple[int, int] | None = None,
 ) -> Draft:
     """A command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
+    environ = with_umask(environ)
     request, notes = build_request(command_options(options), environ, now=now)
     request["argv"] = list(argv)
     request.setdefault("name", os.path.basename(argv[0]))

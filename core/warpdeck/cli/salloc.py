@@ -12,6 +12,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, default_paths
 from warpdeck.slurm.shims import install
+from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
 from .output import note
@@ -37,7 +38,7 @@ def main(_: str, words: list[str]) -> int:
         return 0
     paths = default_paths()
     client = SyncClient.connect(paths)
-    number = client.begin("salloc", words=words, env=dict(os.environ), cwd=current_folder())
+    number = client.begin("salloc", words=words, env=with_umask(os.environ), cwd=current_folder())
     granted = _wait(client, number)
     job = int(granted["job_id"])
     note(f"salloc: Granted job allocation {job}")

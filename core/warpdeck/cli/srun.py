@@ -10,6 +10,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, patiently
 from warpdeck_agent.client.step import StepClient
+from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
 
@@ -61,7 +62,7 @@ def main(_: str, words: list[str]) -> int:
 
     try:
         client = StepClient(lambda: patiently(connect, "srun"))
-        return client.run(words, dict(os.environ), current_folder())
+        return client.run(words, with_umask(os.environ), current_folder())
     except Refused as refused:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
 

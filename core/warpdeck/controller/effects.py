@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from warpdeck.errors import RemoteError
 from warpdeck.model import Job, NodeName
+from warpdeck.notation.umask import umask_of
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -199,6 +200,7 @@ class EffectRunner:
             files=_files(job),
             append=job.request.open_append or effect.restarts > 0 or _writes_with_others(job),
             uid=job.uid,
+            umask=umask_of(job.request.env),
         )
 
     def _forget(self, effect: ForgetShare) -> None:

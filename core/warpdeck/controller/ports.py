@@ -307,8 +307,10 @@ class OutputCollector(Protocol):
         files: dict[str, str],
         append: bool,
         uid: int,
+        umask: int,
     ) -> None:
-        """Starts following; repeating it is harmless. `files`: channel (out, err) -> path on the submit host."""
+        """Starts following; repeating it is harmless. `files`: channel (out, err) -> path on the submit host, made as that user
+        with that umask."""
         ...
 
     async def finished(self, job_id: JobId, restarts: int, node: NodeName) -> None:

@@ -14,18 +14,18 @@ import stat
 import subprocess
 import sys
 
-FILE_MODE, FOLDER_MODE = 0o644, 0o755
-"""What a user's own shell would make; the controller's umask is stricter."""
+FILE_MODE, FOLDER_MODE = 0o666, 0o777
+"""Less the job's umask; the controller's own is stricter."""
 CHILD_S = 30.0
 
 
-def open_here(path: str, *, truncate: bool) -> int:
+def open_here(path: str, *, truncate: bool, umask: int) -> int:
     """A descriptor for appending; missing folders are made. Raises OSError."""
-    _make_folders(os.path.dirname(path))
+    _make_folders(os.path.dirname(path), umask)
     flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, FILE_MODE)
-        os.fchmod(descriptor, FILE_MODE)
+        os.fchmod(descriptor, FILE_MODE & ~umask)
     except FileExistsError:
         descriptor = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -36,23 +36,23 @@ def open_here(path: str, *, truncate: bool) -> int:
     return descriptor
 
 
-def _make_folders(path: str) -> None:
+def _make_folders(path: str, umask: int) -> None:
     if os.path.isdir(path):
         return
-    _make_folders(os.path.dirname(path))
+    _make_folders(os.path.dirname(path), umask)
     try:
         os.mkdir(path)
-        os.chmod(path, FOLDER_MODE)
+        os.chmod(path, FOLDER_MODE & ~umask)
     except FileExistsError:
         return
 
 
-def open_as(path: str, *, truncate: bool, uid: int) -> int:
+def open_as(path: str, *, truncate: bool, uid: int, umask: int) -> int:
     """open_here with the rights of that user. Blocks. Raises OSError."""
     if os.geteuid() != 0 or uid == 0:
-        return open_here(path, truncate=truncate)
+        return open_here(path, truncate=truncate, umask=umask)
     ours, theirs = socket.socketpair()
-    argv = [sys.executable, "-I", "-S", __file__, str(theirs.fileno()), str(uid), path]
+    argv = [sys.executable, "-I", "-S", __file__, str(theirs.fileno()), str(uid), f"{umask:o}", path]
     with ours, theirs:
         done = subprocess.run(
             [*argv, "truncate" if truncate else "append"],
@@ -90,11 +90,11 @@ def become(uid: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """The child: descriptor of the socket, uid, path, truncate|append."""
+    """The child: descriptor of the socket, uid, umask, path, truncate|append."""
     link = socket.socket(fileno=int(argv[0]))
     become(int(argv[1]))
     try:
-        descriptor = open_here(argv[2], truncate=argv[3] == "truncate")
+        descriptor = open_here(argv[3], truncate=argv[4] == "truncate", umask=int(argv[2], 8))
     except OSError as error:
         link.sendall(f"{error.errno or errno.EIO} {error.strerror}".encode())
         return 1

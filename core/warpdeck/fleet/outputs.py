@@ -51,6 +51,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     append: bool
     uid: int
+    umask: int
 
     def ledger_name(self) -> str:
         return f"{self.job_id}.{self.restarts}.{self.channel}.{self.node}"
@@ -81,6 +82,7 @@ class Outputs:
         files: dict[str, str],
         append: bool,
         uid: int,
+        umask: int,
     ) -> None:
         key = (job_id, restarts, node)
         if key in self._tasks:
@@ -94,6 +96,7 @@ class Outputs:
                 path=path,
                 append=append or path in list(files.values())[:position],
                 uid=uid,
+                umask=umask,
             )
             for position, (channel, path) in enumerate(files.items())
             if path != NOWHERE
@@ -161,7 +164,7 @@ class Outputs:
         truncate = first and not source.append
         loop = asyncio.get_running_loop()
         file = await loop.run_in_executor(
-            None, lambda: open_as(source.path, truncate=truncate, uid=source.uid)
+            None, lambda: open_as(source.path, truncate=truncate, uid=source.uid, umask=source.umask)
         )
         length = os.fstat(file).st_size
         ledger.settle(length)

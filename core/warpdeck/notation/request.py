@@ -23,6 +23,7 @@ from .moments import parse_moment
 from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
 from .signals import parse_warning, spans_reservation
 from .times import parse_limit
+from .umask import UMASK
 
 MAX_NODES = 100_000
 MAX_COUNT = 10_000_000
@@ -90,8 +91,9 @@ def _remark(option: str, value: str) -> list[str]:
 def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of --export: ALL, NONE, or names and NAME=VALUE.
 
-    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text.
+    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text. The caller's umask always goes along.
     """
+    always = {UMASK: environ[UMASK]} if UMASK in environ else {}
     own = {
         name: value
         for name, value in without_training(environ).items()
@@ -99,8 +101,8 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
     }
     words = export.split(",")
     if words == ["NONE"]:
-        return {}
-    made = dict(own) if "ALL" in words else {}
+        return always
+    made = {**always, **(own if "ALL" in words else {})}
     for word in words:
         name, equals, value = word.partition("=")
         if word in ("ALL", "NONE", ""):

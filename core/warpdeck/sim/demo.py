@@ -59,6 +59,7 @@ class NoOutputs:
         files: dict[str, str],
         append: bool,
         uid: int,
+        umask: int,
     ) -> None:
         return None
 

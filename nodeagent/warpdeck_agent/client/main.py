@@ -6,6 +6,7 @@ import os
 import sys
 
 from .access import Away, Refused, connect, patiently
+from .umask import with_umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
@@ -52,7 +53,7 @@ def _ask(name: str, words: List[str]) -> int:
         from .step import StepClient
 
         client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
-        return client.run(words, dict(os.environ), os.getcwd())
+        return client.run(words, with_umask(os.environ), os.getcwd())
     from . import command
 
     return command.run(lambda: patiently(lambda: connect(os.environ), name), name, words)

@@ -23,9 +23,9 @@ def strict_umask() -> Iterator[None]:
 
 
 def test_missing_folders_are_made_as_the_users_shell_would(tmp_path: Path, strict_umask: None) -> None:
-    os.close(open_here(str(tmp_path / "a" / "b" / "x.out"), truncate=False))
-    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o755
-    assert (tmp_path / "a" / "b" / "x.out").stat().st_mode & 0o777 == 0o644
+    os.close(open_here(str(tmp_path / "a" / "b" / "x.out"), truncate=False, umask=0o027))
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "a" / "b" / "x.out").stat().st_mode & 0o777 == 0o640
 
 
 @pytest.mark.parametrize(("truncate", "left"), [(True, b"new"), (False, b"oldnew")])
@@ -33,7 +33,7 @@ def test_an_old_file_is_emptied_or_kept(tmp_path: Path, truncate: bool, left: by
     path = tmp_path / "x.out"
     path.write_bytes(b"old")
     path.chmod(0o600)
-    descriptor = open_here(str(path), truncate=truncate)
+    descriptor = open_here(str(path), truncate=truncate, umask=0o022)
     os.write(descriptor, b"new")
     os.close(descriptor)
     assert path.read_bytes() == left
@@ -44,7 +44,7 @@ def test_a_pipe_or_folder_is_refused_and_nobody_waits(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "."):
         with pytest.raises(OSError):
-            open_here(str(tmp_path / name), truncate=False)
+            open_here(str(tmp_path / name), truncate=False, umask=0o022)
 
 
 @pytest.mark.root
@@ -54,19 +54,20 @@ class TestAsAnotherUser:
         folder.mkdir()
         os.chown(folder, NOBODY.pw_uid, NOBODY.pw_gid)
         short_tmp.chmod(0o711)
-        descriptor = open_as(str(folder / "deep" / "x.out"), truncate=True, uid=NOBODY.pw_uid)
+        descriptor = open_as(str(folder / "deep" / "x.out"), truncate=True, uid=NOBODY.pw_uid, umask=0o077)
         os.write(descriptor, b"text")
         assert not os.get_inheritable(descriptor)
         os.close(descriptor)
         found = (folder / "deep" / "x.out").stat()
         assert (found.st_uid, found.st_gid, found.st_size) == (NOBODY.pw_uid, NOBODY.pw_gid, 4)
+        assert found.st_mode & 0o777 == 0o600
 
     def test_the_users_rights_count_not_ours(self, short_tmp: Path) -> None:
         short_tmp.chmod(0o711)
         secret = short_tmp / "root-only"
         secret.write_text("kept")
         with pytest.raises(PermissionError, match="Permission denied"):
-            open_as(str(secret), truncate=True, uid=NOBODY.pw_uid)
+            open_as(str(secret), truncate=True, uid=NOBODY.pw_uid, umask=0o022)
         with pytest.raises(PermissionError):
-            open_as(str(short_tmp / "new.out"), truncate=True, uid=NOBODY.pw_uid)
+            open_as(str(short_tmp / "new.out"), truncate=True, uid=NOBODY.pw_uid, umask=0o022)
         assert secret.read_text() == "kept"

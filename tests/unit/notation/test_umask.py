@@ -1,0 +1,45 @@
+"""The umask of a submission: sent along whatever is exported, and read back leniently."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from warpdeck.notation.request import exported
+from warpdeck.notation.umask import DEFAULT, umask_of
+from warpdeck_agent.client.umask import with_umask
+
+
+def test_the_caller_s_own_goes_along() -> None:
+    before = os.umask(0o027)
+    try:
+        assert with_umask({"A": "1"}) == {"A": "1", "SLURM_UMASK": "0027"}
+        assert os.umask(0o027) == 0o027, "asking changes nothing"
+    finally:
+        os.umask(before)
+
+
+def test_what_is_said_already_stands() -> None:
+    assert with_umask({"SLURM_UMASK": "0002"}) == {"SLURM_UMASK": "0002"}
+
+
+@pytest.mark.parametrize("export", ["ALL", "NONE", "A", "B=2"])
+def test_no_export_leaves_it_out(export: str) -> None:
+    assert exported(export, {"A": "1", "SLURM_UMASK": "0077"})["SLURM_UMASK"] == "0077"
+
+
+@pytest.mark.parametrize(
+    ("text", "umask"),
+    [
+        ("0027", 0o027),
+        ("77", 0o077),
+        ("7777", 0o777),
+        ("", DEFAULT),
+        ("08", DEFAULT),
+        ("-1", DEFAULT),
+        ("00000", DEFAULT),
+    ],
+)
+def test_what_is_no_umask_counts_as_none(text: str, umask: int) -> None:
+    assert umask_of({"SLURM_UMASK": text}) == umask
