@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Runs on Debian's PyTorch in a test; with its dependencies it would bring PyPI's, which is gigabytes.
-LIGHTNING := lightning-fabric==2.0.9.post0 lightning-utilities==0.10.1 fsspec packaging typing-extensions
+LIGHTNING := lightning-fabric==2.0.9.post0 pytorch-lightning==2.0.9.post0 lightning-utilities==0.10.1 torchmetrics==1.2.1 \
+	fsspec packaging typing-extensions tqdm PyYAML
 SOURCES := core tui nodeagent tests
 # More processes than cores: most tests wait most of the time. A module's tests stay together, for what they share; the
 # modules that take longest come first.
@@ -56,7 +57,7 @@ $(VENV)/.run: pyproject.toml $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/bin/python
+$(VENV)/.dev: pyproject.toml Makefile $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/frameworks $(LIGHTNING)
 	touch $@ $(VENV)/.run

@@ -11,12 +11,15 @@ import pytest
 from tests.batch import run
 from tests.home import Home
 from tests.lab.hosts import Lab
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.lab
 DEBIAN = "/usr/bin/python3"
 """Debian's PyTorch is that interpreter's."""
 FRAMEWORKS = Path(sys.prefix) / "frameworks"
 """Lightning without the PyTorch that it would bring; the Makefile puts it there."""
+TRAIN_S = 180.0
+"""For what takes ten seconds: PyTorch is imported twice."""
 TWO_EACH = ("-N2", "--ntasks-per-node=2")
 
 LIGHTNING = """
@@ -37,6 +40,37 @@ torch = TorchDistributedEnvironment()
 with open(f"said.{job.global_rank}", "w") as said:
     print(job.cluster, job.global_rank, job.local_rank, job.node, job.num_nodes, job.num_tasks, *job.hostnames, file=said)
     print(torch.rank, torch.world_size, torch.local_rank, torch.local_world_size, torch.master_addr, file=said)
+"""
+REQUEUED = """
+import dataclasses, logging, os, time
+made = dataclasses.dataclass  # Debian's PyTorch is older than its Python, which wants defaults that have a hash
+dataclasses.dataclass = lambda cls=None, **words: made(
+    cls, **{"unsafe_hash": True, **words} if cls is not None and cls.__name__ == "TensorProperties" else words
+)
+import torch, pytorch_lightning
+dataclasses.dataclass = made
+RUN = os.environ.get("SLURM_RESTART_COUNT", "0")
+class Counts(pytorch_lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.runs = torch.nn.Parameter(torch.zeros(1)), []
+    def training_step(self, batch, number):
+        if self.runs[-1:] != [RUN]:
+            self.runs.append(RUN)
+            open("begun." + RUN, "w").close()
+        self.trainer.should_stop = len(self.runs) > 1
+        time.sleep(0.02)
+        return (self.weight * batch).sum()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+    def on_save_checkpoint(self, kept):
+        kept["runs"] = self.runs
+    def on_load_checkpoint(self, kept):
+        self.runs = kept["runs"]
+quiet = dict.fromkeys(["logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"], False)
+trainer = pytorch_lightning.Trainer(accelerator="cpu", devices=1, max_epochs=-1, **quiet)
+trainer.fit(Counts(), torch.utils.data.DataLoader(torch.ones(100000, 1)))
+print("run", RUN, "of task", os.environ["SLURM_ARRAY_TASK_ID"], "goes on after", *trainer.model.runs[:-1])
 """
 
 
@@ -66,6 +100,26 @@ def test_lightning_reduces_over_two_hosts(cluster: Home, short_tmp: Path) -> Non
     settings = f"export GLOO_SOCKET_IFNAME=eth0 PYTHONPATH={FRAMEWORKS}"
     found = said(cluster, short_tmp, f"{settings}\nsrun {DEBIAN} train.py", program=LIGHTNING)
     assert found == [f"SLURMEnvironment rank {rank} of 4 node {rank // 2} sum 10" for rank in range(4)]
+
+
+@pytest.mark.skipif(
+    not FRAMEWORKS.exists() and not os.environ.get("CI"), reason="make puts Lightning into its environment"
+)
+def test_lightning_saves_and_requeues_before_the_end_and_goes_on(cluster: Home, short_tmp: Path) -> None:
+    """Its own handler of SIGUSR1 calls `scontrol requeue` for the one task of the array that it is."""
+    (short_tmp / "train.py").write_text(REQUEUED)
+    short_tmp.chmod(0o755)
+    options = ["--array=7", "--time=60", "--signal=USR1@600", "--open-mode=append", "--output=out"]
+    command = f"PYTHONPATH={FRAMEWORKS} srun {DEBIAN} train.py"
+    done = cluster.slurm("sbatch", "--parsable", *options, "--wrap", command, cwd=short_tmp)
+    task = f"{done.stdout.strip()}_7"
+    eventually(lambda: (short_tmp / "begun.0").exists(), timeout_s=TRAIN_S, what=f"it trains {done.stderr}")
+    done = cluster.slurm("scontrol", "update", f"jobid={task}", "timelimit=10")
+    assert done.returncode == 0, done.stderr
+    out = short_tmp / "out"
+    eventually(lambda: cluster.job(task)["end"], timeout_s=TRAIN_S, what="its second run has ended")
+    assert cluster.job(task)["state"] == "COMPLETED", out.read_text()
+    assert out.read_text().splitlines()[-1] == "run 1 of task 7 goes on after 0"
 
 
 def test_submitit_knows_its_job_and_its_tasks(cluster: Home, short_tmp: Path) -> None:
