@@ -34,7 +34,6 @@ from .launching import build_launch, output_paths
 from .ports import Fleet, OutputCollector, TreeCache
 from .steplaunch import build_step_launch
 from .steps import find_step
-from .training import master_address
 
 if TYPE_CHECKING:
     from .app import Controller
@@ -149,7 +148,7 @@ class EffectRunner:
             rank,
             submit_host=self._submit_host,
             config=config,
-            master=master_address(job.allocation.node_names(), self._controller.state.nodes),
+            nodes=self._controller.state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
         )
         snapshot = job.request.snapshot

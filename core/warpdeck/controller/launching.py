@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from warpdeck.config import Config
-from warpdeck.model import Job, Share
+from warpdeck.model import Job, Node, NodeName, Share
 from warpdeck.model.request import Container
 from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
 
+from .aliases import address_variables
 from .environment import job_environment
 from .hooks import build_hooks
-from .training import LOOPBACK, launch_variables
+from .training import launch_variables, master_address
 
 MIB = 2**20
 
 
 def build_launch(
-    job: Job, rank: int, *, submit_host: str, config: Config, gpu_mem_bytes: int = 0, master: str = LOOPBACK
+    job: Job,
+    rank: int,
+    *,
+    submit_host: str,
+    config: Config,
+    gpu_mem_bytes: int = 0,
+    nodes: Mapping[NodeName, Node] = MappingProxyType({}),
 ) -> wire.Launch:
-    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part.
-
-    `master`: where its first task is reached.
-    """
+    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part."""
     assert job.allocation is not None
-    request, share = job.request, job.allocation.shares[rank]
+    request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
     stdout, stderr = output_paths(job)
     batch = bool(request.script)
     role = "hold" if request.holder or (batch and rank) else "batch" if batch else "tasks"
@@ -37,7 +44,8 @@ def build_launch(
         env={
             **job_environment(job, rank, submit_host=submit_host),
             **_mps_limit(share, gpu_mem_bytes),
-            **launch_variables(job, rank, role=role, master=master),
+            **address_variables(names, nodes),
+            **launch_variables(job, rank, role=role, master=master_address(names, nodes)),
         },
         cwd=request.chdir or request.submit_dir,
         cwd_visible=True,

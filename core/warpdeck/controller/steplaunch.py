@@ -16,6 +16,7 @@ from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.multiprog import program_of
 from warpdeck_agent.wire import steps as wire
 
+from .aliases import address_variables, addresses
 from .environment import made_environment, run_lengths
 from .launching import build_container
 from .mpi import PMI_VARIABLES, pmi_of
@@ -43,6 +44,7 @@ def build_step_launch(
         **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **_layout(step, at),
+        **address_variables(job.allocation.node_names(), nodes),
         "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
         **task_variables([len(each.ranks) for each in step.shares], at),
         **_gpus(share),
@@ -134,7 +136,9 @@ def _gpus(share: StepShare) -> dict[str, str]:
 def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Where rank 0 listens. The port of a step on one node is that node's own choice."""
     if event.own_master:
-        return {}
+        known = addresses(step.node_names(), nodes)
+        own = event.ask.env["MASTER_ADDR"]
+        return {"MASTER_ADDR": known.get(own, own)}
     return master_variables(master_address(step.node_names(), nodes), event.port)
 
 

@@ -6,12 +6,15 @@ told the end of all their tasks; what a node cannot tell any more counts as ende
 
 from __future__ import annotations
 
+import msgspec
+
 from warpdeck.errors import UserError
 from warpdeck.model import ExitStatus, Job, JobCurve, JobId, JobState, Link, NodeName
 from warpdeck.model.step import Step, StepPart, StepShare, TaskEnd
 from warpdeck.policy.steps import Busy, Layout, lay_out
 from warpdeck_agent.wire import steps as wire
 
+from .aliases import our_names
 from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
@@ -38,8 +41,11 @@ def plan_step(state: State, event: StepAsked) -> Layout:
         raise UserError(f"job {job.label()} belongs to {job.user}", "only its owner may start steps in it")
     _check_runs(job)
     assert job.allocation is not None
+    nodelist = our_names(event.ask.nodelist, job.allocation.node_names(), state.nodes)
     found = lay_out(
-        event.ask,
+        msgspec.structs.replace(event.ask, nodelist=nodelist)
+        if nodelist != event.ask.nodelist
+        else event.ask,
         job.allocation,
         job=job.request.resources,
         running=list(state.steps.get(job.id, {}).values()),

@@ -10,12 +10,13 @@ The agent puts in what follows from a port (`with_master` of its ports). What we
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 
 from warpdeck.model import Job, Node, NodeName
 from warpdeck.notation.master import MADE, has_own_master
 from warpdeck_agent.wire.steps import FIRST_GANG_PORT, GANG_PORTS
+
+from .aliases import reached_at
 
 LOOPBACK = "127.0.0.1"
 
@@ -47,15 +48,7 @@ def master_address(names: Sequence[NodeName], nodes: Mapping[NodeName, Node]) ->
     node = nodes.get(names[0])
     if node is None:
         return names[0]
-    ways = (node.address, node.hostname, node.name)
-    return next((way for way in ways if way and not _is_loopback(way)), node.name)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    return reached_at(node) or node.name
 
 
 def launch_variables(job: Job, rank: int, *, role: str, master: str) -> dict[str, str]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import Iterable, List, Mapping, Optional, Sequence, TextIO, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, TextIO, Tuple
 
 MAX_RANGE = 65_536
 """Names of one range, as in Slurm."""
 MAX_NAMES = 1_000_000
+ADDRESSES = "WARPDECK_ADDRESSES"
+"""Tells a job which of its nodes are called otherwise at home, and where they are reached: "gpu1=10.0.0.7 gpu2=10.0.0.8"."""
 MAX_FILE_BYTES = 16 * 2**20
 LEAST = {"hostnames": 5, "hostlistsorted": 9, "hostlist": 5}
 """Entity -> letters of it that must be written, in the order in which they are tried."""
@@ -49,10 +51,27 @@ def show(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: TextIO)
             err.write("scontrol: error: host list is empty\n")
         return 0
     try:
-        out.writelines(name + "\n" for name in expand(text))
+        names = expand(text)
+        known = _reached(names, env.get(ADDRESSES, ""))
+        out.writelines(known.get(name, name) + "\n" for name in names)
     except HostlistError as error:
         _refuse(error, text, err)
     return 0
+
+
+def _reached(names: Sequence[str], told: str) -> Dict[str, str]:
+    """Name -> address, for those that another node could not use: of what a job was told, if its names do not resolve here."""
+    known = dict(word.partition("=")[::2] for word in told.split())
+    first = next((name for name in names if name in known), "")
+    if not first:
+        return {}
+    import socket  # few need it, and it costs the others milliseconds
+
+    try:
+        socket.getaddrinfo(first, None)
+    except OSError:
+        return known
+    return {}
 
 
 def _show_list(text: Optional[str], out: TextIO, err: TextIO, *, in_order: bool) -> int:
