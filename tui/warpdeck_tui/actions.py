@@ -318,10 +318,6 @@ def key_words(keys: str) -> str:
     return " ".join(_KEY_WORDS.get(key, key).replace("ctrl+", "^") for key in keys.split(","))
 
 
-OPENS_A_LINE = ("filter",)
-"""Done before the widget with the focus sees the key: it hands keys on later than the next ones come, which are for the line."""
-
-
 def bindings(*places: str) -> list[BindingType]:
     """These places' bindings for Textual. Their ids are what `keymap` overrides."""
     return [
@@ -330,7 +326,6 @@ def bindings(*places: str) -> list[BindingType]:
             action.runs,
             action.short or action.title,
             id=f"{action.where}.{action.id}",
-            priority=action.id in OPENS_A_LINE,
         )
         for action in ACTIONS
         if action.where in places

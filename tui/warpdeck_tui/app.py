@@ -31,10 +31,10 @@ from .board import Board
 from .chronicle import Chronicle
 from .client import Core
 from .filling import Filling
-from .finder import Objects
+from .finder import Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
-from .screens.base import DeckScreen
+from .screens.base import Arrives, DeckScreen
 from .screens.dialogs import DonePage, HelpPage
 from .screens.history import HistoryScreen
 from .screens.job import JobScreen
@@ -104,6 +104,11 @@ class DeckApp(Window):
             chosen = self._theme_files.get(self.theme)
             self._styles = (self.theme, text_styles(chosen) if chosen else {})
         return self._styles[1]
+
+    @property
+    def stands(self) -> bool:
+        top = self.screen_stack[-1] if self.screen_stack else None
+        return not isinstance(top, Arrives | Finder) or top.has_arrived
 
     @property
     def front(self) -> DeckScreen | None:
@@ -203,6 +208,7 @@ class DeckApp(Window):
         for worker in list(self.workers):
             if worker.node is leaving:
                 worker.cancel()
+        self.call_later(self.keyboard.go_on)
         return super().pop_screen()
 
     def find_job(self, key: str) -> JobRow | None:
@@ -338,6 +344,10 @@ class DeckApp(Window):
             return
         self.chronicle.add(undo.command)
         self.notify(f"taken back: {undo.command}", markup=False)
+
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, Finder):
+            self.push_screen(Finder(id="--command-palette"))
 
     def action_keys(self) -> None:
         """What the file says now counts from now on."""

@@ -6,12 +6,25 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from textual.command import Hit, Hits, Provider
+from textual.command import CommandPalette, Hit, Hits, Provider
 
 from .viewmodels.objects import Thing, find_jobs, find_nodes, find_users
 
 if TYPE_CHECKING:
     from .app import DeckApp
+
+
+class Finder(CommandPalette):
+    """The palette. What is typed before it stands waits for it (`keyboard`)."""
+
+    has_arrived = False
+
+    def on_mount(self) -> None:
+        self.app.call_later(self._stand)
+
+    async def _stand(self) -> None:
+        self.has_arrived = True
+        await cast("DeckApp", self.app).keyboard.go_on()
 
 
 class Objects(Provider):

@@ -18,6 +18,7 @@ from textual.widgets import Input, TextArea
 
 from .ascii import Ascii
 from .frame import Frame, Written
+from .keyboard import Keyboard, Settled, Typed
 
 
 class Pace(NamedTuple):
@@ -45,7 +46,22 @@ class Window(App[None]):
         self.animation_level = "none"
         self.low_bandwidth = low_bandwidth
         self.frame = Frame()
+        self.keyboard = Keyboard(self, give=super().on_event, ready=lambda: self.stands)
         self._cursor_written = Offset(-1, -1)
+
+    @property
+    def stands(self) -> bool:
+        """Whether the screen in front has its widgets, and its focus."""
+        return True
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, Typed) and not event.is_forwarded:
+            await self.keyboard.take(event)
+        else:
+            await super().on_event(event)
+
+    async def on_settled(self, message: Settled) -> None:
+        await self.keyboard.settled(message)
 
     @property
     def pace(self) -> Pace:

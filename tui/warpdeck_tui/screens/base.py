@@ -36,9 +36,17 @@ class Arrives(Screen[ScreenResultType]):
         """Whether the screen goes, or the app: Textual mounts it all the same, with none or some of its widgets."""
         return not self.is_attached or self not in self.app.screen_stack
 
+    has_arrived = False
+    """Keys that are typed before wait (`keyboard`)."""
+
     def on_mount(self) -> None:
         if not self.is_left:
             self.arrive()
+            self.app.call_later(self._stand)  # behind what was asked for when it arrived: the focus
+
+    async def _stand(self) -> None:
+        self.has_arrived = True
+        await cast("DeckApp", self.app).keyboard.go_on()
 
     def arrive(self) -> None:
         """The widgets stand: the first thing that the screen does."""

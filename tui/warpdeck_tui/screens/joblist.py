@@ -189,12 +189,6 @@ class JobListScreen(DeckScreen):
         line.display = bool(line.value)
         self.table.focus()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In the filter its key is a letter like others."""
-        if action == "filter" and isinstance(self.focused, FilterLine):
-            return False
-        return super().check_action(action, parameters)
-
     def action_filter(self) -> None:
         line = self.query_one(FilterLine)
         line.display = True

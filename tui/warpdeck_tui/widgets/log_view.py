@@ -369,26 +369,14 @@ class LogView(LineView):
     # Searching
 
     def on_key(self, event: events.Key) -> None:
-        """The search's key asks in the last row what to look for; then keys are the answer.
-
-        Its binding alone would be too late: it is looked up after the key has travelled up to the app, and what was typed
-        quickly behind a "/" would still come here, and then mean whatever those letters mean to the app.
-        """
-        if self._prompt.text is not None:
-            if text := self._prompt.take(event):
-                self._look_for(words(text))
-            self._refresh_status()
-        elif self._searches(event.key):
-            self.action_search()
-        else:
+        """While it asks what to look for, keys are the answer."""
+        if self._prompt.text is None:
             return
+        if text := self._prompt.take(event):
+            self._look_for(words(text))
+        self._refresh_status()
         event.stop()
         event.prevent_default()
-
-    def _searches(self, key: str) -> bool:
-        """Whether that key begins a search, as the user has the keys."""
-        bound = self.screen.active_bindings.get(key)
-        return bound is not None and bound.node is self and bound.binding.action == "search"
 
     def action_search(self) -> None:
         """Asks in the last row what to look for."""

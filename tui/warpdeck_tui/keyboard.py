@@ -1,0 +1,84 @@
+"""Keys and pastes in their order: each is done, all that follows from it, before the next one is looked at.
+
+Textual hands a key to the widget with the focus, and finds out what it means when it has travelled from there up to the app;
+a key that comes meanwhile goes to the same widget, though the first one may have opened a line of text that it was meant for.
+Here it waits, until a message that went the key's own way twice (the second time behind what the widget itself had to say) has
+come back, and until the screen in front stands with its focus. Nothing keeps keys for ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from textual import events
+from textual.app import App
+from textual.message import Message
+
+PATIENCE_S = 1.0
+"""So long a key waits for the one before, whose widget may have gone, or is busy."""
+MOST_WAITING = 1000
+"""Who leans on a key for longer means none of them."""
+ROUNDS = 2
+
+Typed = events.Key | events.Paste
+
+
+class Settled(Message):
+    """What was in front of it is done: it comes up from the widget to the app."""
+
+    def __init__(self, number: int, rounds: int) -> None:
+        super().__init__()
+        self.number = number
+        self.rounds = rounds
+
+
+class Keyboard:
+    """`give` does what Textual does with a key; `ready` says whether the screen in front can take one."""
+
+    def __init__(
+        self, app: App[None], *, give: Callable[[Typed], Awaitable[None]], ready: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._give = give
+        self._ready = ready
+        self._waiting: deque[Typed] = deque(maxlen=MOST_WAITING)
+        self._number = 0
+        self._busy = False
+
+    async def take(self, event: Typed) -> None:
+        """A key, or a paste, has come."""
+        self._waiting.append(event)
+        await self.go_on()
+
+    async def go_on(self) -> None:
+        """Does what can be done now."""
+        while self._waiting and not self._busy and self._ready():
+            event = self._waiting.popleft()
+            await self._give(event)
+            if event.is_forwarded:
+                self._busy = True
+                self._number += 1
+                self._app.set_timer(PATIENCE_S, self._give_up_on(self._number))
+                self._send(Settled(self._number, ROUNDS))
+
+    def _send(self, message: Settled) -> None:
+        (self._app.focused or self._app.screen).post_message(message)
+
+    async def settled(self, message: Settled) -> None:
+        """One came back."""
+        if message.number != self._number:
+            return
+        if message.rounds > 1:
+            self._send(Settled(message.number, message.rounds - 1))
+        else:
+            self._busy = False
+            await self.go_on()
+
+    def _give_up_on(self, number: int) -> Callable[[], Awaitable[None]]:
+        async def give_up() -> None:
+            if self._busy and number == self._number:
+                self._busy = False
+                await self.go_on()
+
+        return give_up
