@@ -48,6 +48,11 @@ class LogText:
         return self._read is None or self.lines.start_bytes == 0
 
     @property
+    def start_bytes(self) -> int:
+        """Where the window begins in the file."""
+        return self.lines.start_bytes
+
+    @property
     def at_end(self) -> bool:
         """The window reaches the end of what there is."""
         return self.lines.end_bytes >= self.size_bytes
