@@ -191,6 +191,8 @@ class Launcher:
             out=out,
             err=err,
             append=launch.append,
+            stdin=launch.stdin or os.devnull,
+            limits=launch.limits,
             hold=vars(job.meta.hold),
             account=None if uid == os.geteuid() else (uid, gid, os.getgrouplist(launch.user, gid)),
         )

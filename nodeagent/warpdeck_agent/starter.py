@@ -16,12 +16,13 @@ import socket
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .program import JOB_UMASK, SYSTEM_PATH
+from .rlimits import impose
 
 START = "start.sh"
 """The file of SCRIPT in the agent's folder."""
-SCRIPT = r"""# working folder, output, errors ("" joins them), append|truncate; then the command
-cwd=$1 out=$2 err=$3 mode=$4
-shift 4
+SCRIPT = r"""# working folder, input, output, errors ("" joins them), append|truncate; then the command
+cwd=$1 in=$2 out=$3 err=$4 mode=$5
+shift 5
 read -r go <&2 && [ "$go" = go ] || exit 1
 fail() {
     echo "$1" >&2
@@ -40,12 +41,13 @@ umask "${SLURM_UMASK:-@UMASK@}" 2>/dev/null || umask @UMASK@
 unset SLURM_UMASK
 cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
 export PWD="$cwd" SLURM_TASK_PID=$$
+true 2>/dev/null <"$in" || fail "cannot read the input file $in"
 ready "$out"
 [ -z "$err" ] || ready "$err"
 if [ -z "$err" ]; then
-    exec "$@" </dev/null >>"$out" 2>&1
+    exec "$@" <"$in" >>"$out" 2>&1
 else
-    exec "$@" </dev/null >>"$out" 2>>"$err"
+    exec "$@" <"$in" >>"$out" 2>>"$err"
 fi
 """
 CHANGED_SIGNALS = (
@@ -71,6 +73,9 @@ class Order(NamedTuple):
     hold: Dict[str, Any]
     """Hold's fields: what the launch is held by."""
     account: Optional[Tuple[int, int, List[int]]] = None
+    stdin: str = os.devnull
+    limits: Optional[Dict[str, int]] = None
+    """Soft ones, see rlimits."""
 
 
 def install(path: str, script: str) -> None:
@@ -90,7 +95,7 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
     """(pid, our end of the gate). Raises OSError; then there is no process."""
     ours, theirs = socket.socketpair()
     mode = "append" if order.append else "truncate"
-    argv = ["/bin/sh", script, order.cwd, order.out, order.err, mode, *order.argv]
+    argv = ["/bin/sh", script, order.cwd, order.stdin, order.out, order.err, mode, *order.argv]
     try:
         if order.account is None:
             gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
@@ -104,6 +109,8 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
         raise
     finally:
         theirs.close()
+    if order.limits:
+        impose(pid, order.limits)
     ours.setblocking(False)
     return pid, ours
 

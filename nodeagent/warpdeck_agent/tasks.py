@@ -12,11 +12,12 @@ import os
 import shlex
 import shutil
 import subprocess
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .carrying import carrying
 from .hold import Hold, contain
 from .program import JOB_UMASK, SYSTEM_PATH
+from .rlimits import impose
 from .spool import JobFolder, write_all
 from .wire.steps import ERR, OUT, StepTask
 
@@ -167,6 +168,7 @@ def run_task(
     user: Dict[str, object],
     keep: Sequence[int] = (),
     hooks: Sequence[Sequence[str]] = ((), ()),
+    limits: Mapping[str, int] = {},
 ) -> None:
     """Starts the supervisor and lets it through the gate. The task gets the descriptors `keep`; `hooks`: prologs, epilogs.
 
@@ -189,6 +191,7 @@ def run_task(
             **user,  # type: ignore[call-overload]
         )
         contain(task.process.pid, hold)
+        impose(task.process.pid, limits)
         if cpus:
             os.sched_setaffinity(task.process.pid, cpus)
         write_all(opener, b"go\n")

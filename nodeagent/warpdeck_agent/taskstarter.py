@@ -84,6 +84,7 @@ class TaskStarter:
             user=user,
             keep=keep,
             hooks=(launch.prologs, launch.epilogs),
+            limits=launch.limits,
         )
 
 

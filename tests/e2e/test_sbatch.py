@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -136,3 +137,36 @@ def test_what_was_edited_meanwhile_runs_unless_the_site_wants_what_was_sent(home
         out = work / f"slurm-{job}.out"
         eventually(lambda out=out: out.exists() and out.read_text(), what="its output")
         assert out.read_text() == f"{ran}\n"
+
+
+def test_the_script_reads_the_file_of_input(home: Home, work: Path) -> None:
+    (work / "data.named").write_text("first line\n")
+    done = home.slurm(
+        "sbatch", "--parsable", "--wait", "-i", "data.%x", "-J", "named", "--wrap", "cat", cwd=work
+    )
+    assert done.returncode == 0, done.stderr
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "first line\n"
+    done = home.slurm("sbatch", "--wait", "-i", "nowhere", "-o", "none.out", "--wrap", "cat", cwd=work)
+    assert done.returncode == 1
+
+
+def test_soft_limits_of_the_submitter_hold_for_the_script_and_its_steps(home: Home, work: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    script = "ulimit -Sn; srun sh -c 'ulimit -Sn'; ulimit -Sn 100; srun sh -c 'ulimit -Sn'"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    try:
+        done = home.slurm("sbatch", "--parsable", "--wait", "--wrap", script, cwd=work)
+        free = home.slurm(
+            "sbatch", "--parsable", "--wait", "--propagate=NONE", "--wrap", "ulimit -Sn", cwd=work
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text().split() == ["300", "300", "100"]
+    assert (work / f"slurm-{free.stdout.strip()}.out").read_text().split() != ["300"]
+
+
+def test_variables_come_from_a_file(home: Home, work: Path) -> None:
+    (work / "vars").write_text("WD_ONE=1\0WD_TWO=a\nb\0")
+    words = ["--export=NONE", "--export-file=vars", "--wrap", 'echo "$WD_ONE $WD_TWO"']
+    done = home.slurm("sbatch", "--parsable", "--wait", *words, cwd=work)
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "1 a\nb\n"

@@ -109,3 +109,24 @@ def test_a_step_gets_as_many_gpus_as_it_asks_for(cluster: Home, short_tmp: Path)
     assert len(first.split(",")) == 3
     assert second.partition(": ")[2] == third.partition(": ")[2] and len(second.split(",")) == 2
     assert none == "0: "
+
+
+WHERE = "srun -l {} sh -c 'echo $SLURMD_NODENAME' | sort -n | sed 's/.*step//' | tr -d '\\n'; echo\n"
+
+
+def test_ranks_go_to_nodes_as_the_job_was_asked_and_as_a_file_lists(cluster: Home, short_tmp: Path) -> None:
+    script = "printf 'step2\\nstep1\\nstep2\\n' > hosts\n"
+    script += WHERE.format("") + WHERE.format("-m cyclic") + "SLURM_HOSTFILE=hosts " + WHERE.format("-n3")
+    out = run(cluster, short_tmp / "w", script, "-N2", "-n6", "-O", "-m", "plane=2")
+    assert out.split() == ["112212", "121212", "212"]
+
+
+def test_gpus_are_bound_to_tasks_as_the_job_was_asked(cluster: Home, short_tmp: Path) -> None:
+    pairs = gpus(
+        run(cluster, short_tmp / "w", SEEN.format(""), "--ntasks-per-gpu=2", "--gpus=2", "-N1", "-O")
+    )
+    assert sorted(pairs) == ["0", "1", "2", "3"]
+    assert pairs["0"] == pairs["1"] != pairs["2"] == pairs["3"]
+    assert all(len(own) == 1 for own in pairs.values())
+    own = gpus(run(cluster, short_tmp / "v", SEEN.format(""), "--gpus-per-task=1", "-n2", "-N1"))
+    assert len(own["0"]) == len(own["1"]) == 1 and own["0"] != own["1"]

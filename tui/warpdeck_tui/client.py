@@ -26,7 +26,7 @@ from warpdeck.api.rows import (
     UsageRow,
 )
 from warpdeck.api.siterows import ForecastRow
-from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, submit
+from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, local_files, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
@@ -316,6 +316,7 @@ class Core:
             cwd=cwd,
             environ=environ,
             now=time.time(),
+            read=local_files(cwd),
         )
 
     def _submit(

@@ -35,9 +35,9 @@ NO_TASK = -1
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
     """From the words to a running step, joined to the client."""
     asked = parse_srun(list(message.words), message.env, files=message.files)
-    if asked.multi_prog and "programs" not in asked.ask:
+    if asked.needs:
         raise UserError(
-            f"the text of {asked.multi_prog} is needed", "", code="file", details={"file": asked.multi_prog}
+            f"the text of {asked.needs} is needed", "", code="file", details={"file": asked.needs}
         )
     if asked.told:
         connection.send({"t": "told", "id": message.id, "text": asked.told})

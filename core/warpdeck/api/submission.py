@@ -10,14 +10,19 @@ from typing import Any
 
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
-from warpdeck.notation.getopt import Reader, parse_words
+from warpdeck.notation.getopt import Reader as Words
+from warpdeck.notation.getopt import parse_words
 from warpdeck.notation.options import SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
+from warpdeck.notation.submitfiles import Reader
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
 from warpdeck_agent.client.umask import with_umask
 
 from .sync import SyncClient
+
+MAX_FILE_CHARS = 1 << 20
+"""Of a file of node names or of variables."""
 
 
 class Submitted:
@@ -75,7 +80,7 @@ def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
     pairs = list(words_of(first, lambda number: f"{name}:{number}"))
     words, lines = [word for word, _ in pairs], [line for _, line in pairs]
     found: Options = []
-    reader = Reader(words, known)
+    reader = Words(words, known)
     where = name
     try:
         while reader.at < len(words):
@@ -128,6 +133,16 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return os.path.expanduser(path)
 
 
+def local_files(cwd: str) -> Reader:
+    """Reads the files of this process's user that options name."""
+
+    def read(path: str) -> str:
+        with open(os.path.join(cwd, path), encoding="utf-8") as file:
+            return file.read(MAX_FILE_CHARS)
+
+    return read
+
+
 def draft_script(
     text: str,
     name: str,
@@ -139,14 +154,18 @@ def draft_script(
     now: float,
     host: str = "",
     known: Table = SBATCH,
+    read: Reader | None = None,
 ) -> Draft:
     """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
 
-    `known` are the options with those of the site's plug-ins. An `environ` that says no umask gets this process's. Raises UserError.
+    `known` are the options with those of the site's plug-ins, `read` what options may take from files. An `environ` that says
+    no umask gets this process's. Raises UserError.
     """
     environ = with_umask(environ)
     said = override(script_options(text, name, known), environ, SBATCH_VARIABLES, known=known)
-    request, notes = build_request([*said, *command_options(options, known)], environ, now=now, known=known)
+    request, notes = build_request(
+        [*said, *command_options(options, known)], environ, now=now, known=known, read=read
+    )
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from warpdeck.api.submission import draft_script, dry_run
+from warpdeck.api.submission import draft_script, dry_run, local_files
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
@@ -136,7 +136,10 @@ def _of_submission(
     try:
         data.decode()
         known = with_plugins(SBATCH, site.plugins())
-        draft = draft_script(text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known)
+        files = local_files(cwd)
+        draft = draft_script(
+            text, name, cwd=cwd, environ=os.environ, now=time.time(), known=known, read=files
+        )
         if site.client is None:
             return []
         found = dry_run(site.client, draft)

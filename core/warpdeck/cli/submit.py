@@ -12,6 +12,7 @@ from warpdeck.api.submission import (
     Submitted,
     draft_script,
     dry_run,
+    local_files,
     read_script,
     site_options,
     submit,
@@ -106,7 +107,15 @@ def _submit(words: list[str], known: Table) -> int:
     if grid := own.get("--sweep", ""):
         text, options = with_sweep(text, grid), [f"--array={array_of(parse_grid(grid))}", *options]
     draft = draft_script(
-        text, name, args=args, options=options, cwd=cwd, environ=os.environ, now=time.time(), known=known
+        text,
+        name,
+        args=args,
+        options=options,
+        cwd=cwd,
+        environ=os.environ,
+        now=time.time(),
+        known=known,
+        read=local_files(cwd),
     )
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
     paths = default_paths()

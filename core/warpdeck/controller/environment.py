@@ -32,6 +32,7 @@ def made_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]
     assert job.allocation is not None
     share = job.allocation.shares[rank]
     return {
+        **job.request.step_variables,
         **_identity(job, submit_host),
         **_layout(job, rank, share),
         **_gpus(job, share),
@@ -160,6 +161,8 @@ def _gpus(job: Job, share: Share) -> dict[str, str]:
     if asked.cpus_per_gpu is not None:
         made["SLURM_CPUS_PER_GPU"] = str(asked.cpus_per_gpu)
     counts = {"": asked.gpus.total, "_PER_NODE": asked.gpus.per_node, "_PER_TASK": asked.gpus.per_task}
+    if asked.tasks_per_gpu is not None:
+        made["SLURM_NTASKS_PER_GPU"] = str(asked.tasks_per_gpu)
     made |= {f"SLURM_GPUS{what}": str(count) for what, count in counts.items() if count is not None}
     return made
 

@@ -54,6 +54,8 @@ def build_launch(
         append=request.open_append or job.restarts > 0,
         script=request.script if role == "batch" else "",
         script_args=list(request.script_args),
+        stdin=resolve(request.input, _values(job)) if role == "batch" else "",
+        limits=dict(request.limits),
         login=request.user_env,
         argv=list(request.argv) if role == "tasks" else [],
         tasks=share.tasks if role == "tasks" else 1,

@@ -45,11 +45,15 @@ def build_step_launch(
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **_layout(step, at),
         **address_variables(job.allocation.node_names(), nodes),
+        "SLURM_DISTRIBUTION": ask.distribution
+        or ("block" if step.task_count() > len(step.shares) else "cyclic"),
         "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
         **task_variables([len(each.ranks) for each in step.shares], at),
         **_gpus(share),
         **_rendezvous(step, event, nodes),
     }
+    if ask.distribution == "plane":
+        env["SLURM_DIST_PLANESIZE"] = str(ask.plane_size)
     if ask.tasks_per_node is not None:
         env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
     return wire.StepLaunch(
@@ -62,6 +66,7 @@ def build_step_launch(
         tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
         cpu_bind=ask.cpu_bind,
         time_limit_s=float(ask.time_limit_s or 0),
+        limits=dict(ask.limits),
         pmi=pmi_of(step) if event.mpi == "pmi2" else None,
         container=build_container(ask.container),
         prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
@@ -115,7 +120,6 @@ def _layout(step: Step, at: int) -> dict[str, str]:
         "SLURM_CPUS_PER_TASK": str(step.cpus_per_task),
         "SLURM_CPUS_ON_NODE": str(share.cpus),
         "SLURM_NODEID": str(at),
-        "SLURM_DISTRIBUTION": "block" if tasks > len(step.shares) else "cyclic",
         "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
     }
 

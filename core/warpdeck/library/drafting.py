@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from warpdeck.api.submission import Draft, draft_script, read_script
+from warpdeck.api.submission import Draft, draft_script, local_files, read_script
 from warpdeck.errors import UserError
 
 from .options import option_words
@@ -41,6 +41,7 @@ def draft(
         environ=environ,
         now=now,
         host=socket.gethostname(),
+        read=local_files(folder),
     )
 
 

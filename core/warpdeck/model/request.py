@@ -25,6 +25,7 @@ NodeCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Signed = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+Signed64 = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
 Word = Annotated[str, msgspec.Meta(max_length=1024)]
 """Names: they stand in every row that is shown."""
 Text = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -140,7 +141,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     nodes_max: NodeCount = 1
     tasks: Count | None = None
     tasks_per_node: Count | None = None
+    tasks_per_gpu: Count | None = None
+    """As asked; tasks and GPUs follow from it."""
     cpus_per_task: Count = 1
+    cpus_per_node_min: Count | None = None
+    """--mincpus."""
+    overcommit: bool = False
+    """CPUs for one task of each node alone."""
     mem_per_node_bytes: Bytes | None = None
     """0 is all memory of the node."""
     mem_per_cpu_bytes: Bytes | None = None
@@ -208,6 +215,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """%-pattern; "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for arrays). Relative to `chdir`."""
     error: Text = ""
     open_append: bool = False
+    input: Text = ""
+    """%-pattern of the file that the batch script reads; "" is none. Relative to where the job runs."""
     submit_dir: Text = "/"
     chdir: Text = ""
     """Absolute working folder; "" is the submit folder."""
@@ -219,6 +228,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     user_env: bool = False
     """With the variables of the user's login shell on the node, which `env` outranks (--get-user-env)."""
+    step_variables: dict[str, str] = {}
+    """What the job was asked that its steps are asked too, in the variables in which srun reads it."""
+    limits: Annotated[dict[str, Signed64], msgspec.Meta(max_length=16)] = {}
+    """Soft limits of its processes by the names of --propagate, in the unit of setrlimit(2); -1 is none."""
     submit_line: str = ""
     submit_host: str = ""
     container: Container | None = None

@@ -11,7 +11,7 @@ import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
-from .request import Container, Count, CountOrNone, GpuAsk, NodeCount, Seconds, Text, Word
+from .request import Container, Count, CountOrNone, GpuAsk, NodeCount, Seconds, Signed64, Text, Word
 from .states import JobState
 from .usage import GpuUsage
 
@@ -46,7 +46,14 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     nodelist: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     relative: CountOrNone | None = None
-    cyclic: bool = False
+    hosts: tuple[str, ...] = ()
+    """The node of each task, where a file says so (SLURM_HOSTFILE)."""
+    distribution: Literal["", "block", "cyclic", "plane", "arbitrary"] = ""
+    """How ranks go to nodes; "": block where tasks are more than nodes. arbitrary: as `hosts`, else `nodelist`, says."""
+    plane_size: CountOrNone = 0
+    packed: bool = False
+    """As many tasks on each node as have room there, rather than as even as may be."""
+    tasks_per_gpu: Count | None = None
     exact: bool = False
     overlap: bool = False
     overcommit: bool = False
@@ -69,6 +76,8 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     task_epilog: Text = ""
     """Programs of the user's that run before and behind each task; paths of its node."""
     env: dict[str, str] = {}
+    limits: Annotated[dict[str, Signed64], msgspec.Meta(max_length=16)] = {}
+    """As Request.limits, of srun's own process."""
 
 
 class StepShare(msgspec.Struct, frozen=True, kw_only=True):

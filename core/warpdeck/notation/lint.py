@@ -14,6 +14,7 @@ from warpdeck.errors import UserError
 from .directives import BLANKS, Component, components, split_words
 from .options import NOTED, REFUSED, SBATCH
 from .sbatch.verdict import SAME, Given, Verdict
+from .unsupported import unsupported
 
 MAX_REMARKS = 200
 """A generated file of directives that all do the same wrong is told often enough by then."""
@@ -145,7 +146,8 @@ def _not_here(given: Sequence[Given]) -> Iterator[Remark]:
         if option is None or option.here == NOTED:
             yield Remark(one.line, f"--{one.option} has no effect here")
         elif option.here == REFUSED:
-            yield Remark(one.line, f"--{one.option} is not supported yet: submission refuses it")
+            refusal = unsupported(one.option, "submission refuses this")
+            yield Remark(one.line, f"{refusal.message}; {refusal.hint}")
 
 
 def _folders(

@@ -47,7 +47,7 @@ debugger-test            -  none      r    refused
 delay-boot               -  required  bar  noted
 dependency               d  required  bar  honoured
 disable-status           X  none      r    noted
-distribution             m  required  ba   refused   each
+distribution             m  required  ba   honoured   each
 distribution             m  required  r    honoured  each
 epilog                   -  required  r    refused
 error                    e  required  br   honoured
@@ -55,7 +55,7 @@ exact                    -  none      r    honoured
 exclude                  x  required  bar  honoured
 exclusive                -  optional  bar  honoured  each
 export                   -  required  br   honoured
-export-file              -  required  b    refused
+export-file              -  required  b    honoured
 extra-node-info          B  required  bar  refused   each
 get-user-env             -  optional  ba   honoured
 gid                      -  required  bar  refused
@@ -75,7 +75,7 @@ hold                     H  none      bar  honoured
 ignore-pbs               -  none      b    noted
 immediate                I  optional  a    command
 immediate                I  optional  r    honoured
-input                    i  required  b    refused
+input                    i  required  b    honoured
 input                    i  required  r    honoured
 interactive              -  none      r    refused
 jobid                    -  required  r    honoured
@@ -93,7 +93,7 @@ mem                      -  required  bar  honoured
 mem-bind                 -  required  bar  noted     each
 mem-per-cpu              -  required  bar  honoured  each
 mem-per-gpu              -  required  bar  honoured  each
-mincpus                  -  required  bar  refused   each
+mincpus                  -  required  bar  honoured   each
 mpi                      -  required  r    honoured
 msg-timeout              -  required  r    noted
 multi-prog               -  none      r    honoured
@@ -104,18 +104,18 @@ no-bell                  -  none      a    command
 no-kill                  k  optional  bar  noted
 no-shell                 -  none      a    command
 no-requeue               -  none      b    honoured
-nodefile                 F  required  bar  refused   each
+nodefile                 F  required  bar  honoured   each
 nodelist                 w  required  bar  honoured  each
 nodes                    N  required  bar  honoured  each
 ntasks                   n  required  bar  honoured  each
 ntasks-per-core          -  required  bar  noted     each
-ntasks-per-gpu           -  required  bar  refused   each
+ntasks-per-gpu           -  required  bar  honoured   each
 ntasks-per-node          -  required  bar  honoured  each
-ntasks-per-socket        -  required  bar  noted     each
+ntasks-per-socket        -  required  bar  refused     each
 ntasks-per-tres          -  required  bar  refused   each
 open-mode                -  required  br   honoured
 output                   o  required  br   honoured
-overcommit               O  none      ba   noted     each
+overcommit               O  none      ba   honoured     each
 overcommit               O  none      r    honoured  each
 overlap                  -  optional  r    honoured
 oversubscribe            s  none      bar  noted     each
@@ -128,7 +128,7 @@ preserve-env             E  none      r    noted
 priority                 -  required  bar  honoured
 profile                  -  required  bar  noted
 prolog                   -  required  r    refused
-propagate                -  optional  br   noted
+propagate                -  optional  br   honoured
 pty                      -  none      r    honoured
 qos                      q  required  bar  honoured
 quiet                    Q  none      ba   command
@@ -188,7 +188,7 @@ spread-segments          -  none      bar  refused   newer
 stepmgr                  -  none      bar  noted     newer
 treewidth                -  required  r    refused   newer
 tres-bind                -  required  bar  refused   newer
-tres-per-task            -  required  bar  refused   newer
+tres-per-task            -  required  bar  honoured   newer
 wait-for-children        -  none      r    noted     newer
 container-entrypoint     -  none      bar  honoured  plugin
 container-entrypoint-log -  none      bar  noted     plugin

@@ -22,12 +22,17 @@ from .memory import parse_memory
 from .moments import parse_moment
 from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
 from .signals import parse_warning, spans_reservation
+from .submitfiles import LIMITS_FILE, Reader, propagated, variables_of_file, with_hosts
+from .tasklayout import fit_tasks_to_gpus, parse_tres_per_task, set_distribution, set_gpu_bind, set_overcommit
 from .times import parse_limit
 from .umask import UMASK
+from .unsupported import unsupported
 
 MAX_NODES = 100_000
 MAX_COUNT = 10_000_000
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
+_KEPT = frozenset({"SLURM_HOSTFILE"})
+"""Variables of Slurm's that are the user's word on steps to come."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Options = list[tuple[str, str, str]]
@@ -35,35 +40,57 @@ Options = list[tuple[str, str, str]]
 
 
 def build_request(
-    options: Options, environ: Mapping[str, str], *, now: float, known: Table = SBATCH
+    options: Options,
+    environ: Mapping[str, str],
+    *,
+    now: float,
+    known: Table = SBATCH,
+    read: Reader | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """(fields that options decide, notes). Raises UserError that names option and place."""
+    """(fields that options decide, notes). `read`: see submitfiles. Raises UserError that names option and place."""
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
-    export, export_where = "ALL", ""
-    for option, value, where in options:
+    apart = {"export": ("ALL", ""), "export-file": ("", ""), "propagate": ("ALL", "")}
+    for option, value, where in with_hosts(options, environ, read):
         here = known.options[option].here if option in known.options else REFUSED
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
         elif here == REFUSED:
-            raise UserError(
-                f"{where}: --{option} is not supported yet", "take it out if the job can run without it"
-            )
+            raise unsupported(option, where)
         elif here == COMMAND:
             continue
-        elif option == "export":
-            export, export_where = value, where
+        elif option in apart:
+            apart[option] = (value, where)
         else:
             with _told_at(where):
                 _apply(request, option, value, now)
-    with _told_at(export_where):
+    export, where = apart["export"]
+    with _told_at(where):
         request["env"] = exported(export, environ)
+    if export != "ALL":
+        request.setdefault("step_variables", {})["SLURM_EXPORT_ENV"] = export
+    name, where = apart["export-file"]
+    if name:
+        request["env"] |= variables_of_file(name, where, read)
+    value, where = apart["propagate"]
+    with _told_at(where):
+        if limits := _limits(value, read):
+            request["limits"] = limits
     notes += [f"{where}: {words}" for option, value, where in options for words in _remark(option, value)]
     _check_memory(request["resources"])
     _check_times(request)
     check_container(request.get("container"))
+    fit_tasks_to_gpus(request["resources"])
     _spread(request["resources"])
     return request, notes
+
+
+def _limits(value: str, read: Reader | None) -> dict[str, int]:
+    """Whose limits cannot be read (another system's) gets those of the node."""
+    try:
+        return {} if read is None else propagated(value, read(LIMITS_FILE))
+    except OSError:
+        return {}
 
 
 @contextlib.contextmanager
@@ -72,7 +99,8 @@ def _told_at(where: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint) from None
+        prefix = f"{where}: " if where else ""
+        raise UserError(f"{prefix}{error.message}", error.hint) from None
 
 
 def _remark(option: str, value: str) -> list[str]:
@@ -83,8 +111,6 @@ def _remark(option: str, value: str) -> list[str]:
         return [
             f"--signal={value}: R: has no effect, a job that would run into a reservation starts after it"
         ]
-    if option == "gpu-bind":
-        return [f"--gpu-bind={value} has no effect here: every task sees all GPUs of the job on its node"]
     return []
 
 
@@ -97,7 +123,7 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
     own = {
         name: value
         for name, value in without_training(environ).items()
-        if not name.startswith(("SLURM_", "WARPDECK_")) and _is_text(name + value)
+        if (not name.startswith(("SLURM_", "WARPDECK_")) or name in _KEPT) and _is_text(name + value)
     }
     words = export.split(",")
     if words == ["NONE"]:
@@ -134,6 +160,7 @@ def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None
         "qos": "qos",
         "output": "output",
         "error": "error",
+        "input": "input",
         "comment": "comment",
         "chdir": "chdir",
         "mail-user": "mail_user",
@@ -226,16 +253,6 @@ def _set_kill_on_invalid_dep(request: dict[str, Any], value: str) -> None:
     request["kill_on_invalid_dep"] = value == "yes"
 
 
-def _accept_binding(request: dict[str, Any], value: str) -> None:
-    """Nothing is bound: what would give tasks fewer GPUs than they see is refused."""
-    kind = value.removeprefix("verbose,").removeprefix("v,")
-    if kind not in ("none", "closest"):
-        raise UserError(
-            f"--gpu-bind={value} is not supported yet",
-            "set CUDA_VISIBLE_DEVICES from SLURM_LOCALID in the task",
-        )
-
-
 def _set_switches(resources: dict[str, Any], value: str) -> None:
     count, at, wait = value.partition("@")
     resources["max_switches"] = _count(count, "switches")
@@ -253,7 +270,8 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "time": lambda request, value: request.update(time_limit_s=parse_limit(value)),
     "array": _set_array,
     "dependency": lambda request, value: request.update(dependencies=parse_dependencies(value)),
-    "gpu-bind": _accept_binding,
+    "distribution": set_distribution,
+    "gpu-bind": set_gpu_bind,
     "hold": lambda request, value: request.update(hold=True),
     "kill-on-invalid-dep": _set_kill_on_invalid_dep,
     "licenses": lambda request, value: request.update(licenses=parse_licenses(value)),
@@ -263,6 +281,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "requeue": lambda request, value: request.update(requeue=True),
     "no-requeue": lambda request, value: request.update(requeue=False),
     "open-mode": _set_open_mode,
+    "overcommit": set_overcommit,
     "nice": lambda request, value: _signed(request, "nice", value or "100"),
     "get-user-env": lambda request, value: request.update(user_env=True),
     "mail-type": _add_mail_types,
@@ -282,6 +301,9 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "gpus": _set_gpus("gpus"),
     "gpus-per-task": _set_gpus("gpus-per-task"),
     "cpus-per-gpu": _number("cpus_per_gpu", "cpus-per-gpu"),
+    "mincpus": _number("cpus_per_node_min", "mincpus"),
+    "ntasks-per-gpu": _number("tasks_per_gpu", "ntasks-per-gpu"),
+    "tres-per-task": lambda resources, value: resources.update(parse_tres_per_task(value)),
     "constraint": lambda resources, value: resources.update(constraint=value),
     "switches": _set_switches,
     "exclusive": lambda resources, value: resources.update(exclusive=True),

@@ -19,15 +19,21 @@ from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
 from .getopt import parse_leading
 from .gres import parse_gpus, parse_gres
+from .hostfile import names_in
 from .hostlist import expand
 from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN
 from .request import Options, exported
+from .submitfiles import LIMITS_FILE, propagated
+from .tasklayout import parse_distribution, parse_gpu_bind, parse_tres_per_task
 from .times import parse_limit
+from .unsupported import unsupported
 from .variables import SALLOC_VARIABLES, SRUN_VARIABLES, override
 
 WHERE = "srun"
-_STREAMS_ONLY = frozenset({"output", "error", "export", "open-mode", "chdir", "gpu-bind"})
+_STREAMS_ONLY = frozenset(
+    {"output", "error", "input", "export", "open-mode", "chdir", "gpu-bind", "propagate"}
+)
 """What srun's step has of its own, and a job that is made for it has not."""
 _OF_JOBS = (
     frozenset(name for name, option in SBATCH.options.items() if option.here == HONOURED) - _STREAMS_ONLY
@@ -37,10 +43,12 @@ _VARIABLES = {
     "SLURM_CPU_BIND": "cpu-bind",
     "SLURM_DISTRIBUTION": "distribution",
     "SLURM_EXACT": "exact",
+    "SLURM_GPUS_PER_TASK": "gpus-per-task",
     "SLURM_GPU_BIND": "gpu-bind",
     "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_LABELIO": "label",
     "SLURM_MPI_TYPE": "mpi",
+    "SLURM_NTASKS_PER_GPU": "ntasks-per-gpu",
     "SLURM_OPEN_MODE": "open-mode",
     "SLURM_OVERCOMMIT": "overcommit",
     "SLURM_OVERLAP": "overlap",
@@ -83,38 +91,69 @@ class Srun(msgspec.Struct, kw_only=True):
     """What a job that is made for it is asked for."""
     export: str = ""
     """--export; "" is all."""
-    multi_prog: str = ""
-    """The file that --multi-prog reads the commands from."""
+    environ: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
+    needs: str = ""
+    """A file whose text is needed before it can be understood."""
     told: str = ""
     """What is answered in place of a step."""
 
 
 def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[str, str]) -> Srun:
-    """`files` holds the text of --multi-prog's file, if it was asked for before. Raises UserError."""
+    """`files` holds the texts of files that were asked for before (Srun.needs), and LIMITS_FILE. Raises UserError."""
     options, command = parse_leading(words, WHERE, SRUN)
-    asked = Srun(ask={}, streams=Streams(), job=environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", ""))
+    job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
+    asked = Srun(ask={}, streams=Streams(), job=job, environ=environ, files=files)
+    asked.ask["limits"] = propagated("ALL", files.get(LIMITS_FILE, ""))
     inside = bool(asked.job) or any(option == "jobid" for option, _ in options)
     for option, value, variable in _by_variables(environ, inside=inside):
         _apply(asked, option, value, f"{WHERE}: {variable}")
-    multi = False
     for option, value in options:
-        multi = multi or option == "multi-prog"
+        if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
+            names = _names(asked, value)
+            option, value = "exclude" if option == "exclude" else "nodelist", ",".join(dict.fromkeys(names))
         _apply(asked, option, value, WHERE)
+    if (listed := environ.get("SLURM_HOSTFILE")) and "nodelist" not in asked.ask:
+        asked.ask |= {"hosts": _names(asked, listed), "distribution": "arbitrary"}
+    _count_by_gpus(asked.ask)
     asked.export = asked.export or environ.get("SRUN_EXPORT_ENV") or environ.get("SLURM_EXPORT_ENV", "")
     if asked.told:
         return asked
     if not command:
         raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
-    if multi:
-        asked.multi_prog = command[0]
+    if any(option == "multi-prog" for option, _ in options):
         if command[0] in files:
             asked.ask["programs"] = parse_programs(files[command[0]], command[0])
+        else:
+            asked.needs = command[0]
     else:
         asked.ask["argv"] = command
     check_container(asked.ask.get("container"))
     asked.ask.setdefault("name", (command[0].rsplit("/", 1)[-1])[:1024])
     asked.ask["env"] = exported(asked.export or "ALL", environ)
     return asked
+
+
+def _names(asked: Srun, file: str) -> list[str]:
+    """The names in a file of nodes; none where it must be asked for first."""
+    if file in asked.files:
+        return names_in(asked.files[file], file)
+    asked.needs = file
+    return []
+
+
+def _count_by_gpus(ask: dict[str, Any]) -> None:
+    """--ntasks-per-gpu binds each task to its GPU, and says how many GPUs where tasks alone are named. Raises UserError."""
+    each, tasks = ask.get("tasks_per_gpu"), ask.get("tasks")
+    if each is None:
+        return
+    ask.setdefault("gpu_bind", f"single:{each}")
+    if tasks is not None and "gpus" not in ask:
+        if tasks % each:
+            raise UserError(
+                "-n/--ntasks has to be a multiple of --ntasks-per-gpu", f"write -n {tasks // each * each}"
+            )
+        ask["gpus"] = {"total": tasks // each}
 
 
 def _by_variables(environ: Mapping[str, str], *, inside: bool) -> Options:
@@ -152,9 +191,7 @@ def _apply(asked: Srun, option: str, value: str, where: str) -> None:
         CONTAINER_OPTIONS[option](asked.ask.setdefault("container", {}), value)
         return
     if SRUN.options[option].here == REFUSED:
-        raise UserError(
-            f"{where}: --{option} is not supported yet", "take it out if the step can run without it"
-        )
+        raise unsupported(option, where)
     try:
         act = _ACTS.get(option)
         if act is not None:
@@ -210,12 +247,7 @@ def _gpus(option: str) -> Callable[[Srun, str], None]:
 
 
 def _gpu_bind(asked: Srun, value: str) -> None:
-    kind = value.removeprefix("verbose,").removeprefix("v,")
-    if not re.fullmatch(r"none|closest|per_task:[1-9]\d*|single(:[1-9]\d*)?|map_gpu:\d+(,\d+)*", kind):
-        raise UserError(
-            f"--gpu-bind={value} is not supported", "write none, per_task:N, single:N or map_gpu:0,1,..."
-        )
-    asked.ask["gpu_bind"] = kind
+    asked.ask["gpu_bind"] = parse_gpu_bind(value)
 
 
 def _cpu_bind(asked: Srun, value: str) -> None:
@@ -232,13 +264,6 @@ def _cpu_bind(asked: Srun, value: str) -> None:
             "write none, cores, rank, map_cpu:0,1 or mask_cpu:0x3,0xc",
         )
     asked.ask["cpu_bind"] = "" if kind in ("none", "no") else kind
-
-
-def _distribution(asked: Srun, value: str) -> None:
-    first = value.split(":", 1)[0].split(",", 1)[0]
-    if first not in ("block", "cyclic", "*", "arbitrary", "plane") or first in ("arbitrary", "plane"):
-        raise UserError(f"--distribution={value} is not supported", "write block or cyclic")
-    asked.ask["cyclic"] = first == "cyclic"
 
 
 def _kill_on_bad_exit(asked: Srun, value: str) -> None:
@@ -282,7 +307,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "cpu-bind": _cpu_bind,
     "cpu_bind": _cpu_bind,
     "cpus-per-task": _number("cpus_per_task", "cpus-per-task"),
-    "distribution": _distribution,
+    "distribution": lambda asked, value: asked.ask.update(parse_distribution(value, asked.environ)),
     "error": _stream("error"),
     "exact": _flag("exact"),
     "exclude": lambda asked, value: asked.ask.update(exclude=expand(value)),
@@ -303,6 +328,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "nodelist": lambda asked, value: asked.ask.update(nodelist=expand(value)),
     "nodes": _nodes,
     "ntasks": _number("tasks", "ntasks"),
+    "ntasks-per-gpu": _number("tasks_per_gpu", "ntasks-per-gpu"),
     "ntasks-per-node": _number("tasks_per_node", "ntasks-per-node"),
     "open-mode": _open_mode,
     "output": _stream("output"),
@@ -315,6 +341,10 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "task-epilog": lambda asked, value: asked.ask.update(task_epilog=_program(value, "task-epilog")),
     "task-prolog": lambda asked, value: asked.ask.update(task_prolog=_program(value, "task-prolog")),
     "tasks-per-node": _number("tasks_per_node", "tasks-per-node"),
+    "propagate": lambda asked, value: asked.ask.update(
+        limits=propagated(value, asked.files.get(LIMITS_FILE, ""))
+    ),
+    "tres-per-task": lambda asked, value: asked.ask.update(parse_tres_per_task(value)),
     "time": lambda asked, value: asked.ask.update(time_limit_s=parse_limit(value)),
     "wait": _number("wait_s", "wait", 0),
 }

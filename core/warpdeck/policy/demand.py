@@ -46,7 +46,7 @@ def needs(
         return ()
     found = []
     for tasks, count in zip(layout, gpus, strict=True):
-        cpus = max(1, tasks * asked.cpus_per_task, count * (asked.cpus_per_gpu or 0))
+        cpus = _cpus(asked, tasks, count)
         found.append(
             Need(
                 tasks=tasks,
@@ -60,6 +60,12 @@ def needs(
             )
         )
     return tuple(found)
+
+
+def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
+    holding = 1 if asked.overcommit else tasks
+    by_gpus = gpus * (asked.cpus_per_gpu or 0)
+    return max(1, holding * asked.cpus_per_task, by_gpus, asked.cpus_per_node_min or 0)
 
 
 def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:

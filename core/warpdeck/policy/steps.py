@@ -3,7 +3,8 @@
 The rules are srun's. Without --exact a step takes the nodes it runs on whole, so that a second one waits; with --exact it
 takes what it asks for; with --overlap it takes nothing away from anybody. Nodes: as many as the job has, at most one for each
 task. Tasks: as asked, else the job's own. They are laid out as the job's tasks are where their number is the same, else in
-blocks (a node is filled before the next one, every node has one at least), or round and round (--distribution=cyclic).
+blocks (a node is filled before the next one, every node has one at least), round and round (--distribution=cyclic), so many
+at a time (plane), or where a list names the node of each (arbitrary).
 
 What can never be is a UserError, what others hold now is Busy: srun waits for the second only.
 """
@@ -82,8 +83,10 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
     missing = sorted({*ask.nodelist} - {room.share.node for room in rooms})
     if missing:
         return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+    if listed := ask.hosts or (ask.nodelist if ask.distribution == "arbitrary" else ()):
+        return _as_listed(ask, rooms, job, listed)
     wanted = _node_count(ask, most_nodes)
-    tasks = _task_count(ask, job, nodes=wanted)
+    tasks = _task_count(ask, job, rooms, nodes=wanted)
     nodes = min(wanted, tasks)
     if nodes > len(rooms):
         return _never(
@@ -100,7 +103,31 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
             + " CPUs",
             "ask the job for more (-n, -c), or srun for fewer; --overcommit lets tasks share CPUs",
         )
-    return _shares(ask, chosen, counts, each)
+    plane = {"cyclic": 1, "plane": ask.plane_size}.get(ask.distribution, 0)
+    return _shares(ask, chosen, _ranks(counts, plane=plane), each)
+
+
+def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequence[str]) -> Layout | UserError:
+    """Each task on the node that stands at its place in the list."""
+    tasks = len(listed) if ask.tasks is None else ask.tasks
+    if tasks > len(listed):
+        return _never(
+            f"{tasks} tasks, and the list of nodes names {len(listed)}", "name a node for each task"
+        )
+    ranks: dict[str, list[int]] = {}
+    for rank, node in enumerate(listed[:tasks]):
+        ranks.setdefault(node, []).append(rank)
+    chosen = [room for room in rooms if room.share.node in ranks]
+    if missing := sorted(ranks.keys() - {room.share.node for room in chosen}):
+        return _never(f"the job has no node {missing[0]} for it", "see SLURM_JOB_NODELIST")
+    each = _cpus_per_task(ask, job, rooms, tasks)
+    for room in chosen:
+        if len(ranks[room.share.node]) * each > room.cpus and not ask.overcommit:
+            return _never(
+                f"{len(ranks[room.share.node])} tasks of {each} CPUs are more than {room.share.node} has",
+                "name it less often, or let tasks share CPUs with --overcommit",
+            )
+    return _shares(ask, chosen, [tuple(ranks[room.share.node]) for room in chosen], each)
 
 
 def _never(what: str, hint: str) -> UserError:
@@ -118,9 +145,11 @@ def _node_count(ask: StepAsk, most: int) -> int:
     return max(1, most - len(ask.exclude) - (ask.relative or 0))
 
 
-def _task_count(ask: StepAsk, job: Resources, *, nodes: int) -> int:
+def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int) -> int:
     if ask.tasks is not None:
         return ask.tasks
+    if ask.tasks_per_gpu is not None:
+        return max(1, sum(len(room.gpus) for room in rooms[:nodes]) * ask.tasks_per_gpu)
     if ask.tasks_per_node is not None:
         return nodes * ask.tasks_per_node
     if ask.programs:
@@ -161,11 +190,16 @@ def _counts(
     if per_node is not None:
         most = [min(limit, per_node) for limit in most]
     own = [room.share.tasks for room in rooms]
-    if sum(own) == tasks and all(count <= limit for count, limit in zip(own, most, strict=True)):
+    if (
+        not ask.packed
+        and sum(own) == tasks
+        and all(count <= limit for count, limit in zip(own, most, strict=True))
+    ):
         return own
     if sum(most) < tasks or min(most) < 1:
         return None
-    return _round_robin(most, tasks) if ask.cyclic or tasks <= len(rooms) else _blocks(most, tasks)
+    dealt = ask.distribution in ("cyclic", "plane") or tasks <= len(rooms)
+    return _round_robin(most, tasks) if dealt else _blocks(most, tasks)
 
 
 def _blocks(most: list[int], tasks: int) -> list[int]:
@@ -188,32 +222,26 @@ def _round_robin(most: list[int], tasks: int) -> list[int]:
     return counts
 
 
-def _ranks(counts: list[int], *, cyclic: bool) -> list[tuple[int, ...]]:
-    """The ranks on each node: one after the other, or dealt round."""
+def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:
+    """The ranks on each node: one after the other, or dealt round, so many at a time (0: all)."""
     ranks: list[list[int]] = [[] for _ in counts]
-    tasks = sum(counts)
-    if not cyclic:
-        first = 0
-        for at, count in enumerate(counts):
-            ranks[at] = list(range(first, first + count))
-            first += count
-        return [tuple(each) for each in ranks]
-    rank = 0
+    rank, tasks = 0, sum(counts)
     while rank < tasks:
         for at, count in enumerate(counts):
-            if len(ranks[at]) < count:
-                ranks[at].append(rank)
-                rank += 1
+            here = min(plane or count, count - len(ranks[at]))
+            ranks[at] += range(rank, rank + here)
+            rank += here
     return [tuple(each) for each in ranks]
 
 
-def _shares(ask: StepAsk, rooms: list[_Room], counts: list[int], each: int) -> Layout | UserError:
-    gpus = _gpus(ask, rooms, counts)
+def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], each: int) -> Layout | UserError:
+    """`placed`: the ranks on each of the rooms."""
+    gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
         return gpus
     shares = []
-    for room, count, ranks, got in zip(rooms, counts, _ranks(counts, cyclic=ask.cyclic), gpus, strict=True):
-        share = room.share
+    for room, ranks, got in zip(rooms, placed, gpus, strict=True):
+        share, count = room.share, len(ranks)
         shares.append(
             StepShare(
                 node=share.node,

@@ -9,6 +9,7 @@ import shlex
 import time
 
 from warpdeck.api.submission import (
+    MAX_FILE_CHARS,
     Draft,
     draft_script,
     dry_run,
@@ -104,6 +105,7 @@ def _draft(
         now=time.time(),
         host=console.host,
         known=known,
+        read=lambda path: _text(path, console),
     )
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
     # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
@@ -124,6 +126,12 @@ def _script(rest: list[str], own: dict[str, str], console: Console) -> tuple[str
         raise CommandError(f"Unable to open file {name}") from error
     called = name if rest else "sbatch"
     return script_text(data, called), called
+
+
+def _text(path: str, console: Console) -> str:
+    """What an option's file holds; a number is a descriptor of the caller's. Raises OSError, UnicodeDecodeError."""
+    path = f"/dev/fd/{path}" if path.isdecimal() else os.path.join(console.folder, path)
+    return console.read_file(path, MAX_FILE_CHARS).decode()
 
 
 def _read(name: str, console: Console) -> bytes:

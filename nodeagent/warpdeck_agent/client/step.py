@@ -29,6 +29,7 @@ else:
 REQUEST = 1
 """The only request of its connection, and its stream."""
 HEADER_SIZE = 13
+LIMITS_FILE = "/proc/self/limits"
 READ_BYTES = 32 * 1024
 TWICE_S = 1.0
 FORWARDED = (
@@ -63,7 +64,7 @@ class StepClient:
         """The exit code. Raises Refused."""
         self._catch_signals()
         asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
-        texts: Dict[str, str] = {}
+        texts = _limits()
         while True:
             self._open("srun", files=texts, **asked)
             try:
@@ -281,8 +282,17 @@ def _reads_nothing() -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.stat(os.devnull).st_rdev
 
 
+def _limits() -> Dict[str, str]:
+    """The limits of this process, which are its tasks' too (--propagate); none where the kernel does not tell."""
+    try:
+        with open(LIMITS_FILE, encoding="ascii") as file:
+            return {LIMITS_FILE: file.read(1 << 14)}
+    except OSError:
+        return {}
+
+
 def _text(path: str, cwd: str) -> str:
-    """The file that --multi-prog names."""
+    """A file that an option names."""
     try:
         with open(os.path.join(cwd, path), encoding="utf-8", errors="surrogateescape") as file:
             return file.read(1 << 20)

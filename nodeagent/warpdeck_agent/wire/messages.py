@@ -141,6 +141,10 @@ class Launch:
     stderr: str = ""
     """"" joins standard error to stdout."""
     append: bool = False
+    stdin: str = ""
+    """What a batch script reads; relative to where it runs. "" is nothing."""
+    limits: Dict[str, int] = field(default_factory=dict)
+    """Soft limits of its processes: NOFILE and so on, in the unit of setrlimit(2); -1 is none."""
     script: str = ""
     script_args: List[str] = field(default_factory=list)
     login: bool = False
@@ -451,8 +455,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         item = get_args(kind)[0]
         return [_convert(item, entry, where) for entry in value]
     if origin is dict:
-        if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
-            raise WireError(f"{where}: expected text values")
+        item = get_args(kind)[1]
+        if not isinstance(value, dict) or not all(type(entry) is item for entry in value.values()):
+            raise WireError(f"{where}: expected values of {item.__name__}")
         return value
     if origin is Literal:
         return value

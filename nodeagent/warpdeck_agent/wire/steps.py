@@ -70,6 +70,8 @@ class StepLaunch:
     cpu_bind: str = ""
     time_limit_s: float = 0.0
     """0: the job's alone."""
+    limits: Dict[str, int] = field(default_factory=dict)
+    """As Launch.limits."""
     pmi: Optional[Pmi] = None
     container: Optional[Container] = None
     """Each task runs in one; its relative paths are the step's folder's."""

@@ -89,7 +89,7 @@ def test_images_of_every_kind_are_taken(image: str) -> None:
         (["--container-name=../x"], "is no name"),
         (["--container-name=x:exec"], "'exec' is not supported"),
         (["--container-mount-home"], "a container of no image"),
-        (["--container-image=a", "--container-save=/x"], "--container-save is not supported yet"),
+        (["--container-image=a", "--container-save=/x"], "--container-save is not supported"),
     ],
 )
 def test_what_makes_no_container_is_one_clear_sentence(words: list[str], message: str) -> None:

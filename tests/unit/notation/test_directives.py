@@ -58,7 +58,7 @@ def test_what_a_job_asks_for() -> None:
     ("line", "words"),
     [
         ("#SBATCH --foo=1", "unrecognized option '--foo=1'"),
-        ("#SBATCH --prefer=a100", "not supported yet"),
+        ("#SBATCH --prefer=a100", "not supported"),
         ("#SBATCH -J a b", "'b' is no option"),
         ("#SBATCH –nodes=2", "is no option"),
         ("#SBATCH --mem=64 G", "'G' is no option"),
@@ -66,7 +66,7 @@ def test_what_a_job_asks_for() -> None:
         ("#SBATCH --time", "requires an argument"),
         ("#SBATCH --mem=1G --mem-per-cpu=1G", "exclude each other"),
         ("#SBATCH --time=12h", "is no time"),
-        ("#SBATCH --gpu-bind=single:1", "not supported yet"),
+        ("#SBATCH --gpu-bind=mask_gpu:1", "not supported"),
         ("#SBATCH --reservation=a,b", "several reservations"),
         ("#SBATCH --licenses=foo|bar", "is no licence"),
         ("#SBATCH --time-min=UNLIMITED", "is no least time"),

@@ -47,7 +47,11 @@ def refused(*words: str, **environ: str) -> UserError:
         (["-J", "mine"], "name", "mine"),
         (["-w", "gpu[1-2]"], "nodelist", ("gpu1", "gpu2")),
         (["-x", "gpu3"], "exclude", ("gpu3",)),
-        (["-m", "cyclic:block"], "cyclic", True),
+        (["-m", "cyclic:block"], "distribution", "cyclic"),
+        (["-m", "plane=2"], "plane_size", 2),
+        (["-m", "block,pack"], "packed", True),
+        (["--ntasks-per-gpu=2"], "gpu_bind", "single:2"),
+        (["--ntasks-per-gpu=2", "--gpu-bind=none"], "gpu_bind", "none"),
         (["-t", "1:00"], "time_limit_s", 60),
         (["--cpu-bind=verbose,map_cpu:0,2"], "cpu_bind", "map_cpu:0,2"),
         (["--cpu-bind=none"], "cpu_bind", ""),
@@ -131,10 +135,40 @@ def test_the_list_of_mpi_types_is_told_without_a_command() -> None:
 
 def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
     words = ["--multi-prog", "programs"]
-    assert parse(*words).multi_prog == "programs"
+    assert parse(*words).needs == "programs"
     assert "programs" not in parse(*words).ask
     found = parse_srun(words, {}, files={"programs": "0 echo a\n"})
     assert found.ask["programs"] == [{"ranks": [(0, 0)], "argv": ["echo", "a"]}]
+
+
+def test_files_of_nodes_are_asked_for_and_taken() -> None:
+    assert parse("-F", "hosts", "true").needs == "hosts"
+    found = parse_srun(["-F", "hosts", "true"], {}, files={"hosts": "n2,n1\nn2\n"})
+    assert (found.ask["nodelist"], found.needs) == (["n2", "n1"], "")
+    assert [option for option in found.job_options if option[0] == "nodelist"] == [
+        ("nodelist", "n2,n1", "srun")
+    ]
+    assert parse("-w", "./hosts", "true").needs == "./hosts"
+
+
+def test_slurm_hostfile_names_the_node_of_each_task_unless_nodes_are_named() -> None:
+    environ = {"SLURM_HOSTFILE": "hosts"}
+    found = parse_srun(["true"], environ, files={"hosts": "n2\nn1\nn2*2\n"})
+    assert (found.ask["hosts"], found.ask["distribution"]) == (["n2", "n1", "n2", "n2"], "arbitrary")
+    assert "hosts" not in parse_srun(["-w", "n1", "true"], environ, files={}).ask
+
+
+def test_a_step_has_the_soft_limits_of_its_srun() -> None:
+    files = {"/proc/self/limits": KERNEL}
+    assert parse_srun(["true"], {}, files=files).ask["limits"] == {"NOFILE": 1024, "STACK": -1}
+    assert parse_srun(["--propagate=NOFILE", "true"], {}, files=files).ask["limits"] == {"NOFILE": 1024}
+    assert parse_srun(["--propagate=NONE", "true"], {}, files=files).ask["limits"] == {}
+
+
+KERNEL = """Limit                     Soft Limit           Hard Limit           Units
+Max stack size            unlimited            unlimited            bytes
+Max open files            1024                 1048576              files
+"""
 
 
 @pytest.mark.parametrize(
@@ -148,7 +182,10 @@ def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
         (["--mpi=pmix", "true"], "--mpi=pmix is not supported"),
         (["--gpu-bind=far", "true"], "--gpu-bind=far"),
         (["--cpu-bind=map_cpu:x", "true"], "--cpu-bind=map_cpu:x"),
-        (["-m", "plane=2", "true"], "--distribution=plane=2"),
+        (["-m", "far", "true"], "Invalid --distribution specification"),
+        (["-n3", "--ntasks-per-gpu=2", "true"], "has to be a multiple of --ntasks-per-gpu"),
+        (["--propagate=far", "true"], "--propagate=far: there is no limit FAR"),
+        (["--tres-per-task=fpga:1", "true"], "--tres-per-task=fpga:1"),
         (["--open-mode=x", "true"], "--open-mode=x"),
         (["--task-prolog=here", "true"], "--task-prolog=here is no absolute path"),
         (["--container-mounts=/a", "true"], "a container of no image"),

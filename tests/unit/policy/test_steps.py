@@ -63,9 +63,46 @@ def test_tasks_fill_a_node_before_the_next_and_every_node_has_one() -> None:
 
 
 def test_ranks_are_dealt_round_where_that_is_asked() -> None:
-    found = place(job(4, 4), tasks=4, cyclic=True)
+    found = place(job(4, 4), tasks=4, distribution="cyclic")
     assert isinstance(found, Layout)
     assert [share.ranks for share in found.shares] == [(0, 2), (1, 3)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "ranks"),
+    [
+        ({"tasks": 5, "distribution": "plane", "plane_size": 2}, [(0, 1, 4), (2, 3)]),
+        ({"tasks": 5, "distribution": "cyclic"}, [(0, 2, 4), (1, 3)]),
+        ({"tasks": 5, "distribution": "block"}, [(0, 1, 2, 3), (4,)]),
+        ({"hosts": ("n2", "n1", "n2"), "distribution": "arbitrary"}, [(1,), (0, 2)]),
+        ({"hosts": ("n2", "n1", "n2"), "distribution": "arbitrary", "tasks": 2}, [(1,), (0,)]),
+        ({"nodelist": ("n2", "n1"), "distribution": "arbitrary"}, [(1,), (0,)]),
+        ({"tasks_per_gpu": 2, "gpu_bind": "single:2"}, [(0, 1, 2, 3), (4, 5, 6, 7)]),
+    ],
+)
+def test_ranks_go_where_real_slurm_puts_them(asked: dict[str, Any], ranks: list[tuple[int, ...]]) -> None:
+    found = place(job(4, 4, gpus=2), **asked)
+    assert isinstance(found, Layout)
+    assert [share.ranks for share in found.shares] == ranks
+
+
+def test_a_packed_step_fills_nodes_where_the_jobs_own_tasks_are_even() -> None:
+    allocation, of = job(4, 4, tasks=(3, 3)), Resources(nodes_min=2, nodes_max=2, tasks=6)
+    assert counts(place(allocation, of=of)) == {"n1": 3, "n2": 3}
+    assert counts(place(allocation, of=of, packed=True)) == {"n1": 4, "n2": 2}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"hosts": ("n1",), "tasks": 2}, "2 tasks, and the list of nodes names 1"),
+        ({"hosts": ("n1", "n9")}, "no node n9"),
+        ({"hosts": ("n1",) * 5}, "5 tasks of 1 CPUs are more than n1 has"),
+    ],
+)
+def test_a_list_of_nodes_that_cannot_be_is_refused(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        place(job(4, 4), **asked)
 
 
 def test_fewer_tasks_than_nodes_take_fewer_nodes() -> None:

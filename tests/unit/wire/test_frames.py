@@ -125,7 +125,7 @@ def test_agent_messages_survive(message: Any) -> None:
         ({"t": "kill", "job_id": "1", "restarts": 0}, "kill.job_id: expected int"),
         ({"t": "kill", "job_id": True, "restarts": 0}, "expected int"),
         ({"t": "kill", "job_id": 1}, "restarts"),
-        ({"t": "launch", "env": {"A": 1}}, "expected text values"),
+        ({"t": "launch", "env": {"A": 1}}, "expected values of str"),
         ({"t": "welcome", "inventory": []}, "expected an object"),
     ],
 )

@@ -182,7 +182,8 @@ class Listing:
             assert entry is not None
             entries.append(entry)
             if group in self._open and isinstance(entry, Fold):
-                entries += sorted(entry.rows(), key=self._choice.order.place)
+                tasks = sorted(entry.rows(), key=self._choice.order.place)
+                entries += tasks
         self.entries = entries
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from warpdeck.notation.hostfile import names_in
 from warpdeck.notation.hostlist import MAX_HOSTS, collapse
 
 from .fields import ENVIRONMENT, LINE, Fields, Place
@@ -131,9 +132,6 @@ def _complete_paths(fields: Fields, place: Place) -> None:
             fields.texts[option] = f"{cwd}/{path}"
 
 
-MAX_HOST_LINES = 100_000
-
-
 def _read_hosts(fields: Fields, place: Place) -> list[str]:
     """The nodes that are asked for, each once; a value with a slash names a file of them."""
     texts = fields.texts
@@ -226,17 +224,7 @@ def read_hostfile(name: str, place: Place) -> str:
     except OSError as error:
         words = f"slurm_allocate_resources error opening file {name}, {error.strerror}"
         raise Refusal(words, "a value with a / is a file of node names") from None
-    names: list[str] = []
-    for number, line in enumerate(text.splitlines()[:MAX_HOST_LINES], start=1):
-        words = line.partition("#")[0]
-        if not words:
-            continue
-        if not words[0].isalnum():
-            raise Refusal(f"Invalid hostfile {name} contents on line {number}", "write a name on each line")
-        for word in filter(None, words.split(",")):
-            host, _, times = word.partition("*")
-            names += [host] * (int(times) if times.isdecimal() and len(times) < 6 else 1)
-    return collapse(names)
+    return collapse(names_in(text, name))
 
 
 def _complete_counts(fields: Fields, hosts: list[str]) -> None:

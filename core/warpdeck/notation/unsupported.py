@@ -1,0 +1,65 @@
+"""Why an option of sbatch, salloc or srun is refused, and what to do in its place. What stands here changes what a job would
+get, so it is not passed over. Options without a line of their own are refused with a plain one.
+"""
+
+from __future__ import annotations
+
+from warpdeck.errors import UserError
+
+_TOPOLOGY = ("nodes are known here by their CPUs, not by their sockets", "ask for CPUs: -c, --mincpus")
+_FREQUENCY = ("clocks are not set here", "ask an admin for a prolog that sets them")
+_ORDER = ("nodes are chosen by what is free on them", "name them with --nodelist if they must be those")
+_OTHER_USER = ("nobody acts as somebody else here", "submit as that user: sudo -u NAME sbatch ...")
+_CLUSTER = ("there is one cluster here", "take it out")
+_ON_SUBMIT_HOST = ("srun runs no programs of its own", "run it in the script, before srun or behind it")
+_COPY = ("programs are not copied to nodes", "put it where the nodes see it, or use the job's code snapshot")
+
+REASONS: dict[str, tuple[str, str]] = {
+    "batch": (
+        "the script runs on the first node of its job",
+        "put --constraint on the component that needs it",
+    ),
+    "bb": ("there are no burst buffers", "copy the data in the script, to $TMPDIR"),
+    "bbf": ("there are no burst buffers", "copy the data in the script, to $TMPDIR"),
+    "bcast": _COPY,
+    "bcast-exclude": _COPY,
+    "cluster": _CLUSTER,
+    "cluster-constraint": _CLUSTER,
+    "clusters": _CLUSTER,
+    "compress": _COPY,
+    "container": ("OCI bundles are not run", "write --container-image=IMAGE"),
+    "container-id": ("OCI bundles are not run", "write --container-name=NAME"),
+    "container-save": ("images are not written back", "run `podman commit` or `enroot export` in the job"),
+    "context": ("there are no SELinux contexts for jobs", "take it out"),
+    "contiguous": _ORDER,
+    "cores-per-socket": _TOPOLOGY,
+    "cpu-freq": _FREQUENCY,
+    "epilog": _ON_SUBMIT_HOST,
+    "extra-node-info": _TOPOLOGY,
+    "gid": _OTHER_USER,
+    "gpu-freq": _FREQUENCY,
+    "gpus-per-socket": (_TOPOLOGY[0], "ask for --gpus-per-node"),
+    "het-group": ("jobs of several components are not run", "submit the components as jobs of their own"),
+    "mcs-label": ("there are no labels of security", "use accounts and partitions"),
+    "network": ("switches of networks are not set here", "take it out"),
+    "no-allocate": ("every task belongs to an allocation", "take it out"),
+    "ntasks-per-socket": (_TOPOLOGY[0], "write --ntasks-per-node"),
+    "ntasks-per-tres": ("it was replaced", "write --ntasks-per-gpu"),
+    "pack-group": ("jobs of several components are not run", "submit the components as jobs of their own"),
+    "prefer": ("features are asked for, or are not", "write --constraint"),
+    "prolog": _ON_SUBMIT_HOST,
+    "reboot": ("nodes are not started anew for a job", "ask an admin: scontrol reboot"),
+    "segment": _ORDER,
+    "sockets-per-node": _TOPOLOGY,
+    "spread-job": ("a job gets as few nodes as it fits on", "say how many with --nodes"),
+    "spread-segments": _ORDER,
+    "tmp": ("nodes do not tell how large their temporary disks are", "use --constraint with a feature"),
+    "uid": _OTHER_USER,
+    "x11": ("X11 is not forwarded", "use `warpdeck attach` or `warpdeck forward`"),
+}
+
+
+def unsupported(option: str, where: str) -> UserError:
+    """The error, to be raised."""
+    reason, hint = REASONS.get(option, ("", "take it out if the job can run without it"))
+    return UserError(f"{where}: --{option} is not supported{': ' if reason else ''}{reason}", hint)

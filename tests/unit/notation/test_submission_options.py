@@ -1,0 +1,153 @@
+"""Options of a submission that lay out tasks or read files: the request that they make. Counts were measured at the real sbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from warpdeck.api.submission import command_options
+from warpdeck.errors import UserError
+from warpdeck.model import Resources
+from warpdeck.notation.options import HONOURED, REFUSED, SALLOC, SBATCH, SRUN
+from warpdeck.notation.request import build_request
+from warpdeck.notation.submitfiles import LIMITS_FILE
+from warpdeck.notation.unsupported import REASONS, unsupported
+from warpdeck.policy.demand import needs
+
+KERNEL = """Limit                     Soft Limit           Hard Limit           Units
+Max cpu time              unlimited            unlimited            seconds
+Max stack size            8388608              unlimited            bytes
+Max open files            1024                 1048576              files
+"""
+FILES = {
+    "hosts": "n2\nn1,n3 # the last\nn2*2\n",
+    "./hosts": "n2\nn1,n3",
+    "empty": "# nobody\n",
+    "odd": "-n1\n",
+    "vars": "A=1\0B=two\nlines\0",
+    "words": "no variable\0",
+    LIMITS_FILE: KERNEL,
+}
+
+
+def read(path: str) -> str:
+    if path not in FILES:
+        raise FileNotFoundError(2, "No such file or directory", path)
+    return FILES[path]
+
+
+def request(*words: str, environ: Mapping[str, str] | None = None, reads: bool = True) -> dict[str, Any]:
+    made, _ = build_request(command_options(words), environ or {}, now=0.0, read=read if reads else None)
+    return made
+
+
+def shape(*words: str) -> tuple[int, list[int], int]:
+    """(nodes at least, CPUs of each, GPUs of the first) as the planner has them."""
+    made = request(*words)["resources"]
+    asked = msgspec.convert(made, Resources, strict=False)
+    found = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
+    return len(found), [need.cpus for need in found], found[0].gpus
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--mincpus=4"], (1, [4], 0)),
+        (["--mincpus=2", "-c8"], (1, [8], 0)),
+        (["-n20", "-O"], (1, [1], 0)),
+        (["-n40", "-O", "-N2", "-c3"], (2, [3, 3], 0)),
+        (["--ntasks-per-gpu=2", "--gpus=4"], (1, [8], 4)),
+        (["--ntasks-per-gpu=2", "-n4"], (1, [4], 2)),
+        (["--ntasks-per-gpu=2", "--gres=gpu:2", "-N2"], (2, [4, 4], 2)),
+        (["--tres-per-task=cpu=3,gres/gpu:2", "-n2"], (1, [6], 4)),
+        (["--tres-per-task=gres/gpu"], (1, [1], 1)),
+    ],
+)
+def test_what_each_node_must_give(words: list[str], expected: tuple[int, list[int], int]) -> None:
+    assert shape(*words) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (["-m", "cyclic:block"], {"SLURM_DISTRIBUTION": "cyclic:block"}),
+        (["-m", "plane=2"], {"SLURM_DISTRIBUTION": "plane", "SLURM_DIST_PLANESIZE": "2"}),
+        (["-m", "plane=2", "-m", "block"], {"SLURM_DISTRIBUTION": "block"}),
+        (["--gpu-bind=verbose,single:2"], {"SLURM_GPU_BIND": "single:2"}),
+        (["-O"], {"SLURM_OVERCOMMIT": "1"}),
+        (["--export=NONE"], {"SLURM_EXPORT_ENV": "NONE"}),
+        (["--export=ALL"], {}),
+    ],
+)
+def test_what_the_job_was_asked_its_steps_read_in_variables(
+    words: list[str], variables: dict[str, str]
+) -> None:
+    assert request(*words).get("step_variables", {}) == variables
+
+
+def test_files_name_nodes() -> None:
+    assert request("-F", "hosts")["resources"]["nodelist"] == ["n2", "n1", "n3"]
+    assert request("-x", "./hosts")["resources"]["exclude"] == ["n2", "n1", "n3"]
+    made = request(environ={"SLURM_HOSTFILE": "hosts"})
+    assert made["resources"]["nodelist"] == ["n2", "n1", "n3"]
+    assert made["step_variables"] == {"SLURM_DISTRIBUTION": "arbitrary"}
+    assert made["env"] == {"SLURM_HOSTFILE": "hosts"}
+    assert request("-w", "n9", environ={"SLURM_HOSTFILE": "hosts"})["resources"]["nodelist"] == ["n9"]
+
+
+def test_a_file_of_variables_is_added_to_those_that_are_exported() -> None:
+    made = request("--export=NONE", "--export-file=vars", environ={"A": "0", "C": "3"})
+    assert made["env"] == {"A": "1", "B": "two\nlines"}
+
+
+def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> None:
+    assert request()["limits"] == {"CPU": -1, "STACK": 8388608, "NOFILE": 1024}
+    assert request("--propagate=STACK,nofile")["limits"] == {"NOFILE": 1024, "STACK": 8388608}
+    assert request("--propagate=RLIMIT_CPU")["limits"] == {"CPU": -1}
+    assert "limits" not in request("--propagate=NONE")
+    assert "limits" not in request(reads=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-F", "nowhere"], "cannot read nowhere: No such file"),
+        (["-F", "empty"], "empty names no node"),
+        (["-F", "odd"], "Invalid hostfile odd contents on line 1"),
+        (["--export-file=words"], "'no variable' is no NAME=VALUE"),
+        (["--propagate=far"], "there is no limit FAR"),
+        (["--ntasks-per-gpu=2", "-n5"], "has to be a multiple of --ntasks-per-gpu"),
+        (["--ntasks-per-gpu=2"], "says nothing alone"),
+        (["--ntasks-per-gpu=2", "--gpus=2", "-N1-2"], "a range of --nodes"),
+        (["--ntasks-per-gpu=2", "--gpus-per-task=1"], "excludes --gpus-per-task"),
+        (["--ntasks-per-gpu=2", "--gpus=0.5"], "a part of a GPU"),
+        (["--tres-per-task=fpga:1"], "'fpga:1' is no count"),
+        (["--mincpus=0"], "--mincpus=0 is out of range"),
+        (["-m", "far"], "Invalid --distribution specification"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(words: list[str], said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        request(*words)
+    assert said in caught.value.message
+    assert caught.value.hint
+
+
+def test_who_parses_for_somebody_else_reads_no_file() -> None:
+    with pytest.raises(UserError, match="cannot be read from here"):
+        request("-F", "hosts", reads=False)
+
+
+def test_every_refused_option_says_why() -> None:
+    tables = (SBATCH, SALLOC, SRUN)
+    refused = {one.name for known in tables for one in known.options.values() if one.here == REFUSED}
+    honoured = {one.name for known in tables for one in known.options.values() if one.here == HONOURED}
+    assert not REASONS.keys() - refused
+    assert not REASONS.keys() & honoured
+    for name in refused:
+        error = unsupported(name, "line 3")
+        assert f"--{name} is not supported" in error.message
+        assert error.hint
