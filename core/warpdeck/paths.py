@@ -73,6 +73,11 @@ class Paths:
         return self._of_user("snapshots.git")
 
     @property
+    def recorder(self) -> str:
+        """Where this user's recorder listens (snapshots/recorder)."""
+        return self._of_user("recorder")
+
+    @property
     def ssh(self) -> str:
         """This user's key for SSH into jobs, and the jobs' host keys."""
         return self._of_user("ssh")

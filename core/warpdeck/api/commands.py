@@ -134,6 +134,7 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
         "host": message.host,
         "columns": message.columns,
         "user": connection.who.user,
+        "in_job": connection.caller is not None,
     }
 
 
@@ -162,15 +163,7 @@ async def _pass_on(
             if said["t"] == "lingers":
                 turn.leave()
                 continue
-            connection.send(
-                {
-                    "t": "read",
-                    "stream": stream.number,
-                    "path": said["path"],
-                    "size": said["size"],
-                    "line": said["line"],
-                }
-            )
+            connection.send({**said, "stream": stream.number})
     except (asyncio.IncompleteReadError, ConnectionError, WireError):
         await stream.send(b"\2error: the command was ended: it took too long, or too much memory\n")
         stream.say_end("", {"code": 1, "signal": 0})

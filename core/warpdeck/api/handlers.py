@@ -15,6 +15,7 @@ from warpdeck.config import write
 from warpdeck.controller import present
 from warpdeck.controller.events import (
     Cancelled,
+    CodeRecorded,
     Event,
     Held,
     NodeDrained,
@@ -43,6 +44,7 @@ from warpdeck.model import (
     JobId,
     NodeName,
     Request,
+    Snapshot,
     count_tasks,
     has_task,
 )
@@ -117,6 +119,10 @@ class Handlers:
                 return await self._change(Resumed(**await self._named(message.jobs)))
             case ask.JobUpdate():
                 return await self._change(Updated(**await self._named(message.jobs), change=message.change))
+            case ask.CodeRecorded(snapshot=snapshot, note=note):
+                self._check_uploaded(snapshot)
+                named = await self._named(message.jobs)
+                return await self._change(CodeRecorded(**named, snapshot=snapshot, note=note))
             case ask.Nodes():
                 nodes = self._nodes(message.name, facts=message.facts)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
@@ -256,15 +262,17 @@ class Handlers:
 
     async def _submit(self, message: ask.Submit) -> dict[str, Any]:
         request = self._carried_on(message.request)
-        snapshot = request.snapshot
-        if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
-            raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
+        self._check_uploaded(request.snapshot)
         outcome = await self._controller.apply(await self.submission(request))
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
         notes = self._controller.state.site.remarks(request)
         return {"job_id": job.id, "label": job.label(), "tasks": tasks, "notes": notes}
+
+    def _check_uploaded(self, snapshot: Snapshot | None) -> None:
+        if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
+            raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
 
     def _carried_on(self, request: Request) -> Request:
         """The request; of a process of a job, as it is on the submit host."""

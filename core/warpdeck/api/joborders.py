@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from warpdeck.model import Snapshot
 from warpdeck.model.change import JobChange
 
 from .messages import Name, OnJobs, Reference
@@ -46,6 +47,13 @@ class Suspend(OnJobs, frozen=True, kw_only=True, tag="suspend"):
 
 class Resume(OnJobs, frozen=True, kw_only=True, tag="resume"):
     """Suspended jobs go on. Only for the controller's own user and root."""
+
+
+class CodeRecorded(OnJobs, frozen=True, kw_only=True, tag="code_recorded"):
+    """The snapshot that jobs were submitted to wait for (Request.code_due_unix), uploaded before; or none, and why."""
+
+    snapshot: Snapshot | None = None
+    note: Reference = ""
 
 
 class JobUpdate(OnJobs, frozen=True, kw_only=True, tag="job_update"):

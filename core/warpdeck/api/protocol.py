@@ -29,7 +29,7 @@ import msgspec
 
 from warpdeck.model import PtySide, Request
 
-from .joborders import Cancel, Hold, JobUpdate, Release, Requeue, Resume, Suspend, Tell
+from .joborders import Cancel, CodeRecorded, Hold, JobUpdate, Release, Requeue, Resume, Suspend, Tell
 from .messages import (
     MAX_WORDS,
     Channel,
@@ -81,6 +81,7 @@ from .siteasks import (
 
 __all__ = [
     "Cancel",
+    "CodeRecorded",
     "Command",
     "Curves",
     "Diagnosis",
@@ -367,6 +368,7 @@ ClientMessage = (
     | Suspend
     | Resume
     | JobUpdate
+    | CodeRecorded
     | Tell
     | Licenses
     | Settings

@@ -260,6 +260,8 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     dependency: str = ""
     snapshot: dict[str, object] | None = None
     """model.Snapshot as JSON."""
+    recording: bool = False
+    """Whether the snapshot is still being taken."""
     message: str = ""
     notice: str = ""
     """The last trouble with its node or GPUs that it was told of."""

@@ -262,7 +262,7 @@ def _add_snapshot(
     if taken.snapshot is None:
         return
     request["snapshot"] = taken.snapshot
-    _upload(client, taken.snapshot, taken.packed)
+    upload_tree(client, taken.snapshot, taken.packed)
 
 
 def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
@@ -287,12 +287,10 @@ def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -
     packed, sha256, size_bytes = SnapshotStore(snapshot["store"]).pack(snapshot["tree"])
     taken = {"subdir": "" if subdir == os.curdir else subdir, "sha256": sha256, "size_bytes": size_bytes}
     request["snapshot"] = snapshot | taken
-    _upload(client, request["snapshot"], packed)
+    upload_tree(client, request["snapshot"], packed)
 
 
-def _upload(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
-    """The packed tree, unless the controller has it."""
-    tree = snapshot["tree"]
-    if not client.call("have_tree", tree=tree)["have"]:
-        facts = {"tree": tree, "sha256": snapshot["sha256"], "size_bytes": snapshot["size_bytes"]}
-        client.upload("put_tree", packed, **facts)
+def upload_tree(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:
+    """Gives the controller the packed tree, unless it has it. Raises UserError."""
+    if not client.call("have_tree", tree=snapshot["tree"])["have"]:
+        client.upload("put_tree", packed, **{key: snapshot[key] for key in ("tree", "sha256", "size_bytes")})

@@ -84,7 +84,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("stdout", detail["stdout"]),
         ("stderr", detail["stderr"]),
         ("waits for", detail["dependency"]),
-        ("code", _code(detail.get("snapshot"))),
+        ("code", _code(detail)),
         ("used", ", ".join(used_in_words(**row["used"])) if row["used"] else ""),
         ("comment", row["comment"]),
     ]
@@ -131,9 +131,10 @@ def _gpu(gpu: dict[str, Any]) -> str:
     return f"{gpu['node']}:{gpu['index']}{util}{part}"
 
 
-def _code(snapshot: dict[str, Any] | None) -> str:
+def _code(detail: dict[str, Any]) -> str:
+    snapshot = detail.get("snapshot")
     if not snapshot:
-        return "no snapshot"
+        return "the snapshot is being taken" if detail.get("recording") else "no snapshot"
     head = snapshot["head"][:12]
     changed = " with uncommitted changes" if snapshot["dirty"] else ""
     return f"tree {snapshot['tree'][:12]}" + (f", commit {head}{changed}" if head else "")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 
-from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.paths import default_paths
-from warpdeck_agent.client.access import Away, Link, Refused, patiently
+from warpdeck.paths import Paths, default_paths
+from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, patiently
 from warpdeck_agent.client.step import StepClient
 from warpdeck_agent.client.umask import with_umask
 
@@ -48,15 +46,13 @@ def main(_: str, words: list[str]) -> int:
 
         return run_terminal("run", words)
     paths = default_paths()
-    links = [
-        Link(SyncClient.connect(paths).detach())
-    ]  # starts a controller if need be, and says what is wrong
+    links = [_link(paths)]  # what is wrong now is said; what goes wrong later passes
 
     def connect() -> Link:
         if links:
             return links.pop()
         try:
-            return Link(SyncClient.connect(paths).detach())
+            return _link(paths)
         except UserError as error:
             raise Away(error.message) from error
 
@@ -67,13 +63,27 @@ def main(_: str, words: list[str]) -> int:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
 
 
+def _link(paths: Paths) -> Link:
+    """To the controller, which is started if need be. Raises UserError, Away."""
+    try:
+        return greeted(connect_path(paths.socket))
+    except OSError:
+        from warpdeck.api.sync import SyncClient  # costs every step milliseconds
+
+        return Link(SyncClient.connect(paths).detach())
+    except Refused as refused:
+        raise UserError(refused.message, refused.hint) from refused
+
+
 def _names_job(words: list[str]) -> bool:
     """Whether --jobid stands before the command or anywhere: the step is to be beside what runs there."""
-    leading = itertools.takewhile(lambda word: word != "--", words)
+    leading = words[: words.index("--")] if "--" in words else words
     return any(word == "--jobid" or word.startswith("--jobid=") for word in leading)
 
 
 def _wants_terminal(words: list[str]) -> bool:
     """Whether --pty stands among the options: a job with a terminal is `warpdeck run`'s."""
-    leading = itertools.takewhile(lambda word: word != "--", words)
-    return "--pty" in itertools.takewhile(lambda word: word.startswith("-") or word.isdecimal(), leading)
+    for word in words:
+        if word in ("--pty", "--") or not (word.startswith("-") or word.isdecimal()):
+            return word == "--pty"
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model import Job, JobId, Node, NodeName, Request, Reservation, Snapshot
 from warpdeck.model.change import JobChange
 from warpdeck.model.step import Step
 from warpdeck.policy import End, Preempt, Resume, Start
@@ -95,6 +95,13 @@ class Updated(Order, frozen=True, kw_only=True):
     """Jobs that are to be other than they are."""
 
     change: JobChange
+
+
+class CodeRecorded(Order, frozen=True, kw_only=True):
+    """The snapshot that the jobs wait for is there, or there is none, and the note says why."""
+
+    snapshot: Snapshot | None = None
+    note: str = ""
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +203,7 @@ Event = (
     | Suspended
     | Resumed
     | Updated
+    | CodeRecorded
     | Told
     | Planned
     | NodeAdded

@@ -41,6 +41,9 @@ from .state import Transaction, amend
 MAX_OPEN_JOBS = 1_000_000
 """Unfinished job records; keeps memory bounded."""
 
+MOST_RECORDING_S = 120.0
+"""What a job waits at most for the record of its code: as long as a capture of a large tree over a slow network takes."""
+
 
 def submit(txn: Transaction, event: Submitted) -> Outcome:
     """Checks the request against what the cluster can ever give and makes the job. Raises UserError."""
@@ -56,6 +59,8 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     _check_dependencies(txn, event)
     request = state.site.complete(request, event.who.user)
     check_reservation(txn, request, event.who)
+    if request.code_due_unix is not None:
+        request = amend(request, code_due_unix=min(request.code_due_unix, txn.now + MOST_RECORDING_S))
     job_id = txn.new_job_id()
     base = Job(
         id=job_id,

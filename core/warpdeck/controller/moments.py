@@ -22,11 +22,17 @@ def minds_the_clock(request: Request) -> bool:
     """Whether a waiting job with this request has moments of its own."""
     delays = request.dependencies is not None and any(each.delay_s for each in request.dependencies.clauses)
     return (
-        request.begin_at_unix is not None
+        begins_unix(request) is not None
         or request.deadline_unix is not None
         or request.resources.max_switches is not None
         or delays
     )
+
+
+def begins_unix(request: Request) -> float | None:
+    """Before which the job does not start: --begin, and until its code is recorded."""
+    times = [at for at in (request.begin_at_unix, request.code_due_unix) if at is not None]
+    return max(times, default=None)
 
 
 def next_moment(state: State, now: float) -> float | None:
@@ -46,8 +52,9 @@ def _moments(state: State, now: float) -> Iterator[float]:
 
 def _of_waiting(state: State, job: Job) -> Iterator[float]:
     request = job.request
-    if request.begin_at_unix is not None:
-        yield request.begin_at_unix
+    begins = begins_unix(request)
+    if begins is not None:
+        yield begins
     if request.deadline_unix is not None:
         # As soon as the rest of the time is less than it needs, it ends.
         yield request.deadline_unix - (request.time_min_s or request.time_limit_s or 1) + AT_ONCE_S

@@ -7,9 +7,22 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from . import allocations, decisions, health, jobs, nodes, progress, reservations, steps, suspension, updates
+from . import (
+    allocations,
+    decisions,
+    health,
+    jobs,
+    nodes,
+    progress,
+    recording,
+    reservations,
+    steps,
+    suspension,
+    updates,
+)
 from .events import (
     Cancelled,
+    CodeRecorded,
     Event,
     HealthTold,
     Held,
@@ -63,6 +76,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return jobs.tell(txn, event)
         case Updated():
             return updates.update(txn, event)
+        case CodeRecorded():
+            return recording.record(txn, event)
         case Planned():
             return decisions.decide(txn, event)
         case Reported():

@@ -260,9 +260,16 @@ class Transaction:
         return JobId(before)
 
     def add_request(self, array_job_id: JobId, request: Request) -> None:
-        """A new submission's request."""
+        """A new submission's request, or what takes its place."""
+        before = self._requests.get(array_job_id)
         self._requests[array_job_id] = request
-        self._undo.append(lambda: self._requests.pop(array_job_id))
+        self._undo.append(lambda: self._restore_request(array_job_id, before))
+
+    def _restore_request(self, key: JobId, before: Request | None) -> None:
+        if before is None:
+            del self._requests[key]
+        else:
+            self._requests[key] = before
 
     def put_job(self, job: Job) -> Job:
         """Adds or replaces a job. Raises InvalidTransition where the state table does not lead."""

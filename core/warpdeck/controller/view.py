@@ -25,6 +25,7 @@ from warpdeck.model import (
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
+from .moments import begins_unix
 from .reservations import windows
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         qos=request.qos,
         priority=request.priority,
         nice=request.nice,
-        begin_at_unix=request.begin_at_unix,
+        begin_at_unix=begins_unix(request),
+        recording=request.code_due_unix is not None and request.code_due_unix > now,
         held=job.held,
         waits_for=verdict.waits_for,
         never=verdict.never,

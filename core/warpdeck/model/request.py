@@ -236,6 +236,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     submit_host: str = ""
     container: Container | None = None
     snapshot: Snapshot | None = None
+    code_due_unix: float | None = None
+    """The snapshot is being taken, and the job starts when it is there: after this moment in any case."""
     in_place: bool = False
     """As Slurm's jobs: in the folder itself where the node sees it, so that what the job writes is there. The snapshot tells
     what the code was, and is what nodes run that do not see the folder."""

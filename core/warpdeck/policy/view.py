@@ -107,6 +107,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """Set by an admin or --priority: takes the place of the computed one."""
     nice: int = 0
     begin_at_unix: float | None = None
+    recording: bool = False
+    """Whether it is so late because its code is being recorded until then at the latest."""
     deadline_unix: float | None = None
     held: bool = False
     held_by_admin: bool = False

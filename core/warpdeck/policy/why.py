@@ -22,6 +22,8 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
     if job.waits_for:
         return Why(code="Dependency", sentence=job.waits_for)
     if job.begin_at_unix is not None and job.begin_at_unix > now:
+        if job.recording:
+            return Why(code="None", sentence="its code is being recorded")
         wait = roughly(job.begin_at_unix - now)
         return Why(
             code="BeginTime",

@@ -33,6 +33,7 @@ class Console:
         paths: Paths | None = None,
         columns: int = 0,
         linger: Callable[[], None] = lambda: None,
+        record: Callable[[int, str], None] | None = None,
     ) -> None:
         self.env = env
         self.folder = folder
@@ -46,11 +47,15 @@ class Console:
         """So many bytes of a file of the caller's, or all if it holds less; "-" is what comes on standard input.
         Raises OSError."""
         self.paths = paths
-        """Where the user's own things are; None for a caller on a node, for whom nothing is read or written here."""
+        """Where the user's own things are; None for a caller who is another process: nothing is written for it here, and
+        what only this machine's processes can tell is not asked."""
         self.columns = columns
         """The terminal's width; 0 where the output is none."""
         self.linger = linger
         """Says that the command lasts from here on and works little: it looks again and again, or waits for somebody."""
+        self.record = record
+        """Has the code in a folder recorded for a job that was just submitted; returns before that is done, raises OSError.
+        None for a process of a job, whose jobs run its own code."""
 
 
 class CommandError(Exception):

@@ -1,8 +1,9 @@
 """Where a shell's `squeue` begins. It asks the controller, as a process of a job does: what the command imports is there already,
 and this program, which starts often, imports next to nothing (`python -IS`, the clients of jobs).
 
-A command runs in this process where nobody can be asked (no controller runs: one of the user's own is started as for any
-verb), where it looks at this machine's own processes or writes a file, and where it is a verb of warpdeck or the app.
+srun speaks with its step itself, here too. Any other command runs in this process where nobody can be asked (no controller runs:
+one of the user's own is started as for any verb), where it looks at this machine's own processes or writes a file, and where it
+is a verb of warpdeck or the app.
 """
 
 from __future__ import annotations
@@ -10,16 +11,31 @@ from __future__ import annotations
 import os
 import sys
 
+from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client import command
-from warpdeck_agent.client.access import connect_path, greeted
+from warpdeck_agent.client.access import Refused, connect_path, greeted
 from warpdeck_agent.client.main import ended
+
+from .recording import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as socket
 
-ASKED = ("sacct", "sacctmgr", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "sshare", "sstat")
+ASKED = (
+    "sacct",
+    "sacctmgr",
+    "sbatch",
+    "scancel",
+    "scontrol",
+    "sdiag",
+    "sinfo",
+    "sprio",
+    "squeue",
+    "sshare",
+    "sstat",
+)
 """main.COMMANDS; repeated because that imports what a command needs."""
 LOCAL = ("listpids", "pidinfo", "write")
 """Words of scontrol that are about this machine: its processes, and a file that is written."""
@@ -27,14 +43,32 @@ LOCAL = ("listpids", "pidinfo", "write")
 
 def main(name: str, words: list[str]) -> int:
     """Runs the command; its exit code, unless the process ends here already."""
+    if name == "srun":
+        os._exit(ended(name, lambda: _srun(words)))
     if name in ASKED and not _is_local(name, words):
         link = _controller()
         if link is not None:
             # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
-            os._exit(ended(name, lambda: command.run(lambda: greeted(link), name, words)))
+            os._exit(ended(name, lambda: command.run(lambda: greeted(link), name, words, record=_record)))
     from .main import main as run_here
 
     return run_here(name, words)
+
+
+def _srun(words: list[str]) -> int:
+    """Raises Refused, Away."""
+    from warpdeck.cli.srun import main as run_step
+
+    try:
+        code = run_step("srun", words)
+        sys.stdout.flush()
+    except UserError as error:
+        raise Refused(error.message, error.hint, error.exit_code) from error
+    return code
+
+
+def _record(job: int, folder: str) -> None:
+    order(default_paths(), job, folder)
 
 
 def _controller() -> socket.socket | None:

@@ -13,6 +13,7 @@ from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
+from .recording import order
 
 COMMANDS: dict[str, str] = {
     "sacct": "accounting.sacct",
@@ -85,6 +86,7 @@ def own_console() -> Console:
         read_file=_read,
         paths=default_paths(),
         columns=columns,
+        record=lambda job, folder: order(default_paths(), job, folder),
     )
 
 

@@ -1,5 +1,6 @@
-"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is taken
-as a snapshot, as `warpdeck submit` does. Differs where a refusal is ours: its own sentence follows Slurm's words for it.
+"""sbatch: submits a batch script. Options, messages and exit codes are those of sbatch(1); the code of the folder is recorded
+as a snapshot once the job has its number (snapshots/recorder), and the job starts when that is done. Differs where a refusal is
+ours: its own sentence follows Slurm's words for it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from warpdeck.api.submission import (
     MAX_FILE_CHARS,
     Draft,
+    Submitted,
     draft_script,
     dry_run,
     script_text,
@@ -28,6 +30,8 @@ from .console import CommandError, Console
 from .refusals import in_slurms_words
 from .version import VERSION
 
+RECORDED_S = 60.0
+"""What the job waits at most for the record of its code; one that takes longer it gets while it runs."""
 USAGE_EXIT = 255
 """Of words that are no options of sbatch."""
 USAGE = """Usage: sbatch [OPTIONS...] [script [args...]]
@@ -109,7 +113,7 @@ def _draft(
     )
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
     # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
-    draft.request["in_place"] = console.paths is not None
+    draft.request["in_place"] = console.record is not None
     return draft
 
 
@@ -149,11 +153,13 @@ def _read(name: str, console: Console) -> bytes:
 
 
 def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Console) -> int:
-    snapshot = "none" if console.paths is None else "auto"
+    if console.record is not None:
+        draft.request["code_due_unix"] = time.time() + RECORDED_S
     try:
-        done = submit(client, draft, paths=console.paths, snapshot=snapshot)
+        done = submit(client, draft, snapshot="none")
     except UserError as error:
         raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
+    _record(client, done, draft, console)
     if "quiet" not in own:
         for line in done.notes:
             console.err.write(f"sbatch: {line}\n")
@@ -163,6 +169,18 @@ def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Cons
         return 0
     console.linger()
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
+
+
+def _record(client: SyncClient, done: Submitted, draft: Draft, console: Console) -> None:
+    """Has the code recorded, or the job not wait for it."""
+    if console.record is None:
+        return
+    try:
+        console.record(done.job_id, draft.request.get("chdir") or console.folder)
+    except OSError as error:
+        note = f"no snapshot: the recorder cannot be reached: {error.strerror or error}"
+        done.notes.append(note)
+        client.call("code_recorded", jobs=[str(done.job_id)], note=note)
 
 
 def _test(client: SyncClient, draft: Draft, console: Console) -> int:

@@ -69,10 +69,18 @@ class Caller:
     def read(self, path: str, size: int, *, line: bool = False) -> bytes:
         """So much of a file of the caller's, or a line of it. Raises OSError."""
         self._link.sendall(json_frame({"t": "read", "path": path, "size": size, "line": line}))
+        return self._file(path)
+
+    def _file(self, path: str) -> bytes:
         said = self._next()
         if said["error"]:
             raise OSError(said["error"], os.strerror(said["error"]), path)
         return str(said["data"]).encode("latin-1")
+
+    def record(self, job: int, folder: str) -> None:
+        """Has the caller's recorder take the snapshot of the folder. Raises OSError."""
+        self._link.sendall(json_frame({"t": "record", "job": job, "folder": folder}))
+        self._file(folder)
 
     def linger(self) -> None:
         """The command lasts from here on, and works little: nobody need wait for it."""
@@ -241,6 +249,7 @@ def _run(caller: Caller, access: socket.socket) -> int:
         read_file=lambda path, size: caller.read(path, size),
         columns=asked["columns"],
         linger=caller.linger,
+        record=None if asked["in_job"] else caller.record,
     )
     try:
         code = _command(asked["name"], asked["words"], console)

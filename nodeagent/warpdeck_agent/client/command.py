@@ -16,7 +16,9 @@ from .umask import with_umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
-    from typing import Any, Callable, Dict, List, Mapping
+    from typing import Any, Callable, Dict, List, Mapping, Optional
+
+    Record = Callable[[int, str], None]
 
 REQUEST = 1
 """The only request of its connection, and its stream."""
@@ -25,8 +27,8 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of a file, whatever is asked for."""
 
 
-def run(connect: Callable[[], Link], name: str, words: List[str]) -> int:
-    """Runs the command; its exit code. Raises Refused, Away."""
+def run(connect: Callable[[], Link], name: str, words: List[str], *, record: Optional[Record] = None) -> int:
+    """Runs the command; its exit code. `record` has the code in a folder recorded for a job (OSError). Raises Refused, Away."""
     here = folder(os.environ)
     if not all(map(is_text, (here, *words))):
         raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
@@ -53,7 +55,7 @@ def run(connect: Callable[[], Link], name: str, words: List[str]) -> int:
                 message = parse_json(payload)
                 if message["t"] == "end":
                     return int((message.get("exit") or {}).get("code", 1))
-                _answer(link, message)
+                _answer(link, message, record)
         except WireError as error:
             raise Refused(f"the controller said something strange: {error}") from error
 
@@ -84,14 +86,17 @@ def _print(link: Link, piece: bytes) -> None:
     link.socket.sendall(json_frame({"t": "ack", "stream": REQUEST, "size": len(piece)}))
 
 
-def _answer(link: Link, message: Dict[str, Any]) -> None:
+def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> None:
     if message["t"] == "error":
         raise Refused(str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1)))
-    if message["t"] != "read":
-        return
     said: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
     try:
-        said["data"] = _read(message).decode("latin-1")
+        if message["t"] == "read":
+            said["data"] = _read(message).decode("latin-1")
+        elif message["t"] == "record" and record is not None:
+            record(int(message["job"]), str(message["folder"]))
+        else:
+            return
     except OSError as error:
         said["error"] = error.errno or 5
     link.socket.sendall(json_frame(said))

@@ -1,0 +1,126 @@
+"""The record of the code that sbatch's jobs were submitted with: taken behind sbatch's back, before the job begins."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import eventually
+
+from warpdeck.api.code import files
+from warpdeck.snapshots.recorder import main as record
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Home]:
+    """One for all tests of the module."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def work(short_tmp: Path) -> Path:
+    """A folder with one file of code."""
+    (short_tmp / "code.py").write_text("print(1)\n")
+    return short_tmp
+
+
+def submit(home: Home, work: Path, *words: str, data: str = "") -> int:
+    done = home.slurm("sbatch", "--parsable", *words, cwd=work, data=data)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr + home.log()
+    return int(done.stdout)
+
+
+def recorded(home: Home, job: int) -> list[str]:
+    """The files of the job's record, when it is there."""
+    found = eventually(lambda: home.json("show", str(job))["snapshot"], what=f"job {job} has its record")
+    return sorted(files(found))
+
+
+def test_what_a_job_writes_is_in_its_folder_and_not_in_its_record(home: Home, work: Path) -> None:
+    job = submit(home, work, "--wait", "--wrap", "echo made > made.txt")
+    assert (work / "made.txt").exists()
+    assert recorded(home, job) == ["code.py"]
+
+
+def test_code_that_changes_after_a_submission_is_the_next_ones(home: Home, work: Path) -> None:
+    first = submit(home, work, "--hold", "--wrap", "true")
+    before = recorded(home, first)
+    (work / "more.py").write_text("print(2)\n")
+    second = submit(home, work, "--hold", "--wrap", "true")
+    assert (before, recorded(home, second)) == (["code.py"], ["code.py", "more.py"])
+
+
+def test_many_submissions_at_once_all_have_their_record(home: Home, work: Path) -> None:
+    jobs = [submit(home, work, "--hold", "--wrap", "true") for _ in range(8)]
+    assert [recorded(home, job) for job in jobs] == [["code.py"]] * len(jobs)
+
+
+def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_waiting(home: Home) -> None:
+    job = submit(home, Path("/"), "--wait", "-o", "/dev/null", "--wrap", "true")
+    detail = home.json("show", str(job))
+    assert (detail["row"]["state"], detail["snapshot"]) == ("COMPLETED", None)
+    assert any(
+        event["text"].startswith("no snapshot of /: it is no code folder") for event in detail["events"]
+    )
+
+
+def test_a_recorder_that_was_killed_is_followed_by_another(home: Home, work: Path) -> None:
+    recorded(home, submit(home, work, "--hold", "--wrap", "true"))
+    for pid in recorders(home):
+        os.kill(pid, signal.SIGKILL)
+    assert recorded(home, submit(home, work, "--hold", "--wrap", "true")) == ["code.py"]
+
+
+def test_there_is_one_recorder_and_it_takes_the_orders_of_others(
+    home: Home, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(home, submit(home, work, "--hold", "--wrap", "true"))
+    before = recorders(home)
+    monkeypatch.chdir(work)  # it leaves the folder that it was started in
+    umask = os.umask(0o022)
+    try:
+        record(str(home.path), '{"job":1,"folder":"/"}\n')  # returns: another holds the place
+    finally:
+        os.umask(umask)
+    assert len(before) == 1 and recorders(home) == before
+
+
+def test_a_shell_that_waits_for_sbatchs_output_does_not_wait_for_the_recorder(home: Home, work: Path) -> None:
+    for pid in recorders(home):
+        os.kill(pid, signal.SIGKILL)
+    shims = home.ok("shims", "--folder").strip()
+    said = subprocess.run(
+        ["sh", "-c", f"echo got $({shims}/sbatch --parsable --hold --wrap true)"],
+        cwd=work,
+        env=home.environ,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    assert said.stdout.startswith("got ")
+    assert recorders(home)  # it lingers, and holds nothing of ours
+
+
+def recorders(home: Home) -> list[int]:
+    """The pids of the home's recorders."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"snapshots.recorder" in words and str(home.path).encode() in words:
+            found.append(int(folder.name))
+    return found
