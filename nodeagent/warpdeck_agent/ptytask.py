@@ -20,8 +20,10 @@ import sys
 import termios
 from typing import List
 
-from .client.keys import HEADER, KEYS, SIZE
+from .client.keys import KEYS, SIZE
 
+HEADER = struct.Struct(">BHH")
+"""What client.keys puts before each piece."""
 READ_BYTES = 64 * 1024
 NOT_OURS = (
     signal.SIGTERM,

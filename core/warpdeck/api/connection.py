@@ -69,10 +69,12 @@ class Connection:
         who: Who,
         *,
         caller: Caller | None = None,
+        greeted: bool = False,
     ) -> None:
         self.server = server
         self.who = who
         self.caller = caller
+        self._greeted = greeted
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
@@ -85,14 +87,8 @@ class Connection:
     async def run(self) -> None:
         """Serves the client until it goes, or says something that is no request."""
         try:
-            async with asyncio.timeout(HELLO_S):
-                hello = await self._read()
-            if not isinstance(hello, protocol.Hello):
-                raise WireError("the first message must be hello")
-            if hello.version != protocol.API_VERSION:
-                self.send_error(0, _other_version(hello.version))
+            if not self._greeted and not await self._greet():
                 return
-            self._welcome()
             while True:
                 message = await self._read()
                 if message is not None:
@@ -104,6 +100,18 @@ class Connection:
             self.send_error(0, UserError(str(error), "speak the protocol of warpdeck.api.protocol"))
         finally:
             self.close()
+
+    async def _greet(self) -> bool:
+        """Whether the client speaks our protocol. Raises WireError."""
+        async with asyncio.timeout(HELLO_S):
+            hello = await self._read()
+        if not isinstance(hello, protocol.Hello):
+            raise WireError("the first message must be hello")
+        if hello.version != protocol.API_VERSION:
+            self.send_error(0, _other_version(hello.version))
+            return False
+        self.send(self.welcome())
+        return True
 
     def refuse(self, error: UserError) -> None:
         """Says why and hangs up."""
@@ -152,19 +160,17 @@ class Connection:
     async def progress(self, number: int, line: str) -> None:
         self.send({"t": "progress", "id": number, "line": line})
 
-    def _welcome(self) -> None:
-        controller = self.server.controller
-        self.send(
-            {
-                "t": "welcome",
-                "version": protocol.API_VERSION,
-                "warpdeck": __version__,
-                "controller": controller.controller_id,
-                "user": self.who.user,
-                "uid": self.who.uid,
-                "admin": self.who.admin,
-            }
-        )
+    def welcome(self) -> dict[str, Any]:
+        """Who we are, and who the client is."""
+        return {
+            "t": "welcome",
+            "version": protocol.API_VERSION,
+            "warpdeck": __version__,
+            "controller": self.server.controller.controller_id,
+            "user": self.who.user,
+            "uid": self.who.uid,
+            "admin": self.who.admin,
+        }
 
     async def _read(self) -> Any:
         """The next message; data goes to its stream (None is returned)."""

@@ -65,7 +65,8 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
     """One of Slurm's commands, for a process of a job: its words, variables, folder and host. Data comes as pieces behind one
     byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
     asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); {"t": "record", "stream",
-    "job", "folder"} has the code in a folder recorded for the job that was submitted (of no process of a job). FileRead answers."""
+    "job", "folder"} has the code in a folder recorded for the job that was submitted (of no process of a job).
+    FileRead answers a read."""
 
     name: Name
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
@@ -76,7 +77,7 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
 
 
 class FileRead(Message, frozen=True, kw_only=True, tag="file"):
-    """What a command asked to read, as Latin-1, or the number of the error; of a record nothing but that. No answer."""
+    """What a command asked to read, as Latin-1, or the number of the error. No answer."""
 
     stream: Number
     data: str = ""

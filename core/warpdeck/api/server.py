@@ -122,7 +122,9 @@ class ApiServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Connection
     ) -> None:
         """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
-        await self._serve_client(Connection(self, reader, writer, asker.who, caller=asker.caller))
+        await self._serve_client(
+            Connection(self, reader, writer, asker.who, caller=asker.caller, greeted=True)
+        )
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

@@ -85,6 +85,14 @@ class SyncClient:
             raise
         return client
 
+    @classmethod
+    def greeted(cls, link: socket.socket, welcome: dict[str, Any]) -> Self:
+        """A client on a connection that was greeted already."""
+        link.settimeout(ANSWER_S)
+        client = cls(link)
+        client.welcome = welcome
+        return client
+
     def close(self) -> None:
         self._link.close()
 

@@ -6,11 +6,16 @@ import os
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, default_paths
-from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, patiently
+from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.step import StepClient
 from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a step begins in less than it takes to import these
+    import _socket as socket
+    from collections.abc import Callable
 
 HELP = """usage: warpdeck srun [OPTIONS] COMMAND...
 
@@ -46,13 +51,13 @@ def main(_: str, words: list[str]) -> int:
 
         return run_terminal("run", words)
     paths = default_paths()
-    links = [_link(paths)]  # what is wrong now is said; what goes wrong later passes
+    links = [_link(paths, greeting)]  # what is wrong now is said; what goes wrong later passes
 
     def connect() -> Link:
         if links:
             return links.pop()
         try:
-            return _link(paths)
+            return _link(paths, greeted)
         except UserError as error:
             raise Away(error.message) from error
 
@@ -63,10 +68,10 @@ def main(_: str, words: list[str]) -> int:
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
 
 
-def _link(paths: Paths) -> Link:
+def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:
     """To the controller, which is started if need be. Raises UserError, Away."""
     try:
-        return greeted(connect_path(paths.socket))
+        return greet(connect_path(paths.socket))
     except OSError:
         from warpdeck.api.sync import SyncClient  # costs every step milliseconds
 

@@ -54,8 +54,8 @@ class Console:
         self.linger = linger
         """Says that the command lasts from here on and works little: it looks again and again, or waits for somebody."""
         self.record = record
-        """Has the code in a folder recorded for a job that was just submitted; returns before that is done, raises OSError.
-        None for a process of a job, whose jobs run its own code."""
+        """Has the code in a folder recorded for a job that was just submitted; returns before that is done. Where it cannot be,
+        the job's history tells. None for a process of a job, whose jobs run its own code."""
 
 
 class CommandError(Exception):

@@ -14,7 +14,7 @@ import sys
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client import command
-from warpdeck_agent.client.access import Refused, connect_path, greeted
+from warpdeck_agent.client.access import Refused, connect_path, greeting
 from warpdeck_agent.client.main import ended
 
 from .recording import order
@@ -49,7 +49,7 @@ def main(name: str, words: list[str]) -> int:
         link = _controller()
         if link is not None:
             # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
-            os._exit(ended(name, lambda: command.run(lambda: greeted(link), name, words, record=_record)))
+            os._exit(ended(name, lambda: command.run(lambda: greeting(link), name, words, record=_record)))
     from .main import main as run_here
 
     return run_here(name, words)
@@ -67,8 +67,8 @@ def _srun(words: list[str]) -> int:
     return code
 
 
-def _record(job: int, folder: str) -> None:
-    order(default_paths(), job, folder)
+def _record(job: int, folder: str) -> str:
+    return order(default_paths(), job, folder)
 
 
 def _controller() -> socket.socket | None:

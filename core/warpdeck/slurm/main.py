@@ -86,8 +86,15 @@ def own_console() -> Console:
         read_file=_read,
         paths=default_paths(),
         columns=columns,
-        record=lambda job, folder: order(default_paths(), job, folder),
+        record=_record,
     )
+
+
+def _record(job: int, folder: str) -> None:
+    note = order(default_paths(), job, folder)
+    if note:
+        with SyncClient.connect(default_paths(), start=False) as client:
+            client.call("code_recorded", jobs=[str(job)], note=note)
 
 
 def _folder() -> str:

@@ -21,11 +21,15 @@ main({home!r}, {line!r})
 """
 
 
-def order(paths: Paths, job: int, folder: str) -> None:
-    """Returns when the order is taken, long before it is done. Raises OSError."""
+def order(paths: Paths, job: int, folder: str) -> str:
+    """Returns when the order is taken, long before it is done; in words why it is not, else ""."""
     line = jsontext.dumps({"job": job, "folder": folder}) + "\n"
-    if not hand_over(paths, line):
-        _start(paths, line)
+    try:
+        if not hand_over(paths, line):
+            _start(paths, line)
+    except OSError as error:
+        return f"no snapshot: the recorder cannot be started: {error.strerror or error}"
+    return ""
 
 
 def hand_over(paths: Paths, line: str) -> bool:

@@ -12,7 +12,6 @@ import time
 from warpdeck.api.submission import (
     MAX_FILE_CHARS,
     Draft,
-    Submitted,
     draft_script,
     dry_run,
     script_text,
@@ -159,7 +158,8 @@ def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Cons
         done = submit(client, draft, snapshot="none")
     except UserError as error:
         raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
-    _record(client, done, draft, console)
+    if console.record is not None:
+        console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in own:
         for line in done.notes:
             console.err.write(f"sbatch: {line}\n")
@@ -169,18 +169,6 @@ def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Cons
         return 0
     console.linger()
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
-
-
-def _record(client: SyncClient, done: Submitted, draft: Draft, console: Console) -> None:
-    """Has the code recorded, or the job not wait for it."""
-    if console.record is None:
-        return
-    try:
-        console.record(done.job_id, draft.request.get("chdir") or console.folder)
-    except OSError as error:
-        note = f"no snapshot: the recorder cannot be reached: {error.strerror or error}"
-        done.notes.append(note)
-        client.call("code_recorded", jobs=[str(done.job_id)], note=note)
 
 
 def _test(client: SyncClient, draft: Draft, console: Console) -> int:

@@ -49,6 +49,8 @@ STREAM = 0
 OUT, ERR = b"\1", b"\2"
 PIECE_BYTES = DATA_CHUNK_BYTES - 1
 LOST_EXIT = 1
+GARBAGE = 200_000
+"""Objects after which a command looks for garbage: most end before, and rows that are being made are none."""
 MAX_BUG_CHARS = 8000
 
 
@@ -69,18 +71,14 @@ class Caller:
     def read(self, path: str, size: int, *, line: bool = False) -> bytes:
         """So much of a file of the caller's, or a line of it. Raises OSError."""
         self._link.sendall(json_frame({"t": "read", "path": path, "size": size, "line": line}))
-        return self._file(path)
-
-    def _file(self, path: str) -> bytes:
         said = self._next()
         if said["error"]:
             raise OSError(said["error"], os.strerror(said["error"]), path)
         return str(said["data"]).encode("latin-1")
 
     def record(self, job: int, folder: str) -> None:
-        """Has the caller's recorder take the snapshot of the folder. Raises OSError."""
+        """Has the caller's recorder take the snapshot of the folder. What goes wrong there the caller says."""
         self._link.sendall(json_frame({"t": "record", "job": job, "folder": folder}))
-        self._file(folder)
 
     def linger(self) -> None:
         """The command lasts from here on, and works little: nobody need wait for it."""
@@ -168,6 +166,7 @@ def _is_closed(channel: socket.socket) -> bool:
 def _wait_and_serve(channel: socket.socket, takes: int) -> int:
     """One fork's life: nobody from the first moment, then the command that comes."""
     _give_up_rights()
+    gc.set_threshold(GARBAGE)
     data, descriptors, _, _ = socket.recv_fds(channel, 1, 2)
     os.close(takes)
     channel.close()
@@ -235,12 +234,12 @@ def _run(caller: Caller, access: socket.socket) -> int:
 
     def connect() -> SyncClient:
         out.flush()
-        return SyncClient.over(access)
+        return SyncClient.greeted(access.dup(), asked["welcome"])  # again for each who asks
 
     console = Console(
         env=asked["env"],
         folder=asked["cwd"],
-        user=asked["user"],
+        user=asked["welcome"]["user"],
         host=asked["host"],
         stdin=io.TextIOWrapper(io.BufferedReader(Typed(caller)), "utf-8", "replace"),
         out=out,

@@ -100,14 +100,19 @@ def patiently(connect: Callable[[], Link], name: str) -> Link:
             time.sleep(RETRY_S)
 
 
-def greeted(sock: socket.socket) -> Link:
-    """A connection to the controller's own socket, greeted. Raises Away, Refused."""
+def greeting(sock: socket.socket) -> Link:
+    """The controller's own socket, greeted; its answer is still to come, before all others. Raises Away."""
     sock.settimeout(ANSWER_S)
-    link = Link(sock)
     try:
         sock.sendall(json_frame({"t": "hello", "version": VERSION, "client": "cli"}))
     except OSError as error:
         raise Away(str(error)) from error
+    return Link(sock)
+
+
+def greeted(sock: socket.socket) -> Link:
+    """The same, answered. Raises Away, Refused."""
+    link = greeting(sock)
     link.expect()
     return link
 

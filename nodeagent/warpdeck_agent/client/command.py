@@ -18,17 +18,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
     from typing import Any, Callable, Dict, List, Mapping, Optional
 
-    Record = Callable[[int, str], None]
+    Record = Callable[[int, str], str]
 
 REQUEST = 1
-"""The only request of its connection, and its stream."""
+"""The command, and its stream."""
+AFTERWARDS = 2
+"""The other request of its connection: that a job need not wait for its record."""
 RECEIVE_BYTES = 1 << 18
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of a file, whatever is asked for."""
 
 
 def run(connect: Callable[[], Link], name: str, words: List[str], *, record: Optional[Record] = None) -> int:
-    """Runs the command; its exit code. `record` has the code in a folder recorded for a job (OSError). Raises Refused, Away."""
+    """Runs the command; its exit code. `record` has the code in a folder recorded for a job, and tells why it is not.
+
+    Raises Refused, Away.
+    """
     here = folder(os.environ)
     if not all(map(is_text, (here, *words))):
         raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
@@ -87,16 +92,18 @@ def _print(link: Link, piece: bytes) -> None:
 
 
 def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> None:
-    if message["t"] == "error":
+    if message["t"] == "error" and message.get("id") != AFTERWARDS:
         raise Refused(str(message["message"]), str(message.get("hint", "")), int(message.get("exit_code", 1)))
+    if message["t"] == "record" and record is not None:
+        note = record(int(message["job"]), str(message["folder"]))
+        if note:
+            asked = {"t": "code_recorded", "id": AFTERWARDS, "jobs": [str(message["job"])], "note": note}
+            link.socket.sendall(json_frame(asked))
+    if message["t"] != "read":
+        return
     said: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
     try:
-        if message["t"] == "read":
-            said["data"] = _read(message).decode("latin-1")
-        elif message["t"] == "record" and record is not None:
-            record(int(message["job"]), str(message["folder"]))
-        else:
-            return
+        said["data"] = _read(message).decode("latin-1")
     except OSError as error:
         said["error"] = error.errno or 5
     link.socket.sendall(json_frame(said))

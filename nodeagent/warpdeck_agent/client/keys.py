@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import struct
 import termios
 import tty
 
@@ -12,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
     from typing import Any, List, Optional
 
-HEADER = struct.Struct(">BHH")
-"""kind, then rows and columns, or how many bytes follow."""
 SIZE, KEYS = 0, 1
 USUAL = (24, 80)
 
@@ -39,10 +36,15 @@ def size_frame() -> bytes:
     """The size of the user's terminal."""
     rows, cols = USUAL
     if os.isatty(0):
-        rows, cols, _, _ = struct.unpack("HHHH", fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8)))
-    return HEADER.pack(SIZE, rows or USUAL[0], cols or USUAL[1])
+        rows, cols, _, _ = memoryview(fcntl.ioctl(0, termios.TIOCGWINSZ, bytes(8))).cast("H")
+    return _header(SIZE, rows or USUAL[0], cols or USUAL[1])
 
 
 def keys_frame(data: bytes) -> bytes:
     """Keys, fewer than 64 kB at once."""
-    return HEADER.pack(KEYS, len(data), 0) + data
+    return _header(KEYS, len(data), 0) + data
+
+
+def _header(kind: int, first: int, second: int) -> bytes:
+    """The kind, then rows and columns, or how many bytes follow."""
+    return bytes((kind,)) + first.to_bytes(2, "big") + second.to_bytes(2, "big")
