@@ -10,13 +10,14 @@ from rich.cells import cell_len
 from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
 from tests.tui.widgets.test_log_view import Far
 from warpdeck_tui.widgets import log_text
+from warpdeck_tui.widgets.log_filter import only
 from warpdeck_tui.widgets.log_search import words
 from warpdeck_tui.widgets.log_view import LogView
 
 STEPS = 80
 MOVES = (
     ["move(1)", "move(-1)", "page(1.0)", "page(-1.0)", "page(0.5)", "page(-0.5)", "side(1)", "side(-1)"]
-    + ["first", "follow", "wrap", "trouble", "match(1)", "match(-1)", "end_search"]
+    + ["first", "follow", "wrap", "trouble", "match(1)", "match(-1)"]
 )  # fmt: skip
 NOISE = [
     b"line\n", b"\x1b[31mred\n", b"\r50%", b"\r\n", b"x" * 3000, "漢字\t".encode(), b"\x00\xff\x1b]0;t", b"\n", b"loss nan\n",
@@ -48,12 +49,16 @@ async def step(player: Player[LogView], file: Growing, dice: random.Random) -> N
         data = b"".join(dice.choices(NOISE, k=dice.choice([1, 30, 800])))
         file.fed += data
         view.feed(data)
+    elif what < 0.32:
+        view.end_search()
     elif what < 0.35:
         await player.pilot.resize_terminal(*dice.choice(SIZES))
     elif what < 0.4:
         view.use_palette(STYLES)
     elif what < 0.5:
         view._look_for(words(dice.choice(["far line 7", "LOSS", "50%", "none such"])))
+    elif what < 0.52:
+        view._filter(only(dice.choice(["far line 77", "loss", "!line"])))
     else:
         await view.run_action(dice.choice(MOVES))
     if dice.random() < 0.5:
@@ -81,7 +86,8 @@ async def test_whatever_one_does_the_view_holds_and_ends_at_the_end(seed: int) -
             await step(player, file, dice)
             check(player)
         assert obeyed(player.take_written()) == ""
-        await view.run_action("end_search")
+        view.end_search()
+        view.end_filter()
         for _ in range(STEPS):
             await view.run_action("side(-1)")
         await player.pilot.resize_terminal(80, 24)

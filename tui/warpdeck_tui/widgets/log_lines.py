@@ -92,6 +92,11 @@ class LogLines:
         """How far into the file the window reaches."""
         return self._complete_bytes + self._partial_file_bytes + self._pending_bytes
 
+    @property
+    def cost_bytes(self) -> int:
+        """Of text and index."""
+        return self._cost
+
     def append(self, data: bytes) -> None:
         """What follows in the file, cut anywhere. The oldest lines go if there are too many."""
         for start in range(0, len(data), PENDING_BYTES):
@@ -105,7 +110,7 @@ class LogLines:
         """What stands in the file before the window, from the start of a line on. The newest go if there are too many."""
         self._index()
         at_bytes, first = self.start_bytes - len(data), self.first
-        text = _overwritten(data)
+        text = overwritten(data)
         block = _Block(first, at_bytes, len(data), bytearray(), array("I"))
         block.first -= _add(block, text if text.endswith(b"\n") else text + b"\n")
         self._blocks.insert(0, block)
@@ -150,10 +155,10 @@ class LogLines:
             came = self._after_first_end(came)
         cut = came.rfind(b"\n") + 1
         if cut:
-            whole = _overwritten(self._partial + came[:cut])
+            whole = overwritten(self._partial + came[:cut])
             self._keep(whole, file_bytes=self._partial_file_bytes + cut)
             self._partial, self._partial_file_bytes = b"", 0
-        self._partial = _overwritten(self._partial + came[cut:])
+        self._partial = overwritten(self._partial + came[cut:])
         self._partial_file_bytes += len(came) - cut
         if len(self._partial) > MAX_LINE_BYTES:
             self._break_partial()
@@ -192,7 +197,7 @@ class LogLines:
             self._cost -= self._blocks.pop(0).cost
 
 
-def _overwritten(data: bytes) -> bytes:
+def overwritten(data: bytes) -> bytes:
     """Without what a carriage return says is to be written over."""
     return _OVERWRITTEN.sub(b"", data) if b"\r" in data else data
 

@@ -43,6 +43,11 @@ class LogText:
         self._move(at_bytes, in_line=at_bytes > 0)
 
     @property
+    def can_read(self) -> bool:
+        """Whether what is not kept can be had at all."""
+        return self._read is not None
+
+    @property
     def at_start(self) -> bool:
         """Nothing can be read before the window."""
         return self._read is None or self.lines.start_bytes == 0
@@ -107,13 +112,13 @@ class LogText:
         )
         begins, ends = self.lines.start_bytes, self.lines.end_bytes
         outside = [(ends, self.size_bytes), (0, begins)]
-        found = await _find_in(ahead, pattern, number, forward=forward)
+        found = await find_in(ahead, pattern, number, forward=forward)
         if found is None and self._read is not None:
             for start, stop in outside if forward else reversed(outside):
                 found = await self._find_outside(pattern, start, stop=stop, forward=forward)
                 if found is not None:
                     return found
-        return await _find_in(behind, pattern, None, forward=forward) if found is None else found
+        return await find_in(behind, pattern, None, forward=forward) if found is None else found
 
     async def _find_outside(
         self, pattern: re.Pattern[bytes], start: int, *, stop: int, forward: bool
@@ -127,7 +132,7 @@ class LogText:
                 # Looked at once more as lines: what is written over is not there, and lines too long are broken.
                 lines = LogLines()
                 lines.append(data)
-                found = await _find_in(lines.pieces(), pattern, None, forward=forward)
+                found = await find_in(lines.pieces(), pattern, None, forward=forward)
                 if found is not None:
                     self._move(at_bytes)
                     self.lines.append(data)
@@ -154,6 +159,15 @@ class LogText:
             yield at_bytes + begin, data[begin:]
             stop = at_bytes + begin
 
+    async def page_before(self, stop: int) -> tuple[int, bytes]:
+        """(place, whole lines) of the page that ends there; no bytes where it cannot be had."""
+        at_bytes = max(0, stop - PAGE_BYTES)
+        data = await self._page(at_bytes, stop)
+        if len(data) < stop - at_bytes:
+            return stop, b""
+        begin = _begin(data, at_bytes)
+        return at_bytes + begin, data[begin:]
+
     async def _page(self, start: int, stop: int) -> bytes:
         return b"" if self._read is None else await self._read(start, stop - start)
 
@@ -169,7 +183,7 @@ def _begin(data: bytes, at_bytes: int) -> int:
     return begin if begin < len(data) else 0
 
 
-async def _find_in(
+async def find_in(
     pieces: list[Piece], pattern: re.Pattern[bytes], number: int | None, *, forward: bool
 ) -> int | None:
     """The first line that matches, or the last; not before, or not after, `number`."""

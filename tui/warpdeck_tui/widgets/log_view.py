@@ -15,12 +15,15 @@ from warpdeck_tui.palette import Palette
 
 from .cells import fit
 from .glyphs import UNICODE, Glyphs
+from .log_filter import Filter, FilteredText, of_rank, only
 from .log_search import MAX_QUERY_CHARACTERS, TROUBLE, Query, words
-from .log_text import Reader
+from .log_text import LogText, Reader
 from .log_window import LogWindow
 from .matches import pointed_out, spans
 from .prompt import Prompt
 
+SEARCH, ONLY, RANK = "/", "&", "rank "
+"""What the prompt in the last row asks for."""
 MATCH_CONTEXT_LINES = 3
 """So many lines stay visible above a match."""
 
@@ -51,11 +54,21 @@ class LogView(LogWindow):
     def _with_status(self, strip: Strip, width: int) -> Strip:
         """The prompt of the search in place of the last row."""
         if self._prompt.text is not None:
-            return Strip([Segment(fit(f"/{self._prompt.text}", width - 1) + " ", Style(bold=True))])
+            return Strip(
+                [Segment(fit(f"{self._prompt.sign}{self._prompt.text}", width - 1) + " ", Style(bold=True))]
+            )
         return super()._with_status(strip, width)
 
     def _badge(self) -> list[str]:
-        return [self._search_words(self._query), *super()._badge()] if self._query else super()._badge()
+        told = [self._filter_words(self._source)] if isinstance(self._source, FilteredText) else []
+        told += [self._search_words(self._query)] if self._query else []
+        return [*told, *super()._badge()]
+
+    def _filter_words(self, source: FilteredText) -> str:
+        if self._reading:
+            return f"{source.chosen.title} {self._glyphs.ellipsis}"
+        count = self._shown_end - self._shown_first
+        return f"{source.chosen.title}: {count:,}{'' if source.at_start else ' or more'}"
 
     def _search_words(self, query: Query) -> str:
         if self._searching:
@@ -67,19 +80,72 @@ class LogView(LogWindow):
         return f"{query.title}: line {self._found - self._shown_first + 1:,} of {self._shown_end - self._shown_first:,}"
 
     def on_key(self, event: events.Key) -> None:
-        """While it asks what to look for, keys are the answer."""
+        """While it asks, keys are the answer."""
         if self._prompt.text is None:
             return
-        if text := self._prompt.take(event):
-            self._look_for(words(text))
+        text = self._prompt.take(event)
+        if event.key == "enter":
+            self._answered(text)
         self._refresh_status()
         event.stop()
         event.prevent_default()
 
+    def _answered(self, text: str) -> None:
+        """The prompt was finished; an empty one takes the filter away, as in less."""
+        if self._prompt.sign == SEARCH:
+            if text:
+                self._look_for(words(text))
+        elif not text:
+            self.end_filter()
+        elif self._prompt.sign == ONLY:
+            self._filter(only(text))
+        elif chosen := of_rank(text):
+            self._filter(chosen)
+        else:
+            self.notify("a rank is a number", severity="warning")
+
+    def _ask(self, sign: str) -> None:
+        self._prompt.open(sign)
+        self._refresh_status()
+
     def action_search(self) -> None:
         """Asks in the last row what to look for."""
-        self._prompt.open()
-        self._refresh_status()
+        self._ask(SEARCH)
+
+    # Filtering
+
+    def action_only(self) -> None:
+        """Asks in the last row which lines to show."""
+        self._ask(ONLY)
+
+    def action_rank(self) -> None:
+        """Asks in the last row whose lines to show."""
+        self._ask(RANK)
+
+    def _filter(self, chosen: Filter) -> None:
+        """Only these lines, from the end of the log on."""
+        self._use(FilteredText(self._whole, chosen))
+
+    def end_filter(self) -> bool:
+        """All lines again; False if they were all there."""
+        if not isinstance(self._source, FilteredText):
+            return False
+        self._use(self._whole)
+        return True
+
+    @property
+    def _whole(self) -> LogText:
+        return self._source.whole if isinstance(self._source, FilteredText) else self._source
+
+    def _use(self, source: LogText | FilteredText) -> None:
+        """Another choice of lines: its numbers are its own, so what was found is forgotten; the end is followed."""
+        self.workers.cancel_group(self, "find")
+        self._stop_reading()
+        self._query = self._found = None
+        self._source = source
+        self._shown_first = self._left = 0
+        self._scroll(0)
+        self.action_follow()
 
     def on_paste(self, event: events.Paste) -> None:
         if self._prompt.text is not None:
@@ -135,9 +201,9 @@ class LogView(LogWindow):
         self._read_on()
 
     def end_search(self) -> bool:
-        """Takes away what was pointed out; False if nothing was."""
+        """Takes away what was pointed out, then the filter; False if there was neither."""
         if self._query is None:
-            return False
+            return self.end_filter()
         self.workers.cancel_group(self, "find")
         self._query = self._found = None
         self._page = None

@@ -27,6 +27,7 @@ from .cells import fit
 from .glyphs import UNICODE, Glyphs
 from .line_view import LineView
 from .lines import blank, finished
+from .log_filter import FilteredText
 from .log_text import LogText, Reader
 from .matches import pointed_out
 from .wrapped import Row, page_from, page_to_end
@@ -49,7 +50,7 @@ class LogWindow(LineView):
 
     def __init__(self, *, id: str = "", styles: Palette | None = None, glyphs: Glyphs = UNICODE) -> None:
         super().__init__(styles or {}, id=id, glyphs=glyphs)
-        self._source = LogText()
+        self._source: LogText | FilteredText = LogText()
         self._shown_first = self._shown_end = self._shown_bytes = 0
         self._following = True
         self._moving = False
@@ -58,7 +59,7 @@ class LogWindow(LineView):
         self._wrapped = False
         self._page: list[Row] | None = None
         self._flush_timer: Timer | None = None
-        self._reading = False
+        self._reader: object | None = None
 
     @property
     def following(self) -> bool:
@@ -78,6 +79,7 @@ class LogWindow(LineView):
 
     def clear(self, *, at_bytes: int = 0, read: Reader | None = None) -> None:
         """Empty again, and following. What is fed begins there in the file; `read` gets what stands before."""
+        self._source = self._source.whole if isinstance(self._source, FilteredText) else self._source
         self._source.clear(at_bytes=at_bytes, read=read)
         self._shown_first = self._shown_end = self._left = self._seen_lines = 0
         self._following = True
@@ -172,19 +174,34 @@ class LogWindow(LineView):
     def _read_on(self) -> None:
         """Reads what is missing near the view, and the whole way to the end if it is followed."""
         if not self._reading and self._missing():
-            self._reading = True
-            self._read()
+            self._reader = object()
+            self._read(self._reader)
+
+    @property
+    def _reading(self) -> bool:
+        return self._reader is not None
+
+    def _stop_reading(self) -> None:
+        """What is still read is for nobody."""
+        self.workers.cancel_group(self, "read")
+        self._reader = None
 
     @work(group="read")
-    async def _read(self) -> None:
+    async def _read(self, turn: object) -> None:
         try:
             while reader := self._missing():
+                before = self._shown_first, self._shown_end
                 if not await reader():
                     return
                 self._show_window()
-                self.refresh()
+                if before != (self._shown_first, self._shown_end):
+                    self.refresh()
+                else:
+                    self._refresh_status()
         finally:
-            self._reading = False
+            if self._reader is turn:  # else another one reads by now
+                self._reader = None
+                self._refresh_status()
 
     def _missing(self) -> Callable[[], Awaitable[bool]] | None:
         """How to get what the view will need next, None if it has that."""
@@ -193,7 +210,8 @@ class LogWindow(LineView):
         if not source.at_end and (self._following or below < near):
             return source.read_after
         above = self._top - self._shown_first
-        if not source.at_start and not self._following and above < near:
+        is_short = isinstance(source, FilteredText) and self._shown_end - self._shown_first < near
+        if not source.at_start and (is_short or (not self._following and above < near)):
             return source.read_before
         return None
 

@@ -11,14 +11,16 @@ class Prompt:
     def __init__(self, *, max_characters: int) -> None:
         self._max_characters = max_characters
         self._text: str | None = None
+        self.sign = ""
+        """What stands before the text: it says what the text is for."""
 
     @property
     def text(self) -> str | None:
         """What is typed so far; None while closed."""
         return self._text
 
-    def open(self) -> None:
-        self._text = ""
+    def open(self, sign: str) -> None:
+        self._text, self.sign = "", sign
 
     def take(self, event: events.Key) -> str:
         """What a key does to it; the text, once Enter has finished it."""
