@@ -60,13 +60,19 @@ def _paint(rig: Rig) -> float:
 @contextmanager
 def _app(rig: Rig, **environ: str) -> Iterator[int]:
     """The app, and our end of its terminal."""
-    argv = console_script()
+    with forked_app(console_script(), {**rig.home.environ, **environ}) as (_, terminal):
+        yield terminal
+
+
+@contextmanager
+def forked_app(argv: list[str], environ: dict[str, str]) -> Iterator[tuple[int, int]]:
+    """The app in a terminal of 120 x 40: its pid, and our end of the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        os.execve(argv[0], argv, {**rig.home.environ, "TERM": "xterm-256color", **environ})
+        os.execve(argv[0], argv, {"TERM": "xterm-256color", **environ})
     try:
-        yield terminal
+        yield pid, terminal
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -41,6 +41,7 @@ PLACES = {
     "job": "Job",
     "history": "History",
     "sessions": "Sessions",
+    "admin": "Site",
     "app": "Everywhere",
     "log": "Logs, code and diffs",
     "grid": "Map of GPUs",
@@ -53,6 +54,7 @@ PLACES = {
     "script": "Script of a new job",
     "sweep": "Grid of a sweep",
     "add": "Add a node",
+    "reserve": "Reservation",
     "choose": "Choice of a job",
     "fill": "Presets and jobs",
     "done": "What was done",
@@ -62,6 +64,7 @@ MEETINGS = (
     ("queue", "list", "moves", "app"),
     ("history", "list", "moves", "app"),
     ("sessions", "list", "moves", "app"),
+    ("admin", "list", "moves", "app"),
     ("nodes", "grid", "moves", "app"),
     ("nodes", "list", "moves", "app"),
     ("node", "moves", "app"),
@@ -77,6 +80,7 @@ MEETINGS = (
     ("sweep",),
     ("script",),
     ("add",),
+    ("reserve",),
 )
 """Places whose keys count at the same time."""
 NO_KEY = "no_key"
@@ -89,6 +93,9 @@ ACTIONS = (
     Action("app", "show_job", "3", "Job", "the job under the cursor, or the last one looked at"),
     Action("app", "show_history", "4", "History", "jobs that have ended"),
     Action("app", "show_sessions", "5", "Sessions", "shells on the cluster, and forwarded ports"),
+    Action(
+        "app", "show_admin", "6", "Site", "partitions, reservations, QoS, shares, drains, events, what-if"
+    ),
     Action(
         "app",
         "shell",
@@ -144,6 +151,37 @@ ACTIONS = (
     Action("sessions", "end_forward", "X", "End forward", "the port is forwarded no more", "", _CHANGES),
     Action("sessions", "copy", "y", "Copy", "the session's id, or the port's URL"),
     Action("sessions", "back", "escape", "Back", "to the queue"),
+    Action(
+        "admin", "next_tab", "tab", "Next table", "partitions, reservations, QoS, shares, and on", "Table"
+    ),
+    Action("admin", "previous_tab", "shift+tab", "Table before", "the same, backwards"),
+    Action("admin", "new", "n", "New reservation", "set nodes aside", "New", _CHANGES),
+    Action("admin", "change", "e", "Change reservation", "the one under the cursor", "Change", _CHANGES),
+    Action("admin", "remove", "X", "Remove reservation", "give its nodes back", "Remove", _CHANGES),
+    Action(
+        "admin", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES
+    ),
+    Action("admin", "add", "A", "Add node", "a machine, over SSH", "Add", _CHANGES),
+    Action(
+        "admin",
+        "what_if",
+        "w",
+        "What if",
+        "the past with more GPUs, another policy, other weights",
+        "What if",
+    ),
+    Action(
+        "admin",
+        "config",
+        "E",
+        "Edit config.toml",
+        "the site's rules; they count when you leave",
+        "Rules",
+        _CHANGES,
+    ),
+    Action("admin", "copy", "y", "Copy name", "of what is under the cursor"),
+    Action("admin", "copy_command", "Y", "Copy command", "the command line that prints the table"),
+    Action("admin", "back", "escape", "Back", "end a what-if that runs, then to the queue"),
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "page", "p", "Node page", "the node's curves, processes and health", "Node"),
     Action(
@@ -292,6 +330,19 @@ ACTIONS = (
         "add", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
     ),
     Action("add", "give_up", "escape", "Give up", "add nothing", "goes back"),
+    Action("reserve", "submit", "enter", "Reserve", "set the nodes aside", "sets them aside"),
+    Action(
+        "reserve", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"
+    ),
+    Action(
+        "reserve",
+        "previous",
+        "shift+tab,up",
+        "Field before",
+        "to the field before",
+        call="app.focus_previous",
+    ),
+    Action("reserve", "give_up", "escape", "Give up", "change nothing", "goes back"),
     Action("choose", "give_up", "escape,q", "Give up", "choose none", "goes back"),
     Action("fill", "remove", "X", "Remove", "the preset under the cursor", "removes the preset"),
     Action("fill", "give_up", "escape,q", "Give up", "leave the form as it is", "goes back"),

@@ -34,6 +34,7 @@ from .filling import Filling
 from .finder import Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
+from .screens.admin import AdminScreen
 from .screens.base import Arrives, DeckScreen
 from .screens.dialogs import DonePage, HelpPage
 from .screens.history import HistoryScreen
@@ -307,7 +308,10 @@ class DeckApp(Window):
     def action_show_sessions(self) -> None:
         self._show(SessionsScreen)
 
-    def _show(self, kind: type[NodesScreen | HistoryScreen | SessionsScreen]) -> None:
+    def action_show_admin(self) -> None:
+        self._show(AdminScreen)
+
+    def _show(self, kind: type[NodesScreen | HistoryScreen | SessionsScreen | AdminScreen]) -> None:
         if not isinstance(self.screen, kind):
             self.action_show_queue()
             self.push_screen(kind())

@@ -25,6 +25,7 @@ from warpdeck.api.rows import (
     PastJobs,
     UsageRow,
 )
+from warpdeck.api.site import Site
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, local_files, submit
 from warpdeck.api.sync import SyncClient
@@ -136,6 +137,11 @@ class Core:
     async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
         """The user's newest jobs, ended or not."""
         return await self._live().jobs(user=user, finished=True, limit=limit)
+
+    @property
+    def site(self) -> Site:
+        """What admins look at and change. Raises UserError without a connection."""
+        return Site(self._live())
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
         """A page of the jobs that have ended."""

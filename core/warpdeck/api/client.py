@@ -185,7 +185,7 @@ class Client:
     # ---- requests
 
     async def status(self) -> Status:
-        return await self._ask(ask.Status(), Status)
+        return await self.request(ask.Status(), Status)
 
     async def jobs(
         self,
@@ -199,85 +199,85 @@ class Client:
         """Unfinished jobs, oldest first; `finished` adds ended ones, at most `limit` rows."""
         users = () if user is None else (user,)
         wanted = ask.Jobs(users=users, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
-        return (await self._ask(wanted, _Jobs)).jobs
+        return (await self.request(wanted, _Jobs)).jobs
 
     async def held_at(self, at: float) -> list[HeldRow]:
         """What ran at that moment, by unix time, and the GPUs it had. Of a requeued job its last start alone is known."""
         wanted = ask.Records(
             states=("RUNNING",), since=at, until=at, ended=True, fields=HeldRow.__struct_fields__
         )
-        return (await self._ask(wanted, _Held)).jobs
+        return (await self.request(wanted, _Held)).jobs
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
         """A page of the jobs that have ended."""
-        return await self._ask(ask.Past(query=query, counted=counted), PastJobs)
+        return await self.request(ask.Past(query=query, counted=counted), PastJobs)
 
     async def past_costs(self, query: PastQuery) -> list[GroupCost]:
         """What the jobs that have ended have cost, in groups."""
-        return (await self._ask(ask.PastCosts(query=query), _Costs)).groups
+        return (await self.request(ask.PastCosts(query=query), _Costs)).groups
 
     async def job(self, job: str) -> JobDetail:
         """All there is to say of a job of any age."""
-        return await self._ask(ask.JobInfo(job=job), JobDetail)
+        return await self.request(ask.JobInfo(job=job), JobDetail)
 
     async def curves(self, *, job: str = "", node: str = "", step_s: float = 1.0) -> Curves:
         """What a job used over its life, or a node lately in steps of 1, 10 or 60 s."""
-        return await self._ask(ask.Curves(job=job, node=node, step_s=step_s), Curves)
+        return await self.request(ask.Curves(job=job, node=node, step_s=step_s), Curves)
 
     async def forecast(self, job: str) -> ForecastRow:
         """When a job starts, who is ahead of it, and what would start it now."""
-        return await self._ask(ask.Forecast(job=job), ForecastRow)
+        return await self.request(ask.Forecast(job=job), ForecastRow)
 
     async def dry_run(self, request: Request) -> ForecastRow:
         """What would become of a submission now. Nothing is submitted."""
-        return await self._ask(ask.DryRun(request=request), ForecastRow)
+        return await self.request(ask.DryRun(request=request), ForecastRow)
 
     async def cancel(self, jobs: Sequence[str], *, signal: str = "") -> Changed:
         """Ends jobs, or sends them a signal by name."""
-        return await self._ask(ask.Cancel(jobs=tuple(jobs), signal=signal), Changed)
+        return await self.request(ask.Cancel(jobs=tuple(jobs), signal=signal), Changed)
 
     async def hold(self, jobs: Sequence[str]) -> Changed:
-        return await self._ask(ask.Hold(jobs=tuple(jobs)), Changed)
+        return await self.request(ask.Hold(jobs=tuple(jobs)), Changed)
 
     async def release(self, jobs: Sequence[str]) -> Changed:
-        return await self._ask(ask.Release(jobs=tuple(jobs)), Changed)
+        return await self.request(ask.Release(jobs=tuple(jobs)), Changed)
 
     async def requeue(self, jobs: Sequence[str]) -> Changed:
-        return await self._ask(ask.Requeue(jobs=tuple(jobs)), Changed)
+        return await self.request(ask.Requeue(jobs=tuple(jobs)), Changed)
 
     async def submit(self, request: Request) -> Submitted:
         """A request whose snapshot, if any, was uploaded before; warpdeck.api.submission does both."""
-        return await self._ask(ask.Submit(request=request), Submitted)
+        return await self.request(ask.Submit(request=request), Submitted)
 
     async def nodes(self, *, name: str = "") -> list[NodeRow]:
-        return (await self._ask(ask.Nodes(name=name), _Nodes)).nodes
+        return (await self.request(ask.Nodes(name=name), _Nodes)).nodes
 
     async def node_add(
         self, target: str, *, name: str = "", accept_host_key: str = "", progress: Progress | None = None
     ) -> NodeRow:
         """Adds [USER@]HOST[:PORT]. The error "host_key" has the fingerprint in its details: ask, and send it again."""
         wanted = ask.NodeAdd(target=target, name=name, accept_host_key=accept_host_key)
-        return await self._ask(wanted, NodeRow, progress=progress)
+        return await self.request(wanted, NodeRow, progress=progress)
 
     async def node_drain(self, name: str, *, reason: str) -> NodeRow:
-        return await self._ask(ask.NodeDrain(name=name, reason=reason), NodeRow)
+        return await self.request(ask.NodeDrain(name=name, reason=reason), NodeRow)
 
     async def node_resume(self, name: str) -> NodeRow:
-        return await self._ask(ask.NodeResume(name=name), NodeRow)
+        return await self.request(ask.NodeResume(name=name), NodeRow)
 
     async def node_remove(self, name: str, *, force: bool = False) -> None:
-        await self._ask(ask.NodeRemove(name=name, force=force), dict[str, Any])
+        await self.request(ask.NodeRemove(name=name, force=force), dict[str, Any])
 
     async def forwards(self) -> list[ForwardRow]:
         """The ports that this user's clients forward now; an admin sees everybody's."""
-        return (await self._ask(ask.Forwards(), _Forwards)).forwards
+        return (await self.request(ask.Forwards(), _Forwards)).forwards
 
     async def forward_end(self, number: int) -> None:
-        await self._ask(ask.ForwardEnd(number=number), dict[str, Any])
+        await self.request(ask.ForwardEnd(number=number), dict[str, Any])
 
     async def shutdown(self) -> None:
         """Ends the controller; agents and jobs go on."""
-        await self._ask(ask.Shutdown(), dict[str, Any])
+        await self.request(ask.Shutdown(), dict[str, Any])
 
     # ---- streams
 
@@ -358,7 +358,8 @@ class Client:
         for inbox in self._inboxes.values():
             inbox.fail(self._gone)
 
-    async def _ask(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
+    async def request(self, message: Message, kind: type[T], *, progress: Progress | None = None) -> T:
+        """Asks one thing and decodes the answer, pages joined. What the site is asked has its own module: site."""
         number, inbox = await self._begin(message, Inbox())
         parts: list[dict[str, Any]] = []
         try:

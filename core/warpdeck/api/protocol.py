@@ -67,6 +67,7 @@ from .processasks import (
 )
 from .siteasks import (
     Diagnosis,
+    Events,
     Licenses,
     Partitions,
     Past,
@@ -85,6 +86,7 @@ __all__ = [
     "Command",
     "Curves",
     "Diagnosis",
+    "Events",
     "FileRead",
     "Hold",
     "JobUpdate",
@@ -354,6 +356,7 @@ ClientMessage = (
     | Records
     | Past
     | PastCosts
+    | Events
     | Priorities
     | Shares
     | Diagnosis

@@ -12,6 +12,7 @@ from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState
 
 from . import protocol as ask
+from .rows import EventRow
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -27,6 +28,7 @@ Question = (
     | ask.PluginOptions
     | ask.Past
     | ask.PastCosts
+    | ask.Events
 )
 
 
@@ -58,6 +60,11 @@ async def answer(controller: Controller, question: Question, named: Collection[J
             return await _past(controller, question)
         case ask.PastCosts():
             return {"groups": await controller.store.past_costs(question.query)}
+        case ask.Events():
+            entries = await controller.store.last_entries(question.limit)
+            return {
+                "events": [EventRow(at=each.at_unix, job=each.job_id, text=each.text) for each in entries]
+            }
 
 
 async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:

@@ -214,6 +214,14 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of what happened: of which job, by its id."""
+
+    at: float
+    job: int
+    text: str
+
+
 class StepRow(msgspec.Struct, kw_only=True):
     """A step of a job: `id` as 12.0, 12.batch or 12.extern. `used` once it has ended."""
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from warpdeck.model.past import PastQuery
 
 from .messages import Message, References
+
+MAX_EVENTS = 500
+"""Lines of one answer: some screens."""
 
 
 class Priorities(Message, frozen=True, kw_only=True, tag="priorities"):
@@ -61,3 +68,9 @@ class PastCosts(Message, frozen=True, kw_only=True, tag="past_costs"):
     """-> {"groups": [model.past.GroupCost]}: what the jobs of the question have cost."""
 
     query: PastQuery = PastQuery()
+
+
+class Events(Message, frozen=True, kw_only=True, tag="events"):
+    """-> {"events": [rows.EventRow]}: what happened to jobs lately, the latest first."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_EVENTS)] = MAX_EVENTS

@@ -6,10 +6,7 @@ import argparse
 import time
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
-from warpdeck.notation.hostlist import expand
-from warpdeck.notation.moments import parse_moment
-from warpdeck.notation.times import parse_limit
+from warpdeck.notation.reservations import FLAGS, Wish, parse_wish
 
 from .arguments import Arguments, run_sub_verb
 from .output import print_json
@@ -59,22 +56,9 @@ def _parser() -> Arguments:
 
 
 def _create(client: SyncClient, args: argparse.Namespace) -> int:
-    flags = _flags(args.flags)
-    start = parse_moment(args.start, time.time())
-    duration_s = parse_limit(args.duration)
-    nodes = None if args.nodes.upper() == "ALL" else list(dict.fromkeys(expand(args.nodes)))
-    if nodes == []:
-        raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
-    made = {
-        "name": args.name,
-        "nodes": nodes,
-        "start_unix": start,
-        "end_unix": None if duration_s is None else start + duration_s,
-        "users": _names(args.users),
-        "accounts": _names(args.accounts),
-        "maintenance": args.maintenance or "MAINT" in flags,
-        "repeat": next((FLAGS[flag] for flag in flags if FLAGS[flag]), ""),
-    }
+    flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
+    wish = Wish(args.name, args.nodes, args.start, args.duration, args.users, args.accounts, flags)
+    made = parse_wish(wish, time.time())
     client.call("reservation_make", reservation=made)
     if args.json:
         print_json(made)
@@ -90,29 +74,3 @@ def _remove(client: SyncClient, args: argparse.Namespace) -> int:
     else:
         print(f"removed reservation {args.name}")
     return 0
-
-
-FLAGS = {
-    "MAINT": "",
-    "IGNORE_JOBS": "",
-    "HOURLY": "hourly",
-    "DAILY": "daily",
-    "WEEKDAY": "weekday",
-    "WEEKEND": "weekend",
-    "WEEKLY": "weekly",
-}
-"""Flag -> how the reservation comes again. IGNORE_JOBS is how it always is: jobs that run there are left alone."""
-
-
-def _flags(text: str) -> list[str]:
-    flags = [flag.upper() for flag in _names(text)]
-    unknown = next((flag for flag in flags if flag not in FLAGS), "")
-    if unknown:
-        raise UserError(f"reservations have no flag {unknown} here", f"there are: {', '.join(FLAGS)}")
-    if sum(bool(FLAGS[flag]) for flag in flags) > 1:
-        raise UserError("a reservation comes again in one way only", f"take one of {', '.join(flags)}")
-    return flags
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]

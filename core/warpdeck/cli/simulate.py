@@ -28,6 +28,7 @@ MAX_NODES = 1_000_000
 MAX_GPUS_PER_NODE = 1024
 """More GPUs in one node than anybody builds."""
 MAX_CPUS = 1_000_000_000
+MAX_GPUS = 100_000
 SHOW_AFTER_S = 1.0
 SHOW_EVERY_S = 0.2
 
@@ -36,6 +37,7 @@ examples:
   warpdeck simulate --trace curie.csv.gz --cpus 93312
   warpdeck simulate --trace philly.csv.gz --nodes 28 --gpus-per-node 8 --limits menu --policy fcfs-easy --json
   warpdeck simulate --history --config new.toml
+  warpdeck simulate --history --add-gpus 8 --weight fairshare=1000
 
 a log is CSV with the columns job_id,submit_s,runtime_s and cpus or nodes,gpus (also read: user, account_or_vc,
 timelimit_s), or the Standard Workload Format (.swf); either may be gzipped
@@ -50,11 +52,14 @@ def main(verb: str, words: list[str]) -> int:
     args = _parser(verb).parse_args(words)
     if args.history:
         return _history(args)
-    for name in ("since", "until"):
-        if getattr(args, name) is not None:
-            raise UserError(
-                "--from and --to choose from the site's history", "use them with --history", exit_code=2
-            )
+    for name, given in (
+        ("--from", args.since),
+        ("--to", args.until),
+        ("--add-gpus", args.add_gpus),
+        ("--weight", args.weight),
+    ):
+        if given:
+            raise UserError(f"{name} is about the site's history", "use it with --history", exit_code=2)
     return _trace(args)
 
 
@@ -87,6 +92,25 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     parser.add_argument("--limits", choices=("log", "menu", "exact"), default="log", help="see below")
     parser.add_argument("--from", dest="since", metavar="DATE", help="jobs submitted on or after YYYY-MM-DD")
     parser.add_argument("--to", dest="until", metavar="DATE", help="jobs submitted before YYYY-MM-DD")
+    parser.add_argument(
+        "--add-gpus",
+        type=_count("--add-gpus", MAX_GPUS, least=0),
+        default=0,
+        metavar="G",
+        help="with --history: what if there were so many more, on nodes like the one with most",
+    )
+    parser.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="with --history: what if age, fairshare, job_size, partition or qos counted so much",
+    )
+    parser.add_argument(
+        "--progress",
+        action="store_true",
+        help="say how far it is on a line of its own, for programs that run it",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
@@ -116,7 +140,7 @@ def _trace(args: argparse.Namespace) -> int:
     machine = _machine(args, trace)
     work = make_workload(trace, machine, limits=args.limits)
     site = View(nodes=machine.nodes, running=(), pending=())
-    played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line(len(work.jobs)))
+    played = replay(work.jobs, site, settings_of(args.policy, own), progress=_progress_line())
     report = make_report(
         played,
         machine_units=machine.units,
@@ -178,7 +202,23 @@ def _figure(value: float) -> str:
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
-def _progress_line(jobs: int) -> Progress | None:
+def _progress(args: argparse.Namespace, done: int) -> Progress | None:
+    """Of two replays, of which so many are done: a percentage a line where a program asks for it."""
+    if not args.progress:
+        return _progress_line()
+    shown = -1
+
+    def show(ended: int, total: int) -> None:
+        nonlocal shown
+        percent = (100 * done + 100 * ended // max(1, total)) // 2
+        if percent > shown:
+            shown = percent
+            print(f"{percent} %", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _progress_line() -> Progress | None:
     """A line on the terminal that is drawn over; none where nobody looks."""
     if not sys.stderr.isatty():
         return None
@@ -202,8 +242,8 @@ def _history(args: argparse.Namespace) -> int:
     from warpdeck.config import load, read
     from warpdeck.paths import default_paths
     from warpdeck.sim.archive import read_archive
-    from warpdeck.sim.history import past_jobs, site_of
-    from warpdeck.sim.policies import settings_of
+    from warpdeck.sim.history import past_jobs, site_of, with_more_gpus
+    from warpdeck.sim.policies import settings_of, weighted
     from warpdeck.sim.replay import replay
 
     _no_machine(args)
@@ -213,10 +253,13 @@ def _history(args: argparse.Namespace) -> int:
     if not past:
         raise UserError("no job of that time ran and ended here", "see `warpdeck queue --all`")
     site, settings = site_of(load(paths.config).config, nodes)
-    now = replay(past, site, settings, progress=_progress_line(len(past)))
+    now = replay(past, site, settings, progress=_progress(args, 0))
     if args.config is not None:
         site, settings = site_of(_existing(read, args.config).config, nodes)
-    then = replay(past, site, settings_of(args.policy, settings), progress=_progress_line(len(past)))
+    if args.add_gpus:
+        site = with_more_gpus(site, args.add_gpus)
+    tried = weighted(settings_of(args.policy, settings), args.weight)
+    then = replay(past, site, tried, progress=_progress(args, 1))
     _compare(now, then, len(past), as_json=args.json)
     return 0
 

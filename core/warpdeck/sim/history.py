@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from warpdeck.config import Config, NodeFacts, build_site
-from warpdeck.model import Job, JobId, Node
+from warpdeck.errors import UserError
+from warpdeck.model import GpuUuid, Job, JobId, Node, NodeName
 from warpdeck.policy import GpuView, NodeView, PendingJob, Settings, View
 
 from .replay import Replayed, Run
@@ -94,6 +95,32 @@ def site_of(config: Config, nodes: Sequence[Node]) -> tuple[View, Settings]:
         licenses=site.licenses,
     )
     return view, msgspec.structs.replace(site.settings, max_forecasts=0)
+
+
+def with_more_gpus(view: View, gpus: int) -> View:
+    """The same with so many GPUs more, on nodes like the one that has most; the last of them has what is left over.
+
+    Raises UserError where no node has any.
+    """
+    model = max(view.nodes, key=lambda node: len(node.gpus), default=None)
+    if model is None or not model.gpus:
+        raise UserError("no node has GPUs, so there is none to add more like it", "leave the GPUs out")
+    added: list[NodeView] = []
+    while gpus:
+        count = min(gpus, len(model.gpus))
+        name = NodeName(f"more{len(added) + 1}")
+        own = tuple(
+            msgspec.structs.replace(gpu, uuid=GpuUuid(f"{name}-{gpu.index}")) for gpu in model.gpus[:count]
+        )
+        added.append(msgspec.structs.replace(model, name=name, gpus=own))
+        gpus -= count
+    parts = tuple(
+        part
+        if part.nodes is None or model.name not in part.nodes
+        else msgspec.structs.replace(part, nodes=frozenset(part.nodes) | {node.name for node in added})
+        for part in view.partitions
+    )
+    return msgspec.structs.replace(view, nodes=(*view.nodes, *added), partitions=parts)
 
 
 def _node_view(node: Node, facts: NodeFacts) -> NodeView:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from warpdeck.policy import Settings
+from warpdeck.errors import UserError
+from warpdeck.policy import Settings, Weights
 
 PLAIN = Settings(queue_order="submission", backfill_order="priority", preempt_by="off", reclaim=False)
 """First come first served; what is not named is off."""
@@ -15,6 +18,25 @@ TEXTBOOK: dict[str, Settings] = {
     "conservative": msgspec.structs.replace(PLAIN, backfill="conservative"),
 }
 NAMES = (*TEXTBOOK, "default")
+
+
+WEIGHTS = tuple(name for name in Weights.__struct_fields__ if name != "tres")
+MOST_WEIGHT = 10**9
+
+
+def weighted(settings: Settings, words: Sequence[str]) -> Settings:
+    """With other weights in the priority, each written NAME=NUMBER. Raises UserError."""
+    given = {}
+    for word in words:
+        name, sign, number = word.partition("=")
+        if name not in WEIGHTS or not sign or not number.isdecimal() or int(number[:12]) > MOST_WEIGHT:
+            raise UserError(
+                f"{word[:40]!r} is no weight",
+                f"write NAME=NUMBER with one of {', '.join(WEIGHTS)}",
+                exit_code=2,
+            )
+        given[name] = int(number)
+    return msgspec.structs.replace(settings, weights=msgspec.structs.replace(settings.weights, **given))
 
 
 def settings_of(name: str, site: Settings) -> Settings:

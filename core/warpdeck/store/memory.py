@@ -20,6 +20,7 @@ class MemoryStore:
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
+        self._entries: list[JournalEntry] = []
         self._curves: dict[tuple[JobId, int | None, NodeName], JobCurve] = {}
         self._waits = Waits()
         self._reservations: dict[str, Reservation] = {}
@@ -63,6 +64,7 @@ class MemoryStore:
             self._nodes.pop(name, None)
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
+            self._entries.append(entry)
         for curve in changes.curves:
             self._curves[curve.job_id, curve.step, curve.node] = curve
         for reservation in changes.reservations:
@@ -118,6 +120,9 @@ class MemoryStore:
 
     async def journal(self, job_id: JobId) -> list[JournalEntry]:
         return list(self._journal.get(job_id, ()))
+
+    async def last_entries(self, limit: int) -> list[JournalEntry]:
+        return self._entries[: -limit - 1 : -1]
 
     async def steps(self, job_id: JobId) -> list[Step]:
         return [step for key, step in sorted(self._steps.items()) if key[0] == job_id]

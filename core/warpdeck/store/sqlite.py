@@ -234,6 +234,11 @@ class SqliteStore:
         rows = await self._rows("SELECT at, text FROM journal WHERE job_id = ? ORDER BY seq", (job_id,))
         return [JournalEntry(at_unix=row[0], job_id=job_id, text=row[1]) for row in rows]
 
+    async def last_entries(self, limit: int) -> list[JournalEntry]:
+        """What happened last to any job, the latest first."""
+        rows = await self._rows("SELECT at, job_id, text FROM journal ORDER BY seq DESC LIMIT ?", (limit,))
+        return [JournalEntry(at_unix=row[0], job_id=JobId(row[1]), text=row[2]) for row in rows]
+
     async def steps(self, job_id: JobId) -> list[Step]:
         """All steps of a job, in the order of its starts and of their numbers."""
         query = "SELECT data FROM steps WHERE job_id = ? ORDER BY restarts, number"

@@ -15,6 +15,7 @@ from warpdeck_tui.actions import (
     key_line,
 )
 from warpdeck_tui.app import DeckApp
+from warpdeck_tui.screens.admin import AdminScreen
 from warpdeck_tui.screens.base import TextPane
 from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage
 from warpdeck_tui.screens.history import HistoryScreen
@@ -24,6 +25,7 @@ from warpdeck_tui.screens.node_add import NodeAdd
 from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.screens.reserve import Reserve
 from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
@@ -39,6 +41,8 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "job": (JobScreen,),
     "history": (HistoryScreen,),
     "sessions": (SessionsScreen,),
+    "admin": (AdminScreen,),
+    "reserve": (Reserve,),
     "log": (LogView,),
     "grid": (CellGrid,),
     "list": (VirtualTable,),

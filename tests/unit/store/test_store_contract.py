@@ -147,6 +147,13 @@ async def test_reservations_are_loaded_until_they_are_removed(store: Store) -> N
     assert (await store.load(finished_since_unix=0.0)).reservations == (made[1],)
 
 
+async def test_the_last_entries_of_all_jobs_come_latest_first(store: Store) -> None:
+    entries = [JournalEntry(at_unix=float(at), job_id=JobId(at % 2), text=f"line {at}") for at in range(5)]
+    await store.commit(Changes(journal=tuple(entries)))
+    assert await store.last_entries(3) == entries[:1:-1]
+    assert await store.last_entries(99) == entries[::-1]
+
+
 async def test_history_keeps_its_order(store: Store) -> None:
     entries = tuple(JournalEntry(at_unix=float(n), job_id=JobId(1), text=f"event {n}") for n in range(3))
     await store.commit(Changes(journal=entries))

@@ -182,7 +182,8 @@ class Listing:
             assert entry is not None
             entries.append(entry)
             if group in self._open and isinstance(entry, Fold):
-                tasks = sorted(entry.rows(), key=self._choice.order.place)
+                order = self._choice.order
+                tasks: list[JobRow] = sorted(entry.rows(), key=order.place)
                 entries += tasks
         self.entries = entries
 

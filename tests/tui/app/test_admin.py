@@ -1,0 +1,234 @@
+"""The site's tables: what they say in words, and what can be changed from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import ME, on_stage
+
+from warpdeck.api.rows import EventRow, NodeRow
+from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
+from warpdeck.controller.ports import Changes
+from warpdeck.errors import UserError
+from warpdeck.model import (
+    ExitStatus,
+    Gpu,
+    GpuAsk,
+    GpuUuid,
+    Job,
+    JobId,
+    JobState,
+    Node,
+    NodeName,
+    Request,
+    Resources,
+)
+from warpdeck.paths import Paths
+from warpdeck.store import SqliteStore
+from warpdeck_tui import whatif
+from warpdeck_tui.screens.admin import AdminScreen
+from warpdeck_tui.viewmodels import sitetables as tables
+from warpdeck_tui.viewmodels.whatif import what_if_rows, what_if_words
+
+NOW = 1_700_000_000.0
+JOBS = 600
+TREE = [
+    ShareRow(
+        account="vision", shares=3, norm_shares=0.75, usage=90.0, norm_usage=0.9, level_fs=0.83, depth=0
+    ),
+    ShareRow(
+        account="vision", user="ann", depth=1, norm_shares=0.5, norm_usage=0.2, level_fs=2.5, fairshare=1.0
+    ),
+    ShareRow(
+        account="vision", user="bob", depth=1, norm_shares=0.5, norm_usage=0.8, level_fs=0.6, fairshare=0.5
+    ),
+    ShareRow(account="nlp", shares=1, norm_shares=0.25, depth=0),
+]
+
+
+def texts(row: tables.Row) -> list[str]:
+    return [cell.text for cell in row[1]]
+
+
+def test_a_place_in_the_tree_of_accounts_is_explained() -> None:
+    vision, ann, bob, nlp = TREE
+    words = tables.share_words(vision, TREE, half_life_s=7 * 86_400.0)
+    assert words == (
+        "vision is owed 75 % at the top and has used 90 %: more than its share, level 0.83."
+        " Half of a use is forgotten in 7-00:00:00."
+    )
+    assert "less than its share, level 2.50. That is place 1 of 2 among all users" in tables.share_words(
+        ann, TREE, half_life_s=None
+    )
+    assert "place 2 of 2 among all users: a factor of 0.50" in tables.share_words(bob, TREE, half_life_s=None)
+    assert "has used nothing that counts still" in tables.share_words(nlp, TREE, half_life_s=None)
+    assert [texts(row)[0] for row in tables.account_rows(TREE)] == ["vision", "  ann", "  bob", "nlp"]
+
+
+def test_a_priority_is_explained_by_its_parts() -> None:
+    row = PriorityRow(label="12", user="ann", priority=690, age_part=200.0, fairshare_part=500.0, nice=10)
+    weights = {"age": 1000.0, "fairshare": 500.0, "qos": 50.0}
+    assert tables.priority_words(row, weights) == (
+        "12: 200 of 1000 for age, 500 of 500 for fairshare, 0 of 50 for QoS, less 10 of nice make 690."
+    )
+    assert "no part of the priority has a weight" in tables.priority_words(row, {}) or "200 for age" in (
+        tables.priority_words(row, {})
+    )
+    by_hand = PriorityRow(label="7", priority=99, set_by_hand=True)
+    assert "an admin has set" in tables.priority_words(by_hand, weights)
+
+
+def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
+    part = PartitionRow(
+        name="gpu", default=True, allow_accounts=["a", "b"], node_states={"idle": 2}, max_nodes=4
+    )
+    assert texts(tables.partition_rows([part])[0])[-1] == "account a or b"
+    assert tables.partition_words(part) == "no nodes: 2 idle. at most 4 nodes."
+    active = ReservationRow(
+        name="class", state="active", node_list="n1", start=NOW, end=NOW + 7200, users=["ann"]
+    )
+    assert texts(tables.reservation_rows([active], now=NOW)[0])[3:] == ["2:00:00", "", "n1", "ann"]
+    assert tables.reservation_words(active, now=NOW + 3600) == (
+        "It is now, for 1h00 more. Jobs get in with --reservation=class."
+    )
+    qos = QosRow(name="high", limits={"max_tres_per_user": {"gpu": 8}, "max_jobs_per_user": 4})
+    assert texts(tables.qos_rows([qos])[0])[-1] == "max_tres_per_user gpu=8, max_jobs_per_user 4"
+
+
+def test_drained_nodes_stand_first_and_events_latest_first() -> None:
+    nodes = [
+        NodeRow(name="a", state="idle"),
+        NodeRow(name="b", state="drained", reason="dust", reason_at=NOW - 60),
+    ]
+    assert [texts(row)[0] for row in tables.drain_rows(nodes, now=NOW)] == ["b", "a"]
+    events = [EventRow(at=NOW, job=7, text="ended"), EventRow(at=NOW - 1, job=7, text="started")]
+    rows = tables.event_rows(events)
+    assert len({key for key, _ in rows}) == 2 and texts(rows[0])[1:] == ["7", "ended"]
+
+
+async def test_reservations_are_made_changed_and_removed_with_the_command_that_does_the_same(
+    folder: Path,
+) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        await stage.press("6")
+        await stage.shows("[Partitions]", "main*")
+        await stage.press("tab", "n")
+        await stage.shows("New reservation", "$ warpdeck reservation create NAME")
+        await stage.type("class")
+        await stage.press("tab")
+        await stage.type("gpu01")
+        await stage.press("tab", "tab", "tab")
+        await stage.type(ME)
+        await stage.shows(f"create class --nodes gpu01 --users {ME}")
+        await stage.press("enter")
+        await stage.shows("[Reserved]", "class", "active", "--reservation=class")
+        await stage.press("e")
+        await stage.shows("Change reservation class")
+        stage.field("duration").value = "nonsense"
+        await stage.press("enter")
+        await stage.shows("nonsense")
+        stage.field("duration").value = "2:00:00"
+        await stage.press("enter")
+        await stage.shows("2:00:00", "It is now, for")
+        await stage.press("X")
+        await stage.shows("$ warpdeck reservation rm class")
+        await stage.press("y")
+        await stage.shows("nothing is reserved")
+
+
+async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        await stage.cluster.submit("llama")
+        await stage.press("6")
+        for words in ("[Reserved]", "[QoS]", "[Shares]", "[Priorities]", "[Drains]", "[Events]", "[What if]"):
+            await stage.press("tab")
+            await stage.shows(words)
+        await stage.press("shift+tab")
+        await stage.shows("[Events]", "submitted")
+        await stage.press("enter")
+        await stage.shows("llama")
+        await stage.press("escape", "shift+tab")
+        await stage.shows("[Drains]", "gpu01", "gpu02")
+        await stage.press("d")
+        await stage.shows("Drain gpu01: why?")
+        await stage.type("dust")
+        await stage.press("enter")
+        await stage.shows("drain", "dust")
+
+
+async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        await stage.press("6", "tab", "tab")
+        await stage.shows("[QoS]")
+        screen, path = stage.app.screen, Path(stage.cluster.paths.config)
+        assert isinstance(screen, AdminScreen)
+        screen.use_config("[qos.high]\npriority = nonsense\n", before="")
+        await stage.shows("config.toml is not in force", "Nothing was changed")
+        assert path.read_text() == ""
+        await stage.press("escape")
+        screen.use_config("[qos.high]\npriority = 10\n", before="")
+        await stage.shows("high", "10")
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_it(folder: Path) -> None:
+    home = folder / "past"
+    home.mkdir(mode=0o700)
+    with pytest.raises(UserError):  # there is no past here
+        await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
+    await _live(home / "state.db")
+    heard: list[str] = []
+    found = await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
+    assert [(each.name, each.jobs) for each in found.users] == [("ann", JOBS)]
+    assert found.users[0].now_waits_s > 0 and found.users[0].then_waits_s < found.users[0].now_waits_s
+    assert heard and all(0 < int(words.removesuffix(" %")) <= 100 for words in heard)
+
+
+async def _live(database: Path) -> None:
+    """One node of two GPUs, and jobs of an hour that wanted one each at once."""
+    gpus = tuple(
+        Gpu(index=at, uuid=GpuUuid(f"gpu-{at}"), name="H100", type="h100", mem_bytes=80 << 30)
+        for at in (0, 1)
+    )
+    store = await SqliteStore.open(str(database))
+    request = Request(name="train", resources=Resources(gpus=GpuAsk(per_node=1)))
+    jobs = [
+        Job(
+            id=JobId(number),
+            array_job_id=JobId(number),
+            request_key=1,
+            request=request,
+            user="ann",
+            uid=1000,
+            state=JobState.COMPLETED,
+            submit_at_unix=NOW,
+            start_at_unix=NOW + 3600 * number,
+            end_at_unix=NOW + 3600 * (number + 1),
+            exit=ExitStatus(),
+        )
+        for number in range(1, JOBS + 1)
+    ]
+    node = Node(name=NodeName("gpu01"), cpus=16, mem_bytes=64 << 30, gpus=gpus)
+    await store.commit(
+        Changes(requests=((1, request),), jobs=tuple(jobs), nodes=(node,), next_job_id=JOBS + 1)
+    )  # type: ignore[arg-type]
+    await store.close()
+
+
+def test_a_what_if_says_who_gains_and_who_loses() -> None:
+    change = whatif.WaitChange(
+        name="ann",
+        jobs=10,
+        really_waited_s=90.0,
+        now_waits_s=100.0,
+        then_waits_s=40.0,
+        difference_s=-60.0,
+        shorter=8,
+        longer=1,
+    )
+    found = whatif.WhatIf(jobs=11, not_started=1, users=[change], accounts=[])
+    assert texts(what_if_rows(found)[0])[5] == "-1:00"
+    assert what_if_words(found) == (
+        "11 jobs would have waited 1:00 shorter in the mean; 1 could not start on today's nodes"
+    )

@@ -1,0 +1,413 @@
+"""The site: partitions, reservations, QoS, who is owed what, why a priority is what it is, drains, events, and what-if."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Static
+
+from warpdeck.api.rows import EventRow, NodeRow
+from warpdeck.api.site import Priorities, Shares
+from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
+from warpdeck.errors import UserError
+from warpdeck.notation.reservations import Wish
+from warpdeck.notation.times import format_duration
+from warpdeck_tui.actions import bindings
+from warpdeck_tui.editing import edited
+from warpdeck_tui.viewmodels import sitetables as tables
+from warpdeck_tui.viewmodels.cells import Cell
+from warpdeck_tui.viewmodels.queue import Question
+from warpdeck_tui.viewmodels.whatif import COLUMNS, EXAMPLE, MEANING, NOTHING_YET, what_if_rows, what_if_words
+from warpdeck_tui.whatif import WhatIf, what_if
+from warpdeck_tui.widgets.columns import Column
+from warpdeck_tui.widgets.virtual_table import VirtualTable
+
+from .base import paint
+from .dialogs import Ask, TextPage
+from .keyline import KeyLine
+from .node_add import NodeAdd
+from .node_page import NodeScreen
+from .nodeverbs import NodeVerbs
+from .reserve import Reserve
+
+ASK_S = 5.0
+"""Tables of a site change seldom; only the one that is looked at is asked for."""
+
+
+class Tab(NamedTuple):
+    """A table of the site: what it is called, its columns, what an empty one says, and the command that prints it."""
+
+    title: str
+    columns: tuple[Column, ...]
+    empty: str
+    command: str
+
+
+TABS = {
+    "partitions": Tab("Partitions", tables.PARTITION_COLUMNS, "no partitions", "partitions"),
+    "reservations": Tab(
+        "Reserved", tables.RESERVATION_COLUMNS, "nothing is reserved; n sets nodes aside", "reservations"
+    ),
+    "qos": Tab("QoS", tables.QOS_COLUMNS, "no QoS is configured; E edits config.toml", "qos"),
+    "accounts": Tab(
+        "Shares",
+        tables.ACCOUNT_COLUMNS,
+        "there are no accounts, so nobody's use counts; E edits config.toml",
+        "share",
+    ),
+    "priorities": Tab("Priorities", tables.PRIORITY_COLUMNS, "no job waits", "prio"),
+    "drains": Tab("Drains", tables.DRAIN_COLUMNS, "no nodes; A adds one", "nodes"),
+    "events": Tab("Events", tables.EVENT_COLUMNS, "nothing has happened yet", ""),
+    "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
+}
+NAMES = tuple(TABS)
+USED_WITH = {
+    "new": ("reservations",),
+    "change": ("reservations",),
+    "remove": ("reservations",),
+    "drain": ("drains",),
+    "add": ("drains",),
+    "what_if": ("what-if",),
+}
+
+
+class AdminScreen(NodeVerbs):
+    """One table at a time. Looking is for everybody; what changes something the controller leaves to admins."""
+
+    place = "admin"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("admin")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tab = NAMES[0]
+        self._partitions: list[PartitionRow] = []
+        self._reservations: list[ReservationRow] = []
+        self._qos: list[QosRow] = []
+        self._shares = Shares(shares=[])
+        self._priorities = Priorities(jobs=[])
+        self._events: list[EventRow] = []
+        self._what_if: WhatIf | None = None
+        self._what_if_words = EXAMPLE
+        self._simulating = ""
+        self._told = ""
+        self._draft = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="head", markup=False)
+        yield Static("", id="tabs", markup=False)
+        yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
+        yield Static("", id="told", markup=False)
+        yield KeyLine()
+
+    @property
+    def table(self) -> VirtualTable:
+        return self.query_one(VirtualTable)
+
+    def arrive(self) -> None:
+        self.table.focus()
+        self.every(ASK_S, self._ask)
+        self._ask()
+        self.draw()
+
+    def recolour(self) -> None:
+        self.table.use_palette(self.deck.palette)
+
+    # ---- what is shown
+
+    @property
+    def _asks(self) -> dict[str, Callable[[], Awaitable[object]]]:
+        site = self.deck.core.site
+        return {
+            "partitions": site.partitions,
+            "reservations": site.reservations,
+            "qos": site.qos,
+            "accounts": site.shares,
+            "priorities": site.priorities,
+            "events": site.events,
+        }
+
+    @work(exclusive=True, group="ask")
+    async def _ask(self) -> None:
+        """Of the tab in front; nodes the board has, and a what-if stays as it was found."""
+        tab = self._tab
+        try:
+            if tab in self._asks:
+                setattr(self, _KEPT[tab], await self._asks[tab]())
+            self._told = ""
+        except UserError as error:
+            self._told = error.message
+        self.draw()
+
+    def draw(self) -> None:
+        if self.deck.front is not self:
+            return
+        tab, now = TABS[self._tab], time.time()
+        self.table.show(self._rows(now), empty=self._told or tab.empty)
+        names = [
+            (f"[{each.title}]" if name == self._tab else f" {each.title} ", name == self._tab)
+            for name, each in TABS.items()
+        ]
+        cells = tuple(Cell(words, "accent" if here else "muted") for words, here in names)
+        self.query_one("#tabs", Static).update(paint([cells], self.deck.palette))
+        self.set_head(
+            f"site: {tab.title.lower()}"
+            + (f"   simulating, {self._simulating}; Esc ends it" if self._simulating else "")
+        )
+        self._tell()
+
+    def _rows(self, now: float) -> Sequence[tables.Row]:
+        match self._tab:
+            case "partitions":
+                return tables.partition_rows(self._partitions)
+            case "reservations":
+                return tables.reservation_rows(self._reservations, now=now)
+            case "qos":
+                return tables.qos_rows(self._qos)
+            case "accounts":
+                return tables.account_rows(self._shares.shares)
+            case "priorities":
+                return tables.priority_rows(self._priorities.jobs)
+            case "drains":
+                return tables.drain_rows(self.deck.board.node_list(), now=now)
+            case "events":
+                return tables.event_rows(self._events)
+            case _:
+                return what_if_rows(self._what_if)
+
+    def _words(self) -> str:
+        """What is under the cursor, in words."""
+        key, now = self.table.cursor_key, time.time()
+        match self._tab:
+            case "partitions":
+                return next((tables.partition_words(row) for row in self._partitions if row.name == key), "")
+            case "reservations":
+                row = self._reservation
+                return tables.reservation_words(row, now=now) if row is not None else ""
+            case "accounts":
+                shares, half = self._shares.shares, self._shares.half_life_s
+                found = (row for row in shares if tables.share_key(row) == key)
+                return next((tables.share_words(row, shares, half_life_s=half) for row in found), "")
+            case "priorities":
+                jobs, weights = self._priorities.jobs, self._priorities.weights
+                found_jobs = (row for row in jobs if str(row.number or row.label) == key)
+                return next((tables.priority_words(row, weights) for row in found_jobs), "")
+            case "qos":
+                limits = next((tables.limit_words(row.limits) for row in self._qos if row.name == key), "")
+                return f"{limits or 'no limits'}\nE edits config.toml, where they stand" if self._qos else ""
+            case "drains":
+                return self.node.reason if self.node is not None else ""
+            case "what-if" if self._what_if is not None:
+                return f"{what_if_words(self._what_if)}\n{MEANING}"
+            case _:
+                return ""
+
+    def _tell(self) -> None:
+        self.query_one("#told", Static).update(self._words())
+        self.show_keys()
+
+    def on_virtual_table_moved(self) -> None:
+        self._tell()
+
+    # ---- going about
+
+    def applies(self, action: str) -> bool:
+        return self._tab in USED_WITH.get(action, (self._tab,))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.applies(action) and super().check_action(action, parameters)
+
+    def action_next_tab(self) -> None:
+        self._turn(1)
+
+    def action_previous_tab(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, by: int) -> None:
+        self.show_tab(NAMES[(NAMES.index(self._tab) + by) % len(NAMES)])
+
+    def show_tab(self, name: str) -> None:
+        """The table of that name."""
+        self._tab, self._told = name, ""
+        self.table.use_columns(TABS[name].columns)
+        self.draw()
+        self.table.action_first()
+        self._ask()
+
+    @property
+    def node(self) -> NodeRow | None:
+        return self.deck.board.nodes.get(self.table.cursor_key) if self._tab == "drains" else None
+
+    @property
+    def _reservation(self) -> ReservationRow | None:
+        key = self.table.cursor_key
+        return next((row for row in self._reservations if row.name == key), None)
+
+    @property
+    def job_keys(self) -> list[str]:
+        """The job under the cursor, of events and priorities."""
+        key = self.table.cursor_key.partition(" ")[0]
+        return [key] if self._tab in ("events", "priorities") and key.isdigit() else []
+
+    def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
+        if self.job_keys:
+            self.deck.open_job(self.job_keys[0])
+        elif self.node is not None:
+            self.deck.push_screen(NodeScreen(self.node.name))
+        elif self._tab == "accounts" and (user := event.key.partition(" ")[2]):
+            self.deck.open_user(user)
+        elif self._tab == "reservations":
+            self.action_change()
+
+    def action_back(self) -> None:
+        if self._simulating:
+            self.workers.cancel_group(self, "what-if")
+            self._simulating = ""
+            self.draw()
+        else:
+            self.deck.action_show_queue()
+
+    def action_copy(self) -> None:
+        self.deck.copy(self.table.cursor_key.partition(" ")[0 if self._tab != "accounts" else 2])
+
+    def action_copy_command(self) -> None:
+        command = TABS[self._tab].command
+        if command:
+            self.deck.copy(f"warpdeck {command}")
+
+    # ---- what changes something
+
+    def action_new(self) -> None:
+        self.deck.push_screen(Reserve(Wish(""), instead=False), self._reserved)
+
+    def action_change(self) -> None:
+        row = self._reservation
+        if row is not None:
+            self.deck.push_screen(Reserve(_wish(row), instead=True), self._reserved)
+
+    def _reserved(self, name: str | None) -> None:
+        if name:
+            self.table.go_to(name)
+            self._ask()
+
+    def action_remove(self) -> None:
+        row = self._reservation
+        if row is None:
+            return
+        name, site = row.name, self.deck.core.site
+
+        async def remove() -> None:
+            await site.unreserve(name)
+            self._ask()
+
+        self.confirmed(
+            Question(f"Give the nodes of {name} back to everybody?", f"warpdeck reservation rm {name}"),
+            remove,
+        )
+
+    def action_add(self) -> None:
+        self.deck.push_screen(NodeAdd(self.deck.core))
+
+    def action_config(self) -> None:
+        """The site's rules in the user's editor; what is wrong with them is said, and then nothing has changed."""
+        path = Path(self.deck.core.paths.config)
+        try:
+            before = path.read_text() if path.exists() else ""
+            text = edited(self.app, self._draft or before, name=path.name)
+        except (OSError, UserError) as error:
+            self.deck.tell_error(error if isinstance(error, UserError) else UserError(str(error), ""))
+            return
+        if text != before:
+            self._draft = text
+            self.use_config(text, before=before)
+
+    @work(exclusive=True, group="config")
+    async def use_config(self, text: str, *, before: str) -> None:
+        """The text is in force, or what was before still is."""
+        path = Path(self.deck.core.paths.config)
+        try:
+            _write(path, text)
+            told = await self.deck.core.site.reload()
+        except (OSError, UserError) as error:
+            _write(path, before)
+            problems = str(error.details.get("problems", "")) if isinstance(error, UserError) else ""
+            words = f"{problems or error}\n\nNothing was changed; E goes on with your text.\n"
+            self.app.push_screen(TextPage("config.toml is not in force", words))
+            return
+        self._draft = ""
+        self.deck.chronicle.add("warpdeck config reload")
+        self.app.notify("\n".join([*told.changes, *told.warnings]) or "nothing has changed", markup=False)
+        self._ask()
+
+    def action_what_if(self) -> None:
+        def run(words: str | None) -> None:
+            if words:
+                self._what_if_words = words
+                self._simulate(words)
+
+        command = "warpdeck simulate --history OPTIONS"
+        title = "What if? --add-gpus 8, --policy fcfs-easy, --weight fairshare=1000, --config new.toml"
+        ask = Ask(title, required="write an option", command=command, value=self._what_if_words, check=_split)
+        self.app.push_screen(ask, run)
+
+    @work(exclusive=True, group="what-if")
+    async def _simulate(self, words: str) -> None:
+        self._simulating = "0 %"
+        self.draw()
+        try:
+            self._what_if = await what_if(_split(words), self.deck.core.paths, self._progress)
+        except UserError as error:
+            self.deck.tell_error(error)
+        finally:
+            self._simulating = ""
+        self.draw()
+
+    def _progress(self, words: str) -> None:
+        self._simulating = words
+        self.draw()
+
+
+_KEPT = {
+    "partitions": "_partitions",
+    "reservations": "_reservations",
+    "qos": "_qos",
+    "accounts": "_shares",
+    "priorities": "_priorities",
+    "events": "_events",
+}
+
+
+def _split(words: str) -> list[str]:
+    try:
+        return shlex.split(words)
+    except ValueError as error:
+        raise UserError(f"these words do not come apart: {error}", "close the quotes") from error
+
+
+def _wish(row: ReservationRow) -> Wish:
+    """The words that would make it again."""
+    flags = [*(["MAINT"] if row.maintenance else []), *([row.repeat.upper()] if row.repeat else [])]
+    lasts = row.end - row.start if row.start is not None and row.end is not None else None
+    return Wish(
+        row.name,
+        row.node_list,
+        time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(row.start)) if row.start is not None else "",
+        format_duration(lasts) if lasts is not None else "",
+        ",".join(row.users),
+        ",".join(row.accounts),
+        ",".join(flags),
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """By rename, so that no half file is ever read."""
+    new = path.with_name(path.name + ".new")
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.rename(path)

@@ -1,0 +1,89 @@
+"""The form of a reservation: new, or another one instead of that."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from warpdeck.errors import UserError
+from warpdeck.notation.reservations import FLAGS, Wish, parse_wish, wish_command
+from warpdeck_tui.actions import bindings
+
+from .base import Arrives
+from .keyline import DialogKeys
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+HINTS = {
+    "name": "what it is called",
+    "nodes": "gpu[01-04], or ALL",
+    "start": "now, now+2hours, 2026-03-02T09:00",
+    "duration": "3:00:00; empty is until it is removed",
+    "users": "ann,bob",
+    "accounts": "teaching",
+    "flags": " ".join(flag for flag in FLAGS if flag != "IGNORE_JOBS"),
+}
+
+
+class Reserve(Arrives[str], ModalScreen[str]):
+    """Its name once it is made; "" if it was given up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("reserve")
+
+    def __init__(self, wish: Wish, *, instead: bool) -> None:
+        super().__init__()
+        self._wish = wish
+        self._instead = instead
+
+    def compose(self) -> ComposeResult:
+        title = f"Change reservation {self._wish.name}" if self._instead else "New reservation"
+        with Vertical(classes="dialog"):
+            yield Static(title, classes="title", markup=False)
+            for name, hint in HINTS.items():
+                with Horizontal(classes="field"):
+                    yield Static(name, classes="label", markup=False)
+                    field = Input(getattr(self._wish, name), placeholder=hint, id=name, compact=True)
+                    field.disabled = self._instead and name == "name"
+                    yield field
+            yield Static("", id="error", classes="error", markup=False)
+            yield Static("", id="command", classes="command", markup=False)
+            yield DialogKeys("reserve")
+
+    def arrive(self) -> None:
+        self.query_one("#error").display = False
+        self.query_one("#nodes" if self._instead else "#name").focus()
+        self.on_input_changed()
+
+    def _now(self) -> Wish:
+        return Wish(**{name: self.query_one(f"#{name}", Input).value.strip() for name in HINTS})
+
+    def on_input_changed(self) -> None:
+        if not self.is_left:
+            self.query_one("#command", Static).update(f"$ {wish_command(self._now())}")
+
+    def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    @work(exclusive=True)
+    async def action_submit(self) -> None:
+        deck, wish = cast("DeckApp", self.app), self._now()
+        try:
+            await deck.core.site.reserve(parse_wish(wish, time.time()), instead=self._instead)
+        except UserError as error:
+            line = self.query_one("#error", Static)
+            line.update(f"{error.message}\n{error.hint}".strip())
+            line.display = True
+        else:
+            deck.chronicle.add(wish_command(wish))
+            self.dismiss(wish.name)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
