@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.model import Job, JobState
+from warpdeck.model import FINISHED, Job, JobState
 from warpdeck.notation.mail import SHARES
 from warpdeck.notation.times import format_duration
 
@@ -25,6 +25,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     state: JobState
     restarts: int
+    began: bool = False
     told: tuple[str, ...] = ()
     """Shares of its time limit that were told."""
 
@@ -44,23 +45,25 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 def seen(job: Job, told: tuple[str, ...] = ()) -> Seen:
     """How the job is now."""
-    return Seen(job.state, job.restarts, told)
+    return Seen(job.state, job.restarts, job.start_at_unix is not None, told)
 
 
-def mails(before: Seen, job: Job, members: Sequence[Job], *, now: float) -> list[Mail]:
-    """What to send for a job that has changed; `members` are all of its array, or the job alone."""
-    events = [event for event in _events(before, job, members, now) if event in job.request.mail_types]
+def mails(before: Seen, job: Job, others: Sequence[Seen], *, now: float) -> list[Mail]:
+    """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
+    same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
+    """
+    events = [event for event in _events(before, job, others, now) if event in job.request.mail_types]
     if job.is_finished and before.state is not job.state:
-        events += _end(job, members)
+        events += _end(job, others)
     return [_mail(event, job, now) for event in events]
 
 
-def _events(before: Seen, job: Job, members: Sequence[Job], now: float) -> list[str]:
+def _events(before: Seen, job: Job, others: Sequence[Seen], now: float) -> list[str]:
     found = []
     if job.restarts > before.restarts:
         found.append("REQUEUE")
     began = job.start_at_unix is not None and job.state not in WAITING
-    if began and before.state in WAITING and not (_as_whole(job) and _others_began(job, members)):
+    if began and before.state in WAITING and not (_as_whole(job) and any(other.began for other in others)):
         found.append("BEGIN")
     if job.state is JobState.RUNNING and job.time_limit_s and job.start_at_unix is not None:
         share = (now - job.start_at_unix - job.suspended_s) / job.time_limit_s
@@ -74,16 +77,15 @@ def told(before: Seen, sent: Sequence[Mail]) -> tuple[str, ...]:
     return (*before.told, *(mail.event for mail in sent if mail.event in SHARES))
 
 
-def _end(job: Job, members: Sequence[Job]) -> list[str]:
+def _end(job: Job, others: Sequence[Seen]) -> list[str]:
     asked = job.request.mail_types
     if job.start_at_unix is None and "INVALID_DEPEND" in asked and job.ending_cause == "dependency":
         return ["INVALID_DEPEND"]
+    states = {job.state}
     if _as_whole(job):
-        if not all(member.is_finished for member in members):
+        if not all(other.state in FINISHED for other in others):
             return []
-        states = {member.state for member in members}
-    else:
-        states = {job.state}
+        states |= {other.state for other in others}
     if "FAIL" in asked and not FAILURES.isdisjoint(states):
         return ["FAIL"]
     if "TIME_LIMIT" in asked and JobState.TIMEOUT in states:
@@ -93,10 +95,6 @@ def _end(job: Job, members: Sequence[Job]) -> list[str]:
 
 def _as_whole(job: Job) -> bool:
     return job.request.array is not None and "ARRAY_TASKS" not in job.request.mail_types
-
-
-def _others_began(job: Job, members: Sequence[Job]) -> bool:
-    return any(member.id != job.id and member.start_at_unix is not None for member in members)
 
 
 WORDS = {

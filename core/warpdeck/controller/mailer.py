@@ -85,7 +85,9 @@ class Mailer:
             self._seen.pop(job_id, None)
         elif job.request.mail_types:
             before = self._seen.get(job_id, FRESH)
-            found = mails(before, job, state.named(job.array_job_id), now=self._controller.clock())
+            members = (member.id for member in state.named(job.array_job_id))
+            others = [self._seen.get(member, FRESH) for member in members if member != job_id]
+            found = mails(before, job, others, now=self._controller.clock())
             self._seen[job_id] = seen(job, told(before, found))
             for mail in found:
                 self._queue(mail)

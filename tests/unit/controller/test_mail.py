@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from warpdeck.controller.mail import Seen, mails, told
+from warpdeck.controller.mail import Seen, mails, seen, told
 from warpdeck.controller.mailer import addresses
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
@@ -27,8 +27,8 @@ def job(state: JobState, *types: str, **more: object) -> Job:
     return msgspec.structs.replace(made, **more)
 
 
-def events(before: Seen, now: Job, *, at: float = 110.0, members: tuple[Job, ...] = ()) -> list[str]:
-    return [mail.event for mail in mails(before, now, members or (now,), now=at)]
+def events(before: Seen, now: Job, *others: Seen, at: float = 110.0) -> list[str]:
+    return [mail.event for mail in mails(before, now, others, now=at)]
 
 
 def test_only_what_was_asked_for_is_told() -> None:
@@ -52,9 +52,9 @@ def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
 def test_each_share_of_the_limit_is_told_once() -> None:
     now = job(JobState.RUNNING, "TIME_LIMIT_50", "TIME_LIMIT_80")
     assert events(RUNNING, now, at=149.0) == []
-    found = mails(RUNNING, now, [now], now=151.0)
+    found = mails(RUNNING, now, [], now=151.0)
     assert [mail.event for mail in found] == ["TIME_LIMIT_50"]
-    again = Seen(JobState.RUNNING, 0, told(RUNNING, found))
+    again = Seen(JobState.RUNNING, 0, told=told(RUNNING, found))
     assert events(again, now, at=160.0) == []
     assert events(again, now, at=181.0) == ["TIME_LIMIT_80"]
 
@@ -70,13 +70,22 @@ def test_an_array_is_told_of_as_a_whole_unless_its_tasks_are_asked_for() -> None
     request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END"), array=array)
     first = job(JobState.COMPLETED, request=request, array_task_id=0)
     second = job(JobState.RUNNING, request=request, array_task_id=1, id=JobId(8))
-    assert events(RUNNING, first, members=(first, second)) == []
-    assert events(PENDING, second, members=(first, second)) == []
+    assert events(RUNNING, first, seen(second)) == []
+    assert events(PENDING, second, seen(first)) == []
     ended = msgspec.structs.replace(second, state=JobState.COMPLETED)
-    assert events(RUNNING, ended, members=(first, ended)) == ["END"]
+    assert events(RUNNING, ended, seen(first)) == ["END"]
     each = msgspec.structs.replace(request, mail_types=("END", "ARRAY_TASKS"))
     alone = msgspec.structs.replace(first, request=each)
-    assert events(RUNNING, alone, members=(alone, second)) == ["END"]
+    assert events(RUNNING, alone, seen(second)) == ["END"]
+
+
+def test_of_tasks_that_change_at_once_one_is_the_first_and_one_the_last() -> None:
+    array = ArraySpec(ranges=((0, 1, 1),))
+    request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "FAIL"), array=array)
+    good = job(JobState.COMPLETED, request=request, array_task_id=0)
+    bad = job(JobState.FAILED, request=request, array_task_id=1, id=JobId(8))
+    assert events(PENDING, bad, PENDING) == ["BEGIN"]
+    assert events(PENDING, good, seen(bad)) == ["FAIL"]
 
 
 @pytest.mark.parametrize(
