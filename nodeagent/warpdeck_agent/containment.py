@@ -15,6 +15,7 @@ from . import groups
 from .cgroups import Hierarchy, find_hierarchies
 from .cpus import Cpus, CpuTable
 from .devices import DeviceGate, gpu_minors
+from .grouplock import GroupLock
 from .hold import Hold
 from .procfs import text, write
 from .spares import Settings, Spares
@@ -50,6 +51,7 @@ class Containment:
         self._gate = DeviceGate(unified=unified, devices=devices.base if devices else "")
         self._used = self._needed(unified)
         self._spares = Spares()
+        self.lock = GroupLock([each.base for each in self._used])
         self._cpus = CpuTable(sorted(os.sched_getaffinity(0)), start=int(agent[:8] or "0", 16))
         self.facilities = self._describe()
         self.words = self._sentence()
@@ -75,6 +77,7 @@ class Containment:
             else:
                 continue
             made.append(path)
+        self.lock.expect()  # when the groups are made, which it would hold up
         return Hold(
             groups=tuple(made),
             cpus=cpus,

@@ -100,7 +100,9 @@ class Jobs:
         self.ports = Ports()
         self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
         self._launcher = Launcher(spool, trees, rooms, self._supervision, ports=self.ports, pool=pool)
-        self.steps = Steps(spool, self.find, tell, pool=pool, ports=self.ports)
+        self.steps = Steps(
+            spool, self.find, tell, pool=pool, ports=self.ports, expect_move=self.containment.lock.expect
+        )
         self._signals = Signals(pool)
         self._notices = Notices(pool)
         clearing = Clearing(pool, self.containment, leftovers, self._remnants, remark=self._remark)

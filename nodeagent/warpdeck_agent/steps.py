@@ -132,11 +132,13 @@ class Steps:
         *,
         pool: Executor,
         ports: Ports,
+        expect_move: Callable[[], None],
     ) -> None:
         self._starter = TaskStarter(spool, ports=ports, pool=pool)
         self._find = find
         self._tell = tell
         self._pool = pool
+        self._expect_move = expect_move
         self._steps: Dict[StepKey, Step] = {}
         self._owners: Dict[int, Step] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
@@ -162,6 +164,7 @@ class Steps:
         if job is None or job.phase != "running" or job.cause:
             self._refuse(key, "the job does not run on this node any more")
             return
+        self._expect_move()
         gpus = [uuid for uuid in launch.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
         folder = Folder(step_folder(job, launch.step))
         step = Step(job, launch.step, folder, gpus=gpus, begin_unix=time.time())
