@@ -10,7 +10,7 @@ done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/lab/peer.py starts them
-[ -x $peer/root/usr/sbin/slurmctld ] || unpack=$peer
+[ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmdbd ] || unpack=$peer
 [ -n "$missing${unpack-}" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-}"

@@ -4,7 +4,8 @@
 #   slurm.sh up FOLDER PORT [N]  munged, slurmctld, slurmd on 127.0.0.1 (PORT and PORT + 1), one node; with N beside it a
 #                                partition "cloud" of so many nodes with 8 GPUs that exist in its tables only, and a plan every second
 #                                Where FOLDER/site.conf lies, the nodes and partitions are what it says (see tests/lab/peer.py), and
-#                                a slurmd is started for each name in FOLDER/nodes
+#                                a slurmd is started for each name in FOLDER/nodes; where FOLDER/accounting lies, mariadbd and
+#                                slurmdbd are started too (PORT + 90 and + 91), and keep the history
 #   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
 #   slurm.sh down FOLDER         ends the daemons
 # FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
@@ -17,14 +18,15 @@ shift 2
 root=$folder/root
 plugins=$(echo "$root"/usr/lib/*/slurm-wlm)
 export SLURM_CONF=$folder/slurm.conf
-export LD_LIBRARY_PATH=$plugins:${plugins%/*}
+export LD_LIBRARY_PATH=$plugins:${plugins%/*}:$root/lib/$(uname -m)-linux-gnu
 export PATH=$root/usr/bin:$root/usr/sbin:$PATH
 
 get() {
     mkdir -p "$folder/debs/partial" "$root"
     apt-get install -y -qq --download-only --no-install-recommends --reinstall -o Debug::NoLocking=1 \
         -o Dir::Cache::archives="$folder/debs" slurm-wlm slurm-client slurmctld slurmd slurm-wlm-basic-plugins \
-        munge libmunge2 libhwloc15 liblua5.1-0 >"$folder/apt.log" 2>&1
+        munge libmunge2 libhwloc15 liblua5.1-0 slurmdbd slurm-wlm-mysql-plugin mariadb-server-core libmariadb3 libaio1 \
+        liburing2 >"$folder/apt.log" 2>&1
     for package in "$folder"/debs/*.deb; do dpkg -x "$package" "$root"; done
     # A daemon looks at its own name: as "slurmctld-wlm" it takes itself for something else.
     for daemon in slurmctld slurmd slurmstepd; do ln -sfn "$daemon-wlm" "$root/usr/sbin/$daemon"; done
@@ -91,6 +93,44 @@ CONF
     fi
 }
 
+# A database without users: it listens in the test's own network, or on this machine's loopback, and holds nothing of anybody's.
+keep_accounts() {
+    mkdir -p "$folder/db"
+    setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --bind-address=127.0.0.1 \
+        --port=$(($1 + 90)) --socket="$folder/db.sock" --pid-file="$folder/mariadb.pid" --innodb-use-native-aio=0 \
+        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" \
+        >"$folder/mariadb.err" 2>&1 </dev/null &
+    waits_for test -S "$folder/db.sock"
+    (
+        umask 077 && cat >"$folder/slurmdbd.conf" <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge.sock
+DbdHost=localhost
+DbdPort=$(($1 + 91))
+SlurmUser=$(id -un)
+PidFile=$folder/slurmdbd.pid
+LogFile=$folder/slurmdbd.log
+PluginDir=$plugins
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=$(($1 + 90))
+StorageUser=root
+StorageLoc=slurm
+CONF
+    )
+    setsid slurmdbd -D >"$folder/slurmdbd.err" 2>&1 </dev/null &
+    cat >>"$SLURM_CONF" <<CONF
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort=$(($1 + 91))
+AccountingStoragePass=$folder/munge.sock
+AccountingStorageTRES=gres/gpu
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+CONF
+    waits_for eval 'sacctmgr -i add cluster peer >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
+}
+
 up() {
     mkdir -p "$folder/munge" "$folder/state$2" "$folder/spool"
     chmod 700 "$folder/munge"
@@ -101,6 +141,7 @@ up() {
         --pid-file="$folder/munged.pid" --log-file="$folder/munge/log" --seed-file="$folder/munge/seed" \
         >"$folder/munged.err" 2>&1 </dev/null &
     waits_for test -S "$folder/munge.sock"
+    [ ! -e "$folder/accounting" ] || keep_accounts "$1"
     setsid slurmctld -D >"$folder/slurmctld.err" 2>&1 </dev/null &
     for node in $(cat "$folder/nodes" 2>/dev/null || echo peer); do
         mkdir -p "$folder/spool/$node"
@@ -119,7 +160,8 @@ waits_for() {
 }
 
 down() {
-    for file in "$folder"/slurmd.*.pid "$folder/slurmctld.pid" "$folder/munged.pid"; do
+    for file in "$folder"/slurmd.*.pid "$folder/slurmctld.pid" "$folder/slurmdbd.pid" "$folder/mariadb.pid" \
+        "$folder/munged.pid"; do
         [ -s "$file" ] || continue
         pid=$(cat "$file")
         kill "$pid" 2>/dev/null || continue

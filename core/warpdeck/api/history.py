@@ -63,6 +63,8 @@ class Window:
         if self.whenever and math.isinf(self.until):
             return True
         began = job.eligible_at_unix <= self.until and end >= self.since
+        if job.start_at_unix is None and job.held:
+            return False  # it was never eligible
         return began and (job.state is not JobState.PENDING or _is_eligible(state, job))
 
     def _was(self, state: State, job: Job, wanted: JobState, end: float) -> bool:
@@ -104,12 +106,16 @@ async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[
     numbers = {job.id for job in list(state.jobs.values()) if window.has(state, job)}
     if message.ended:
         numbers.update(await _stored(controller, message, window))
+    if message.runs:
+        numbers.update(await _with_runs(controller, message, window))
     ordered = sorted(numbers)
     for at in range(0, len(ordered), PAGE_JOBS):
         some = ordered[at : at + PAGE_JOBS]
         found = {job.id: job for job in await store.jobs([each for each in some if each not in state.jobs])}
         found.update({each: state.jobs[each] for each in some if each in state.jobs})
-        jobs = [found[each] for each in some if each in found and window.has(state, found[each])]
+        starts = await store.runs_of(some) if message.runs else []
+        jobs = sorted((*starts, *found.values()), key=lambda job: (job.id, job.restarts))
+        jobs = [job for job in jobs if window.has(state, job)]
         rows: list[dict[str, Any]] = show(jobs)
         if message.steps:
             await _add_steps(controller, jobs, rows)
@@ -120,6 +126,22 @@ async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[
             yield rows
 
 
+async def _with_runs(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:
+    """Jobs of which an earlier start may be meant, whether or not the job is itself."""
+    if window.ids:
+        named = [job for number, _ in window.ids for job in controller.state.named(JobId(number))]
+        return [job.id for job in named]
+    return await controller.store.run_ids(
+        users=_whose(message), since_unix=window.since, until_unix=window.until
+    )
+
+
+def _whose(message: ask.Records) -> list[str]:
+    """The users by name; none where one is named by number, for the store knows names alone."""
+    users = sorted(name for name in message.users if not name.isdecimal())
+    return users if len(users) == len(message.users) else []
+
+
 async def _stored(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:
     """The ended jobs that may be meant, and are not in memory."""
     store = controller.store
@@ -127,9 +149,7 @@ async def _stored(controller: Controller, message: ask.Records, window: Window) 
         named = [job for number, _ in window.ids for job in await store.named(JobId(number))]
         found = [job.id for job in named if job.is_finished]
     else:
-        users = sorted(name for name in message.users if not name.isdecimal())
-        whose = users if len(users) == len(message.users) else []
-        found = await store.ended_ids(users=whose, since_unix=window.since, until_unix=window.until)
+        found = await store.ended_ids(users=_whose(message), since_unix=window.since, until_unix=window.until)
     return [number for number in found if number not in controller.state.jobs]
 
 

@@ -212,7 +212,8 @@ class Records(Message, frozen=True, kw_only=True, tag="records"):
     """-> {"jobs": [JobRow and JobFacts]} by id, in pages: the jobs in memory and, with `ended`, all that ever were.
 
     Empty lists narrow nothing. `since` and `until` are the window in which a job ran, or was in one of the `states`: see
-    api.history. `fields` as for Jobs; `steps` adds [records.StepRecord], `scripts` the scripts of one's own jobs."""
+    api.history. `fields` as for Jobs; `steps` adds [records.StepRecord], `scripts` the scripts of one's own jobs, `runs` a row
+    before a job's own for each earlier start of it."""
 
     ids: References = ()
     states: Names = ()
@@ -230,6 +231,7 @@ class Records(Message, frozen=True, kw_only=True, tag="records"):
     fields: tuple[Name, ...] = ()
     steps: bool = False
     scripts: bool = False
+    runs: bool = False
 
 
 class Log(Message, frozen=True, kw_only=True, tag="log"):

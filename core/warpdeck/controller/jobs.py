@@ -211,7 +211,8 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 
 
 def hold(txn: Transaction, event: Held) -> Outcome:
-    """Waiting jobs stay where they are until released. What an admin holds of somebody else's only an admin releases."""
+    """Waiting jobs stay where they are until released; one that runs waits so once it is requeued. What an admin holds of
+    somebody else's only an admin releases."""
     return on_each(txn, event, lambda job: _hold_one(txn, job, event.who))
 
 
@@ -221,7 +222,7 @@ def release(txn: Transaction, event: Released) -> Outcome:
 
 
 def _hold_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
-    _check_waits(job)
+    _check_unfinished(job)
     by_admin = job.held_by_admin or (who.admin and who.uid != job.uid)
     if not job.held or by_admin is not job.held_by_admin:
         txn.put_job(amend(job, held=True, held_by_admin=by_admin))
@@ -230,25 +231,26 @@ def _hold_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
 
 
 def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
-    _check_waits(job)
+    _check_unfinished(job)
     if job.held_by_admin and not who.admin:
         raise UserError(
             f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
         )
     if job.held:
         # Who was held did not wait for anybody.
-        eligible = max(job.eligible_at_unix, txn.now)
+        waits = job.state is JobState.PENDING
+        eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
         txn.put_job(amend(job, held=False, held_by_admin=False, eligible_at_unix=eligible))
         txn.log(job.id, f"released by {who.user}")
     return []
 
 
-def _check_waits(job: Job) -> None:
-    if job.state is not JobState.PENDING:
+def _check_unfinished(job: Job) -> None:
+    if job.is_finished:
         raise UserError(
-            f"job {job.label()} is not waiting ({job.state})",
-            "only waiting jobs can be held or released",
-            code="finished" if job.is_finished else "not_pending",
+            f"job {job.label()} is over ({job.state})",
+            "hold or release it while it is in the queue",
+            code="finished",
         )
 
 
@@ -290,6 +292,8 @@ def _tell_one(job: Job, event: Told) -> list[Effect]:
 
 def put_back(txn: Transaction, job: Job) -> Job:
     """Back to PENDING with a new start count: whatever an old launch still reports does not count any more."""
+    if job.start_at_unix is not None:
+        txn.put_run(job)
     return txn.put_job(
         amend(
             job,

@@ -93,6 +93,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     reservations: tuple[Reservation, ...] = ()
     gone_reservations: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    runs: tuple[Job, ...] = ()
+    """Starts of jobs that are in the queue again, as they ended."""
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -138,6 +140,14 @@ class Store(Protocol):
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
         """Ended jobs of these users (() is all) that were submitted by `until_unix` and ended at `since_unix` or later."""
+        ...
+
+    async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        """As `ended_ids`, of jobs whose earlier starts ended then; whatever became of them since."""
+        ...
+
+    async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
+        """The earlier starts of these jobs, job by job, as each ended (Changes.runs)."""
         ...
 
     async def steps_of(self, numbers: Sequence[JobId]) -> list[Step]:

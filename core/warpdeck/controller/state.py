@@ -246,6 +246,7 @@ class Transaction:
         self._steps: dict[tuple[JobId, int, int], Step] = {}
         self._journal: list[JournalEntry] = []
         self._curves: list[JobCurve] = []
+        self._runs: list[Job] = []
         self._usage: dict[tuple[str, str, str], None] = {}
         self._reservations: dict[str, None] = {}
         self._ids_taken = False
@@ -361,6 +362,11 @@ class Transaction:
         self._curves.append(curve)
         self._undo.append(self._curves.pop)
 
+    def put_run(self, job: Job) -> None:
+        """Keeps how a start ended, of a job that goes back to the queue. The store alone has it."""
+        self._runs.append(job)
+        self._undo.append(self._runs.pop)
+
     def log(self, job_id: JobId, text: str) -> None:
         """Appends a line to the job's history."""
         self._journal.append(JournalEntry(at_unix=self.now, job_id=job_id, text=text))
@@ -393,6 +399,7 @@ class Transaction:
             waits=self.state.waits if self._waits_changed else None,
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
             steps=tuple(self._steps.values()),
+            runs=tuple(self._runs),
         )
 
     def touched_jobs(self) -> Iterable[JobId]:

@@ -25,6 +25,7 @@ class MemoryStore:
         self._waits = Waits()
         self._reservations: dict[str, Reservation] = {}
         self._usage: dict[tuple[str, str, str], UsageRow] = {}
+        self._runs: dict[tuple[JobId, int], Job] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
 
     async def load(self, *, finished_since_unix: float) -> Loaded:
@@ -58,6 +59,8 @@ class MemoryStore:
     async def commit(self, changes: Changes) -> None:
         for job in changes.jobs:
             self._jobs[job.id] = job
+        for job in changes.runs:
+            self._runs[job.id, job.restarts] = job
         for node in changes.nodes:
             self._nodes[node.name] = node
         for name in changes.gone_nodes:
@@ -99,6 +102,20 @@ class MemoryStore:
             and job.submit_at_unix <= until_unix
             and (job.end_at_unix or 0.0) >= since_unix
         ]
+
+    async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        found = [
+            job.id
+            for job in self._runs.values()
+            if (not users or job.user in users)
+            and job.submit_at_unix <= until_unix
+            and (job.end_at_unix or 0.0) >= since_unix
+        ]
+        return sorted(set(found))
+
+    async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
+        wanted = frozenset(numbers)
+        return [job for key, job in sorted(self._runs.items()) if key[0] in wanted]
 
     async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
         return page(self._ended(), query, counted=counted)

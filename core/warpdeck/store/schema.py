@@ -96,5 +96,19 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX past_end ON past (end_at);
     CREATE INDEX past_user ON past (user, end_at);
     """,
+    """
+    CREATE TABLE runs (
+        job_id INTEGER NOT NULL,
+        restarts INTEGER NOT NULL,
+        array_job_id INTEGER NOT NULL,
+        request_key INTEGER,
+        user TEXT NOT NULL,
+        submit_at REAL NOT NULL,
+        end_at REAL NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (job_id, restarts)
+    ) WITHOUT ROWID;
+    CREATE INDEX runs_end ON runs (end_at);
+    """,
 )
 """Each entry takes the schema one version on."""

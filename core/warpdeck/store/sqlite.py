@@ -58,6 +58,10 @@ _JOIN = """
 SELECT jobs.data, requests.array_job_id, requests.data FROM jobs
 JOIN requests ON requests.array_job_id = COALESCE(jobs.request_key, jobs.array_job_id)
 """
+_JOIN_RUNS = """
+SELECT runs.data, requests.array_job_id, requests.data FROM runs
+JOIN requests ON requests.array_job_id = COALESCE(runs.request_key, runs.array_job_id)
+"""
 
 _ENDED_USERS = """
 WITH RECURSIVE names (name) AS (
@@ -189,12 +193,29 @@ class SqliteStore:
 
     async def ended_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
         """Ended jobs of these users that were submitted by `until_unix` and ended at `since_unix` or later, by id."""
-        of_users = f"AND user IN ({_marks(users)})" if users else ""
-        rows = await self._rows(
-            f"SELECT id FROM jobs WHERE finished = 1 {of_users} AND end_at >= ? AND submit_at <= ? ORDER BY id",
-            (*users, since_unix, min(until_unix, sys.float_info.max)),
+        query = "SELECT id FROM jobs WHERE finished = 1 {} AND end_at >= ? AND submit_at <= ? ORDER BY id"
+        return await self._ids_in_time(query, users, since_unix, until_unix)
+
+    async def run_ids(self, *, users: Sequence[str], since_unix: float, until_unix: float) -> list[JobId]:
+        query = (
+            "SELECT DISTINCT job_id FROM runs WHERE 1 {} AND end_at >= ? AND submit_at <= ? ORDER BY job_id"
         )
-        return [JobId(row[0]) for row in rows]
+        return await self._ids_in_time(query, users, since_unix, until_unix)
+
+    async def _ids_in_time(
+        self, query: str, users: Sequence[str], since_unix: float, until_unix: float
+    ) -> list[JobId]:
+        of_users = f"AND user IN ({_marks(users)})" if users else ""
+        values = (*users, since_unix, min(until_unix, sys.float_info.max))
+        return [JobId(row[0]) for row in await self._rows(query.format(of_users), values)]
+
+    async def runs_of(self, numbers: Sequence[JobId]) -> list[Job]:
+        """The earlier starts of these jobs, job by job."""
+        found = []
+        for some in _chunks(numbers):
+            query = f"{_JOIN_RUNS} WHERE job_id IN ({_marks(some)}) ORDER BY job_id, restarts"
+            found += await self._jobs(query, tuple(some))
+        return found
 
     async def past(self, query: PastQuery, *, counted: bool) -> PastPage:
         return await self._look_back(lambda db: past.page(db, query, counted=counted))
@@ -354,6 +375,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
     if changes.jobs:
         many("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_job_row, changes.jobs))
         past.write(db, changes.jobs)
+    if changes.runs:
+        many("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_run_row, changes.runs))
     if changes.nodes:
         rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
         many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
@@ -386,6 +409,11 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         many("INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?, ?)", rows)
     if changes.next_job_id is not None:
         db.execute(_PUT_META, ("next_job_id", str(changes.next_job_id)))
+
+
+def _run_row(job: Job) -> tuple[Any, ...]:
+    number, array_job_id, user, _, _, submit_at, end_at, data, request_key = _job_row(job)
+    return number, job.restarts, array_job_id, request_key, user, submit_at, end_at or 0.0, data
 
 
 def _job_row(job: Job) -> tuple[Any, ...]:

@@ -64,12 +64,13 @@ async def test_a_hold_is_taken_back_and_both_are_in_the_log(folder: Path) -> Non
 
 async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
     async with on_stage(folder) as stage:
-        await stage.cluster.submit("first", hold=True)
+        stage.cluster.ends["first"] = (0.0, 0)
+        job = await stage.cluster.submit("first", hold=True)
         await stage.shows("◌ PD")
         await stage.press("U")
-        await stage.shows("● R")
+        await stage.until(lambda: stage.job(job).is_finished, "the job is over")
         await stage.press("Z")
-        await stage.told("only waiting jobs can be held")
+        await stage.told("job 1 is over")
         assert [done.command for done in stage.app.chronicle] == ["warpdeck release 1"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core import ANN, BOB, ROOT, Core, ask
+from tests.core import ANN, BOB, ROOT, Core, ask, done
 
 from warpdeck.config import Site
 from warpdeck.controller.events import (
@@ -365,7 +365,29 @@ def test_held_jobs_wait_until_released() -> None:
     core.apply(Released(who=ANN, jobs=(str(job_id),)))
     core.launch(core.plan().effects)
     assert core.job(job_id).state is JobState.RUNNING
-    assert "is not waiting" in core.apply(Held(who=ANN, jobs=(str(job_id),))).errors[0]
+
+
+def test_a_running_job_may_be_held_and_waits_held_once_it_is_requeued() -> None:
+    core = Core("a")
+    job_id = core.run(ask())
+    reference = (str(job_id),)
+    assert core.apply(Held(who=ANN, jobs=reference)).errors == ()
+    core.apply(Released(who=ANN, jobs=reference))
+    assert not core.job(job_id).held
+    core.apply(Held(who=ANN, jobs=reference))
+    core.apply(Requeued(who=ANN, jobs=reference))
+    core.end(job_id, signal=15)
+    core.plan()
+    assert (core.job(job_id).state, core.state.whys[job_id].code) == (JobState.PENDING, "JobHeldUser")
+    [run] = done(core.store.runs_of([job_id]))
+    assert (run.restarts, run.exit.cause if run.exit else "") == (0, "requeued")
+
+
+def test_what_is_over_is_not_held() -> None:
+    core = Core("a")
+    job_id = core.run(ask())
+    core.end(job_id)
+    assert "is over" in core.apply(Held(who=ANN, jobs=(str(job_id),))).errors[0]
 
 
 def test_a_part_of_an_array_can_be_held() -> None:

@@ -104,6 +104,20 @@ async def test_only_recent_ends_are_loaded_but_all_are_found(store: Store) -> No
     assert await store.finished_jobs(user="bob", limit=9) == []
 
 
+async def test_earlier_starts_are_kept_beside_their_jobs(store: Store) -> None:
+    ended = make_job(5, ended_at=100.0)
+    again = msgspec.structs.replace(make_job(5), restarts=1)
+    await store.commit(submission(ended))
+    await store.commit(Changes(jobs=(again,), runs=(ended,)))
+    assert await store.runs_of([JobId(5), JobId(6)]) == [ended]
+    assert await store.job(JobId(5)) == again
+    found = [
+        await store.run_ids(users=users, since_unix=since, until_unix=200.0)
+        for users, since in (((), 50.0), (("ann",), 50.0), (("bob",), 50.0), ((), 150.0))
+    ]
+    assert found == [[5], [5], [], []]
+
+
 async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
     array = make_job(5)
     task = msgspec.structs.replace(array, id=JobId(6), array_task_id=0)

@@ -82,8 +82,9 @@ def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
 
 def _associations(client: Any) -> list[Row]:
     rows = [_association(row) for row in client.call("shares")["shares"]]
-    root = {"Cluster": CLUSTER, "Account": "root", "Share": "1", "QOS": "normal"}
-    return [root, *rows]
+    if any(row["Account"] == "root" and not row["User"] for row in rows):
+        return rows
+    return [{"Cluster": CLUSTER, "Account": "root", "Share": "1", "QOS": "normal"}, *rows]
 
 
 def _association(row: Mapping[str, Any]) -> Row:
@@ -116,6 +117,8 @@ def _user(name: str, rows: list[Mapping[str, Any]]) -> Row:
 def _accounts(client: Any) -> list[Row]:
     names = [row["account"] for row in client.call("shares")["shares"] if not row["user"]]
     rows = [{"Account": name, "Description": name, "Organization": name} for name in sorted(names)]
+    if "root" in names:
+        return rows
     return [*rows, {"Account": "root", "Description": "default root account", "Organization": "root"}]
 
 
@@ -139,7 +142,7 @@ def _qos(client: Any) -> list[Row]:
         "PreemptMode": "cluster",
         "UsageFactor": "1.000000",
     }
-    return found or [normal]
+    return found if any(row["Name"] == "normal" for row in found) else [normal, *found]
 
 
 def _clusters(client: Any) -> list[Row]:

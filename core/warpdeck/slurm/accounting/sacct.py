@@ -58,7 +58,7 @@ HELP = """sacct [<OPTION>]
   -j --jobs JOB[.STEP],...  --name NAMES  -s --state STATES  -S --starttime TIME  -E --endtime TIME  -T --truncate
   -X --allocations (no steps)  -b --brief  -l --long  -o --format FIELD[%[-]WIDTH],...  -e --helpformat
   -n --noheader  -p --parsable  -P --parsable2  --delimiter TEXT  --units K|M|G|T|P  --noconvert  --json
-  -B --batch-script
+  -B --batch-script  -D --duplicates (each start of jobs that were requeued)
 
   sacct -X -S now-7days --format jobid,jobname%30,elapsed,state
   sacct -j 12 --format jobid,maxrss,totalcpu
@@ -84,11 +84,14 @@ class Asked:
         return name in self.given
 
     def _times(self) -> tuple[float, float | None]:
-        """The window. Without a start: since ever for named jobs, now for states, else since midnight."""
+        """The window. Without a start: since ever for named jobs, now for states, else since midnight. Without an end: now,
+        but where states are asked for the start, if there is one (sacct(1), DEFAULT TIME WINDOW)."""
         start, end = self.given.get("starttime", ""), self.given.get("endtime", "")
         until = self._moment(end) if end else None
         if start:
             since = self._moment(start)
+            if until is None and self.has("state"):
+                until = since
         elif self.jobs:
             since = 0.0
         elif self.has("state"):
@@ -118,6 +121,7 @@ class Asked:
     def question(self) -> Record:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
         asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
+        asked["runs"] = self.has("duplicates")
         asked |= {"since": self.since, "until": self.until if self.until is not None else None}
         if self.jobs:
             asked["ids"] = self.jobs

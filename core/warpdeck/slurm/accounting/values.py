@@ -30,6 +30,10 @@ TRESUsageOutTot:15 UID:6 User:9 UserCPU:10 WCKey:10 WCKeyID:10 WorkDir:20
 """
 WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in FORM.split())}
 """Field -> width; below 0 the text stands to the left."""
+ENDED = frozenset({"cancelled", "timeout", "requeued", "preempted"})
+"""Causes of an end that was ordered: the job's record was written with the order, and its steps' records tell how they took it."""
+SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
+"""What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
 COLUMNS = """
 id label array_job_id array_task_id tasks_pending name user uid account partition qos state reason priority nodes node_list
 cpus limit_s submit start end exit_code exit_cause used comment work_dir submit_line eligible suspended_at suspended_s
@@ -73,6 +77,7 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "Constraints": job["features"],
         "Container": job["container"],
         "DerivedExitCode": _derived(job),
+        "ExitCode": "0:0" if job["exit_cause"] in ENDED else job["exit_code"] or "0:0",
         "Eligible": moment(job["eligible"]),
         "Flags": "SchedMain" if start else "",
         "GID": str(gid),
@@ -123,8 +128,10 @@ def step_values(step: Record, job: Record, window: Window, *, unit: str = "") ->
     """Field -> text of a step."""
     row = step["row"]
     name = row["id"].rpartition(".")[2]
+    by_signal = not row["exit_code"].endswith(":0") and row["state"] in SIGNALLED and row["exit_code"]
     facts = {
         **row,
+        "state": "CANCELLED" if by_signal else row["state"],
         "start": window.start(row["start"]),
         "end": window.end(row["end"]),
         "suspended_s": _suspended_s(job, window),
@@ -184,7 +191,9 @@ def _both(facts: Mapping[str, Any], window: Window, *, tres: str, account: str, 
 
 
 def state_text(facts: Mapping[str, Any]) -> str:
-    """CANCELLED by 1000, where somebody did it."""
+    """CANCELLED by 1000, where somebody did it; a start that somebody ended for another was not cancelled."""
+    if facts.get("exit_cause") == "requeued":
+        return "REQUEUED"
     if facts["state"] == "CANCELLED" and facts["ended_by_uid"] is not None:
         return f"CANCELLED by {facts['ended_by_uid']}"
     return str(facts["state"])
@@ -198,7 +207,15 @@ def label(job: Record) -> str:
 
 
 def _derived(job: Record) -> str:
-    codes = [step["row"]["exit_code"].split(":") for step in job.get("steps", ()) if step["row"]["exit_code"]]
+    """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
+    rows = [step["row"] for step in job.get("steps", ())]
+    codes = [
+        row["exit_code"].split(":")
+        for row in rows
+        if row["exit_code"]
+        and (job["exit_cause"] not in ENDED or row["exit_code"].endswith(":0"))
+        and row["id"].rpartition(".")[2].isdecimal()
+    ]
     code, number = max(((int(code), int(number)) for code, number in codes), default=(0, 0))
     return f"{code}:{number}"
 

@@ -1,0 +1,191 @@
+"""sacct and sacctmgr beside a real slurmdbd with its database: the same ends of jobs, the same command lines, the same text.
+
+Not compared: moments, use that was measured, and what only one of both has (billing, a step for what the job runs outside steps).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.lab.ours import SITE as OUR_SITE
+from tests.lab.ours import OurSlurm
+from tests.lab.peer import SITE, RealSlurm
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+THEIR_SITE = SITE.replace(
+    "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
+).replace("a100", "h100")
+GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
+ACCOUNTS = "[accounts.root.users]\nroot = { default = true }\n[accounts.bio]\nparent = 'root'\n[qos.high]\npriority = 5\n"
+HERE = ("-w", "n1")
+"""A node that still tidies up after a job would send the next one elsewhere."""
+JOBS: tuple[tuple[tuple[str, ...], str, dict[str, object]], ...] = (
+    (("-J", "ok", *HERE), "true", {}),
+    (("-J", "fails", "-t", "10", *HERE), "exit 3", {"exit_code": 3}),
+    (("-J", "killed", "-c3", *HERE), "kill -9 $$", {"signal": 9}),
+    (("-J", "gpus", "--gres=gpu:2", "-c2", "--mem=500", *HERE), "true", {}),
+    (("-J", "wide", "-N2", "--ntasks-per-node=2", "-p", "debug"), "exit 1", {"exit_code": 1}),
+    (("-J", "spread", "--ntasks-per-node=2", "-N2", "--mem-per-cpu=200"), "true", {}),
+)
+"""Options, script, how it ends; one after the other, so that both place them alike."""
+CANCELLED, NEVER, REQUEUED, ARRAY = (len(JOBS) + number for number in (1, 2, 3, 4))
+FORM = (
+    "jobid,jobidraw,jobname,user,uid,group,account,partition,state,exitcode,derivedexitcode,alloccpus,ncpus,reqcpus,"
+    "allocnodes,nnodes,reqnodes,reqmem,timelimit,timelimitraw,nodelist,ntasks,layout,qos,constraints,reservation,cluster"
+)
+
+
+class Pair:
+    """Both, with the same past."""
+
+    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def both_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
+        self.theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
+        self.ours.submit(*options, script=script)
+        self.ours.runs(job)
+        self.ours.ends(job, **facts)
+        self.their_state_is(job, "")
+
+    def their_state_is(self, job: int, *states: str) -> None:
+        """Until squeue shows the job in one of these states; "" is not any more."""
+        words = ["squeue", "-h", "-t", "all", "-j", str(job), "-o", "%t"]
+        over = {"", "CD", "F", "CA"}
+        wanted = over if states == ("",) else set(states)
+        eventually(lambda: set(self.theirs.run(words).out.split() or [""]) <= wanted, what=f"job {job}")
+
+    def same(self, line: str) -> list[str]:
+        words = line.split(" ")
+        wanted, found = self.theirs.run(words), self.ours.run(words)
+        theirs, mine = _plain(wanted.out), _plain(found.out)
+        told = difflib.unified_diff(theirs, mine, "theirs", "ours", lineterm="", n=0)
+        assert sorted(mine) == sorted(theirs), line + "\n" + "\n".join(told)
+        assert (found.rc, found.err) == (wanted.rc, wanted.err)
+        return mine
+
+
+def _plain(out: str) -> list[str]:
+    """Without what the job ran outside its steps, which only we tell of, the price, and the cluster's name."""
+    lines = [line for line in out.splitlines() if not re.match(r"[\d_]+\.extern", line)]
+    text = "\n".join(lines).replace("warpdeck", "peer")
+    return re.sub(r"billing=\d+,?", "", text).splitlines()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with (
+        RealSlurm(THEIR_SITE, gres=GRES, accounting=True) as theirs,
+        OurSlurm(folder, site=OUR_SITE + ACCOUNTS) as ours,
+    ):
+        theirs.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
+        theirs.ok("sacctmgr", "-i", "add", "account", "bio")
+        both = Pair(theirs, ours)
+        for job, (options, script, facts) in enumerate(JOBS, 1):
+            both.both_end(job, options, script, **facts)
+        _others(both)
+        words = ["sacct", "-n", "-P", "-j", f"{ARRAY},{CANCELLED}", "-o", "state"]
+        eventually(lambda: _are_over(theirs.run(words).out), what="all is recorded")
+        again = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
+        eventually(lambda: theirs.run(again).out == "PENDING\n", what="the requeued job is recorded anew")
+        yield both
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _are_over(states: str) -> bool:
+    """Of three tasks and a job, each with its batch step."""
+    found = states.split("\n")[:-1]
+    return len(found) == 8 and not {"RUNNING", "PENDING"} & set(found)
+
+
+def _others(both: Pair) -> None:
+    """A job that is cancelled while it runs, one before it starts, one that starts twice, and an array."""
+    theirs, ours = both.theirs, both.ours
+    for options in (("-J", "cancelled", *HERE), ("-J", "never", "-H"), ("-J", "twice", "--requeue", *HERE)):
+        theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", "sleep 1000")
+        ours.submit(*options)
+    ours.runs(CANCELLED, REQUEUED)
+    both.their_state_is(CANCELLED, "R")
+    both.their_state_is(REQUEUED, "R")
+    for end in (theirs.ok, lambda *words: ours.run(words)):
+        end("scancel", str(CANCELLED), str(NEVER))
+        end("scontrol", "hold", str(REQUEUED))
+        end("scontrol", "requeue", str(REQUEUED))
+    for job in (CANCELLED, REQUEUED):
+        ours.ends(job, signal=15)
+    both.their_state_is(REQUEUED, "PD")
+    theirs.ok(
+        "sbatch", "-o", "/dev/null", "-J", "array", "-a", "1-3", *HERE, "--wrap", "exit $SLURM_ARRAY_TASK_ID"
+    )
+    both.their_state_is(ARRAY, "")
+    ours.submit("-J", "array", "-a", "1-3", *HERE)
+    ours.runs(*range(ARRAY, ARRAY + 3))
+    served = ours.served
+    assert served is not None
+    for job in range(ARRAY, ARRAY + 3):
+        task = served.controller.state.jobs[job].array_task_id  # type: ignore[index]
+        ours.ends(job, exit_code=task)
+
+
+def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: Pair) -> None:
+    found = pair.same(f"sacct -P -S now-1hours -o {FORM}")
+    assert len(found) > 2 * len(JOBS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sacct -X -P -S now-1hours -o jobid,alloctres,reqtres",
+        "sacct -X -S now-1hours -o jobid,jobname%20,state%-15,exitcode,nodelist%8",
+        "sacct -X -n -j 1,2,9999 -o jobid,state",
+        "sacct -n -j 2.batch -o jobid,state,exitcode",
+        "sacct -X -P -S now-1hours -s F,CA -o jobid,state",
+        "sacct -X -P -S now-1hours -s F,CA -E now+1hours -o jobid,state",
+        "sacct -X -P -S now-1hours -s timeout -o jobid",
+        "sacct -X -P -S now-1hours -r debug -o jobid",
+        "sacct -X -P -S now-1hours --name ok,wide -o jobid,jobname",
+        "sacct -X -P -S now-1hours -i 2 -o jobid",
+        "sacct -X -P -S now-1hours -N n2 -o jobid",
+        "sacct -p -X -j 1 -b",
+        "sacct -P -X -j 1 --delimiter=; -o jobid,state",
+        "sacct -X -P -S 2001-01-01 -E 2001-01-02",
+        "sacct -X -j 1 -o nosuch",
+        "sacct -X -j x",
+        "sacct -X -s nosuch",
+        "sacct -e",
+    ],
+)
+def test_sacct_prints_what_slurms_prints(pair: Pair, line: str) -> None:
+    pair.same(line)
+
+
+def test_each_start_of_a_requeued_job_has_a_line(pair: Pair) -> None:
+    assert pair.same(
+        f"sacct -D -X -P -n -j {REQUEUED} -o jobid,jobname,state,exitcode,nodelist,alloccpus"
+    ) == [
+        f"{REQUEUED}|twice|REQUEUED|0:0|n1|1",
+        f"{REQUEUED}|twice|PENDING|0:0|None assigned|1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sacctmgr -P show account format=account",
+        "sacctmgr -P show user",
+        "sacctmgr -P -n show assoc where account=bio format=account,user,share",
+        "sacctmgr -n show qos format=name,priority",
+        "sacctmgr show nosuch",
+    ],
+)
+def test_sacctmgr_prints_what_slurms_prints(pair: Pair, line: str) -> None:
+    pair.same(line)
