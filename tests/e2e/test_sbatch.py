@@ -70,7 +70,7 @@ def test_test_only_says_when_and_where_and_submits_nothing(home: Home, work: Pat
     home.slurm("sbatch", "--wait", "job.sh", cwd=work)
     done = home.slurm("sbatch", "--test-only", "-c", "1", "job.sh", cwd=work)
     assert done.returncode == 0, done.stderr
-    words = r"sbatch: Job (\d+) to start at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d using 1 processors on nodes \S+"
+    words = r"sbatch: Job (\d+) to start at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d using 1 processors on nodes \S+ in partition main\n"
     assert (found := re.match(words, done.stderr)) is not None, done.stderr
     assert home.slurm("sbatch", "--parsable", "-H", "job.sh", cwd=work).stdout == f"{found[1]}\n"
     never = home.slurm("sbatch", "--test-only", "--mem=9000G", "job.sh", cwd=work)

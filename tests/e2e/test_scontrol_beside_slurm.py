@@ -101,6 +101,13 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
     "line",
     [
         "show job 99",
+        "show jobid -dd 2",
+        "show jobid=3",
+        "show jobs=1",
+        "-o show job=4",
+        "show partition=debug",
+        "show node=zz",
+        "show jobi 99",
         "show job abc",
         "show job 4_77",
         "show node zz",

@@ -105,6 +105,7 @@ def pair() -> Iterator[Pair]:
         "squeue -h -S P,-C,i -o %i",
         "squeue -h -S ? -o %i",
         "squeue -S i -O jobid:5,name:.3,name:.10X,name:0_,JOBID:|,,state",
+        "squeue -h -S i -O jobid,gres:30,tres-per-node:30",
         "squeue -h -S i -O nope,jobid:7,nosuch",
         "squeue -h -j 4 -r -S i -o %i",
         "squeue -h -j 4_1,4_5 -S i -o %i%t",

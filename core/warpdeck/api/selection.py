@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from warpdeck.controller.present import ALL_NODES
+from warpdeck.cluster import ALL_NODES
 from warpdeck.model import Job, JobState, Ranges, has_task, split_ranges, state_named
 from warpdeck.notation.jobids import parse_job_id
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.cluster import ALL_NODES, CLUSTER_NAME
 from warpdeck.model import Job, Share, count_tasks
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
@@ -49,7 +49,7 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_JOB_NAME": request.name,
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_UID": str(job.uid),
-        "SLURM_JOB_PARTITION": job.partition or request.partition or "main",
+        "SLURM_JOB_PARTITION": job.partition or request.partition or ALL_NODES,
         "SLURM_JOB_QOS": request.qos or "normal",
         "SLURM_CLUSTER_NAME": CLUSTER_NAME,
         "SLURM_SUBMIT_DIR": request.submit_dir,

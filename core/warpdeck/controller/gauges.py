@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from warpdeck.cluster import ALL_NODES
 from warpdeck.model import Gpu, GpuReading, Job, Node, NodeHealth, Reading, count_tasks
 
 from .present import node_state
@@ -184,7 +185,7 @@ def _jobs(jobs: Iterable[Job]) -> Metric:
     """Array tasks count one by one."""
     counts = Counter[tuple[str, str]]()
     for job in jobs:
-        partition = job.partition or job.request.partition or "main"
+        partition = job.partition or job.request.partition or ALL_NODES
         counts[job.state.value, partition] += max(1, count_tasks(job.pending_tasks))
     family = GaugeMetricFamily(
         "warpdeck_jobs", "Jobs and array tasks that have not ended", labels=("state", "partition")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from warpdeck.api.rows import JobFacts, JobRow, WhyRow
+from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.model import (
     COMPACT,
@@ -31,7 +32,7 @@ from warpdeck.policy.tres import asked_tres, held_tres
 from .accounting import gpu_types
 from .dependencies import judge_one
 from .launching import output_paths
-from .present import ALL_NODES, job_row, why_row
+from .present import job_row, why_row
 from .state import State
 from .view import Namesakes, eligible_unix, pending_job
 

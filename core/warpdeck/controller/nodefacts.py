@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from warpdeck.api.rows import NodeFacts
+from warpdeck.cluster import ALL_NODES
 from warpdeck.model import JobState, Link, Node, NodeName
 
-from .present import ALL_NODES
 from .reservations import reservations
 from .state import State
 from .view import gpu_holders, shares_on

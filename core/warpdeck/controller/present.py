@@ -22,6 +22,7 @@ from warpdeck.api.rows import (
     UsageRow,
     WhyRow,
 )
+from warpdeck.cluster import ALL_NODES
 from warpdeck.model import (
     COMPACT,
     GpuReading,
@@ -48,8 +49,6 @@ from .ports import JournalEntry
 from .state import State
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
-ALL_NODES = "main"
-"""What the one nameless partition of a site without any is called in rows."""
 NORMAL_QOS = "normal"
 """What a job is in that names none."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"

@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from warpdeck.api.siterows import LicenseRow, PartitionRow, QosRow, ReservationRow
+from warpdeck.cluster import ALL_NODES
 from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.model import Node, NodeName
 from warpdeck.notation.hostlist import collapse
 from warpdeck.policy import ReservationView
 
-from .present import ALL_NODES, node_state
+from .present import node_state
 from .state import State
 from .view import gpu_holders, shares_on
 

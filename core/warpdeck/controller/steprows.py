@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from warpdeck.api.rows import LiveStep, StepRow
+from warpdeck.cluster import ALL_NODES
 from warpdeck.model import ExitStatus, Job, JobState
 from warpdeck.model.step import Step
 from warpdeck.notation.hostlist import collapse
 
-from .present import ALL_NODES, use_of
+from .present import use_of
 
 if TYPE_CHECKING:
     from .state import State

@@ -57,6 +57,7 @@ PLAIN = {
     "arrayjobid": ("ARRAY_JOB_ID", "array_job_id", ""), "batchhost": ("EXEC_HOST", "batch_host", "n/a"),
     "command": ("COMMAND", "command", NULL), "comment": ("COMMENT", "comment", NULL),
     "container": ("CONTAINER", "container", NULL), "cpus-per-task": ("CPUS_PER_TASK", "cpus_per_task", ""),
+    "gres": ("TRES_PER_NODE", "tres_per_node", NOT_ASKED),
     "dependency": ("DEPENDENCY", "dependency", NULL), "excnodes": ("EXC_NODES", "exc_nodes", ""),
     "feature": ("FEATURES", "features", NULL), "jobid": ("JOBID", "id", ""), "licenses": ("LICENSES", "licenses", NULL),
     "maxcpus": ("MAX_CPUS", "cpus", ""), "name": ("NAME", "name", ""), "nodelist": ("NODELIST", "node_list", ""),

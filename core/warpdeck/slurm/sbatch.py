@@ -20,6 +20,7 @@ from warpdeck.api.submission import (
     wait_for_end,
 )
 from warpdeck.api.sync import SyncClient
+from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
@@ -185,7 +186,7 @@ def _test(client: SyncClient, draft: Draft, console: Console) -> int:
         )
         return 1
     where = f" on nodes {found['node_list']}" if found["node_list"] else ""
-    part = f" in partition {found['partition']}" if found["partition"] else ""
+    part = f" in partition {found['partition'] or ALL_NODES}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     console.err.write(
         f"sbatch: Job {found['id']} to start at {moment} using {found['cpus']} processors{where}{part}\n"

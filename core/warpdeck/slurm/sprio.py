@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from warpdeck.cluster import ALL_NODES
+
 from .console import Console
 from .fields import Field, Layout, Row, short_columns
 from .joborder import Key, SortError, parse, sort
@@ -131,7 +133,7 @@ def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, fl
 def _fields(weights: Mapping[str, float]) -> dict[str, Field]:
     fields = {
         "i": Field("JOBID", "", lambda row: str(row["number"])),
-        "r": Field("PARTITION", "", lambda row: row["partition"]),
+        "r": Field("PARTITION", "", lambda row: row["partition"] or ALL_NODES),
         "u": Field("USER", "", lambda row: row["user"]),
         "c": Field("CLUSTER", "", lambda row: "(null)"),
         "N": Field("NICE", "", lambda row: str(row["nice"])),

@@ -10,6 +10,7 @@ from warpdeck.notation.jobids import is_job_id
 from warpdeck.slurm import jobdump
 from warpdeck.slurm.jobdump import job_object
 from warpdeck.slurm.units import moment
+from warpdeck.slurm.version import RELEASE
 from warpdeck_agent.wire import hostnames
 
 from . import jobtext, sitetext
@@ -36,6 +37,8 @@ def show(session: Session, words: list[str]) -> None:
         raise Failed("too few arguments for keyword:show")
     if len(words) > 2:
         raise Failed("too many arguments for keyword:show")
+    if "=" in words[0]:  # as in `update`: jobid=12
+        words = words[0].split("=", 1)
     word = words[0].lower()
     if hostnames.entity(word):
         code = hostnames.show(words, session.console.env, session.console.out, session.console.err)
@@ -180,8 +183,9 @@ def _license_json(row: Row) -> Row:
 
 def _config(session: Session, word: str) -> None:
     with session.connect() as client:
-        values = client.call("settings")["settings"]
         status = client.call("status")
+        made = {"SlurmctldHost[0]": status["host"], "SLURM_VERSION": RELEASE}
+        values = {**client.call("settings")["settings"], **made}
     if session.json:
         session.print_json({"config": values})
         return
@@ -237,6 +241,7 @@ ENTITIES = {
     "federation": Entity(1, _refused("federations")),
     "frontend": Entity(1, _refused("front ends")),
     "jobs": Entity(1, _jobs),
+    "jobid": Entity(1, _jobs),
     "licenses": Entity(2, _licenses),
     "nodes": Entity(1, _nodes),
     "partitions": Entity(1, _partitions),
