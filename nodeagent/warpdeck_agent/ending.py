@@ -54,9 +54,10 @@ class Ending:
             return
         if not job.cause:
             job.cause = cause
-            # A full disk keeps no job alive; then only an agent that starts anew would not know the cause.
+            # A full disk keeps no job alive; then only an agent that starts anew would not know the cause. Not durable: a
+            # power cut ends the job before this does, and all launches would wait for the disk.
             with contextlib.suppress(OSError):
-                job.folder.write("cause", cause)
+                job.folder.write("cause", cause, durable=False)
         if job.meta.role == "hold":
             self._spawn(self._end_steps(job, grace_s))
             return

