@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from warpdeck.paths import Paths
@@ -11,7 +12,7 @@ from warpdeck.slurm.shims import install
 
 from .jobs import console_script
 from .rig import Rig
-from .table import Line, Table, timed
+from .table import Line, Measured, Table, timed
 
 RUNS = 15
 BARE = Line("python3 -c pass", "ms")
@@ -23,6 +24,9 @@ SINFO = Line("`sinfo`, empty", "ms", budget=60, slurm="nodes")
 FULL_SQUEUE = Line(
     "`squeue` at 10,000 jobs (Slurm's: tasks of one array)", "ms", budget=200, slurm="full_queue"
 )
+SBATCH = Line("`sbatch -H`, one after another", "/s", more_is_better=True, slurm="submit")
+SUBMISSIONS = 40
+"""As many as of the peer."""
 FULL_SINFO = Line("`sinfo` at 10,000 jobs", "ms", budget=200)
 
 
@@ -33,6 +37,7 @@ def measure_start(table: Table, rig: Rig) -> None:
         table.add(line, timed(lambda verb=verb: _call(rig, verb), RUNS))
     for line, name in ((SQUEUE, "squeue"), (SINFO, "sinfo")):
         table.add(line, timed(lambda name=name: _shim(rig, name), RUNS))
+    table.add(SBATCH, _submission_rate(rig))
 
 
 def measure_full_queue(table: Table, rig: Rig) -> None:
@@ -42,10 +47,26 @@ def measure_full_queue(table: Table, rig: Rig) -> None:
         table.add(line, timed(lambda name=name: _shim(rig, name), 7))
 
 
-def _shim(rig: Rig, name: str) -> None:
+def _submission_rate(rig: Rig) -> Measured:
+    """A loop in a shell's script, of jobs that stay held, with the record of their code taken behind it. They are cancelled."""
+    script = rig.submit_dir / "true.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    _shim(rig, "sbatch", "-H", str(script))  # the first finds no worker and no recorder
+    begun = time.perf_counter()
+    for _ in range(SUBMISSIONS):
+        _shim(rig, "sbatch", "-H", str(script))
+    took = time.perf_counter() - begun
+    _shim(rig, "scancel", "--me")
+    rig.wait_until_idle()
+    return Measured([SUBMISSIONS / took])
+
+
+def _shim(rig: Rig, name: str, *words: str) -> None:
     """One of Slurm's commands, as it stands on a user's PATH."""
     program = Path(install(Paths(str(rig.home.path)))) / name
-    done = subprocess.run([program], env=rig.home.environ, capture_output=True, check=False)
+    done = subprocess.run(
+        [program, *words], env=rig.home.environ, cwd=rig.submit_dir, capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

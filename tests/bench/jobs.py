@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.waiting import eventually
 from warpdeck.api.sync import SyncClient
+from warpdeck.slurm.shims import install
 from warpdeck_agent.wire.frames import json_frame
 
 from .rig import Rig, rss_mb
@@ -28,6 +29,7 @@ FIRST_WORD = "#!/bin/sh\nexec date +%s.%N\n"
 
 LOCAL_START = Line("submit to running, agent of this machine", "ms", budget=30, slurm="start")
 SSH_START = Line("submit to running, agent over SSH", "ms", budget=30, slurm="start")
+STEP = Line("`srun true`, wall", "ms", slurm="run")
 RUN = Line("`warpdeck run true`, wall", "ms", slurm="run")
 ARRAY = Line(
     f"array of {TASKS:,} `true`, logs and accounting on",
@@ -67,6 +69,14 @@ def run_true(rig: Rig) -> Measured:
     """The command line's `run true`, from exec to exit."""
     argv = [*console_script(), "run", "true"]
     return timed(lambda: subprocess.run(argv, env=rig.home.environ, cwd=rig.submit_dir, check=True), 15)
+
+
+def srun_true(rig: Rig) -> Measured:
+    """Slurm's own command for the same, as it stands on a user's PATH."""
+    program = Path(install(rig.paths)) / "srun"
+    return timed(
+        lambda: subprocess.run([program, "true"], env=rig.home.environ, cwd=rig.submit_dir, check=True), 15
+    )
 
 
 def console_script() -> list[str]:
@@ -128,6 +138,7 @@ def big_array(rig: Rig) -> tuple[Measured, Measured]:
 def measure(table: Table, rig: Rig) -> None:
     """Every line of this page but the one over SSH."""
     table.add(LOCAL_START, start_latency(rig))
+    table.add(STEP, srun_true(rig))
     table.add(RUN, run_true(rig))
     table.add(ARRAY, array_rate(rig))
     accepted, memory = big_array(rig)
