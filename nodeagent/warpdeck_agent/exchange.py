@@ -5,6 +5,10 @@ node that is settled here; of several each sends what its ranks have put, once a
 what all have put. A fence has a number: whatever is said twice of it changes nothing, so that a link that broke in the middle
 is made good by saying everything of the last two again.
 
+An agent that starts anew goes on where the one before was killed: the supervisor kept the lines (see linestore), and what changed
+anything was put down before it was answered, and is gone through again without a word. What a rank asked in the instant of
+the kill, between its being read and its being put down, nobody answers.
+
 A rank that asks for an abort, or that ends between its first word and its goodbye, can never come to a fence: the step ends.
 """
 
@@ -13,12 +17,16 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import socket
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from .pmi import MAX_KEY_BYTES, MAX_NAME_BYTES, MAX_VALUE_BYTES, Conversation, PmiError, Request
 from .wire.steps import Pmi
 
 READ_BYTES = 64 * 1024
+NOTED = frozenset(
+    ["init", "fullinit", "kvs-put", "kvs-fence", "info-putnodeattr", "info-getnodeattr", "finalize", "abort"]
+)
+"""Requests that change what others are answered, or who waits."""
 FIRST_FD = 10
 """Descriptors below are those that a shell's own redirections use."""
 MAX_PUT_BYTES = 4 * 1024 * 1024
@@ -50,7 +58,10 @@ class _Rank:
 
 
 class Exchange:
-    """`fence` passes on what this node's ranks have put; `lost` is told that a rank will never come: (rank, code, why)."""
+    """`fence` passes on what this node's ranks have put; `lost` is told that a rank will never come: (rank, code, why).
+
+    `note` puts down what an agent that starts anew gives to `replay`.
+    """
 
     def __init__(
         self,
@@ -59,11 +70,14 @@ class Exchange:
         *,
         fence: Callable[[int, Dict[str, str]], None],
         lost: Callable[[int, int, str], None],
+        note: Callable[[Dict[str, Any]], None],
     ) -> None:
         self._asked = asked
         self._count = len(ranks)
         self._fence = fence
         self._lost = lost
+        self._note = note
+        self._replays = False
         self._ranks: Dict[int, _Rank] = {}
         self._values: Dict[str, str] = {"PMI_process_mapping": asked.mapping} if asked.mapping else {}
         self._put: Dict[str, str] = {}
@@ -74,20 +88,38 @@ class Exchange:
         """What was passed on of the last fences."""
         self._round = 0
 
-    def open(self, rank: int) -> int:
-        """A rank's own end of its line; whoever starts the rank closes it here then."""
+    def open(self, rank: int) -> Tuple[int, int]:
+        """(a rank's own end of its line, ours); whoever starts the rank closes the first one then."""
         ours, theirs = socket.socketpair()
         try:
             descriptor = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         finally:
             theirs.close()
-        self._listen(rank, ours)
-        return descriptor
+        self._listen(self._add(rank, ours))
+        return descriptor, ours.fileno()
 
-    def _listen(self, rank: int, line: socket.socket) -> None:
-        line.setblocking(False)
+    def replay(self, lines: Mapping[int, socket.socket], notes: Iterable[Dict[str, Any]]) -> None:
+        """Goes on where an earlier agent was: with our ends of these ranks' lines, and what that had put down."""
+        self._replays = True
+        for rank, line in lines.items():
+            self._add(rank, line)
+        for note in notes:
+            if "fence" in note:
+                self.fenced(note["fence"], note["values"], last=note["last"])
+            else:
+                found = self._ranks.get(note["rank"]) or self._add(note["rank"], _closed())
+                self._take(found, Request(note["command"], note["pairs"]))
+        self._replays = False
+        for rank in lines:
+            self._listen(self._ranks[rank])
+
+    def _add(self, rank: int, line: socket.socket) -> _Rank:
         found = self._ranks[rank] = _Rank(rank, line)
-        asyncio.get_running_loop().add_reader(line.fileno(), self._read, found)
+        return found
+
+    def _listen(self, found: _Rank) -> None:
+        found.line.setblocking(False)
+        asyncio.get_running_loop().add_reader(found.line.fileno(), self._read, found)
 
     def variables(self, rank: int, descriptor: int) -> Dict[str, str]:
         """What the rank's process is told."""
@@ -152,9 +184,9 @@ class Exchange:
         self, found: _Rank, request: Request, *, pairs: Optional[Dict[str, str]] = None, error: str = ""
     ) -> None:
         """Answers are short and a rank waits for each: one that does not read does not belong here."""
-        if found.line.fileno() < 0:
-            return
         data = found.conversation.answer(request, pairs or {}, error=error)
+        if self._replays or found.line.fileno() < 0:
+            return
         try:
             sent = found.line.send(data)
         except BlockingIOError:
@@ -166,6 +198,8 @@ class Exchange:
 
     def _take(self, found: _Rank, request: Request) -> None:
         command = request.command
+        if command in NOTED and not self._replays:
+            self._note({"rank": found.rank, "command": command, "pairs": request.pairs})
         act = _ACTS.get(command)
         if act is not None:
             act(self, found, request)
@@ -261,7 +295,7 @@ class Exchange:
         self._said.pop(self._round - 2, None)
         if self._asked.nodes == 1:
             self._let_on(self._put)
-        else:
+        elif not self._replays:
             self._fence(self._round, self._put)
 
     def repeat(self) -> None:
@@ -274,6 +308,8 @@ class Exchange:
         """What all nodes have put before that fence, or a part of it."""
         if number != self._round or number not in self._said:
             return
+        if not self._replays:
+            self._note({"fence": number, "values": dict(values), "last": last})
         self._coming.update(values)
         if last:
             self._let_on(self._coming)
@@ -293,6 +329,8 @@ class Exchange:
 
     def _abort(self, found: _Rank, request: Request) -> None:
         found.has_joined = False
+        if self._replays:
+            return  # it was told, or the rank's end will be
         code = request.pairs.get("exitcode", "1")
         why = request.pairs.get("msg", "")[:MAX_VALUE_BYTES]
         self._lost(
@@ -300,6 +338,13 @@ class Exchange:
             int(code) & 0xFF if code.lstrip("-").isdecimal() else 1,
             f"rank {found.rank} has called MPI_Abort" + (f": {why}" if why else ""),
         )
+
+
+def _closed() -> socket.socket:
+    """The line of a rank that has ended."""
+    line = socket.socket(socket.AF_UNIX)
+    line.close()
+    return line
 
 
 def _fits(key: str, value: str) -> bool:

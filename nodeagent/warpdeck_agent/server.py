@@ -170,7 +170,6 @@ class Agent:
             self._session.close()
         self._session = session
         self._waiting_for_tree.clear()  # this controller asks for its launches itself
-        self.jobs.steps.repeat_fences()
 
     async def _tell_late_gpus(self) -> None:
         """A controller that was welcomed while the driver was only starting learns what it has found since."""
@@ -219,6 +218,7 @@ class Session:
             welcome = await self._agent.welcome()
             take_over(self)
             self.tell(welcome)
+            self._agent.jobs.steps.repeat_fences()  # nothing may come before Welcome
             self._agent.monitor.sample_every(hello.sample_interval_s)
             while True:
                 kind, payload = await read_frame(self._reader)

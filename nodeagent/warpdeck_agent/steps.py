@@ -9,6 +9,8 @@ WARPDECK_STEP tells them from other steps. A restarted agent finds them again as
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -26,7 +28,7 @@ from .ports import Ports
 from .refusal import LaunchError
 from .spool import Folder, JobFolder, Spool
 from .tasks import Task, make_folder
-from .taskstarter import STEP_VARIABLE, TaskStarter
+from .taskstarter import STEP_VARIABLE, TaskStarter, line_name
 from .watching import Watch
 from .wire.steps import (
     FENCE_PIECE_BYTES,
@@ -47,6 +49,8 @@ KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a step still forks while it is being ended."""
 MAX_CURVES = 500
 """Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
+NOTES = "pmi"
+"""The file with what the ranks of a step have told each other, a line each."""
 StepKey = Tuple[int, int, int]
 
 
@@ -212,6 +216,7 @@ class Steps:
             "ranks": [task.rank for task in launch.tasks],
             "gpus": step.gpus,
             "begin_unix": step.begin_unix,
+            "pmi": launch.pmi and dataclasses.asdict(launch.pmi),
         }
         step.folder.write("meta.json", json.dumps(meant), durable=False)
         for asked in launch.tasks:
@@ -245,7 +250,24 @@ class Steps:
             ranks,
             fence=lambda number, values: self._tell_fence(step, number, values),
             lost=lambda rank, code, why: self._abort(step, rank, code, why),
+            note=lambda said: _put_down(step, said),
         )
+
+    def _rejoin(self, step: Step, asked: Pmi, ranks: Sequence[int]) -> None:
+        """The step's ranks speak with this agent as they did with the one before."""
+        kept = self._starter.lines.take(line_name(step))
+        lines = {int(name.rpartition("/")[2]): line for name, line in kept.items()}
+        lost = [rank for rank in ranks if step.tasks[rank].ended is None and rank not in lines]
+        step.exchange = self._exchange(step, asked, ranks)
+        step.exchange.replay(lines, map(json.loads, step.folder.read_lines(NOTES)))
+        for rank in ranks:
+            ended = step.tasks[rank].ended
+            if ended is not None:
+                step.exchange.ended(rank, *ended)
+        if lost:
+            self._abort(
+                step, lost[0], 1, "its ranks' lines to the agent (PMI) were lost when that began anew"
+            )
 
     def _tell_fence(self, step: Step, number: int, values: Dict[str, str]) -> None:
         parts = pieces(values, FENCE_PIECE_BYTES)
@@ -289,6 +311,7 @@ class Steps:
             step.done.set()
             if step.exchange is not None:
                 step.exchange.close()
+                self._pool.submit(self._starter.lines.drop, line_name(step))
         for listener in step.listeners:
             listener.set()
         if ends or step.done.is_set():
@@ -377,6 +400,8 @@ class Steps:
             job.steps[step.number] = step
             for rank in meant["ranks"]:
                 self._adopt_task(step, int(rank))
+            if meant.get("pmi"):
+                self._rejoin(step, Pmi(**meant["pmi"]), [int(rank) for rank in meant["ranks"]])
             self._settle(step, [])
 
     def _adopt_task(self, step: Step, rank: int) -> None:
@@ -392,6 +417,12 @@ class Steps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _put_down(step: Step, said: Dict[str, Any]) -> None:
+    """On a full disk the ranks go on; only an agent that starts anew then has to end them."""
+    with contextlib.suppress(OSError):
+        step.folder.append(NOTES, json.dumps(said))
 
 
 def step_folder(job: Job, number: int) -> str:

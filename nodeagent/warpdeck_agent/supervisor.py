@@ -21,6 +21,7 @@ import socket
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from .hold import contain, hold_from
+from .linestore import LineStore
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 
@@ -66,6 +67,8 @@ class Supervisor:
         self._acts: Dict[int, Callable[[], object]] = {}
         self._listener = _listen(folder)
         self._watch(self._listener.fileno(), self._join)
+        self._lines = LineStore(folder)
+        self._watch(self._lines.listener.fileno(), self._lines.serve)
         self._agent: Optional[socket.socket] = None
         self._received = bytearray()
         self._unsent = bytearray()

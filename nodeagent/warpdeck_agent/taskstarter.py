@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Dict, Iterator, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .containers import Setting, contained
 from .hold import hold_name
 from .interpreters import Interpreters
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .linestore import Lines
 from .ports import Ports
 from .refusal import LaunchError
 from .spool import Spool
@@ -32,6 +33,7 @@ class TaskStarter:
         self._ports = ports
         self._pool = pool
         self._interpreters = Interpreters()
+        self.lines = Lines(spool.path)
         install_script(spool.file(SCRIPT_NAME))
 
     def environment(self, step: Step, launch: StepLaunch) -> Dict[str, str]:
@@ -46,9 +48,11 @@ class TaskStarter:
         self, step: Step, launch: StepLaunch, asked: StepTask, *, env: Dict[str, str], cpus: List[int]
     ) -> None:
         """Returns when the task runs. Raises OSError, ValueError, LaunchError."""
-        with _line(step, asked.rank) as (keep, told):
+        loop = asyncio.get_running_loop()
+        with _line(step, asked.rank) as (keep, ours, told):
             given = {**env, **asked.env, **told}
-            loop = asyncio.get_running_loop()
+            if ours >= 0:
+                await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
             await loop.run_in_executor(self._pool, self._run, step, launch, asked, given, cpus, keep)
 
     def _run(
@@ -88,6 +92,11 @@ class TaskStarter:
         )
 
 
+def line_name(step: Step, rank: Optional[int] = None) -> str:
+    """What our end of a rank's line is called in the supervisor; without a rank, what all of the step's begin with."""
+    return f"{hold_name(*step.job.key)}/{step.number}/" + ("" if rank is None else str(rank))
+
+
 def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) -> Setting:
     """Where a task's container is to run. The tasks of a node share one where the runtime's are not made in a moment."""
     meta = step.job.meta
@@ -106,13 +115,13 @@ def _setting(step: Step, launch: StepLaunch, env: Dict[str, str], *, pty: bool) 
 
 
 @contextlib.contextmanager
-def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], Dict[str, str]]]:
-    """What a rank is given to speak PMI with, until it has been started: its descriptor, and what it is told."""
+def _line(step: Step, rank: int) -> Iterator[Tuple[Sequence[int], int, Dict[str, str]]]:
+    """What a rank is given to speak PMI with, until it has been started: its descriptor, our end, and what it is told."""
     if step.exchange is None:
-        yield (), {}
+        yield (), -1, {}
         return
-    descriptor = step.exchange.open(rank)
+    descriptor, ours = step.exchange.open(rank)
     try:
-        yield (descriptor,), step.exchange.variables(rank, descriptor)
+        yield (descriptor,), ours, step.exchange.variables(rank, descriptor)
     finally:
         os.close(descriptor)

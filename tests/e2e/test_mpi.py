@@ -12,6 +12,7 @@ import pytest
 from tests.batch import run
 from tests.home import Home
 from tests.lab.hosts import Lab
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.lab
 SUM = r"""
@@ -32,9 +33,11 @@ int main(int argc, char **argv) {
     printf("rank %d of %d on %s sum %d\n", rank, size, host, sum);
     fflush(stdout);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (argc > 1 && rank == 1 && atoi(argv[1]) == 0) raise(SIGKILL);
-    if (argc > 1 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[1]));
-    if (argc > 1) sleep(600);
+    if (argc > 2)
+        while (access(argv[2], F_OK)) usleep(20000);
+    else if (argc > 1 && rank == 1 && atoi(argv[1]) == 0) raise(SIGKILL);
+    if (argc == 2 && rank == 1) MPI_Abort(MPI_COMM_WORLD, atoi(argv[1]));
+    if (argc == 2) sleep(600);
     MPI_Finalize();
     return 0;
 }
@@ -104,6 +107,23 @@ def test_a_rank_that_dies_ends_the_step_in_which_others_wait_for_it(
     )
     assert "without MPI_Finalize" in out
     assert out.splitlines()[-1] == "code 137"
+
+
+def test_a_step_outlives_an_agent_that_is_killed(
+    cluster: Home, lab: Lab, programs: Path, short_tmp: Path
+) -> None:
+    folder, gate = short_tmp / "w", short_tmp / "gate"
+    folder.mkdir()
+    command = f"srun --mpi=pmi2 {programs}/sum.mpich wait {gate}; echo code $?"
+    job = str(cluster.json("submit", "--no-snapshot", *TWO_EACH, "--wrap", command, cwd=folder)["job_id"])
+    out = folder / f"slurm-{job}.out"
+    eventually(lambda: out.exists() and out.read_text().count("sum 10") == 4, what="all ranks have begun")
+    (agent,) = lab.pids(1, "serve --dir")
+    lab.on(1, "kill", "-KILL", str(agent))
+    eventually(lambda: lab.pids(1, "serve --dir") not in ([], [agent]), what="another agent")
+    gate.touch()
+    eventually(lambda: cluster.job(job)["end"], what="it has ended")
+    assert ranks(out.read_text()) == FOUR and out.read_text().splitlines()[-1] == "code 0"
 
 
 def test_ranks_may_be_dealt_out_in_turn(cluster: Home, programs: Path, short_tmp: Path) -> None:

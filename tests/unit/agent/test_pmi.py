@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
+from tests.waiting import eventually
 
 from warpdeck_agent.wire import steps as wire
 
@@ -231,3 +234,108 @@ ask("cmd=finalize")
     agent.link.send(wire.StepFenced(number=1, values={}, last=True, **fields))
     assert [end.code for end in ended(agent, job).ends] == [0, 0]
     assert agent.text(job, "steps/0/0/out").endswith("value=away")
+
+
+# ---- an agent that is killed under them
+
+
+WAITS = """
+import pathlib, time
+def wait_for(name):
+    while not pathlib.Path(name).exists(): time.sleep(0.02)
+"""
+
+
+def begin_anew(agent: AgentProcess) -> None:
+    agent.kill()
+    agent.start()
+
+
+def test_ranks_go_on_with_the_agent_that_follows_one_that_was_killed(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    """One waits in a fence, one has still to come to it; what was put before is known."""
+    program = f"""{WAITS}
+ask(f"cmd=put key=k{{rank}} value=v{{rank}}")
+if rank == 1:
+    pathlib.Path("{short_tmp}/put").touch()
+    wait_for("{short_tmp}/gate")
+print(ask("cmd=barrier_in"))
+print(ask(f"cmd=get key=k{{1 - rank}}"))
+print(ask("cmd=finalize"))
+"""
+    job = start(agent, START + program, tasks=2)
+    eventually((short_tmp / "put").exists, what="it has put")
+    begin_anew(agent)
+    (short_tmp / "gate").touch()
+    assert [end.code for end in ended(agent, job).ends] == [0, 0]
+    for rank in (0, 1):
+        words = ["cmd=barrier_out", f"cmd=get_result rc=0 msg=success value=v{1 - rank}", "cmd=finalize_ack"]
+        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == words
+
+
+def test_a_library_of_pmi_2_goes_on_as_well_and_what_was_exchanged_is_known(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    middle = (
+        f"{WAITS}\npathlib.Path('{short_tmp}/fenced').touch()\nwait_for('{short_tmp}/gate')\nvalue, flag ="
+    )
+    job = start(agent, LIBRARY.replace("value, flag =", middle), tasks=2)
+    eventually((short_tmp / "fenced").exists, what="they are past the fence")
+    begin_anew(agent)
+    (short_tmp / "gate").touch()
+    assert [end.code for end in ended(agent, job).ends] == [0, 0], agent.text(job, "steps/0/0/err")
+    for rank in (0, 1):
+        words = f"{rank} 2 a;b={1 - rank} (vector,(0,1,2)) memory 7.0.0"
+        assert agent.text(job, f"steps/0/{rank}/out").splitlines() == [words, "refused"]
+
+
+def test_a_fence_of_several_nodes_is_told_again_by_the_agent_that_follows(agent: AgentProcess) -> None:
+    program = """
+ask(f"cmd=put key=k{rank} value=v{rank}")
+ask("cmd=barrier_in")
+print(ask("cmd=get key=far"))
+ask("cmd=finalize")
+"""
+    job = start(agent, START + program, tasks=2, nodes=2)
+    fence = agent.link.expect(wire.StepFence)
+    begin_anew(agent)
+    assert agent.link.expect(wire.StepFence) == fence
+    agent.link.send(
+        wire.StepFenced(
+            job_id=job, restarts=0, step=0, number=0, values={**fence.values, "far": "away"}, last=True
+        )
+    )
+    assert [end.code for end in ended(agent, job).ends] == [0, 0]
+    assert agent.text(job, "steps/0/1/out").endswith("value=away")
+
+
+def test_a_rank_that_dies_while_there_is_no_agent_ends_the_step(agent: AgentProcess) -> None:
+    program = 'print("here", flush=True)\nask("cmd=barrier_in") if rank == 0 else signal.pause()'
+    job = start(agent, START + program, tasks=2)
+    eventually(lambda: agent.text(job, "steps/0/1/out") == "here", what="it has begun")
+    (pid,) = [pid for pid in agent.processes(job) if rank_of(pid) == b"1" and is_python(pid)]
+    agent.kill()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: agent.text(job, "steps/0/1/rc").endswith("end"), what="its end is put down")
+    (found,) = agent.start().steps
+    assert found.abort == wire.TaskEnded(rank=1, code=137)
+
+
+def test_ranks_whose_lines_nobody_kept_end_with_a_word(agent: AgentProcess) -> None:
+    """The supervisor was killed first."""
+    start(agent, START + 'ask("cmd=barrier_in")\nsignal.pause()', tasks=2, nodes=2)
+    agent.link.expect(wire.StepFence)
+    os.kill(agent.supervisor(), signal.SIGKILL)
+    agent.kill()
+    (found,) = agent.start().steps
+    assert found.abort is not None and "lines to the agent (PMI) were lost" in found.message
+
+
+def rank_of(pid: int) -> bytes:
+    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((word.partition(b"=")[2] for word in words if word.startswith(b"SLURM_PROCID=")), b"")
+
+
+def is_python(pid: int) -> bool:
+    return sys.executable.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:1]
