@@ -170,3 +170,35 @@ def test_variables_come_from_a_file(home: Home, work: Path) -> None:
     words = ["--export=NONE", "--export-file=vars", "--wrap", 'echo "$WD_ONE $WD_TWO"']
     done = home.slurm("sbatch", "--parsable", "--wait", *words, cwd=work)
     assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "1 a\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["-t", "x"], "sbatch: error: Invalid --time specification", 255),
+        (["-N", "2-1"], "sbatch: error: Maximum node count 1 is less than minimum node count 2", 255),
+        (["-n", "0"], 'sbatch: error: Invalid numeric value "0" for --ntasks.', 1),
+        (["--hint=x"], 'sbatch: error: unrecognized --hint argument "x", see --hint=help', 1),
+        (["--mem-bind=x"], 'sbatch: error: unrecognized --mem-bind argument "x"', 255),
+        (["-F", "nowhere"], "sbatch: error: Invalid --nodefile node file", 255),
+        (["--gres=tpu:1"], "sbatch: error: Invalid generic resource (gres) specification", 1),
+        (["--propagate=x"], "sbatch: error: --propagate=x is not valid.", 1),
+        (["-a", "9-0"], "sbatch: error: Batch job submission failed: Invalid job array specification", 1),
+        (["-d", "x"], "sbatch: error: Batch job submission failed: Job dependency problem", 1),
+        (
+            ["--mem=1G", "--mem-per-cpu=1G"],
+            "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.",
+            1,
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_in_sbatchs_words(
+    home: Home, work: Path, words: list[str], said: str, code: int
+) -> None:
+    done = home.slurm("sbatch", *words, "--wrap", "true", cwd=work)
+    assert said in done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (code, "")
+    (work / "directive.sh").write_text(f"#!/bin/sh\n#SBATCH {' '.join(words)}\ntrue\n")
+    done = home.slurm("sbatch", "directive.sh", cwd=work)
+    assert said in done.stderr.splitlines()
+    assert done.returncode == code

@@ -62,7 +62,7 @@ def build_request(
         elif option in apart:
             apart[option] = (value, where)
         else:
-            with _told_at(where):
+            with _told_at(where, option if option in ("array", "dependency") else ""):
                 _apply(request, option, value, now)
     export, where = apart["export"]
     with _told_at(where):
@@ -88,19 +88,20 @@ def build_request(
 def _limits(value: str, read: Reader | None) -> dict[str, int]:
     """Whose limits cannot be read (another system's) gets those of the node."""
     try:
-        return {} if read is None else propagated(value, read(LIMITS_FILE))
+        text = "" if read is None else read(LIMITS_FILE)
     except OSError:
-        return {}
+        text = ""
+    return propagated(value, text)
 
 
 @contextlib.contextmanager
-def _told_at(where: str) -> Iterator[None]:
-    """Puts the place in front of what is wrong there."""
+def _told_at(where: str, code: str = "") -> Iterator[None]:
+    """Puts the place in front of what is wrong there; `code` is the kind of error where it says none."""
     try:
         yield
     except UserError as error:
         prefix = f"{where}: " if where else ""
-        raise UserError(f"{prefix}{error.message}", error.hint) from None
+        raise UserError(f"{prefix}{error.message}", error.hint, code=error.code or code) from None
 
 
 def _remark(option: str, value: str) -> list[str]:

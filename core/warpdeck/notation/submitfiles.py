@@ -109,5 +109,7 @@ def _text(name: str, where: str, read: Reader | None) -> str:
     try:
         return read(name)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        why = (
+            error.strerror or "it cannot be opened" if isinstance(error, OSError) else "it is not UTF-8 text"
+        )
         raise UserError(f"{where}: cannot read {name}: {why}", "check the path") from None

@@ -27,7 +27,8 @@ from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
 from warpdeck.notation.options import COMMAND, SBATCH, Table
 
 from .console import CommandError, Console
-from .refusals import in_slurms_words
+from .judging import check
+from .refusals import WORDS, in_slurms_words
 from .version import VERSION
 
 RECORDED_S = 60.0
@@ -99,18 +100,28 @@ def _draft(
     known: Table,
 ) -> Draft:
     text, name = _script(rest, own, console)
-    draft = draft_script(
-        text,
-        name,
-        args=rest[1:],
-        options=[as_word(option, value, known) for option, value in found if option not in own],
-        cwd=console.folder,
-        environ=console.env,
-        now=time.time(),
-        host=console.host,
-        known=known,
-        read=lambda path: _text(path, console),
-    )
+    options = [as_word(option, value, known) for option, value in found if option not in own]
+    try:
+        draft = draft_script(
+            text,
+            name,
+            args=rest[1:],
+            options=options,
+            cwd=console.folder,
+            environ=console.env,
+            now=time.time(),
+            host=console.host,
+            known=known,
+            read=lambda path: _text(path, console),
+        )
+    except UserError as error:
+        if error.code != UNKNOWN:
+            check(text, name, options, console)
+        if error.code in WORDS:
+            raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
+        raise
+    if draft.notes:  # what we pass over may still have a value that it cannot have
+        check(text, name, options, console)
     draft.request["submit_line"] = shlex.join(["sbatch", *words])
     # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
     draft.request["in_place"] = console.record is not None

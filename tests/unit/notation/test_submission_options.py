@@ -151,3 +151,8 @@ def test_every_refused_option_says_why() -> None:
         error = unsupported(name, "line 3")
         assert f"--{name} is not supported" in error.message
         assert error.hint
+
+
+def test_limits_that_there_are_not_are_refused_even_where_none_are_told() -> None:
+    with pytest.raises(UserError, match="there is no limit FAR"):
+        request("--propagate=far", reads=False)

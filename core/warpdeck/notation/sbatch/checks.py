@@ -12,7 +12,7 @@ from warpdeck.notation.hostlist import MAX_HOSTS, collapse
 
 from .fields import ENVIRONMENT, LINE, Fields, Place
 from .numbers import int32
-from .refusal import Refusal
+from .refusal import VALUE_EXIT, Refusal
 
 _LAYOUT_OPTIONS = ("ntasks-per-core", "threads-per-core", "extra-node-info")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
@@ -142,7 +142,9 @@ def _read_hosts(fields: Fields, place: Place) -> list[str]:
             texts["nodelist"] = read_hostfile(texts["nodefile"], place)
         except Refusal as error:
             more = tuple(error.lines) if texts["nodefile"] else ()
-            raise Refusal("Invalid --nodefile node file", error.hint, more=more) from None
+            raise Refusal(
+                "Invalid --nodefile node file", error.hint, more=more, exit_code=VALUE_EXIT
+            ) from None
     elif "nodelist" not in texts and place.environ.get("SLURM_HOSTFILE"):
         name = place.environ["SLURM_HOSTFILE"]
         try:

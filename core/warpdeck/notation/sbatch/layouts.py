@@ -85,7 +85,9 @@ def _layout_count(text: str, ordinal: str) -> int | None:
     if not text or text.startswith("*"):
         return None
     match = _LAYOUT_RANGE.fullmatch(text)
-    wrong = Refusal(f'Invalid numeric value "{text}" for {ordinal} arg of -B.', "write SOCKETS:CORES:THREADS")
+    wrong = Refusal(
+        f'Invalid numeric value "{text}" for {ordinal} arg of -B.', "write SOCKETS:CORES:THREADS", exit_code=1
+    )
     if match is None:
         raise wrong
     least = strtol(match[1])[0] * _FACTORS[match[2].lower()]
@@ -94,7 +96,9 @@ def _layout_count(text: str, ordinal: str) -> int | None:
         raise wrong
     for number in (least, most):
         if number > 2**31 - 1:
-            raise Refusal(f"Numeric argument ({number}) to big for {ordinal} arg of -B.", "write less")
+            raise Refusal(
+                f"Numeric argument ({number}) to big for {ordinal} arg of -B.", "write less", exit_code=1
+            )
     return least
 
 

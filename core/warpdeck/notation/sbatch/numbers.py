@@ -36,9 +36,11 @@ def count(option: str, text: str | None, *, positive: bool = True) -> int:
     word = text or ""
     number, rest = strtol(word)
     if rest or number < 0 or (positive and number == 0):
-        raise Refusal(f'Invalid numeric value "{word}" for --{option}.', "write a whole number")
+        raise Refusal(f'Invalid numeric value "{word}" for --{option}.', "write a whole number", exit_code=1)
     if number == LONG_MAX:
-        raise Refusal(f"Numeric argument ({number}) to big for --{option}.", "write a smaller number")
+        raise Refusal(
+            f"Numeric argument ({number}) to big for --{option}.", "write a smaller number", exit_code=1
+        )
     return int32(number)
 
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from warpdeck.errors import UserError
 
+VALUE_EXIT = 255
+"""sbatch's for a value that its option does not take."""
+
 
 class Refusal(UserError):
-    """`message` is what sbatch says, `level` how (error, fatal, or "" for getopt's plain words); `lines` all that it says."""
+    """`message` is what sbatch says, `level` how (error, fatal, or "" for getopt's plain words); `lines` all that it says.
+
+    `exit_code` 0 is that of the moment: VALUE_EXIT while options are read, 1 once they are looked at together.
+    """
 
     def __init__(
-        self, message: str, hint: str = "", *, level: str = "error", more: tuple[str, ...] = ()
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        level: str = "error",
+        more: tuple[str, ...] = (),
+        exit_code: int = 0,
     ) -> None:
-        super().__init__(message, hint)
+        super().__init__(message, hint, exit_code=exit_code)
         self.level = level
         self._more = more
 

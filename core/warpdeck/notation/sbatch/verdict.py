@@ -18,7 +18,7 @@ from warpdeck.notation.variables import SBATCH_VARIABLES, is_on
 from .checks import check
 from .fields import ENVIRONMENT, LINE, Fields, Place
 from .gpurules import check_gpus
-from .refusal import Refusal, invalid
+from .refusal import VALUE_EXIT, Refusal, invalid
 from .values import set_value, show_value
 
 EARLY = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
@@ -36,11 +36,12 @@ class Given(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A refusal: all that sbatch says, the line it is about (0: none), and what to do."""
+    """A refusal: all that sbatch says, the line it is about (0: none), what to do, and sbatch's exit code."""
 
     words: list[str]
     line: int
     hint: str
+    exit_code: int = 1
 
 
 class Verdict(NamedTuple):
@@ -81,7 +82,7 @@ def judge(
             check_rest(fields, place)
         _check_clusters(fields)
     except Refusal as error:
-        return verdict._replace(fault=Fault(error.lines, reading.line, error.hint))
+        return verdict._replace(fault=Fault(error.lines, reading.line, error.hint, error.exit_code or 1))
     return verdict
 
 
@@ -150,7 +151,9 @@ class _Reading:
                 return reader.at
             except UserError as error:
                 help_line = f'Try "{self._known.command} --help" for more information'
-                raise Refusal(help_line, error.hint, level="", more=(error.message,)) from None
+                raise Refusal(
+                    help_line, error.hint, level="", more=(error.message,), exit_code=VALUE_EXIT
+                ) from None
             if word.option in EARLY:
                 continue
             self.given.append(Given(word.option, word.text, self.line))
@@ -160,7 +163,11 @@ class _Reading:
         if text == "" and self._takes(option) == OPTIONAL:
             text = None
         name = SAME.get(option, option)
-        set_value(self._fields, name, text, self._place)
+        try:
+            set_value(self._fields, name, text, self._place)
+        except Refusal as error:
+            error.exit_code = error.exit_code or VALUE_EXIT
+            raise
         self._fields.given[name] = where
 
     def _takes(self, option: str) -> str:
