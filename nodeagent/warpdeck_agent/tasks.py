@@ -77,7 +77,22 @@ done
 echo "$$" >"$WARPDECK_HOOK"
 unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME
 shift 3
-exec @SETSID@ "$@"
+case $1 in
+    */*) [ ! -x "$1" ] || [ -d "$1" ] || exec @SETSID@ "$@" ;;
+    *) ! command -v -- "$1" >/dev/null || exec @SETSID@ "$@" ;;
+esac
+case $1 in
+    /*) ;;
+    */*) set -- "$PWD/$1" ;;
+esac
+case $1 in
+    */*) [ ! -e "$1" ] || {
+        echo "slurmstepd: error: execve(): $1: Permission denied" >&2
+        exit 13
+    } ;;
+esac
+echo "slurmstepd: error: execve(): $1: No such file or directory" >&2
+exit 2
 """
 
 

@@ -177,10 +177,23 @@ def test_a_restarted_agent_knows_its_steps(agent: AgentProcess, job: int) -> Non
     assert ended(agent, job).ends[0].code == 3
 
 
-def test_a_program_that_is_not_there_is_told_by_its_task(agent: AgentProcess, job: int) -> None:
-    start(agent, job, "no-such-program")
-    assert ended(agent, job).ends[0].code == 127
-    assert "no-such-program" in agent.text(job, "steps/0/0/err")
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ("no-such-program", 2, "no-such-program: No such file or directory"),
+        ("./no-such-program", 2, "{cwd}/./no-such-program: No such file or directory"),
+        ("", 2, ": No such file or directory"),
+        ("/etc/passwd", 13, "/etc/passwd: Permission denied"),
+        ("/etc", 13, "/etc: Permission denied"),
+    ],
+)
+def test_a_program_that_cannot_be_run_is_told_as_slurm_tells_it(
+    agent: AgentProcess, job: int, program: str, code: int, words: str
+) -> None:
+    start(agent, job, program)
+    assert ended(agent, job).ends[0].code == code
+    said = words.format(cwd=agent.folder.parent)
+    assert agent.text(job, "steps/0/0/err") == f"slurmstepd: error: execve(): {said}"
 
 
 def test_a_step_of_a_job_that_is_gone_is_refused(agent: AgentProcess) -> None:
