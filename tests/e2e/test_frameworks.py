@@ -122,6 +122,57 @@ def test_lightning_saves_and_requeues_before_the_end_and_goes_on(cluster: Home, 
     assert out.read_text().splitlines()[-1] == "run 1 of task 7 goes on after 0"
 
 
+TOLD = """#!/bin/bash
+for name in JOB_ID JOBID JOB_NODELIST NODELIST JOB_NUM_NODES NNODES NTASKS NPROCS PROCID LOCALID NODEID TASKS_PER_NODE CPUS_ON_NODE \\
+    CPUS_PER_TASK STEP_ID STEP_NODELIST STEP_NUM_NODES STEP_NUM_TASKS STEP_TASKS_PER_NODE GPUS_ON_NODE SUBMIT_DIR JOB_PARTITION; do
+    declare -n value=SLURM_$name
+    [ -n "$value" ] || echo "SLURM_$name is not said"
+done
+echo $SLURM_PROCID/$SLURM_NTASKS $RANK/$WORLD_SIZE $SLURM_LOCALID/$LOCAL_RANK/$LOCAL_WORLD_SIZE $SLURM_NODEID/$NODE_RANK \\
+    $SLURMD_NODENAME $SLURM_STEP_TASKS_PER_NODE $MASTER_ADDR:$MASTER_PORT ${SLURM_ARRAY_TASK_ID-}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "per_node"),
+    [
+        (["sbatch", "-N2", "-n3"], [2, 1]),
+        (["srun", "-N2", "-n3"], [2, 1]),
+        (["sbatch", "-N2", "--ntasks-per-node=1", "--array=5"], [1, 1]),
+        (["sbatch", "-N2", "--exclusive", "--ntasks-per-node=2"], [2, 2]),
+        (["salloc", "-N2", "-n2"], [1, 1]),
+    ],
+    ids=["uneven", "outside", "array", "exclusive", "salloc"],
+)
+def test_every_task_is_told_where_it_stands(
+    cluster: Home, short_tmp: Path, words: list[str], per_node: list[int]
+) -> None:
+    """However it was started: by srun in a batch script, in an array's, of whole nodes, without any, in salloc's shell."""
+    (short_tmp / "told").write_text(TOLD)
+    (short_tmp / "told").chmod(0o755)
+    command, *options = words
+    if command == "sbatch":
+        options += ["--wait", "-o", "out", "--wrap", "srun ./told"]
+    elif command == "salloc":
+        options += [sys.executable, "-m", "warpdeck.slurm.main", "srun", "./told"]
+    else:
+        options += ["./told"]
+    done = cluster.slurm(command, *options, cwd=short_tmp)
+    assert done.returncode == 0, done.stderr
+    said = (short_tmp / "out").read_text() if command == "sbatch" else done.stdout
+    lines = sorted(said.splitlines())
+    total, [master] = sum(per_node), {line.split()[6] for line in lines}
+    counts = f"{per_node[0]}(x2)" if per_node[0] == per_node[1] else ",".join(map(str, per_node))
+    task = " 5" if "--array=5" in words else ""
+    assert lines == [
+        f"{rank}/{total} {rank}/{total} {local}/{local}/{per_node[node]} {node}/{node} host{node + 1} {counts} {master}{task}"
+        for rank, (node, local) in enumerate(
+            (node, local) for node in (0, 1) for local in range(per_node[node])
+        )
+    ]
+    assert not master.startswith("127.") and master.rpartition(":")[2].isdecimal()
+
+
 def test_submitit_knows_its_job_and_its_tasks(cluster: Home, short_tmp: Path) -> None:
     script = (
         f"export SUBMITIT_EXECUTOR=slurm\nsrun {sys.executable} train.py"  # as the scripts do that it submits

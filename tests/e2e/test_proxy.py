@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,17 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.lab
 SSH_S = 60.0
+EDITOR_SERVER = """
+import os, socketserver, sys, threading
+class Answers(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(os.environ["CUDA_VISIBLE_DEVICES"].encode())
+near = socketserver.ThreadingUnixStreamServer(sys.argv[1], Answers)
+threading.Thread(target=near.serve_forever, daemon=True).start()
+server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answers)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
 
 
 class Ssh:
@@ -113,6 +125,61 @@ def test_exit_codes_input_and_terminals_are_sshs(ssh: Ssh, job: str) -> None:
 
 def test_ssh_forwards_ports_of_the_node(ssh: Ssh, job: str, lab: Lab) -> None:
     assert ssh.ok("ssh", "-W", f"{lab.address(1)}:22", f"wd-{job}").startswith("SSH-2.0-OpenSSH")
+
+
+def test_an_editor_reaches_the_server_that_it_started_by_socks_and_by_a_socket(
+    home: Home, ssh: Ssh, job: str, short_tmp: Path
+) -> None:
+    """As VS Code goes: `ssh -T -D PORT HOST bash`, what to run on its standard input, all connections through that one."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (short_tmp / "server.py").write_text(EDITOR_SERVER)
+    near, far = short_tmp / "near", short_tmp / "far"
+    options = [
+        "-F",
+        str(ssh.config),
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-D",
+        str(port),
+        "-L",
+        f"{near}:{far}",
+    ]
+    with subprocess.Popen(
+        ["ssh", "-T", *options, f"wd-{job}", "bash"],
+        env=home.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(f"exec python3 {short_tmp}/server.py {far}\n")
+            process.stdin.flush()
+            there = int(process.stdout.readline())
+            uuids = [gpu["uuid"] for gpu in home.json("show", job)["gpus"] if gpu["node"] == "gpu1"]
+            assert _by_socks(port, there).split(",") == uuids
+            with socket.socket(socket.AF_UNIX) as link:
+                link.connect(str(near))
+                assert _all(link).split(",") == uuids
+        finally:
+            process.kill()
+
+
+def _by_socks(proxy: int, port: int) -> str:
+    """What a port of the far loopback says, through a SOCKS 5 proxy on ours."""
+    with socket.create_connection(("127.0.0.1", proxy), SSH_S) as link:
+        link.sendall(b"\5\1\0")
+        assert link.recv(2) == b"\5\0"
+        link.sendall(b"\5\1\0\1\x7f\0\0\1" + port.to_bytes(2, "big"))
+        assert link.recv(10)[:2] == b"\5\0"
+        return _all(link)
+
+
+def _all(link: socket.socket) -> str:
+    """What comes until the end."""
+    pieces = iter(lambda: link.recv(4096), b"")
+    return b"".join(pieces).decode()
 
 
 def test_what_a_session_started_ends_with_the_job(home: Home, ssh: Ssh, lab: Lab, own_job: str) -> None:
