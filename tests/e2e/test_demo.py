@@ -78,8 +78,10 @@ def test_a_closed_window_ends_it(demo: Tmux, short_tmp: Path) -> None:
     leaves_nothing(short_tmp)
 
 
-def test_a_killed_app_takes_its_cluster_along(demo: Tmux, short_tmp: Path) -> None:
-    os.kill(demo.pid(), signal.SIGKILL)
-    demo.shows("left with 137")
+@pytest.mark.parametrize("guarded", [True, False], ids=["the app", "its guard"])
+def test_a_killed_app_takes_its_cluster_along(demo: Tmux, short_tmp: Path, guarded: bool) -> None:
+    os.kill(demo.app_pid() if guarded else demo.pid(), signal.SIGKILL)
+    if guarded:
+        demo.shows("left with 137")
     leaves_nothing(short_tmp)
     demo.close()

@@ -24,10 +24,20 @@ NO_COLOUR = {"NO_COLOR": "1"}
 
 
 class Tmux:
-    """One window with the app in it; when it has ended, a shell shows what terminal it left."""
+    """One window with the app in it; when it has ended, a shell shows what terminal it left.
+
+    `by_hand`: an interactive shell, in which the app was started with the command that `app` is.
+    """
 
     def __init__(
-        self, socket: Path, home: Home, *, size: tuple[int, int], environ: dict[str, str], verb: str = ""
+        self,
+        socket: Path,
+        home: Home,
+        *,
+        size: tuple[int, int],
+        environ: dict[str, str],
+        verb: str = "",
+        by_hand: bool = False,
     ) -> None:
         self._argv = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         self._environ = {**home.environ, **environ}
@@ -36,8 +46,10 @@ class Tmux:
             self._environ.pop("NO_COLOR", None)
         cols, rows = size
         self.pid_file = socket.with_name("pid")
-        app = f"{sys.executable} -m warpdeck.cli.main {verb}"
-        command = f"sh -c 'echo $$ >{self.pid_file}; exec {app}'; echo left with $?; stty -a; exec cat"
+        self.app = f"sh -c 'echo $$ >{self.pid_file}; exec {sys.executable} -m warpdeck.cli.main {verb}'"
+        command = f"{self.app}; echo left with $?; stty -a; exec cat"
+        if by_hand:
+            command = "env PS1='$ ' bash --norc --noprofile -i"
         self._run("new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", str(home.path.parent), command)
 
     def _run(self, *argv: str) -> str:
@@ -53,6 +65,15 @@ class Tmux:
     def type(self, text: str) -> None:
         """Text as it is."""
         self._run("send-keys", "-l", text)
+
+    def paste(self, text: str) -> None:
+        """As a terminal pastes: bracketed, where the program asked for that."""
+        self._run("set-buffer", text)
+        self._run("paste-buffer", "-p")
+
+    def sends(self, *octets: str) -> None:
+        """What a terminal sends by itself, in hexadecimal."""
+        self._run("send-keys", "-H", *octets)
 
     def resize(self, cols: int, rows: int) -> None:
         self._run("resize-window", "-x", str(cols), "-y", str(rows))
@@ -74,8 +95,15 @@ class Tmux:
             raise AssertionError(f"{error}\n{self.screen()}") from error
 
     def pid(self) -> int:
-        """The app's."""
+        """The app's, as its shell knows it."""
         return int(eventually(lambda: self.pid_file.exists() and self.pid_file.read_text(), what="the pid"))
+
+    def app_pid(self) -> int:
+        """The app's own, below the process that guards the terminal."""
+        guard = self.pid()
+        below = Path(f"/proc/{guard}/task/{guard}/children").read_text().split()
+        command = Path(f"/proc/{guard}/cmdline").read_bytes()
+        return next(int(pid) for pid in below if Path(f"/proc/{pid}/cmdline").read_bytes() == command)
 
     def has_sane_terminal(self) -> None:
         """Lines are edited and echoed again, as a shell wants it."""

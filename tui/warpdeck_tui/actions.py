@@ -107,6 +107,11 @@ ACTIONS = (
     ),
     Action("app", "next_theme", "t", "Next theme", "other colours"),
     Action("app", "start_controller", "ctrl+r", "Start controller", "if it was stopped", "", _CHANGES),
+    Action(
+        "app", "timing", "ctrl+t", "Time of keys", "in the head line: how long the last one took to be seen"
+    ),
+    Action("app", "mouse", "M", "Mouse", "the app's, or the terminal's own, to select and copy"),
+    Action("app", "suspend_process", "ctrl+z", "To the shell", "the app stops; fg goes on with it"),
     Action("app", "redraw", "ctrl+l", "Draw anew", "everything: something else has written to the terminal"),
     Action("app", "help", "question_mark", "Help", "the keys of this screen", "Help"),
     Action("app", "done", "at", "What was done", "every change with its command line"),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import getpass
 import os
 import random
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -43,7 +41,6 @@ from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.sessions import SessionsScreen
 from .screens.submit import NewJob
-from .terminal import kept_terminal, leave_at_hang_up
 from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
 from .viewmodels.form import Sheet
 from .window import Window
@@ -265,16 +262,18 @@ class DeckApp(Window):
     async def action_shell(self) -> None:
         await self.verbs.shell()
 
-    @work(exclusive=True, group="form")
-    async def new_job(self) -> None:
+    def new_job(self) -> None:
         """The form, filled from the user's last job."""
-        self.open_form(await self.filling.last())
+        self.keyboard.wait_for(self._fill_form(self.filling.last))
+
+    def new_like(self, key: str) -> None:
+        """The form, filled from that job."""
+        self.keyboard.wait_for(self._fill_form(partial(self.filling.of_job, key)))
 
     @work(exclusive=True, group="form")
-    async def new_like(self, key: str) -> None:
-        """The form, filled from that job."""
+    async def _fill_form(self, fill: Callable[[], Awaitable[Sheet]]) -> None:
         try:
-            self.open_form(await self.filling.of_job(key))
+            self.open_form(await fill())
         except UserError as error:
             self.tell_error(error)
 
@@ -377,18 +376,3 @@ class DeckApp(Window):
                 keys = key_words(keys_of(action, self.keymap))
                 run = partial(self.run_action, command_of(action))
                 yield SystemCommand(action.title, f"{keys}   {action.help}", run)
-
-
-def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
-    """Opens the app on the default home."""
-    parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
-    parser.add_argument("--theme", default="", help="the theme to begin with")
-    parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
-    args = parser.parse_args(list(argv))
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    app = DeckApp(everybody=everybody, readonly=args.readonly, theme=args.theme)
-    with kept_terminal():
-        leave_at_hang_up(app)
-        app.run()
-    return app.return_code or 0

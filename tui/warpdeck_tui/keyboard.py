@@ -14,9 +14,12 @@ from collections.abc import Awaitable, Callable
 from textual import events
 from textual.app import App
 from textual.message import Message
+from textual.worker import Worker
 
 PATIENCE_S = 1.0
 """So long a key waits for the one before, whose widget may have gone, or is busy."""
+OPENING_S = 3.0
+"""What is asked for before a dialog opens may take so long; then what was typed is forgotten: it was not for this screen."""
 MOST_WAITING = 1000
 """Who leans on a key for longer means none of them."""
 ROUNDS = 2
@@ -45,6 +48,12 @@ class Keyboard:
         self._waiting: deque[Typed] = deque(maxlen=MOST_WAITING)
         self._number = 0
         self._busy = False
+        self._opening: Worker[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all keys are done."""
+        return not self._busy and not self._waiting
 
     async def take(self, event: Typed) -> None:
         """A key, or a paste, has come."""
@@ -53,7 +62,7 @@ class Keyboard:
 
     async def go_on(self) -> None:
         """Does what can be done now."""
-        while self._waiting and not self._busy and self._ready():
+        while self._waiting and not self._busy and not self._opens and self._ready():
             event = self._waiting.popleft()
             await self._give(event)
             if event.is_forwarded:
@@ -61,6 +70,21 @@ class Keyboard:
                 self._number += 1
                 self._app.set_timer(PATIENCE_S, self._give_up_on(self._number))
                 self._send(Settled(self._number, ROUNDS))
+
+    @property
+    def _opens(self) -> bool:
+        return self._opening is not None and not self._opening.is_finished
+
+    def wait_for(self, worker: Worker[None]) -> None:
+        """A dialog opens as soon as the worker has what it shows: what is typed from here on is for that."""
+        self._opening = worker
+
+        async def give_up() -> None:
+            if self._opening is worker and self._opens:
+                self._opening = None
+                self._waiting.clear()
+
+        self._app.set_timer(OPENING_S, give_up)
 
     def _send(self, message: Settled) -> None:
         (self._app.focused or self._app.screen).post_message(message)

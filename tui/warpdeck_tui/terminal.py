@@ -1,4 +1,4 @@
-"""The user's own terminal: left as it was found, whatever happens, and lent to an interactive job.
+"""The user's own terminal: lent to an interactive job, and left when its window is closed.
 
 Textual's suspend() resumes only when its body ends well, so everything raised inside is carried out of it.
 """
@@ -6,10 +6,8 @@ Textual's suspend() resumes only when its body ends well, so everything raised i
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
-import termios
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
@@ -19,35 +17,15 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import RelayEnd, relay
 from warpdeck.errors import UserError
 
+from .driver import is_gone
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 """The terminal itself: Textual replaces sys.stdout while it runs."""
-_RESET = (
-    b"\x1b[<u"  # the kitty keyboard
-    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"  # the mouse
-    b"\x1b[?1004l\x1b[?2004l\x1b[?2026l"  # focus events, bracketed paste, synchronised output
-    b"\x1b[?1049l\x1b[?25h\x1b[0m\r"  # the alternate screen, the cursor, colours
-)
-
 T = TypeVar("T")
 
 
 class HungUp(BaseException):
     """A signal to end came while the terminal was lent: not an Exception, so that nothing on its way keeps it."""
-
-
-@contextlib.contextmanager
-def kept_terminal() -> Iterator[None]:
-    """Puts the line settings back afterwards and, if an exception comes through, every mode that the app may have set."""
-    saved = termios.tcgetattr(STDIN) if os.isatty(STDIN) else None
-    try:
-        yield
-    except BaseException:
-        if os.isatty(STDOUT):
-            os.write(STDOUT, _RESET)
-        raise
-    finally:
-        if saved is not None:
-            termios.tcsetattr(STDIN, termios.TCSADRAIN, saved)
 
 
 class Connect(Protocol):
@@ -96,14 +74,14 @@ def join_terminal(app: App[None], connect: Connect, label: str, *, watch: bool =
 
 
 def leave_at_hang_up(app: App[None]) -> None:
-    """Ends the app at SIGTERM, and when its window is closed.
+    """Ends the app at SIGTERM, and when its window is closed; `guard` puts the terminal back.
 
     Whoever writes to a terminal that is gone fails. Textual writes in a thread, starts another one when the kernel says
     SIGCONT, as it does at a hang-up, and waits at the end for one that has failed: so what is still drawn goes nowhere.
     """
 
     def leave(*_: object) -> None:
-        if _is_gone(STDERR):
+        if is_gone(STDERR):
             nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
             for descriptor in (STDOUT, STDERR):
                 os.dup2(nowhere, descriptor)
@@ -111,14 +89,6 @@ def leave_at_hang_up(app: App[None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
-
-
-def _is_gone(descriptor: int) -> bool:
-    try:
-        termios.tcgetattr(descriptor)
-    except termios.error as error:
-        return int(error.args[0]) == errno.EIO
-    return False
 
 
 @contextlib.contextmanager

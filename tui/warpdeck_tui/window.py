@@ -6,17 +6,20 @@ stand still and news are drawn seldom; a terminal, or a tmux, that says nothing 
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
 from textual import events
 from textual._compositor import CompositorUpdate
 from textual.app import App
+from textual.driver import Driver
 from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
 from .ascii import Ascii
+from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .keyboard import Keyboard, Settled, Typed
 
@@ -48,6 +51,10 @@ class Window(App[None]):
         self.frame = Frame()
         self.keyboard = Keyboard(self, give=super().on_event, ready=lambda: self.stands)
         self._cursor_written = Offset(-1, -1)
+        self.timed = False
+        """Whether the head line says how long keys take."""
+        self._key_at: float | None = None
+        self._key_s = 0.0
 
     @property
     def stands(self) -> bool:
@@ -56,12 +63,30 @@ class Window(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, Typed) and not event.is_forwarded:
+            if self._key_at is None:
+                self._key_at = event.time
             await self.keyboard.take(event)
         else:
             await super().on_event(event)
 
     async def on_settled(self, message: Settled) -> None:
         await self.keyboard.settled(message)
+        if self.keyboard.is_idle:
+            self.call_after_refresh(self._forget_key)
+
+    async def on_worker_state_changed(self) -> None:
+        await self.keyboard.go_on()
+
+    def _forget_key(self) -> None:
+        """It has changed nothing that can be seen."""
+        self._key_at = None
+
+    def key_words(self) -> str:
+        """How long the last key took until what it has changed was written, if that is asked for: "key 4 ms   "."""
+        return f"key {self._key_s * 1000:.0f} ms   " if self.timed else ""
+
+    def action_timing(self) -> None:
+        self.timed = not self.timed
 
     @property
     def pace(self) -> Pace:
@@ -70,7 +95,20 @@ class Window(App[None]):
         return LOW_BANDWIDTH if self.low_bandwidth else LIVE
 
     def on_mount(self) -> None:
-        self.app_resume_signal.subscribe(self, lambda _: self.frame.forget())
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
+
+    def get_driver_class(self) -> type[Driver]:
+        chosen = super().get_driver_class()
+        return TerminalDriver if chosen is LinuxDriver else chosen
+
+    def action_mouse(self) -> None:
+        """The app's, or the terminal's own, which selects and copies without Shift."""
+        if not isinstance(self._driver, TerminalDriver):
+            self.notify("there is no terminal here whose mouse could be had", severity="warning")
+            return
+        on = not self._driver.has_mouse
+        self._driver.turn_mouse(on=on)
+        self.notify("the mouse is the app's" if on else "the mouse is the terminal's own; M takes it back")
 
     def on_resize(self) -> None:
         """Terminals lose lines, or wrap them, when they are resized."""
@@ -96,5 +134,7 @@ class Window(App[None]):
                 self.post_display_hook()
                 return
             self._cursor_written = cursor
+            if self._key_at is not None:
+                self._key_s, self._key_at = time.monotonic() - self._key_at, None
             renderable = Written(text)
         super()._display(screen, renderable)

@@ -68,7 +68,7 @@ def _demo() -> int:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     try:
-        app = importlib.import_module("warpdeck_tui.app")  # while the controller starts
+        app = importlib.import_module("warpdeck_tui.entry")
         wait_for_start(default_paths(), child)
         return int(app.main(everybody=True))
     finally:

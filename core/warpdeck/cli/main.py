@@ -103,7 +103,7 @@ def _dispatch(words: list[str]) -> int:
         return 0
     if not words or words[0].startswith("-"):
         # By name: the core does not depend on the app, which depends on the core.
-        return int(importlib.import_module("warpdeck_tui.app").main(words))
+        return int(importlib.import_module("warpdeck_tui.entry").main(words))
     verb = words[0]
     if verb not in VERBS:
         import difflib  # for this alone

@@ -39,7 +39,7 @@ def main(name: str, words: list[str]) -> int:
     try:
         if name == APP:
             # By name: the core does not depend on the app, which depends on the core.
-            return int(importlib.import_module("warpdeck_tui.app").main())
+            return int(importlib.import_module("warpdeck_tui.entry").main())
         if name in FRONTED:
             return int(importlib.import_module(f"warpdeck.cli.{FRONTED[name]}").main(name, words))
         code = run(name, words, own_console())

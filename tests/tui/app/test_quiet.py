@@ -118,6 +118,16 @@ async def test_low_bandwidth_draws_seldom(folder: Path) -> None:
         assert LOW_BANDWIDTH.news_s > LIVE.news_s and LOW_BANDWIDTH.clock > LIVE.clock
 
 
+async def test_how_long_keys_take_is_said_by_choice(folder: Path) -> None:
+    async with on_stage(folder, writes=True) as stage:
+        await stage.press("2", "ctrl+t", "1", "2")
+        await stage.shows("warpdeck  key ")
+        milliseconds = int(stage.text().partition("key ")[2].partition(" ms")[0])
+        assert milliseconds < 10_000
+        await stage.press("ctrl+t")
+        await stage.hides("key ")
+
+
 async def test_no_cursor_blinks(folder: Path) -> None:
     async with on_stage(folder) as stage:
         for keys in (("slash",), ("escape", "n"), ("escape", "colon")):

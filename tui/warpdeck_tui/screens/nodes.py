@@ -74,7 +74,7 @@ class NodesScreen(NodeVerbs):
         yield Static("", id="head", markup=False)
         with Container(id="split"):
             with Vertical(id="main"):
-                yield CellGrid(self.deck.palette, id="grid")
+                yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
                 yield VirtualTable(COLUMNS, self.deck.palette, empty="no nodes; A adds one", id="nodes")
             yield Static("", id="under", markup=False)
         yield KeyLine()

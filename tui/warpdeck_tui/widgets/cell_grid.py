@@ -81,8 +81,12 @@ class CellGrid(LineView):
     class Selected(_About):
         """Enter or a double click on the cell under the cursor."""
 
-    def __init__(self, styles: Palette, *, id: str = "", legend: str = "", glyphs: Glyphs = UNICODE) -> None:
+    def __init__(
+        self, styles: Palette, *, id: str = "", legend: str = "", bars: bool = True, glyphs: Glyphs = UNICODE
+    ) -> None:
+        """`bars`: whether there are any beside the numbers; they are most of what changes."""
         super().__init__(styles, id=id, glyphs=glyphs)
+        self._bars = bars
         self._legend, self._ramp = legend, True
         self._lines: list[GridLine] = []
         self._places: list[_Place] = []
@@ -156,7 +160,9 @@ class CellGrid(LineView):
         self.set_content_rows(len(self._places) + HEADER_LINES)
 
     def _has_bars(self) -> bool:
-        return any(len(cell) > 3 and cell[3] is not None for _, cells in self._lines for cell in cells)
+        return self._bars and any(
+            len(cell) > 3 and cell[3] is not None for _, cells in self._lines for cell in cells
+        )
 
     def _changed(self, before: Sequence[GridLine]) -> Iterator[Region]:
         """The regions of neighbouring tiles that differ."""

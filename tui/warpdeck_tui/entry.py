@@ -1,0 +1,49 @@
+"""How the app is started: its options, and a process that looks after the terminal (`guard`). Textual is imported in its child."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from warpdeck.errors import UserError
+
+from .guard import guarded
+
+
+def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
+    """Opens the app on the default home. Raises UserError."""
+    parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
+    parser.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
+    parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
+    parser.add_argument(
+        "--low-bandwidth",
+        action="store_true",
+        help="for slow links: news every two seconds, no bars, no mouse",
+    )
+    parser.add_argument("--ascii", action="store_true", help="for terminals and fonts without other signs")
+    parser.add_argument(
+        "--no-mouse", action="store_true", help="the mouse is the terminal's own; M gives it back"
+    )
+    args = parser.parse_args(list(argv))
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
+    return guarded(lambda: run(args, everybody=everybody))
+
+
+def run(args: argparse.Namespace, *, everybody: bool) -> int:
+    """The app itself, until it is left."""
+    if args.low_bandwidth:
+        os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
+    app = importlib.import_module("warpdeck_tui.app").DeckApp(
+        everybody=everybody,
+        readonly=args.readonly,
+        theme=args.theme,
+        low_bandwidth=args.low_bandwidth,
+        plain_signs=args.ascii,
+    )
+    importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
+    app.run(mouse=not (args.no_mouse or args.low_bandwidth))
+    return app.return_code or 0
