@@ -343,6 +343,10 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     blocked: str = ""
     processes: list[ProcessRow] = []
     error: str = ""
+    island: int = -1
+    """GPUs of a node with the same number are joined by NVLink; -1: by none."""
+    numa_node: int = -1
+    """At which its PCIe bus hangs; -1: not known."""
 
 
 class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -324,6 +324,8 @@ def _gpu_row(
         isolation=gpu.isolation,
         blocked=blocked.get(gpu.index, ""),
         error=reading.error if reading else "",
+        island=gpu.island,
+        numa_node=gpu.numa_node,
         processes=[
             ProcessRow(
                 pid=process.pid,

@@ -55,7 +55,7 @@ def test_a_place_in_the_tree_of_accounts_is_explained() -> None:
     vision, ann, bob, nlp = TREE
     words = tables.share_words(vision, TREE, half_life_s=7 * 86_400.0)
     assert words == (
-        "vision is owed 75 % at the top and has used 90 %: more than its share, level 0.83."
+        "vision is owed 75 % of all and has used 90 %: more than its share, level 0.83."
         " Half of a use is forgotten in 7-00:00:00."
     )
     assert "less than its share, level 2.50. That is place 1 of 2 among all users" in tables.share_words(
@@ -84,7 +84,7 @@ def test_partitions_reservations_and_qos_say_whom_they_are_for() -> None:
         name="gpu", default=True, allow_accounts=["a", "b"], node_states={"idle": 2}, max_nodes=4
     )
     assert texts(tables.partition_rows([part])[0])[-1] == "account a or b"
-    assert tables.partition_words(part) == "no nodes: 2 idle. at most 4 nodes."
+    assert tables.partition_words(part) == "no nodes: 2 idle; at most 4 nodes"
     active = ReservationRow(
         name="class", state="active", node_list="n1", start=NOW, end=NOW + 7200, users=["ann"]
     )

@@ -66,3 +66,16 @@ async def test_the_page_of_a_node_opens_from_the_map_and_goes_back_in_time(folde
         await stage.shows("Drain gpu01: why?")
         await stage.press("escape", "escape")
         await stage.shows("showing utilisation")
+
+
+def test_links_are_told_and_that_nothing_is_wrong() -> None:
+    gpus = [
+        GpuRow(index=at, uuid=f"G{at}", name="H100", type="h100", mem_bytes=1, island=at // 2, numa_node=0)
+        for at in range(4)
+    ]
+    shown = "\n".join(text(NodeRow(name="a", gpus=gpus, at=1.0), []))
+    assert "NVLink joins GPUs 0-1; 2-3" in shown and "PCIe GPUs 0-3 at NUMA node 0" in shown
+    assert "✓ nothing is wrong with ECC, Xid" in shown
+    alone = [GpuRow(index=at, uuid="", name="T4", type="t4", mem_bytes=1) for at in range(2)]
+    shown = "\n".join(text(NodeRow(name="a", gpus=alone), []))
+    assert "joins no GPUs" in shown and "PCIe" not in shown and "nothing is wrong" not in shown

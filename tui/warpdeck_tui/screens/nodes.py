@@ -118,9 +118,9 @@ class NodesScreen(NodeVerbs):
                 self._first = ""
         self.show_keys()
         shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
-        free = f"   {fragmentation(nodes)}" if metric == "owner" and not self._listed else ""
+        free = f"{fragmentation(nodes)}   " if metric == "owner" and not self._listed else ""
         moment = f"{moment_words(self._at, time.time())}   " if self._at is not None else ""
-        self.set_head(f"{moment}{summary(nodes)}{shown}{free}")
+        self.set_head(f"{moment}{free}{summary(nodes)}{shown}")
         self._describe()
 
     def applies(self, action: str) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from warpdeck.api.rows import CheckRow, CurveRow, GpuRow, NodeRow
+from warpdeck.api.rows import CurveRow, GpuRow, NodeRow
+from warpdeck.model import format_ranges, ranges_of
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import sparkline
 
@@ -23,7 +24,7 @@ MARGIN = 4
 
 def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
     """All of it. `told`: why there are no curves, or that they come."""
-    lines = [*node_lines(node), *_health(node.health), ()]
+    lines = [*node_lines(node), *_links(node.gpus), *_health(node), ()]
     lines.append((Cell(f"{SPANS[span][1]}", "header"), Cell(f"  {told}" if told else "", "muted")))
     own = next((curve for curve in curves if curve.gpu is None), None)
     lines += _own(node, own, width)
@@ -45,10 +46,38 @@ def resampled(points: Sequence[float | None], width: int) -> list[float | None]:
     return found
 
 
-def _health(checks: Sequence[CheckRow]) -> list[Line]:
-    """What is not well: ECC, Xid, heat, a full disk."""
+def _links(gpus: Sequence[GpuRow]) -> list[Line]:
+    """Which GPUs reach each other by NVLink, and which share a PCIe root; nothing of what is not known."""
     lines: list[Line] = []
-    for check in checks:
+    if any(gpu.island >= 0 for gpu in gpus):
+        joined = _together(gpus, lambda gpu: gpu.island)
+        lines.append(fact("NVLink", f"joins GPUs {'; '.join(joined.values())}"))
+    elif len(gpus) > 1:
+        lines.append(fact("NVLink", "joins no GPUs here", "muted"))
+    if any(gpu.numa_node >= 0 for gpu in gpus):
+        near = _together(gpus, lambda gpu: gpu.numa_node)
+        lines.append(
+            fact("PCIe", "; ".join(f"GPUs {told} at NUMA node {node}" for node, told in near.items()))
+        )
+    return lines
+
+
+def _together(gpus: Sequence[GpuRow], key: Callable[[GpuRow], int]) -> dict[int, str]:
+    """Number -> its GPUs, "0-3,6"; those below 0 are left out."""
+    found: dict[int, list[int]] = {}
+    for gpu in gpus:
+        if key(gpu) >= 0:
+            found.setdefault(key(gpu), []).append(gpu.index)
+    return {number: format_ranges(ranges_of(indices)) for number, indices in sorted(found.items())}
+
+
+def _health(node: NodeRow) -> list[Line]:
+    """What is not well: ECC, Xid, heat, a full disk; or that all is."""
+    if not node.health and node.at is not None:
+        what = "ECC, Xid, heat and disks" if node.gpus else "disks, mounts and clock"
+        return [fact("health", f"✓ nothing is wrong with {what}")]
+    lines: list[Line] = []
+    for check in node.health:
         of = "" if check.gpu is None else f"GPU {check.gpu}: "
         style = "warn" if check.verdict == "warn" else "FAILED"
         sign = "✗" if check.verdict == "fail" else "!"

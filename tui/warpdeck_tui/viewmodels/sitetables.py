@@ -121,7 +121,7 @@ def partition_words(row: PartitionRow) -> str:
         "whole nodes only" if row.exclusive else "",
     ]
     told = ", ".join(word for word in limits if word)
-    return f"{row.node_list or 'no nodes'}: {states or 'none'}{missing}" + (f". {told}." if told else "")
+    return f"{row.node_list or 'no nodes'}: {states or 'none'}{missing}" + (f"; {told}" if told else "")
 
 
 def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]:
@@ -226,7 +226,7 @@ def _over(row: ShareRow) -> bool:
 def share_words(row: ShareRow, rows: Sequence[ShareRow], *, half_life_s: float | None) -> str:
     """Why an account or a user stands where it does."""
     name = row.user or row.account
-    among = f"in {row.account}" if row.user else f"under {row.parent}" if row.parent else "at the top"
+    among = f"in {row.account}" if row.user else f"under {row.parent}" if row.parent else "of all"
     owed = f"{name} is owed {100 * row.norm_shares:.0f} % {among}"
     if row.level_fs is None:
         first = f"{owed}, and has used nothing that counts still: it comes first there."

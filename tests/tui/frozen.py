@@ -1,0 +1,460 @@
+"""A cluster that stands still: the app over data that never change, at a moment that never passes, for pictures of its screens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from warpdeck.api.client import Delta
+from warpdeck.api.rows import (
+    CheckRow,
+    CurveRow,
+    Curves,
+    EventRow,
+    ForwardRow,
+    GpuRow,
+    GpuUse,
+    JobDetail,
+    JobEvent,
+    JobRow,
+    NodeRow,
+    PastJobs,
+    ProcessRow,
+    UsageRow,
+    WhyRow,
+)
+from warpdeck.api.site import Priorities, Shares
+from warpdeck.api.siterows import (
+    AheadRow,
+    ForecastRow,
+    PartitionRow,
+    PriorityRow,
+    QosRow,
+    ReservationRow,
+    ShareRow,
+)
+from warpdeck.model.past import GroupCost, PastQuery
+from warpdeck.paths import Paths
+from warpdeck_tui.app import DeckApp
+from warpdeck_tui.client import Listener
+from warpdeck_tui.viewmodels.usage import cost
+
+NOW = 1_767_870_720.0
+"""Thu 8 January 2026, 11:12 UTC."""
+GIB = 1 << 30
+USERS = ("alice", "bob", "carol", "dave", "erin")
+NAMES = ("llama-8b-dpo", "vit-sweep", "diffusion-xl", "eval-mmlu", "tokenize")
+LOG = (
+    b"".join(
+        b"step %4d  loss %.4f  lr 3.0e-04  tokens/s %d\n"
+        % (step, 2.5 / (1 + step / 90) + 0.9, 41_000 + 7 * step % 900)
+        for step in range(400)
+    )
+    + b"\x1b[33mWARNING\x1b[0m grad norm 11.2 clipped\n"
+)
+
+
+def _job(number: int, **fields: object) -> JobRow:
+    at = number % 5
+    base: dict[str, object] = {
+        "id": number,
+        "label": str(number),
+        "array_job_id": number,
+        "name": NAMES[at],
+        "user": USERS[(number // 2) % 5],
+        "account": ("vision", "nlp")[number % 2],
+        "partition": "gpu",
+        "qos": "normal",
+        "nodes": 1,
+        "cpus": 16,
+        "gpus": (8, 1, 4, 2, 0)[at],
+        "gpu_type": "h100",
+        "mem_bytes": 128 * GIB,
+        "time_limit_s": 86_400,
+        "submit": NOW - 9000 - number,
+    }
+    return JobRow(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def _running(number: int, node: str, gpus: int, *, util: int = 93, **fields: object) -> JobRow:
+    fields = {"start": NOW - 700 * (number % 40) - 130, "gpu_util_pct": util, "node_list": node, **fields}
+    return _job(number, state="RUNNING", state_short="R", gpus=gpus, **fields)
+
+
+def _ended(number: int, state: str, short: str, code: str, cause: str = "", **fields: object) -> JobRow:
+    used = UsageRow(
+        cpu_seconds=90_000.0, peak_mem_bytes=61 * GIB, gpu_util_pct=40.0 + 13 * (number % 5), gpu_idle_pct=9.0
+    )
+    fields = {"start": NOW - 9000, "end": NOW - 60 * (1 + number % 50), "node_list": "gpu02", **fields}
+    return _job(number, state=state, state_short=short, exit_code=code, exit_cause=cause, used=used, **fields)
+
+
+HELD = ("101", "101", "102", "", "103", "", "", "")
+"""Which job holds all of each node; on the sixth each of four tasks has a GPU."""
+
+
+def jobs() -> list[JobRow]:
+    """Of every state that a queue shows."""
+    ahead = WhyRow(
+        code="Priority",
+        sentence="waits for 8 GPUs of type h100 on one node, at most 4 are free on one; 101 (alice) is to end first",
+        expected_start=NOW + 4100,
+    )
+    held = WhyRow(code="JobHeldUser", sentence="held; `warpdeck release 131` lets it go")
+    limit = WhyRow(code="QOSMaxGRESPerUser", sentence="QoS normal lets carol have 8 GPUs, and she has 8")
+    task = {"array_job_id": 104, "name": "vit-sweep", "user": "bob"}
+    return [
+        _running(101, "gpu[01-02]", 16, nodes=2, name="llama-70b-pretrain", user="alice"),
+        _running(102, "gpu03", 8, util=71),
+        _running(103, "gpu05", 8, util=2, user="carol"),
+        *(
+            _running(110 + at, "gpu06", 1, label=f"104_{at}", array_task_id=at, util=60 + at, **task)
+            for at in range(4)
+        ),
+        _ended(119, "FAILED", "F", "1:0", label="104_4", array_task_id=4, **task),
+        _job(104, label="104_[5-19]", tasks_pending=15, **task, why=ahead, priority=4100),
+        _running(
+            120, "gpu06", 0, util=0, name="jupyter", user="alice", interactive=True, idle_since=NOW - 4000
+        ),
+        _job(130, state="PENDING", state_short="PD", why=ahead, priority=5210),
+        _job(131, state="PENDING", state_short="PD", why=held, held=True, priority=0),
+        _job(132, state="PENDING", state_short="PD", why=limit, user="carol", priority=3990),
+        _ended(90, "COMPLETED", "CD", "0:0"),
+        _ended(91, "OUT_OF_MEMORY", "OOM", "0:9", "oom"),
+        _ended(92, "TIMEOUT", "TO", "0:15", "timeout"),
+        _ended(93, "CANCELLED", "CA", "0:15", "cancelled"),
+    ]
+
+
+def past() -> list[JobRow]:
+    """What has ended, the latest first."""
+    ends = (("COMPLETED", "CD", "0:0", ""), ("FAILED", "F", "1:0", ""), ("COMPLETED", "CD", "0:0", ""))
+    old = [
+        _ended(80 - at, *ends[at % 3], start=NOW - 7200 * at - 5000, end=NOW - 7100 * at - 600)
+        for at in range(45)
+    ]
+    return sorted([row for row in jobs() if row.end is not None] + old, key=lambda row: -(row.end or 0))
+
+
+def nodes() -> list[NodeRow]:
+    """Eight of eight GPUs; one is drained, one has a stranger."""
+    return [_node(at) for at in range(8)]
+
+
+def _node(at: int) -> NodeRow:
+    name = f"gpu{at + 1:02d}"
+    gpus = [_gpu(at, index, _holder(at, index)) for index in range(8)]
+    drained = at == 7
+    health = [CheckRow(check="ecc", verdict="fail", message="2 uncorrected errors", gpu=5)] if drained else []
+    busy = sum(bool(gpu.job) for gpu in gpus)
+    return NodeRow(
+        name=name,
+        target=f"{name}.example.org",
+        state="drained" if drained else "allocated" if busy == 8 else "mixed" if busy else "idle",
+        reason="ECC errors on GPU 5, to be swapped" if drained else "",
+        reason_at=NOW - 7200 if drained else None,
+        hostname=name,
+        cpus=96,
+        cpus_used=busy * 8,
+        cpu_pct=11.0 * busy,
+        mem_bytes=1024 * GIB,
+        mem_used_bytes=(60 + 90 * busy) * GIB,
+        gpus=gpus,
+        driver="550.54",
+        kernel="6.1.0",
+        health=health,
+        jobs=sorted({gpu.job for gpu in gpus if gpu.job}),
+        at=NOW - 1,
+    )
+
+
+def _holder(node: int, index: int) -> str:
+    return f"104_{index}" if node == 5 and index < 4 else HELD[node]
+
+
+def _gpu(node: int, index: int, job: str) -> GpuRow:
+    util = (2 if job == "103" else 60 + (node * 13 + index * 7) % 40) if job else 0
+    stranger = (node, index) == (3, 3)
+    process = ProcessRow(pid=4711, mem_bytes=11 * GIB, user="dave", command="jupyter-lab", job="")
+    own = ProcessRow(
+        pid=3000 + 8 * node + index, mem_bytes=60 * GIB, user="alice", command="python train.py", job=job
+    )
+    return GpuRow(
+        index=index,
+        uuid=f"GPU-{node}-{index}",
+        name="NVIDIA H100 80GB HBM3",
+        type="h100",
+        mem_bytes=80 * GIB,
+        util_pct=util,
+        mem_used_bytes=(60 + index) * GIB if job else 0,
+        power_w=80.0 + 6 * util,
+        temp_c=34 + util // 3,
+        island=index // 4,
+        numa_node=index // 4,
+        job=job,
+        job_user="alice" if job == "101" else "bob" if job else "",
+        blocked="a process of no job: jupyter-lab of dave" if stranger else "",
+        processes=[process] if stranger else [own] if job else [],
+    )
+
+
+def _curve(gpu: int | None) -> CurveRow:
+    points = tuple(50 + 40 * ((at * 7 + (gpu or 0) * 3) % 10) / 10 for at in range(120))
+    if gpu is None:
+        columns = {
+            "cpu_pct": tuple(60 * each for each in points),
+            "mem_bytes": tuple(8 * GIB * each for each in points),
+        }
+    else:
+        columns = {"gpu_util_pct": points, "gpu_power_w": tuple(80 + 6 * each for each in points)}
+    return CurveRow(node="gpu01", begin=NOW - 1200, step_s=10.0, columns=columns, gpu=gpu)
+
+
+class FrozenSite:
+    """The site's tables."""
+
+    async def partitions(self) -> list[PartitionRow]:
+        states = {"allocated": 5, "mixed": 1, "idle": 1, "drained": 1}
+        gpu = PartitionRow(
+            name="gpu",
+            default=True,
+            node_list="gpu[01-08]",
+            node_states=states,
+            nodes=8,
+            cpus=768,
+            cpus_used=352,
+            gpus=64,
+            gpus_used=44,
+            max_time_s=7 * 86_400,
+            max_nodes=4,
+            qos="normal",
+        )
+        short = msgspec.structs.replace(
+            gpu,
+            name="short",
+            default=False,
+            max_time_s=3600,
+            priority_tier=2,
+            allow_accounts=["vision", "nlp"],
+        )
+        return [gpu, short]
+
+    async def reservations(self) -> list[ReservationRow]:
+        return [
+            ReservationRow(
+                name="class",
+                state="active",
+                node_list="gpu07",
+                start=NOW - 1800,
+                end=NOW + 5400,
+                users=["erin"],
+                accounts=["teaching"],
+                repeat="weekly",
+            ),
+            ReservationRow(
+                name="cooling",
+                state="future",
+                node_list="gpu[01-08]",
+                start=NOW + 86_400,
+                end=NOW + 2 * 86_400,
+                maintenance=True,
+            ),
+        ]
+
+    async def qos(self) -> list[QosRow]:
+        return [
+            QosRow(name="normal", limits={"max_tres_per_user": {"gpu": 8}}),
+            QosRow(
+                name="urgent",
+                priority=100,
+                preempts=["normal"],
+                usage_factor=2.0,
+                limits={"max_jobs_per_user": 2},
+            ),
+        ]
+
+    async def shares(self) -> Shares:
+        def user(account: str, name: str, used: float, level: float, factor: float) -> ShareRow:
+            return ShareRow(
+                account=account,
+                user=name,
+                depth=1,
+                norm_shares=0.5,
+                norm_usage=used,
+                level_fs=level,
+                fairshare=factor,
+            )
+
+        rows = [
+            ShareRow(
+                account="nlp",
+                shares=40,
+                norm_shares=0.4,
+                usage=1e6,
+                norm_usage=0.25,
+                level_fs=1.6,
+                quota={"gpu": 16},
+            ),
+            user("nlp", "erin", 0.1, 5.0, 1.0),
+            user("nlp", "bob", 0.9, 0.56, 0.75),
+            ShareRow(account="vision", shares=60, norm_shares=0.6, usage=3e6, norm_usage=0.75, level_fs=0.8),
+            user("vision", "carol", 0.3, 1.67, 0.5),
+            user("vision", "alice", 0.7, 0.71, 0.25),
+        ]
+        return Shares(shares=rows, half_life_s=14 * 86_400.0)
+
+    async def priorities(self) -> Priorities:
+        rows = [
+            PriorityRow(
+                label="130",
+                number=130,
+                user="alice",
+                priority=5210,
+                age_part=710.0,
+                fairshare_part=2500.0,
+                job_size_part=1000.0,
+                qos_part=1000.0,
+            ),
+            PriorityRow(
+                label="132",
+                number=132,
+                user="carol",
+                priority=3990,
+                age_part=390.0,
+                fairshare_part=3700.0,
+                nice=100,
+            ),
+        ]
+        return Priorities(
+            jobs=rows, weights={"age": 1000.0, "fairshare": 5000.0, "job_size": 2000.0, "qos": 1000.0}
+        )
+
+    async def events(self) -> list[EventRow]:
+        texts = (
+            "submitted by alice",
+            "started on gpu[01-02]",
+            "ended: exit 1",
+            "cancelled by bob",
+            "held by alice",
+        )
+        return [EventRow(at=NOW - 97 * at, job=90 + at % 43, text=texts[at % 5]) for at in range(60)]
+
+
+class FrozenCore:
+    """What Core answers, from above."""
+
+    paths = Paths("/nowhere")
+    site = FrozenSite()
+
+    async def watch(self, listener: Listener) -> None:
+        listener.linked("alice")
+        listener.told(Delta(jobs=jobs(), nodes=nodes(), ready=True))
+        await asyncio.Event().wait()
+
+    async def connected(self) -> None:
+        await asyncio.Event().wait()
+
+    async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
+        rows = [row for row in past() if query.user in (None, row.user)]
+        return PastJobs(jobs=rows[: query.limit], total=len(rows) if counted else None)
+
+    async def past_costs(self, query: PastQuery) -> list[GroupCost]:
+        return [
+            GroupCost(
+                user=row.user,
+                account=row.account,
+                partition=row.partition,
+                state=row.state,
+                reason=row.reason,
+                cost=cost(row),
+            )
+            for row in past()
+            if query.user in (None, row.user)
+        ]
+
+    async def job(self, job: str) -> JobDetail:
+        row = next(row for row in (*jobs(), *past()) if str(row.id) == job)
+        return JobDetail(
+            row=row,
+            script="#!/bin/bash\n#SBATCH --gpus=16 --nodes=2\nsrun python train.py --lr 3e-4\n",
+            submit_line="sbatch train.sh",
+            submit_dir="/home/alice/llm",
+            work_dir="/home/alice/llm",
+            stdout="/home/alice/llm/slurm-101.out",
+            gpus=[
+                GpuUse(
+                    node="gpu01",
+                    index=at,
+                    uuid=f"GPU-0-{at}",
+                    util_pct=90 + at,
+                    mem_used_bytes=70 * GIB,
+                    mem_bytes=80 * GIB,
+                )
+                for at in range(8)
+            ],
+            events=[
+                JobEvent(at=NOW - 9000, text="submitted by alice"),
+                JobEvent(at=NOW - 8000, text="started on gpu[01-02]"),
+            ],
+        )
+
+    async def forecast(self, job: str) -> ForecastRow:
+        return ForecastRow(
+            verdict="later",
+            job=job,
+            expected_start=NOW + 4100,
+            ahead=1,
+            leaders=[AheadRow(label="101", user="alice")],
+        )
+
+    async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
+        return ForecastRow(verdict="now", node_list="gpu04")
+
+    async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
+        return []
+
+    async def follow_log(self, job: str, *, channel: str) -> AsyncGenerator[tuple[int, bytes], None]:
+        yield 0, LOG
+        await asyncio.Event().wait()
+
+    async def log_parts(self, job: str, *, channel: str) -> tuple[int, list[tuple[int, bytes]]]:
+        return len(LOG), [(0, LOG)]
+
+    async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
+        return LOG[-size_bytes:]
+
+    async def curves(self, job: str) -> list[CurveRow]:
+        return [_curve(0)]
+
+    async def node_curves(self, node: str, *, step_s: float) -> Curves:
+        return Curves(curves=[_curve(None), *(_curve(at) for at in range(8))])
+
+    async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
+        return {row.id: UsageRow(gpu_util_pct=2.0, gpu_idle_pct=97.0) for row in rows}
+
+    async def forwards(self) -> list[ForwardRow]:
+        return [
+            ForwardRow(
+                number=1,
+                job="120",
+                user="alice",
+                node="gpu06",
+                port=8888,
+                local_port=8888,
+                purpose="notebook",
+                since=NOW - 3000,
+            )
+        ]
+
+    async def files(self, snapshot: Mapping[str, Any]) -> list[str]:
+        return ["train.py"]
+
+
+def frozen_app() -> DeckApp:
+    """The app over it."""
+    app = DeckApp(Paths("/nowhere"), everybody=True)
+    app.core = FrozenCore()  # type: ignore[assignment]
+    return app

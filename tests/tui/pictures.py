@@ -1,0 +1,160 @@
+"""The screens as pictures that can be compared: `python -m tests.tui.pictures [FOLDER]` takes those that are kept anew.
+
+A kept picture is the text of a screen at one size, and for each theme which colours stand there on how many cells and a sum
+over where. So a review of a change sees the words that moved in any diff, and that colours changed and which. With FOLDER
+the same are written there as SVG, to be looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.color import Color
+from rich.style import Style
+from textual.pilot import Pilot
+from textual.strip import Strip
+
+from tests.tui.frozen import NOW, frozen_app
+from tests.waiting import comes
+from warpdeck_tui.app import DeckApp
+
+KEPT = Path(__file__).parent / "kept"
+SIZES = ((80, 24), (120, 40), (200, 60))
+THEMES = ("deck-dark", "deck-light", "deck-contrast")
+
+
+class Scene(NamedTuple):
+    """How to get to a screen from the queue, and words by which it is known to stand."""
+
+    keys: tuple[str, ...]
+    stands: tuple[str, ...]
+
+
+SCENES = {
+    "queue": Scene((), ("llama-70b", "104_[0-19]")),
+    "gpus": Scene(("2",), ("gpu08", "held by a job")),
+    "owners": Scene(("2", "m", "m", "m", "m"), ("free:",)),
+    "node": Scene(("2", "p"), ("node gpu01", "GPU 1")),
+    "job": Scene(("enter",), ("[Log]", "clipped")),
+    "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),
+    "history": Scene(("4",), ("1 of 5", "exit 1")),
+    "usage": Scene(("4", "b"), ("Usage:", "BY USER")),
+    "sessions": Scene(("5",), ("jupyter", "8888")),
+    "partitions": Scene(("6",), ("[Partitions]", "short")),
+    "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol")),
+    "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210")),
+    "help": Scene(("question_mark",), ("Keys",)),
+}
+Taken = dict[str, str]
+
+
+def freeze(set_attribute: Callable[[object, str, object], None], environ: Callable[[str, str], None]) -> None:
+    """The same moment, time zone, colours and folders everywhere."""
+    environ("TZ", "UTC")
+    environ("COLORTERM", "truecolor")
+    time.tzset()
+    set_attribute(time, "time", lambda: NOW)
+
+
+async def take(name: str, *, svg: Path | None = None) -> Taken:
+    """One scene at all sizes in all themes: "80x24" -> the picture."""
+    scene, found = SCENES[name], Taken()
+    app = frozen_app()
+    async with app.run_test(size=SIZES[0]) as pilot:
+        await _stands(pilot, app, SCENES["queue"].stands[:1])
+        await pilot.press(*scene.keys)
+        await _stands(pilot, app, scene.stands)
+        for width, height in SIZES:
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+            await _stands(pilot, app, scene.stands)
+            sections = []
+            for theme in THEMES:
+                await _wear(pilot, app, theme)
+                strips = app.screen._compositor.render_strips()
+                if not sections:
+                    sections.append("\n".join(strip.text.rstrip() for strip in strips))
+                sections.append(f"--- {theme}\n" + "\n".join(colours(strips)))
+                if svg is not None:
+                    app.save_screenshot(str(svg / f"{name}-{width}x{height}-{theme}.svg"))
+            found[f"{width}x{height}"] = "\n".join(sections) + "\n"
+            await _wear(pilot, app, THEMES[0])
+        app.workers.cancel_all()
+    return found
+
+
+async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
+    app.theme = theme
+    for screen in app.screen_stack:
+        if hasattr(screen, "recolour"):
+            screen.recolour()
+    app.redraw()
+    await pilot.pause()
+
+
+async def _stands(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:
+    def text() -> str:
+        return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+    await comes(lambda: all(word in text() for word in words), what=lambda: f"{words} in\n{text()}")
+    await pilot.pause()
+
+
+def colours(strips: Iterable[Strip]) -> list[str]:
+    """Each style with its cells, the most frequent first, and a sum over where they are."""
+    cells: Counter[str] = Counter()
+    where = 0
+    for strip in strips:
+        for segment in strip:
+            words = _words(segment.style or Style.null())
+            cells[words] += segment.cell_length
+            where = zlib.crc32(f"{words} {segment.cell_length}".encode(), where)
+    lines = [
+        f"{words:<34} {count:>6}"
+        for words, count in sorted(cells.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return [*lines, f"{'where':<34} {where:08x}"]
+
+
+def _words(style: Style) -> str:
+    signs = [
+        name for name in ("bold", "dim", "italic", "underline", "reverse", "strike") if getattr(style, name)
+    ]
+    return " ".join([_hex(style.color), "on", _hex(style.bgcolor), *signs])
+
+
+def _hex(colour: Color | None) -> str:
+    return "default" if colour is None else colour.get_truecolor().hex if colour.triplet else colour.name
+
+
+def path_of(name: str, size: str) -> Path:
+    """Where a picture is kept."""
+    return KEPT / f"{name}-{size}.txt"
+
+
+def main(words: list[str]) -> int:
+    """Takes all pictures anew."""
+    svg = Path(words[0]) if words else None
+    KEPT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="wd") as home:
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "HOME"):
+            os.environ[name] = home
+        os.chdir(home)
+        freeze(setattr, os.environ.__setitem__)
+        for name in SCENES:
+            for size, picture in asyncio.run(take(name, svg=svg)).items():
+                path_of(name, size).write_text(picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([str(Path(word).absolute()) for word in sys.argv[1:]]))
