@@ -8,6 +8,7 @@ from warpdeck.controller.picture import Picture
 from warpdeck.controller.state import State
 from warpdeck.controller.view import shares_on
 from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
+from warpdeck.model.states import HOLDS_RESOURCES
 from warpdeck.policy import Plan, View
 
 
@@ -94,8 +95,6 @@ def every_job_is_where_its_state_says(state: State) -> None:
         assert (job.id in state.active) == job.holds_resources
         if job.state is JobState.PENDING:
             assert job.allocation is None and not job.shares and job.end_at_unix is None
-        else:
-            assert not job.held or job.is_finished
         if job.is_finished:
             assert job.end_at_unix is not None
         if job.allocation is not None:
@@ -134,7 +133,19 @@ def what_is_kept_is_what_would_be_made_anew(state: State) -> None:
     assert {each: count for each, count in state.in_state.items() if count} == in_state
 
 
+def who_is_behind_another_holds_nothing(state: State) -> None:
+    """Each has one before it, which is still there, and will have its place and no other."""
+    found = {job.behind: job for job in state.jobs.values() if job.behind is not None}
+    assert {before: job.id for before, job in found.items()} == state.follower
+    assert len(found) == sum(job.behind is not None for job in state.jobs.values()), "two are behind one"
+    for before, job in found.items():
+        first = state.jobs[before]
+        assert first.state in HOLDS_RESOURCES and job.state in HOLDS_RESOURCES
+        assert first.allocation == job.allocation and not job.holds_resources
+
+
 OF_STATE = (
+    who_is_behind_another_holds_nothing,
     no_gpu_has_two_jobs,
     every_job_is_where_its_state_says,
     no_task_of_an_array_is_there_twice,

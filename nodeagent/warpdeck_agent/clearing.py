@@ -43,8 +43,10 @@ class Clearing:
         remnants: Remnants,
         *,
         remark: Callable[[Key, str], None],
+        on_free: Callable[[Job], None],
     ) -> None:
         self._pool = pool
+        self._on_free = on_free
         self._containment = containment
         self._leftovers = leftovers
         self._remnants = remnants
@@ -54,6 +56,9 @@ class Clearing:
         """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`."""
         over = [job for job in batch if self._is_over(job)]
         others = [job for job in batch if job not in over]
+        for job in over:
+            if not (job.meta.gpus or job.meta.hooks):
+                self._on_free(job)  # the disk concerns only those who are told of its end
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
 
     def _is_over(self, job: Job) -> bool:

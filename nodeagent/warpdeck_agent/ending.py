@@ -30,11 +30,18 @@ KILL_S = 3.0
 
 
 class Ending:
-    """Ends jobs; `tell` gets each report."""
+    """Ends jobs; `tell` gets each report, `on_free` each job of which nothing is left."""
 
     def __init__(
-        self, pool: Executor, signals: Signals, clearing: Clearing, tell: Callable[[Any], None]
+        self,
+        pool: Executor,
+        signals: Signals,
+        clearing: Clearing,
+        tell: Callable[[Any], None],
+        *,
+        on_free: Callable[[Job], None],
     ) -> None:
+        self._on_free = on_free
         self._pool = pool
         self._clearing = clearing
         self._signals = signals
@@ -168,6 +175,7 @@ class Ending:
             job.limit.end()
         self._tell(job.report())
         job.done.set()
+        self._on_free(job)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -31,6 +31,8 @@ class Job:
         self.message = ""
         self.cause = ""
         self.drain = ""
+        self.is_out = False
+        """Nothing of it is left on the node: its place is another's."""
         self.peak_mem_bytes = 0
         self.cpu_seconds = 0.0
         self.limit: Optional[TimeLimit] = None

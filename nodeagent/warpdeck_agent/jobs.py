@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Set
 
+from .ahead import Ahead
 from .clearing import Clearing
 from .containment import Containment
 from .ending import Ending
@@ -43,6 +44,7 @@ from .watching import Watch
 from .wire.messages import (
     RESUMED,
     SUSPENDED,
+    GivenBack,
     GpuInfo,
     GpuSample,
     JobReport,
@@ -52,6 +54,7 @@ from .wire.messages import (
     Notice,
     Remark,
     SetLimit,
+    TakeBack,
 )
 
 GIB = 2**30
@@ -80,6 +83,7 @@ class Jobs:
         self._tell = tell
         self._jobs: Dict[Key, Job] = {}
         self._launching: Set[Key] = set()
+        self._ahead = Ahead(tell)
         self._tasks: Set[asyncio.Task[None]] = set()
         self.containment = Containment(spool.identity)
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
@@ -105,8 +109,15 @@ class Jobs:
         )
         self._signals = Signals(pool)
         self._notices = Notices(pool)
-        clearing = Clearing(pool, self.containment, leftovers, self._remnants, remark=self._remark)
-        self._ending = Ending(pool, self._signals, clearing, tell)
+        clearing = Clearing(
+            pool,
+            self.containment,
+            leftovers,
+            self._remnants,
+            remark=self._remark,
+            on_free=self._place_is_free,
+        )
+        self._ending = Ending(pool, self._signals, clearing, tell, on_free=self._place_is_free)
         self._alone: Watch[Job] = Watch(
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )
@@ -190,9 +201,50 @@ class Jobs:
         job = self._jobs.get(key)
         if job is not None:
             self._tell(job.report())
-            return
+        elif launch.behind:
+            self._line_up(launch, key)
+        elif key not in self._ahead:
+            self._begin(launch, key)
+
+    def _begin(self, launch: Launch, key: Key) -> None:
         self._launching.add(key)
         self._spawn(self._start(launch, key))
+
+    def _line_up(self, launch: Launch, key: Key) -> None:
+        """Handed ahead of time. The one before it may have ended meanwhile, or left its line without a begin."""
+        before = (launch.behind[0], launch.behind[1])
+        if key in self._ahead:
+            return
+        if self._holds_a_place(before):
+            self._ahead.add(launch)
+        elif before in self._jobs:
+            self._begin(launch, key)
+        else:
+            self._tell(GivenBack(launches=[list(key)]))
+
+    def take_back(self, asked: TakeBack) -> None:
+        """Launches that were handed ahead of time do not begin any more; who has begun is not concerned."""
+        self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
+
+    def _holds_a_place(self, key: Key) -> bool:
+        """Whether another has to wait for that launch's place."""
+        job = self._jobs.get(key)
+        if job is not None:
+            return job.phase in ("running", "ending") and not job.is_out
+        return key in self._launching or key in self._ahead
+
+    def _place_is_free(self, job: Job) -> None:
+        """The next may begin, though how this one ended may not be told yet."""
+        if not job.is_out:
+            job.is_out = True
+            if job.drain:
+                self._ahead.close(job.key)
+            self._go_on(job.key)
+
+    def _go_on(self, gone: Key) -> None:
+        launch = self._ahead.next(gone)
+        if launch is not None:
+            self._begin(launch, (launch.job_id, launch.restarts))
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:
@@ -204,6 +256,10 @@ class Jobs:
                     job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
                 )
             )
+            self._launching.discard(key)
+            if error.again:
+                self._ahead.close(key)  # the node is to blame
+            self._go_on(key)
             return
         finally:
             self._launching.discard(key)
@@ -316,7 +372,7 @@ class Jobs:
         """Ends, suspends, resumes or signals a launch. One that is not there yet is asked again when it reports that it runs."""
         job = self.find(asked.job_id, asked.restarts)
         if job is None and not asked.signal:
-            self._turns.give_up((asked.job_id, asked.restarts))
+            self._end_unbegun((asked.job_id, asked.restarts), cause=asked.cause)
         if job is None:
             return
         if asked.signal and asked.cause in (SUSPENDED, RESUMED):
@@ -325,6 +381,12 @@ class Jobs:
             self._ending.kill(
                 job, cause=asked.cause, grace_s=asked.grace_s, number=asked.signal, whom=asked.whom
             )
+
+    def _end_unbegun(self, key: Key, *, cause: str) -> None:
+        self._turns.give_up(key)
+        if key in self._ahead:
+            self._ahead.remove(key)
+            self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
 
     def set_limit(self, asked: SetLimit) -> None:
         """A launch gets another time limit."""

@@ -269,6 +269,8 @@ class Session:
             self._agent.launch(message)
         elif isinstance(message, wire.Kill):
             jobs.kill(message)
+        elif isinstance(message, wire.TakeBack):
+            jobs.take_back(message)
         elif isinstance(message, wire.Forget):
             jobs.forget(message.job_id, message.restarts)
         elif isinstance(message, wire.StreamAck):

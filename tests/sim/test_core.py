@@ -34,6 +34,7 @@ from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
 ANN, BOB = Who(user="ann", uid=1), Who(user="bob", uid=2)
+ROOT = Who(user="root", uid=0, admin=True)
 
 
 def make_nodes() -> list[SimNode]:
@@ -276,3 +277,47 @@ async def one_thing(rig: Rig, controller: Controller, answered: list[JobId]) -> 
         fleet.find(node.name)
     else:
         await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.02)
+
+
+async def test_short_tasks_follow_each_other_on_their_nodes_and_nobody_waits_for_more_than_one() -> None:
+    """What is handed ahead comes back for whoever comes, and all tasks run once."""
+    rig = Rig(11)
+    tasks = 300
+    async with rig.controller() as controller:
+        await ready(controller)
+        array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, tasks, 1),))))
+        jobs, state = controller.state.jobs, controller.state
+        await until(controller, lambda: bool(state.follower))
+        other = await submit(controller, request("first", gpus=4, nice=-1000), ROOT)
+        await until(controller, lambda: jobs[other.id].is_finished)
+        assert jobs[other.id].state is JobState.COMPLETED
+        assert sum(job.is_finished for job in state.array_members(array.id)) < tasks, (
+            "it did not wait for all"
+        )
+        await until(controller, lambda: bool(state.follower))
+        await controller.apply(Held(who=ANN, jobs=(str(array.id),)))
+        assert not state.follower, "nothing begins behind an order's back"
+        await until(controller, lambda: not state.active)
+        await controller.apply(Released(who=ANN, jobs=(str(array.id),)))
+        await until(controller, lambda: all(job.is_finished for job in jobs.values()))
+        members = state.array_members(array.id)
+        assert sorted(job.array_task_id or 0 for job in members) == list(range(1, tasks + 1))
+        assert {(job.state, job.restarts) for job in members} == {(JobState.COMPLETED, 0)}
+
+
+async def test_a_controller_killed_among_short_tasks_runs_none_twice() -> None:
+    rig = Rig(12)
+    async with rig.controller() as controller:
+        await ready(controller)
+        array = await submit(controller, request(gpus=2, array=ArraySpec(ranges=((1, 300, 1),))))
+        await until(controller, lambda: bool(controller.state.follower))
+    for node in rig.nodes:
+        node.up = True
+    async with rig.controller() as controller:
+        for node in controller.state.nodes.values():
+            controller.fleet.connect(node)
+        jobs = controller.state.jobs
+        await until(controller, lambda: all(job.is_finished for job in jobs.values()))
+        members = controller.state.array_members(array.id)
+        assert [job.restarts for job in members] == [0] * 300
+        assert all(job.state is JobState.COMPLETED for job in members)

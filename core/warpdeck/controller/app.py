@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
-from warpdeck.model import NodeName
+from warpdeck.model import JobId, NodeName
 from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -23,9 +23,12 @@ from .diagnosis import Diagnosis
 from .effects import EffectRunner
 from .events import (
     AskHealth,
+    Effect,
     Event,
+    GivenBack,
     HealthTold,
     LaunchRefused,
+    LaunchShare,
     NodeLost,
     NodeUp,
     Noted,
@@ -42,6 +45,7 @@ from .measurements import to_reading
 from .moments import next_moment
 from .passes import Passes, is_small
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
+from .recall import Recall
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .sampling import Sampling
@@ -119,6 +123,7 @@ class Controller:
         self._told_priorities = ToldPriorities()
         self._passes = Passes()
         self._succession = Succession()
+        self._recall = Recall(lambda effects: self._effects.add(effects))
         self.outputs = outputs
         self.submit_host = submit_host
         self._fences = Fences()
@@ -160,6 +165,7 @@ class Controller:
     async def apply(self, event: Event) -> Outcome:
         """Puts an event through the reducer; returns after its commit. Raises UserError or StoreError."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        await self._recall.before(event, self.state)
         async with self._room:
             self._queue.put_nowait((event, answer))
             return await answer
@@ -204,6 +210,9 @@ class Controller:
                 self._put(HealthTold(name=name, health=message, received_unix=self.clock()))
             case wire.JobReport():
                 self._put(Reported(name=name, report=message))
+            case wire.GivenBack():
+                keys = tuple((JobId(job_id), restarts) for job_id, restarts in message.launches)
+                self._put(GivenBack(name=name, launches=keys))
             case wire.LaunchFailed():
                 self._put(LaunchRefused(name=name, failed=message))
             case stepwire.StepReport():
@@ -245,6 +254,7 @@ class Controller:
             self._give_up(txn, batch, error)
             return
         self.tally.commits += 1
+        self._recall.settled(self.state)
         self.diagnosis.count_jobs(self.state, txn.states_before())
         for answer, outcome in outcomes:
             if outcome is None:
@@ -329,20 +339,33 @@ class Controller:
 
     def _succeed(self, txn: Transaction, batch: list[_Asked]) -> Outcome | None:
         """Starts what takes the place of the array tasks that have ended, where it takes no pass to tell; part of the transaction."""
-        decided = self._succession.decide(self.state, [event for event, _ in batch], txn.now)
+        events = [event for event, _ in batch]
+        decided = self._succession.decide(self.state, events, txn.now, heirs=txn.heirs)
         if decided is None:
             return None
         outcome = self._reduce(txn, decided, None)
         wanted = sum(len(start.allocation.shares) for start in decided.starts)
         if outcome is None or len(outcome.effects) < wanted:
             return Outcome(effects=() if outcome is None else outcome.effects)  # a pass finds out why
-        return amend(outcome, replan=False)
+        return amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)), replan=False)
+
+    def _hand(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
+        """Hands the places that have got another holder in this transaction what follows there; part of it."""
+        if self._recall.is_awaited:
+            return ()
+        moved = [heir for heir in txn.heirs.values() if heir in self.state.active]
+        started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
+        aheads = self._succession.ahead(self.state, (*moved, *started))
+        outcome = self._reduce(txn, Planned(aheads=aheads), None) if aheads else None
+        return () if outcome is None else outcome.effects
 
     def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
         """A pass over what the transaction has changed so far; its decisions are part of it."""
         made = self._plan()
         outcome = self._reduce(txn, _decisions(made), None)
-        return made, Outcome(replan=False) if outcome is None else outcome
+        if outcome is None:
+            return made, Outcome(replan=False)
+        return made, amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)))
 
     def _plan(self) -> Plan:
         """One pass over the state as it is."""
@@ -354,6 +377,7 @@ class Controller:
         self.tally.count_pass(took_s)
         self.diagnosis.count_pass(now, took_s, waiting=len(self.state.pending))
         self._succession.learn(self.state, made, now)
+        self._recall.weigh(self.state, trusted=self._succession.trusted)
         return made
 
     def count_use(self) -> None:

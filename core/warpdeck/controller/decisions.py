@@ -14,6 +14,7 @@ from warpdeck.model import (
 from warpdeck.policy import End, Preempt, Resume, Start
 
 from .events import Effect, LaunchShare, Outcome, Planned
+from .following import hand
 from .jobs import end_job, split_tasks
 from .state import Transaction, amend
 from .suspension import resume_job, suspend_job
@@ -31,6 +32,8 @@ def decide(txn: Transaction, event: Planned) -> Outcome:
         effects += _resume(txn, resume)
     for start in event.starts:
         effects += _start(txn, start)
+    for ahead in event.aheads:
+        effects += hand(txn, ahead)
     stopped = any(preempt.mode == "suspend" for preempt in event.preempts)
     return Outcome(effects=tuple(effects), replan=bool(event.ends) or stopped)
 

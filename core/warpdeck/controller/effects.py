@@ -27,6 +27,7 @@ from .events import (
     LimitShare,
     SetSampling,
     SpreadFence,
+    TakeBack,
     TellJob,
 )
 from .health import question
@@ -105,6 +106,9 @@ class EffectRunner:
                         whom=effect.whom,
                     ),
                 )
+            case TakeBack():
+                launches = [list(key) for key in effect.launches]
+                await self._fleet.send(effect.node, wire.TakeBack(launches=launches))
             case LimitShare():
                 await self._limit(effect)
             case ForgetShare():
@@ -150,6 +154,7 @@ class EffectRunner:
             config=config,
             nodes=self._controller.state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
+            behind=None if job.behind is None else self._controller.state.jobs.get(job.behind),
         )
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None

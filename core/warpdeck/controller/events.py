@@ -104,13 +104,31 @@ class CodeRecorded(Order, frozen=True, kw_only=True):
     note: str = ""
 
 
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """Hand these tasks of an array to the node of a job that runs, each to begin in the place of the one before it."""
+
+    job_id: JobId
+    """The record of those that wait."""
+    behind: JobId
+    """The last in that place."""
+    tasks: tuple[int, ...]
+
+
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """The planner's decisions. Each is checked again against the state as it is now."""
 
     starts: tuple[Start, ...] = ()
+    aheads: tuple[Ahead, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     resumes: tuple[Resume, ...] = ()
     ends: tuple[End, ...] = ()
+
+
+class GivenBack(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's word that these launches, (job id, restarts), were handed to it ahead of time, have not begun and will not."""
+
+    name: NodeName
+    launches: tuple[tuple[JobId, int], ...]
 
 
 class NodeAdded(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +234,7 @@ Event = (
     | NodeUp
     | NodeLost
     | Reported
+    | GivenBack
     | LaunchRefused
     | Remarked
     | Noted
@@ -246,6 +265,13 @@ class KillShare(msgspec.Struct, frozen=True, kw_only=True):
     at_once: bool = False
     grace_s: float | None = None
     """Between TERM and KILL; None is the site's setting."""
+
+
+class TakeBack(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the node for launches, (job id, restarts), that were handed to it ahead of time and may not have begun."""
+
+    node: NodeName
+    launches: tuple[tuple[JobId, int], ...]
 
 
 class LimitShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -303,6 +329,7 @@ class DropNode(msgspec.Struct, frozen=True, kw_only=True):
 Effect = (
     LaunchShare
     | KillShare
+    | TakeBack
     | LimitShare
     | ForgetShare
     | CollectOutput

@@ -32,7 +32,7 @@ from warpdeck.policy.tres import asked_tres, held_tres
 from .accounting import gpu_types
 from .dependencies import judge_one
 from .launching import output_paths
-from .present import job_row, why_row
+from .present import NEXT, as_shown, job_row, why_row
 from .state import State
 from .view import Namesakes, eligible_unix, pending_job
 
@@ -76,6 +76,7 @@ def shower(state: State, fields: Sequence[str], *, now: float) -> Callable[[Sequ
     of_row = [name for name in fields if name not in COLUMNS]
 
     def show(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+        jobs = [as_shown(job) for job in jobs]
         rows = [{name: column(sight, job) for name, column in columns} for job in jobs]
         for row, job in zip(rows, jobs if of_row else (), strict=False):
             whole = job_row(state, job)
@@ -119,6 +120,8 @@ def _expected_start(sight: Sight, job: Job) -> float | None:
 def _reason(sight: Sight, job: Job) -> str:
     """Without the sentence, which most do not print."""
     if job.state is JobState.PENDING:
+        if job.behind is not None:
+            return NEXT
         if job.held or job.held_by_admin:
             return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
         why = sight.state.whys.get(job.id)

@@ -14,7 +14,9 @@ from warpdeck.model import (
     Request,
     count_tasks,
     has_task,
+    iter_tasks,
     split_ranges,
+    with_task,
 )
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
@@ -352,6 +354,28 @@ def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
         return txn.put_job(_fold(array, named))
     txn.put_job(_fold(array, rest))
     return txn.put_job(_fold(amend(array, id=txn.new_job_id()), named))
+
+
+def take_tasks(txn: Transaction, array: Job, tasks: Ranges) -> list[Job]:
+    """Some of the waiting tasks of a folded array as jobs of their own, which are not put into the state yet; some must stay."""
+    _, rest = split_ranges(array.pending_tasks, tasks)
+    array = txn.put_job(_fold(array, rest))
+    singles = [((task, task, 1),) for task in iter_tasks(tasks)]
+    return [_fold(amend(array, id=txn.new_job_id()), single) for single in singles]
+
+
+def fold_back(txn: Transaction, task: Job) -> None:
+    """A task that was split off, never began and waits again joins what waits of its array, if that is as it was."""
+    rest = txn.state.jobs.get(task.array_job_id)
+    if rest is None or rest is task or rest.state is not JobState.PENDING or task.array_task_id is None:
+        return
+    alike = amend(task, id=rest.id, array_task_id=rest.array_task_id, pending_tasks=rest.pending_tasks)
+    if alike != amend(rest, predicted_s=task.predicted_s, eligible_at_unix=task.eligible_at_unix, room=None):
+        return
+    last = rest.array_task_id
+    waiting = rest.pending_tasks if last is None else ((last, last, 1),)
+    txn.drop_job(task)
+    txn.put_job(_fold(rest, with_task(waiting, task.array_task_id)))
 
 
 def _fold(job: Job, tasks: Ranges) -> Job:

@@ -27,8 +27,12 @@ def build_launch(
     config: Config,
     gpu_mem_bytes: int = 0,
     nodes: Mapping[NodeName, Node] = MappingProxyType({}),
+    behind: Job | None = None,
 ) -> wire.Launch:
-    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part."""
+    """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part.
+
+    `behind`: the job in whose place it is to begin.
+    """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
     stdout, stderr = output_paths(job)
@@ -86,6 +90,7 @@ def build_launch(
         pty=request.pty is not None,
         rows=request.pty.rows if request.pty else 24,
         cols=request.pty.cols if request.pty else 80,
+        behind=[behind.id, behind.restarts] if behind is not None else [],
     )
 
 

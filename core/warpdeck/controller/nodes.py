@@ -78,7 +78,7 @@ def _gpus_named(node: Node, indices: tuple[int, ...]) -> list[GpuUuid]:
 def remove(txn: Transaction, event: NodeRemoved) -> Outcome:
     """Takes the node out. Its jobs stand in the way, or end as NODE_FAIL when forced."""
     known(txn, event.name)
-    jobs = txn.state.jobs_on(event.name)
+    jobs = [*txn.state.jobs_on(event.name), *txn.state.handed_to(event.name)]
     if jobs and not event.force:
         labels = ", ".join(job.label() for job in jobs[:5]) + (" ..." if len(jobs) > 5 else "")
         raise UserError(
@@ -121,7 +121,8 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
         if rebooted and said.phase == "lost":
             said = dataclasses.replace(said, cause="node_fail", message=f"{name} was rebooted", exit_code=1)
         effects += apply_report(txn, name, said)
-    for job in txn.state.jobs_on(name):
+    for job in (*txn.state.jobs_on(name), *txn.state.handed_to(name)):
+        job = txn.state.jobs[job.id]
         if (job.id, job.restarts) not in told:
             effects += _settle_untold(txn, job, name, rebooted=rebooted)
     effects += steps.settle_node(txn, name, welcome.steps)

@@ -83,6 +83,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: tuple[tuple[JobId, Request], ...] = ()
     jobs: tuple[Job, ...] = ()
+    gone_jobs: tuple[JobId, ...] = ()
+    """Records of tasks that were split off and never began, and wait in their array's record again."""
     nodes: tuple[Node, ...] = ()
     gone_nodes: tuple[NodeName, ...] = ()
     journal: tuple[JournalEntry, ...] = ()
@@ -226,6 +228,7 @@ FleetEvent = tuple[
     wire.Welcome
     | wire.JobReport
     | wire.LaunchFailed
+    | wire.GivenBack
     | wire.Remark
     | wire.Sample
     | wire.Health
@@ -238,6 +241,7 @@ SAMPLE_S = 1.0
 """Between two samples of a node that was not told otherwise."""
 Order = (
     wire.Kill
+    | wire.TakeBack
     | wire.SetLimit
     | wire.Forget
     | wire.AskHealth

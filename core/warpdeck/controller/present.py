@@ -46,18 +46,21 @@ from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 from .launching import output_paths
 from .measurements import summed
 from .ports import JournalEntry
-from .state import State
+from .state import State, amend
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 
 NORMAL_QOS = "normal"
 """What a job is in that names none."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
+NEXT = "Resources"
+"""Slurm's reason of those who wait for nothing but their place."""
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
 """Causes with which a waiting job ends by itself -> Slurm's reason, which it keeps."""
 
 
 def job_row(state: State, job: Job) -> JobRow:
     """One line of the queue."""
+    job = as_shown(job)
     request, has = job.request, holdings(job)
     util, mem = _gpu_use(state, job)
     why = state.whys.get(job.id)
@@ -124,6 +127,13 @@ def holdings(job: Job) -> Holdings:
     )
 
 
+def as_shown(job: Job) -> Job:
+    """A task that was handed to its node, and may not have begun there, waits like the rest of its array."""
+    if not job.is_handed:
+        return job
+    return amend(job, state=JobState.PENDING, allocation=None, shares=(), partition="", time_limit_s=None)
+
+
 def usage_row(job: Job) -> UsageRow:
     """What its shares have used, as far as they have ended."""
     return use_of(job.shares)
@@ -161,6 +171,8 @@ def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow |
     if job.state is not JobState.PENDING:
         code, sentence = never_started(job)
         return WhyRow(code=code, sentence=sentence) if code else None
+    if job.behind is not None:
+        return WhyRow(code=NEXT, sentence="next in the place of another task of its array, which runs")
     if job.held_by_admin:
         return WhyRow(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
     if job.held:

@@ -25,6 +25,7 @@ from .events import (
     CollectOutput,
     Effect,
     ForgetShare,
+    GivenBack,
     KillShare,
     LaunchRefused,
     LimitShare,
@@ -32,7 +33,8 @@ from .events import (
     Remarked,
     Reported,
 )
-from .jobs import end_job, put_back
+from .following import move_up, step_in
+from .jobs import end_job, fold_back, put_back
 from .measurements import to_curve, to_usage
 from .state import Transaction, amend
 from .suspension import set_right
@@ -88,6 +90,38 @@ def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
         ended_at=txn.now,
     )
     return Outcome(effects=tuple(apply_report(txn, event.name, gone)))
+
+
+def give_back(txn: Transaction, event: GivenBack) -> Outcome:
+    """Handed tasks that have not begun wait again, as if they had never been handed; what was asked of them meanwhile is done."""
+    effects: list[Effect] = []
+    for job_id, restarts in event.launches:
+        job = txn.state.jobs.get(job_id)
+        if job is None or job.restarts != restarts or not _may_have_waited_there(job):
+            continue
+        if job.state is JobState.COMPLETING:
+            gone = wire.JobReport(job_id, restarts, phase="exited", cause=job.ending_cause, ended_at=txn.now)
+            effects += apply_report(txn, event.name, gone)
+            continue
+        waits = amend(
+            job,
+            state=JobState.PENDING,
+            behind=None,
+            allocation=None,
+            shares=(),
+            partition="",
+            time_limit_s=None,
+        )
+        txn.put_job(waits)
+        move_up(txn, job.id, job.behind)
+        fold_back(txn, waits)
+    return Outcome(effects=tuple(effects))
+
+
+def _may_have_waited_there(job: Job) -> bool:
+    """Whether nothing of it has begun, as far as is known here."""
+    is_open = job.state in (JobState.CONFIGURING, JobState.COMPLETING)
+    return is_open and all(share.phase == "launching" for share in job.shares)
 
 
 def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
@@ -204,10 +238,15 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     effects: list[Effect] = [
         ForgetShare(node=share.node, job_id=job.id, restarts=job.restarts) for share in job.shares
     ]
+    behind = job.behind
     if job.start_at_unix is not None:
         ended_at = max(ended_at, job.start_at_unix)
+        job = step_in(txn, job)
     txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
-    ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at))
+    ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at, behind=None))
+    heir = move_up(txn, job.id, behind)
+    if heir is not None:
+        txn.heirs[job.id] = heir
     if state in BY_ITSELF:
         _expect_of_the_rest(txn, ended)
     steps.end_all(txn, ended, ended_at=ended_at)

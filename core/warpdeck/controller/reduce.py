@@ -24,6 +24,7 @@ from .events import (
     Cancelled,
     CodeRecorded,
     Event,
+    GivenBack,
     HealthTold,
     Held,
     HolderLeft,
@@ -82,6 +83,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return decisions.decide(txn, event)
         case Reported():
             return progress.report(txn, event)
+        case GivenBack():
+            return progress.give_back(txn, event)
         case LaunchRefused():
             return progress.refuse(txn, event)
         case Remarked():

@@ -85,6 +85,8 @@ class State:
         self.timed: dict[JobId, None] = {}
         """Those of them for which the clock alone changes something; see moments.py."""
         self.active: dict[JobId, None] = {}
+        self.follower: dict[JobId, JobId] = {}
+        """Of a job the one that takes its place when it ends; see following.py."""
         self.in_state: dict[JobState, int] = {}
         """How many jobs in memory are in each state."""
         self._members: dict[JobId, dict[JobId, None]] = {}
@@ -146,6 +148,11 @@ class State:
         """The jobs that hold a share of this node, by id."""
         return [self.jobs[job_id] for job_id in sorted(self._on_node.get(name, ()))]
 
+    def handed_to(self, name: NodeName) -> list[Job]:
+        """The jobs that are behind others on this node and hold nothing of it, each after the one that it is behind."""
+        found = [self.jobs[job_id] for job_id in sorted(self.follower.values())]
+        return [job for job in found if job.allocation and job.allocation.node_names()[0] == name]
+
     def place_job(self, job: Job) -> None:
         """Puts a job into the tables and indices."""
         self._take_out(job.id)
@@ -157,6 +164,8 @@ class State:
         _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
         _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
+        if job.behind is not None:
+            self.follower[job.behind] = job.id
         for name in _held_nodes(job):
             self._on_node.setdefault(name, {})[job.id] = None
             self.picture.forget_holders(name)
@@ -203,6 +212,8 @@ class State:
         if job is None:
             return
         self.in_state[job.state] -= 1
+        if job.behind is not None and self.follower.get(job.behind) == job_id:
+            del self.follower[job.behind]
         _count(self.submitted, job, times=-1)
         for name in _held_nodes(job):
             self.picture.forget_holders(name)
@@ -241,6 +252,7 @@ class Transaction:
         self._undo: list[Callable[[], object]] = []
         self._requests: dict[JobId, Request] = {}
         self._jobs: dict[JobId, None] = {}
+        self._gone_jobs: dict[JobId, None] = {}
         self._states: dict[JobId, JobState | None] = {}
         self._nodes: dict[NodeName, None] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
@@ -249,6 +261,8 @@ class Transaction:
         self._runs: list[Job] = []
         self._usage: dict[tuple[str, str, str], None] = {}
         self._reservations: dict[str, None] = {}
+        self.heirs: dict[JobId, JobId] = {}
+        """Of jobs that have ended those that took their places."""
         self._ids_taken = False
         self._waits_changed = False
 
@@ -288,6 +302,18 @@ class Transaction:
         if job.state is JobState.CONFIGURING and (before is None or before.state is JobState.PENDING):
             self._put_wait(max(0.0, self.now - job.eligible_at_unix))
         return job
+
+    def drop_job(self, job: Job) -> None:
+        """Takes a waiting task's own record away: its array's holds it again."""
+        self.state.drop_job(job.id)
+        self._jobs.pop(job.id, None)
+        self._gone_jobs[job.id] = None
+        self._undo.append(lambda: self._undrop_job(job))
+
+    def _undrop_job(self, job: Job) -> None:
+        del self._gone_jobs[job.id]
+        self._jobs[job.id] = None
+        self.state.place_job(job)
 
     def put_step(self, step: Step) -> None:
         """Adds or replaces a step."""
@@ -387,6 +413,7 @@ class Transaction:
         return Changes(
             requests=tuple(self._requests.items()),
             jobs=tuple(self.state.jobs[job_id] for job_id in self._jobs if job_id in self.state.jobs),
+            gone_jobs=tuple(self._gone_jobs),
             nodes=tuple(nodes[name] for name in self._nodes if name in nodes),
             gone_nodes=tuple(name for name in self._nodes if name not in nodes),
             journal=tuple(self._journal),
@@ -403,7 +430,7 @@ class Transaction:
         )
 
     def touched_jobs(self) -> Iterable[JobId]:
-        return self._jobs | {key[0]: None for key in self._steps}
+        return self._jobs | self._gone_jobs | {key[0]: None for key in self._steps}
 
     def states_before(self) -> Mapping[JobId, JobState | None]:
         """Of the jobs that it has changed the states in which it found them; None: it has made them."""

@@ -4,22 +4,33 @@ A planning pass would decide the same, and costs as much as all the rest of a sh
 nothing to weigh: since the last pass only ends of this array's own tasks came in, that pass had nothing to do but start some
 of them, and it was a moment ago. What the clock or a limit on accumulated use may change meanwhile waits for the next pass.
 What is decided here is a Start like any other, which is checked again when it is applied.
+
+Tasks that run for less than a moment would spend most of it on the way here and back. So their places get the next ones ahead
+of time (see following): as many as run in AHEAD_RUN_S, and never so many that one place would keep what another could run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from warpdeck.model import Job, JobId, JobState
 from warpdeck.model.ranges import count_tasks, iter_tasks
 from warpdeck.policy import Plan, Start
 from warpdeck_agent.wire.messages import JobReport
 
-from .events import Event, Planned, Reported
+from .events import Ahead, Event, Planned, Reported
 from .state import State
 
 TRUST_S = 0.2
 """How long a pass is relied on: no decision is made on older words than these."""
+AHEAD_RUN_S = 0.1
+"""What a place is handed ahead runs about so long: several round trips, and little to whom the place is given next."""
+SHORT_S = 1.0
+"""Tasks that run longer gain nothing."""
+MOST_AHEAD = 8
+"""Tasks handed to one place."""
+MOST_HANDED = 256
+"""Tasks handed in all: so many places at once are kept busy by their number."""
 
 
 class Succession:
@@ -28,6 +39,13 @@ class Succession:
     def __init__(self) -> None:
         self._array: JobId | None = None
         self._made_unix = 0.0
+        self._ran: tuple[JobId | None, float] = (None, 0.0)
+        """Of which array the tasks that ended last have run how long, the longest of them."""
+
+    @property
+    def trusted(self) -> JobId | None:
+        """The array, while it is relied upon that nothing else is to be weighed."""
+        return self._array
 
     def learn(self, state: State, made: Plan, now: float) -> None:
         """A pass was made."""
@@ -36,8 +54,13 @@ class Succession:
         self._array = only if only is not None and not others and _is_plain(state.jobs[only]) else None
         self._made_unix = now
 
-    def decide(self, state: State, batch: Sequence[Event], now: float) -> Planned | None:
-        """The starts that follow from these events, which are in the state already; None if it takes a pass to tell."""
+    def decide(
+        self, state: State, batch: Sequence[Event], now: float, *, heirs: Mapping[JobId, JobId] = {}
+    ) -> Planned | None:
+        """The starts that follow from these events, which are in the state already; None if it takes a pass to tell.
+
+        `heirs`: who has taken the places of jobs that these events ended.
+        """
         array, self._array = self._array, None
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.pending) != [array]:
             return None
@@ -45,10 +68,40 @@ class Succession:
         if len(told) < sum(not isinstance(event, Planned) for event in batch):
             return None
         ended = [_ended(state, report) for report in told if report.phase != "running"]
-        starts = _starts(state.jobs[array], ended)
-        if starts is not None:
-            self._array = array
-        return Planned(starts=starts) if starts else None
+        starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in heirs])
+        if starts is None:
+            return None
+        self._array = array
+        if not ended:
+            return None
+        self._ran = (array, max(job.ran_s() or 0.0 for job in ended if job is not None))
+        return Planned(starts=starts)
+
+    def ahead(self, state: State, holders: Iterable[JobId]) -> tuple[Ahead, ...]:
+        """What is handed to these places of the array, named by the jobs that hold them."""
+        rest = None if self._array is None else state.jobs.get(self._array)
+        if rest is None or not rest.is_folded_array or self._ran[0] != rest.id or self._ran[1] > SHORT_S:
+            return ()
+        depth = max(1, int(min(MOST_AHEAD, AHEAD_RUN_S / max(self._ran[1], 1e-3))))
+        depth = min(depth, count_tasks(rest.pending_tasks) // (2 * max(1, len(state.active))))
+        tasks, made = iter_tasks(rest.pending_tasks), []
+        left = min(count_tasks(rest.pending_tasks) - 1, MOST_HANDED - len(state.follower))
+        for holder in holders:
+            last, waiting = _line(state, holder)
+            count = min(depth - waiting, left)
+            if count > 0:
+                chosen = tuple(next(tasks) for _ in range(count))
+                made.append(Ahead(job_id=rest.id, behind=last, tasks=chosen))
+                left -= count
+        return tuple(made)
+
+
+def _line(state: State, holder: JobId) -> tuple[JobId, int]:
+    """The last in the place of that job, and how many are behind it."""
+    waiting = 0
+    while (following := state.follower.get(holder)) is not None:
+        holder, waiting = following, waiting + 1
+    return holder, waiting
 
 
 def _is_plain(job: Job) -> bool:

@@ -305,6 +305,7 @@ class AgentFleet:
             message,
             wire.JobReport
             | wire.LaunchFailed
+            | wire.GivenBack
             | wire.Remark
             | wire.Sample
             | wire.Health

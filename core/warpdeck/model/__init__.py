@@ -4,7 +4,16 @@ from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Room, Share, ShareStatus, Why
 from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
-from .ranges import Ranges, count_tasks, format_ranges, has_task, iter_tasks, ranges_of, split_ranges
+from .ranges import (
+    Ranges,
+    count_tasks,
+    format_ranges,
+    has_task,
+    iter_tasks,
+    ranges_of,
+    split_ranges,
+    with_task,
+)
 from .request import (
     ArraySpec,
     Container,
@@ -87,4 +96,5 @@ __all__ = [
     "ranges_of",
     "split_ranges",
     "state_named",
+    "with_task",
 ]

@@ -131,6 +131,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     requeue_on_exit: bool = False
     """A requeue was asked while it ran: it goes back to PENDING when all its shares have ended."""
     allocation: Allocation | None = None
+    behind: JobId | None = None
+    """It was handed to its node ahead of time: it holds nothing yet, and begins in the place of this job when that ends."""
     shares: tuple[ShareStatus, ...] = ()
     exit: ExitStatus | None = None
     ended_by_uid: int | None = None
@@ -155,7 +157,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds_resources(self) -> bool:
-        return self.state in HOLDS_RESOURCES
+        return self.state in HOLDS_RESOURCES and self.behind is None
+
+    @property
+    def is_handed(self) -> bool:
+        """Waits on its node for the place of the job before it, as far as is known here."""
+        return self.behind is not None and self.state is JobState.CONFIGURING
 
     @property
     def held_allocation(self) -> Allocation | None:

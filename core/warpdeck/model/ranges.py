@@ -46,6 +46,24 @@ def ranges_of(numbers: Iterable[int]) -> Ranges:
     return tuple(found)
 
 
+def with_task(ranges: Ranges, task: int) -> Ranges:
+    """The ranges and this number, which is not in them; it lengthens the ranges beside it where their steps allow."""
+    found: list[Range] = []
+    for after in sorted((*ranges, (task, task, 1))):
+        if found and (gap := _gap(found[-1], after)):
+            found[-1] = (found[-1][0], after[1], gap)
+        else:
+            found.append(after)
+    return tuple(found)
+
+
+def _gap(before: Range, after: Range) -> int:
+    """The step with which both are one range; 0 if they are not."""
+    gap = after[0] - before[1]
+    steps = {step for first, last, step in (before, after) if first < last} or {1}
+    return gap if steps == {gap} else 0
+
+
 def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
     """(those numbers of `ranges` that are in `wanted`, the others)."""
     taken: list[Range] = []

@@ -58,13 +58,15 @@ class FaultyFleet(SimFleet):
             refused = wire.LaunchFailed(job_id=key[0], restarts=key[1], message="simulated refusal")
             self._on_event((name, refused))
             return
-        if node.up and not known:
-            begun = self._cluster.begun
-            begun[name, key] = begun.get((name, key), 0) + 1
         if not known:
             await super().launch(name, launch, None)
         elif node.up and key in node.reports:
             self._on_event((name, node.reports[key]))
+
+    def _begin(self, node: SimNode, launch: wire.Launch) -> None:
+        begun, key = self._cluster.begun, (launch.job_id, launch.restarts)
+        begun[node.name, key] = begun.get((node.name, key), 0) + 1
+        super()._begin(node, launch)
 
     def reboot(self, name: NodeName) -> None:
         """Everything that ran on the node is gone; its agent says so when it is back."""
@@ -73,6 +75,7 @@ class FaultyFleet(SimFleet):
         for task in node.tasks.values():
             task.cancel()
         node.tasks.clear()
+        node.waiting.clear()
         for key, said in list(node.reports.items()):
             if said.phase == "running":
                 node.reports[key] = dataclasses.replace(said, phase="lost")

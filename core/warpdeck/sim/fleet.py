@@ -28,6 +28,7 @@ from warpdeck_agent.wire import steps as stepwire
 from .curves import curve
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
+from .waiting import Waiting
 
 GIB = 2**30
 START_S = 0.02
@@ -65,6 +66,7 @@ class SimNode:
         """Processes of no job, by the index of their GPU."""
         self.due: dict[Key, tuple[float, dict[str, Any]]] = {}
         """When a launch ends, and how; of a suspended one how long it still has."""
+        self.waiting = Waiting()
         self.up = True
         self.tell: Callable[[FleetEvent], None] = lambda event: None
         """Whoever is connected now: what runs here outlives a fleet, as on a real node."""
@@ -117,8 +119,29 @@ class SimFleet:
         if key in node.reports:
             self._on_event((name, node.reports[key]))
             return
+        before = (launch.behind[0], launch.behind[1]) if launch.behind else None
+        if before is not None and (self._is_open(node, before) or node.waiting.holds(before)):
+            node.waiting.add(launch)
+            asyncio.get_running_loop().call_later(launch.behind_s, self._give_back, node, {key})
+        elif before is not None and before not in node.reports:
+            node.tell((name, wire.GivenBack(launches=[list(key)])))
+        elif not node.waiting.holds(key):
+            self._begin(node, launch)
+
+    def _begin(self, node: SimNode, launch: wire.Launch) -> None:
+        key = (launch.job_id, launch.restarts)
         node.launches[key] = launch
         node.tasks[key] = asyncio.get_running_loop().create_task(self._run(node, launch, key))
+
+    def _is_open(self, node: SimNode, key: Key) -> bool:
+        """Whether the launch has its place here."""
+        said = node.reports.get(key)
+        return key in node.launches and (said is None or said.phase == "running")
+
+    def _give_back(self, node: SimNode, keys: set[Key]) -> None:
+        dropped = node.waiting.drop(keys)
+        if dropped and node.up:
+            node.tell((node.name, wire.GivenBack(launches=[list(key) for key in dropped])))
 
     async def reserve_port(self, name: NodeName, *, job_id: JobId, restarts: int) -> int:
         return 20_000
@@ -135,6 +158,8 @@ class SimFleet:
 
     async def send(self, name: NodeName, message: Order) -> None:
         node = self._nodes[name]
+        if isinstance(message, wire.TakeBack) and node.up:
+            self._give_back(node, {(job_id, restarts) for job_id, restarts in message.launches})
         if not isinstance(message, wire.Kill | wire.Forget):
             return
         key = (message.job_id, message.restarts)
@@ -144,6 +169,10 @@ class SimFleet:
         elif message.signal:
             if node.up and message.cause in (wire.SUSPENDED, wire.RESUMED):
                 self._suspend(node, key, stop=message.cause == wire.SUSPENDED)
+        elif node.waiting.holds(key) and node.up:
+            first, *others = node.waiting.drop({key})
+            node.tell((name, wire.JobReport(*first, phase="exited", cause=message.cause)))
+            node.tell((name, wire.GivenBack(launches=[list(each) for each in others])))
         elif key in node.launches and node.up:
             if key in node.tasks:
                 node.tasks.pop(key).cancel()
@@ -318,6 +347,9 @@ class SimFleet:
             del node.written[next(iter(node.written))]
         if node.up:
             node.tell((node.name, said))
+        following = node.waiting.next(key) if phase == "exited" else None
+        if following is not None:
+            self._begin(node, following)
 
     def _shell(self, node: SimNode, key: Key) -> SimShell:
         launch = node.launches[key]

@@ -61,6 +61,8 @@ class MemoryStore:
             self._jobs[job.id] = job
         for job in changes.runs:
             self._runs[job.id, job.restarts] = job
+        for job_id in changes.gone_jobs:
+            self._jobs.pop(job_id, None)
         for node in changes.nodes:
             self._nodes[node.name] = node
         for name in changes.gone_nodes:

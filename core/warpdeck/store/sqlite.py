@@ -377,6 +377,8 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         past.write(db, changes.jobs)
     if changes.runs:
         many("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_run_row, changes.runs))
+    if changes.gone_jobs:
+        many("DELETE FROM jobs WHERE id = ?", [(job_id,) for job_id in changes.gone_jobs])
     if changes.nodes:
         rows = [(node.name, _ENCODER.encode(node)) for node in changes.nodes]
         many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)

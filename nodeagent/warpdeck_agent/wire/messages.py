@@ -47,6 +47,8 @@ from .watch import Sample as Sample
 from .watch import SampleEvery as SampleEvery
 
 PROTOCOL_VERSION = 1
+AHEAD_S = 1.0
+"""How long a launch waits on its node for the place of another: whoever decides may change its mind."""
 SUSPENDED, RESUMED = "suspended", "resumed"
 """Causes of a Kill that ends nothing."""
 
@@ -191,6 +193,10 @@ class Launch:
     pty: bool = False
     rows: int = 24
     cols: int = 80
+    behind: List[int] = field(default_factory=list)
+    """[job_id, restarts]: to begin in the place of that launch when it has ended here."""
+    behind_s: float = AHEAD_S
+    """If it has not begun so long after it came, it is given back (GivenBack)."""
     t: Literal["launch"] = "launch"
 
 
@@ -220,6 +226,15 @@ class Kill:
     signal: int = 0
     whom: str = "all"
     t: Literal["kill"] = "kill"
+
+
+@dataclass(frozen=True)
+class TakeBack:
+    """Launches ([job_id, restarts]) that were handed ahead of time are not to begin any more. Those that have not are told in
+    GivenBack; of those that have nothing is said, and nothing changes for them."""
+
+    launches: List[List[int]]
+    t: Literal["take_back"] = "take_back"
 
 
 @dataclass(frozen=True)
@@ -336,6 +351,14 @@ class LaunchFailed:
 
 
 @dataclass(frozen=True)
+class GivenBack:
+    """These launches ([job_id, restarts]) were waiting behind others. They have not begun, and will not."""
+
+    launches: List[List[int]]
+    t: Literal["given_back"] = "given_back"
+
+
+@dataclass(frozen=True)
 class StreamOpened:
     """`size_bytes`: the file's size now (logs), or the number of terminal bytes written so far; `offset`: where we begin."""
 
@@ -366,6 +389,7 @@ ControllerMessage = Union[
     Launch,
     PutTree,
     Kill,
+    TakeBack,
     SetLimit,
     Forget,
     OpenLog,
@@ -388,6 +412,7 @@ AgentMessage = Union[
     JobReport,
     NeedTree,
     LaunchFailed,
+    GivenBack,
     Remark,
     StreamOpened,
     PathProbed,

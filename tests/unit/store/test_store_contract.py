@@ -181,6 +181,13 @@ async def test_a_removed_node_is_gone(store: Store) -> None:
     assert [node.name for node in (await store.load(finished_since_unix=0.0)).nodes] == ["b"]
 
 
+async def test_a_record_that_was_folded_back_is_gone(store: Store) -> None:
+    await store.commit(submission(make_job(1)))
+    await store.commit(submission(msgspec.structs.replace(make_job(2), array_job_id=JobId(1))))
+    await store.commit(Changes(gone_jobs=(JobId(2),)))
+    assert [each.id for each in await store.named(JobId(1))] == [1]
+
+
 async def test_a_reopened_database_has_everything_and_the_same_identity(tmp_path: Path) -> None:
     path = str(tmp_path / "state.db")
     first = await SqliteStore.open(path)

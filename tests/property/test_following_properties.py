@@ -1,0 +1,307 @@
+"""Tasks handed to their node ahead of time: whatever happens in whatever order, a place has one holder, and no task runs twice.
+
+Links are first in, first out, as real ones are, slow, and cut at any moment with what is on them; agents and the controller
+are killed; another user's job comes in; everything may be taken back at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests import invariants
+from tests.core import ANN, BOB, Core, Launch, ask
+
+from warpdeck.controller.events import (
+    Ahead,
+    Cancelled,
+    Effect,
+    ForgetShare,
+    GivenBack,
+    Held,
+    KillShare,
+    LaunchRefused,
+    LaunchShare,
+    NodeDrained,
+    NodeResumed,
+    Planned,
+    Released,
+    Reported,
+    TakeBack,
+)
+from warpdeck.controller.succession import Succession
+from warpdeck.controller.view import build_view
+from warpdeck.model import ArraySpec, JobId, NodeName, iter_tasks
+from warpdeck.policy import Settings, plan
+from warpdeck_agent.wire import messages as wire
+
+NODES = ("a", "b")
+GPUS = 4
+TAKES = 2
+"""GPUs of each task: two places on each node."""
+nodes = st.sampled_from(NODES)
+pick = st.integers(0, 99)
+
+
+class Host:
+    """A node: what physically runs there, what waits in line, and both directions of its link."""
+
+    def __init__(self) -> None:
+        self.up = True
+        self.orders: list[Any] = []
+        self.words: list[Any] = []
+        self.running: set[Launch] = set()
+        self.line: dict[Launch, Launch] = {}
+        """Who waits behind whom."""
+        self.known: dict[Launch, wire.JobReport] = {}
+        self.begun: list[Launch] = []
+
+    def say(self, word: Any) -> None:
+        if self.up:
+            self.words.append(word)
+
+    def begin(self, launch: Launch) -> None:
+        assert launch not in self.begun, f"{launch} begins a second time"
+        self.begun.append(launch)
+        self.running.add(launch)
+        self.known[launch] = wire.JobReport(*launch, phase="running", started_at=1.0)
+        assert len(self.running) * TAKES <= GPUS, f"a place is held twice: {self.running}"
+        self.say(self.known[launch])
+
+    def end(self, launch: Launch, **facts: Any) -> None:
+        self.running.remove(launch)
+        self.known[launch] = wire.JobReport(*launch, phase="exited", started_at=1.0, ended_at=2.0, **facts)
+        follower = self.line.pop(launch, None)
+        if follower is not None:
+            self.begin(follower)  # before the end is told, as the agent does
+        self.say(self.known[launch])
+
+    def drop(self, first: Launch) -> list[Launch]:
+        """That one and all that wait behind it leave the line."""
+        before = next((each for each, behind in self.line.items() if behind == first), None)
+        if before is None:
+            return []
+        del self.line[before]
+        return [first, *(self.drop(self.line[first]) if first in self.line else [])]
+
+    def give_back(self, launches: list[Launch]) -> None:
+        dropped = [each for launch in launches for each in self.drop(launch)]
+        if dropped:
+            self.say(dropped)
+
+
+class Follow(RuleBasedStateMachine):
+    """Two nodes with two places each, an array on them, and everything that may come between."""
+
+    @initialize(tasks=st.integers(8, 30))
+    def begin(self, tasks: int) -> None:
+        self.core = Core(*NODES)
+        self.hosts = {NodeName(name): Host() for name in NODES}
+        self.array = self.core.submit(ask(gpus=TAKES, array=ArraySpec(ranges=((0, tasks, 1),))))
+        self.plans()
+
+    def send(self, effects: tuple[Effect, ...]) -> None:
+        for effect in effects:
+            host = self.hosts[effect.node]
+            if not host.up:
+                continue
+            if isinstance(effect, LaunchShare):
+                job = self.core.state.jobs[effect.job_id]
+                if job.allocation is None or job.is_finished:
+                    continue
+                first = None if job.behind is None else self.core.state.jobs[job.behind]
+                key = (job.id, job.restarts)
+                host.orders.append((key, None if first is None else (first.id, first.restarts)))
+            else:
+                host.orders.append(effect)
+
+    # ---- the controller
+
+    @rule()
+    def plans(self) -> None:
+        """A pass, as the controller makes it: if it has something to weigh, all that may not have begun is asked back."""
+        state, now = self.core.state, self.core.now
+        made = plan(build_view(state, now=now), now, Settings(kill_invalid_dependency=False))
+        succession = Succession()
+        succession.learn(state, made, now)
+        if succession.trusted is None:
+            self.asks_back()
+        self.send(self.core.apply(Planned(starts=made.starts)).effects)
+
+    @rule()
+    def asks_back(self) -> None:
+        for name, host in self.hosts.items():
+            keys = tuple((job.id, job.restarts) for job in self.core.state.handed_to(name) if job.is_handed)
+            if keys and host.up:
+                host.orders.append(TakeBack(node=name, launches=keys))
+
+    @rule(which=pick, count=st.integers(1, 3))
+    def hands(self, which: int, count: int) -> None:
+        """Tasks behind the last in some place."""
+        state = self.core.state
+        rest = state.jobs[self.array]
+        lasts = [
+            job.id
+            for job in state.jobs.values()
+            if job.allocation is not None and job.id not in state.follower
+        ]
+        if not lasts or not rest.is_folded_array:
+            return
+        tasks = tuple(iter_tasks(rest.pending_tasks))[:count]
+        ahead = Ahead(job_id=rest.id, behind=lasts[which % len(lasts)], tasks=tasks)
+        self.send(self.core.apply(Planned(aheads=(ahead,))).effects)
+
+    @rule(kind=st.sampled_from((Cancelled, Held, Released)), which=pick)
+    def order(self, kind: Any, which: int) -> None:
+        ids = sorted({job.array_job_id for job in self.core.state.jobs.values()})
+        task = f"_{which % 9}" if which % 3 == 0 else ""
+        self.send(self.core.apply(kind(who=ANN, jobs=(f"{ids[which % len(ids)]}{task}",))).effects)
+
+    @rule(gpus=st.sampled_from((2, 2, 4)))
+    def another_comes(self, gpus: int) -> None:
+        if gpus == TAKES:  # what physically runs is counted in places
+            self.core.submit(ask(gpus=TAKES), BOB)
+        self.plans()
+
+    @rule(name=nodes, drained=st.booleans())
+    def drain_or_resume(self, name: str, drained: bool) -> None:
+        node = NodeName(name)
+        self.core.apply(NodeDrained(name=node, reason="x") if drained else NodeResumed(name=node))
+
+    @rule()
+    def controller_is_killed(self) -> None:
+        self.core.state = self.core.reload()
+        for name in NODES:
+            self.link_is_cut(name)
+            self.link_is_back(name)
+
+    # ---- nodes
+
+    @rule(name=nodes)
+    @precondition(lambda self: any(host.orders for host in self.hosts.values()))
+    def order_arrives(self, name: str) -> None:
+        host = self.hosts[NodeName(name)]
+        if not host.orders:
+            return
+        order = host.orders.pop(0)
+        if isinstance(order, tuple):
+            self.launch(host, *order)
+        elif isinstance(order, TakeBack):
+            host.give_back(list(order.launches))
+        elif isinstance(order, KillShare):
+            self.kill(host, (order.job_id, order.restarts), order.cause)
+        elif isinstance(order, ForgetShare):
+            host.known.pop((order.job_id, order.restarts), None)
+
+    def launch(self, host: Host, key: Launch, behind: Launch | None) -> None:
+        if key in host.known:
+            host.say(host.known[key])
+        elif key in host.line.values():
+            return
+        elif behind is not None and (behind in host.running or behind in host.line.values()):
+            host.line[behind] = key
+        elif behind is not None and behind not in host.known:
+            host.say([key])  # whose place it was to have has left the line
+        else:
+            host.begin(key)
+
+    def kill(self, host: Host, key: Launch, cause: str) -> None:
+        if key in host.running:
+            host.end(key, signal=15, cause=cause)
+        elif key in host.line.values():
+            first, *others = host.drop(key)
+            host.say(wire.JobReport(*first, phase="exited", cause=cause))
+            if others:
+                host.say(others)
+
+    @rule(name=nodes, which=pick)
+    def process_ends(self, name: str, which: int) -> None:
+        host = self.hosts[NodeName(name)]
+        if host.running:
+            self.core.now += 1
+            host.end(sorted(host.running)[which % len(host.running)])
+
+    @rule(name=nodes)
+    def waited_too_long(self, name: str) -> None:
+        host = self.hosts[NodeName(name)]
+        host.give_back(list(host.line.values())[:1])
+
+    @rule(name=nodes, count=st.integers(1, 4))
+    def words_arrive(self, name: str, count: int) -> None:
+        host = self.hosts[NodeName(name)]
+        node = NodeName(name)
+        for word in host.words[:count]:
+            if isinstance(word, list):
+                keys = tuple((JobId(job_id), restarts) for job_id, restarts in word)
+                self.send(self.core.apply(GivenBack(name=node, launches=keys)).effects)
+            elif isinstance(word, wire.LaunchFailed):
+                self.send(self.core.apply(LaunchRefused(name=node, failed=word)).effects)
+            else:
+                self.send(self.core.apply(Reported(name=node, report=word)).effects)
+        del host.words[:count]
+
+    @rule(name=nodes)
+    def link_is_cut(self, name: str) -> None:
+        host = self.hosts[NodeName(name)]
+        host.up = False
+        host.orders.clear()
+        host.words.clear()
+        self.core.lose(name)
+
+    @rule(name=nodes, agent=st.sampled_from(("lives", "lives", "killed", "rebooted")))
+    def link_is_back(self, name: str, agent: str = "lives") -> None:
+        host = self.hosts[NodeName(name)]
+        self.link_is_cut(name)
+        if agent != "lives":
+            host.line.clear()
+        told = self.core.agents[NodeName(name)]
+        if agent == "rebooted":
+            told.boots += 1
+            for launch in host.running:
+                host.known[launch] = wire.JobReport(*launch, phase="lost")
+            host.running.clear()
+        host.up = True
+        told.jobs = dict(reversed(host.known.items()))  # in any order
+        self.send(self.core.up(name).effects)
+
+    # ---- what always holds
+
+    @invariant()
+    def promises_hold(self) -> None:
+        if hasattr(self, "core"):
+            for holds in invariants.OF_STATE:
+                holds(self.core.state)
+            assert sorted(self.core.reload().follower.items()) == sorted(self.core.state.follower.items())
+
+    def teardown(self) -> None:
+        """Everything comes to rest: nobody is left behind."""
+        if not hasattr(self, "core"):
+            return
+        for name in NODES:
+            self.core.apply(NodeResumed(name=NodeName(name)))
+            self.link_is_back(name)
+        held = sorted({job.array_job_id for job in self.core.state.jobs.values() if job.held})
+        self.core.apply(Released(who=ANN, jobs=tuple(map(str, held))))
+        self.core.apply(Released(who=BOB, jobs=tuple(map(str, held))))
+        for _ in range(400):
+            if all(job.is_finished for job in self.core.state.jobs.values()):
+                return
+            self.plans()
+            for name in NODES:
+                host = self.hosts[NodeName(name)]
+                while host.orders:
+                    self.order_arrives(name)
+                self.process_ends(name, 0)
+                self.words_arrive(name, 99)
+        left = [
+            (job.label(), job.state, job.behind)
+            for job in self.core.state.jobs.values()
+            if not job.is_finished
+        ]
+        raise AssertionError(f"these never end: {left}")
+
+
+Follow.TestCase.settings = settings(max_examples=10, stateful_step_count=50, deadline=None)
+TestFollow = Follow.TestCase
