@@ -2,12 +2,14 @@
 
 In a git work tree: what git tracks and what it does not ignore, as it lies there now, nested repositories included. It works
 during a merge conflict, with index.lock held and before the first commit, because the repository is only read. A plain
-folder: everything in it, within limits. A snapshot that cannot be taken never stops a submission unless it is required.
+folder: everything in it, within limits. What jobs of sbatch write there by default is not part of it. A snapshot that cannot be
+taken never stops a submission unless it is required.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Any
 
@@ -22,6 +24,7 @@ MAX_FOLDER_BYTES = 64 * 1024 * 1024
 """A plain folder beyond these is no code folder."""
 MAX_LINKS = 200
 MAX_NESTING = 8
+_OUTPUT = re.compile(rb"slurm-[0-9]+(_[0-9]+)?\.(out|err)")
 _LIST = (
     "-c",
     "core.fsmonitor=false",
@@ -58,7 +61,7 @@ def take(folder: str, store_path: str) -> Taken:
         root = folder
         if folder in ("/", os.path.realpath(os.path.expanduser("~"))):
             return Taken(None, [f"no snapshot of {folder}: it is no code folder; the job runs in it"])
-        found = _folder_files(folder)
+        found = folder_files(folder)
         if found is None:
             limit = f"{MAX_FOLDER_FILES:,} files or {MAX_FOLDER_BYTES >> 20} MiB"
             return Taken(
@@ -114,13 +117,23 @@ def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
             if depth < MAX_NESTING and os.path.exists(os.path.join(path, b".git")):
                 inner = _git_files(os.fsdecode(path), skipped, depth=depth + 1)
                 files += [name.rstrip(b"/") + b"/" + each for each in inner]
-        elif not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        elif not _is_kept(status.st_mode) or (name not in tracked and is_output(name)):
             continue
         elif name not in tracked and status.st_size > MAX_UNTRACKED_BYTES:
             skipped.append(os.fsdecode(name))
         else:
             files.append(name)
     return files
+
+
+def _is_kept(mode: int) -> bool:
+    """Whether it is a file or a link."""
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def is_output(path: bytes) -> bool:
+    """Whether it is what sbatch's jobs write by default: no code, and other with every job that runs."""
+    return bool(_OUTPUT.fullmatch(path.rpartition(b"/")[2]))
 
 
 def _git_facts(root: str) -> dict[str, Any]:
@@ -145,7 +158,7 @@ def _ignored(root: str) -> list[str]:
     return sorted(name for name in names if "/" not in name)[:MAX_LINKS]
 
 
-def _folder_files(folder: str) -> list[bytes] | None:
+def folder_files(folder: str) -> list[bytes] | None:
     """All files of a plain folder, or None if there are too many or too much."""
     files: list[bytes] = []
     total = 0
@@ -160,7 +173,9 @@ def _folder_files(folder: str) -> list[bytes] | None:
                 status = os.lstat(path)
             except OSError:
                 continue
-            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+            if is_output(name):
+                continue
+            if _is_kept(status.st_mode):
                 files.append(os.path.relpath(path, base))
                 total += status.st_size
             if len(files) > MAX_FOLDER_FILES or total > MAX_FOLDER_BYTES:

@@ -24,7 +24,10 @@ from warpdeck.slurm.recording import hand_over, socket_of
 from warpdeck_agent.wire import jsontext
 
 from .capture import Taken, take
+from .look import Look, look
 
+PACE_S = 0.1
+"""From one capture to the next: a loop of submissions gets one for every few, and the machine for itself."""
 LINGER_S = 30.0
 """Without work. A loop of submissions finds it at work; starting one takes a tenth of a second."""
 ORDER_S = 1.0
@@ -37,6 +40,8 @@ TELL_S = 60.0
 """How long a controller that is away is tried; after that its jobs do not wait any more."""
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
+MAX_FOLDERS = 64
+"""Whose last capture is remembered."""
 
 
 def main(home: str, line: str) -> None:
@@ -71,6 +76,8 @@ class Recorder:
         self._asked: dict[str, list[int]] = {}
         """Folder -> jobs, oldest first."""
         self._busy = False
+        self._before: dict[str, tuple[Taken, Look | None]] = {}
+        """Folder -> its last capture, and what the folder looked like before that."""
         self._changed = threading.Condition()
 
     def run(self, line: str) -> None:
@@ -133,11 +140,13 @@ class Recorder:
                 folder = next(iter(self._asked))
                 jobs = self._asked.pop(folder)
                 self._busy = True
+            begun = time.monotonic()
             self._record(folder, jobs)
+            time.sleep(max(0.0, begun + PACE_S - time.monotonic()))
 
     def _record(self, folder: str, jobs: list[int]) -> None:
         try:
-            taken = take(folder, self._paths.snapshots)
+            taken = self._taken(folder)
         except (UserError, OSError) as error:
             taken = Taken(None, [f"no snapshot: {error}"])
         deadline = time.monotonic() + TELL_S
@@ -150,6 +159,17 @@ class Recorder:
                 time.sleep(PAUSE_S)
             else:
                 return
+
+    def _taken(self, folder: str) -> Taken:
+        """A new capture, or the last one where nothing has changed. Raises UserError, OSError."""
+        before, seen = self._before.pop(folder, (None, None))
+        now = look(before) if before is not None and before.snapshot is not None else None
+        if before is None or seen is None or now is None or now.facts != seen.facts or not seen.proves:
+            before = take(folder, self._paths.snapshots)
+        if len(self._before) >= MAX_FOLDERS:
+            del self._before[next(iter(self._before))]
+        self._before[folder] = before, now
+        return before
 
     def _tell(self, taken: Taken, jobs: list[int]) -> None:
         """Raises UserError while the controller is away, and where none of the jobs waits."""

@@ -1,0 +1,92 @@
+"""What a folder looks like from outside: the names of its code, and what the kernel says of each file. Where it looks as it did
+before its last capture, that capture is still right, and a tenth of the work is enough to know.
+
+A file that was written within the clock's own step of a look could look the same and not be; such a look proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from .capture import Taken, folder_files, is_output
+from .store import run_git
+
+CLOCK_NS = 100_000_000
+"""Far beyond the steps that file systems count time in."""
+NAMES = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+
+NOTHING = (0, 0, 0, 0, 0)
+Fact = tuple[bytes, int, int, int, int, int]
+"""A name; of a file when it was written and when it was changed in any way, its size, number and mode."""
+
+
+class Look:
+    """Two are equal where nothing has changed between them."""
+
+    def __init__(self, facts: tuple[Fact, ...], taken_ns: int) -> None:
+        self.facts = facts
+        self._newest_ns = max((max(each[1], each[2]) for each in facts), default=0)
+        self._taken_ns = taken_ns
+
+    @property
+    def proves(self) -> bool:
+        """Whether whatever is written from now on would be seen."""
+        return self._newest_ns + CLOCK_NS < self._taken_ns
+
+
+def look(taken: Taken) -> Look | None:
+    """At the folder of a capture; None where that does not tell enough (work trees of others, nested repositories).
+
+    Raises UserError and OSError where it cannot be read.
+    """
+    assert taken.snapshot is not None
+    begun_ns = time.time_ns()
+    root = taken.snapshot["root"]
+    git = os.path.join(root, ".git")
+    if os.path.isdir(git):
+        found = sorted(set(run_git(NAMES, cwd=root).split(b"\0")) - {b""})
+        names = [name for name in found if not is_output(name)]
+        facts = [*_of_top(root), *_of_repository(git)]
+    elif taken.snapshot["head"] or _is_below_repository(root):
+        return None
+    else:
+        names, facts = folder_files(root) or [], list[Fact]()
+    files = [_of(root, name) for name in names]
+    if any(stat.S_ISDIR(each[-1]) for each in files):
+        return None
+    facts += files
+    return Look(tuple(facts), begun_ns)
+
+
+def _of(root: str, name: bytes) -> Fact:
+    try:
+        found = os.lstat(os.path.join(os.fsencode(root), name))
+    except FileNotFoundError:
+        return name, *NOTHING
+    return name, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
+
+
+def _of_top(root: str) -> list[Fact]:
+    """What git ignores comes and goes there, and is linked into checkouts."""
+    return [(name, *NOTHING) for name in sorted(os.listdir(os.fsencode(root))) if not is_output(name)]
+
+
+def _of_repository(git: str) -> list[Fact]:
+    """Commit, branch and index."""
+    with open(os.path.join(git, "HEAD"), "rb") as file:
+        head = file.read(4096)
+    named = head.removeprefix(b"ref: ").strip() if head.startswith(b"ref: ") else b"HEAD"
+    return [
+        (head, *NOTHING),
+        *(_of(git, name) for name in (named, b"packed-refs", b"index", b"info/exclude")),
+    ]
+
+
+def _is_below_repository(folder: str) -> bool:
+    while folder != "/":
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return True
+        folder = os.path.dirname(folder)
+    return False
