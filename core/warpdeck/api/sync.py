@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import select
-import socket
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
+from warpdeck_agent.client.access import connect_path
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     HEADER_BYTES,
@@ -25,6 +25,7 @@ from warpdeck_agent.wire.frames import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than the controller to answer
+    import _socket as socket
     from typing import Any, Self
 
     Event = tuple[str, Any]
@@ -58,10 +59,8 @@ class SyncClient:
     @classmethod
     def connect(cls, paths: Paths, *, start: bool = True) -> Self:
         """Connects to the home's controller, starting one if none runs. Raises UserError."""
-        from warpdeck.controller.daemon import connect_socket, ensure_running
-
         try:
-            link = connect_socket(paths)
+            link = connect_path(paths.socket)
         except PermissionError as error:
             raise UserError(
                 f"the controller in {paths.home} is not yours", "set WARPDECK_HOME to your own"
@@ -69,8 +68,12 @@ class SyncClient:
         except OSError as error:
             if not start:
                 raise UserError("no controller runs", "start it: warpdeck up", code=GONE) from error
+            from warpdeck.controller.daemon import (
+                ensure_running,
+            )  # milliseconds that most verbs need not spend
+
             ensure_running(paths)
-            link = connect_socket(paths)
+            link = connect_path(paths.socket)
         return cls.over(link)
 
     @classmethod

@@ -5,7 +5,6 @@ What users wrote (names, reasons, commands) is printed as text: control characte
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 def print_json(value: Any) -> None:
     """One JSON document."""
+    import json  # costs every verb three milliseconds, and few print it
+
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
 

@@ -13,6 +13,7 @@ import time
 
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
+from warpdeck_agent.client.access import connect_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,17 +26,8 @@ MAX_WORDS_BYTES = 64 * 1024
 
 
 def connect_socket(paths: Paths) -> socket.socket:
-    """A connection to the home's controller, however long its path is. Raises OSError."""
-    folder = os.open(paths.home, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    link = socket.socket(socket.AF_UNIX)
-    try:
-        link.connect(f"/proc/self/fd/{folder}/{os.path.basename(paths.socket)}")
-    except OSError:
-        link.close()
-        raise
-    finally:
-        os.close(folder)
-    return link
+    """A connection to the home's controller, as asyncio takes it. Raises OSError."""
+    return socket.socket(fileno=connect_path(paths.socket).detach())
 
 
 def is_running(paths: Paths) -> bool:
