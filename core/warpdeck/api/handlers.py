@@ -103,6 +103,8 @@ class Handlers:
                 return await history.answer(self._connection, message)
             case ask.JobInfo():
                 return await self._detail(message.job)
+            case ask.Settle():
+                return await self._settle(JobId(message.job))
             case ask.Cancel():
                 return await self._cancel(message)
             case ask.Hold():
@@ -213,6 +215,13 @@ class Handlers:
         controller = self._controller
         lines = [[list(path), line] for path, line in controller.config_lines.items()]
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
+
+    async def _settle(self, number: JobId) -> dict[str, Any]:
+        from .streams import settle_outputs
+
+        jobs = self._controller.state.named(number)
+        await settle_outputs(self._connection, [(job, share.node) for job in jobs for share in job.shares])
+        return {}
 
     async def _stream(self, message: Any) -> None:
         from . import allocations, commands, runs, steps, streams, tunnels

@@ -208,6 +208,12 @@ class JobInfo(Message, frozen=True, kw_only=True, tag="job"):
     job: Reference
 
 
+class Settle(Message, frozen=True, kw_only=True, tag="settle"):
+    """-> {} when what a job that has ended, or an array, wrote on nodes that do not see its folder is here; or after a moment."""
+
+    job: Number
+
+
 class Records(Message, frozen=True, kw_only=True, tag="records"):
     """-> {"jobs": [JobRow and JobFacts]} by id, in pages: the jobs in memory and, with `ended`, all that ever were.
 
@@ -355,6 +361,7 @@ ClientMessage = (
     | Jobs
     | Steps
     | JobInfo
+    | Settle
     | Records
     | Past
     | PastCosts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 from warpdeck.controller import present
@@ -172,11 +173,12 @@ async def settle_link(connection: Connection, name: NodeName) -> None:
         controller.hub.leave(listener)
 
 
-async def _settle_output(connection: Connection, job: Job, node: NodeName) -> None:
+async def settle_outputs(connection: Connection, written: Iterable[tuple[Job, NodeName]]) -> None:
     """The last of a job's output may still be on its way here when the job has ended: gives it a moment."""
     try:
         async with asyncio.timeout(LINK_S):
-            await connection.server.controller.outputs.finished(job.id, job.restarts, node)
+            for job, node in written:
+                await connection.server.controller.outputs.finished(job.id, job.restarts, node)
     except TimeoutError:
         return
 
@@ -215,7 +217,7 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
     )
     try:
         if job.is_finished and not share.visible and job.request.script:
-            await _settle_output(connection, job, share.node)
+            await settle_outputs(connection, [(job, share.node)])
             raise RemoteError(share.node, "its output was brought here")
         stream.node_stream = await connection.server.controller.fleet.open_stream(share.node, asked, stream)
     except RemoteError as error:

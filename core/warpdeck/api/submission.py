@@ -225,7 +225,9 @@ def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
 
 
 def wait_for_end(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
-    """Waits until the job, or every task of the array, has ended: (exit code, signal) of each; unknown is (1, 0)."""
+    """Waits until the job, or every task of the array, has ended, and what it wrote is here: (exit code, signal) of each; unknown
+    is (1, 0).
+    """
     number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
     rows: dict[int, dict[str, Any]] = {}
     ready = False
@@ -235,6 +237,7 @@ def wait_for_end(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
                 ready = ready or bool(message["ready"])
                 rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
         if ready and rows and all(row["end"] for row in rows.values()):
+            client.call("settle", job=job_id)
             return [_exit(str(row["exit_code"])) for row in rows.values()]
 
 
