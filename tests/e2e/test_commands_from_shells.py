@@ -119,6 +119,21 @@ def test_a_reader_who_leaves_ends_the_command(shell: Shell) -> None:
     assert done.stderr == ""
 
 
+def test_a_slow_reader_gets_all_of_a_long_answer_and_holds_up_nobody(shell: Shell) -> None:
+    name = "a" * 150
+    job = shell.ok("sbatch", "-H", "--parsable", "-J", name, "-a", "0-9999", "--wrap", "true").strip()
+    with shell.start(
+        "squeue", "-r", "-h", "-n", name, "-o", "%i %j"
+    ) as reading:  # more than a stream's window
+        assert reading.stdout is not None
+        first = reading.stdout.readline()
+        assert shell.ok("squeue", "-h", "-j", "1", "-o", "%i") == "1\n"
+        rest = reading.stdout.read().splitlines()
+    assert reading.returncode == 0
+    assert len({first.strip(), *rest}) == 10_000 and all(line.endswith(name) for line in rest)
+    shell.ok("scancel", job)
+
+
 def test_in_a_folder_that_is_gone_one_sentence_says_so(shell: Shell, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     script = f"mkdir {gone}; cd {gone}; rmdir {gone}; {shell.programs / 'squeue'}"
@@ -177,6 +192,15 @@ def _workers(home: Home) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_options_of_the_sites_own_are_known_here_too(shell: Shell) -> None:
+    (shell.home.path / "config.toml").write_text('[submission.plugin_options]\nimage = "required"\n')
+    shell.ok("scontrol", "reconfigure")
+    code, out, _ = shell.run("sbatch", "-H", "--parsable", "--image=x", "--wrap", "true")
+    assert code == 0, out
+    assert shell.ok("scancel", out.strip()) == ""
+    assert shell.run("sbatch", "--nosuch", "--wrap", "true")[0] == 255
 
 
 def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path) -> None:
