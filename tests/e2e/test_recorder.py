@@ -15,6 +15,7 @@ from tests.home import Home
 from tests.waiting import eventually
 
 from warpdeck.api.code import files
+from warpdeck.slurm.sbatch import RECORDED_S
 from warpdeck.snapshots.recorder import main as record
 
 
@@ -73,6 +74,22 @@ def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_wai
     assert any(
         event["text"].startswith("no snapshot of /: it is no code folder") for event in detail["events"]
     )
+
+
+def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: Home, work: Path) -> None:
+    for pid in recorders(home):
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(home.path / "recorder", ignore_errors=True)
+    (home.path / "recorder").write_text("")
+    try:
+        job = submit(home, work, "--wait", "--wrap", "true")  # and not the minute that a record may take
+        detail = home.json("show", str(job))
+    finally:
+        (home.path / "recorder").unlink()
+    events = [event["text"] for event in detail["events"]]
+    assert "no snapshot: the recorder cannot be started: File exists" in events
+    row = detail["row"]
+    assert row["start"] - row["submit"] < RECORDED_S / 2
 
 
 def test_a_recorder_that_was_killed_is_followed_by_another(home: Home, work: Path) -> None:

@@ -69,12 +69,13 @@ class Connection:
         who: Who,
         *,
         caller: Caller | None = None,
-        greeted: bool = False,
+        beside: bool = False,
     ) -> None:
         self.server = server
         self.who = who
         self.caller = caller
-        self._greeted = greeted
+        self.beside = beside
+        """Whether it is the second one of somebody who is connected, and needs no greeting."""
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
@@ -87,7 +88,7 @@ class Connection:
     async def run(self) -> None:
         """Serves the client until it goes, or says something that is no request."""
         try:
-            if not self._greeted and not await self._greet():
+            if not self.beside and not await self._greet():
                 return
             while True:
                 message = await self._read()

@@ -81,9 +81,10 @@ class ApiServer:
 
     def _full(self, who: Who) -> str:
         """Why this user may not connect now, "" if they may."""
-        if len(self._connections) >= MAX_CLIENTS:
+        counted = [other.who.uid for other in self._connections if not other.beside]
+        if len(counted) >= MAX_CLIENTS:
             return f"{MAX_CLIENTS} clients are connected already"
-        if sum(other.who.uid == who.uid for other in self._connections) >= MAX_CLIENTS_OF_USER:
+        if counted.count(who.uid) >= MAX_CLIENTS_OF_USER:
             return f"{MAX_CLIENTS_OF_USER} clients of {who.user} are connected already"
         return ""
 
@@ -122,15 +123,16 @@ class ApiServer:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Connection
     ) -> None:
         """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
-        await self._serve_client(
-            Connection(self, reader, writer, asker.who, caller=asker.caller, greeted=True)
-        )
+        await self._keep(Connection(self, reader, writer, asker.who, caller=asker.caller, beside=True))
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)
         if full:
             connection.refuse(UserError(full, "close some"))
-            return
+        else:
+            await self._keep(connection)
+
+    async def _keep(self, connection: Connection) -> None:
         self._connections.add(connection)
         try:
             await connection.run()

@@ -54,7 +54,11 @@ def socket_of(paths: Paths) -> str:
 
 
 def _start(paths: Paths, line: str) -> None:
-    """A process of its own that outlives us and holds nothing of ours: a shell may wait for the end of our output."""
+    """A process of its own that outlives us and holds nothing of ours: a shell may wait for the end of our output.
+
+    The folder that it needs is made here, where somebody can say that it cannot be.
+    """
+    os.makedirs(paths.recorder, mode=0o700, exist_ok=True)
     program = BEGIN.format(folders=[path for path in sys.path if path], home=paths.home, line=line)
     nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     os.posix_spawn(

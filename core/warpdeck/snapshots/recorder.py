@@ -49,7 +49,6 @@ def main(home: str, line: str) -> None:
     os.chdir("/")
     os.umask(0o077)
     paths = Paths(home)
-    os.makedirs(paths.recorder, mode=0o700, exist_ok=True)
     lock = os.open(socket_of(paths) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + TAKE_OVER_S
     while not _locked(lock):
