@@ -27,18 +27,21 @@ def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
     """Columns as wide as their content; the last one is cut at the terminal's edge. An empty head is left out."""
-    table = [[clean(cell) for cell in row] for row in ([head] if head else [])] + [
-        [clean(cell) for cell in row] for row in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    table = [*([head] if head else []), *rows]
+    columns = [_cleaned(column) for column in zip(*table, strict=True)]
+    form = "  ".join(
+        f"%{'' if place in right else '-'}{max(map(len, column))}s" for place, column in enumerate(columns)
+    )
+    lines = [(form % row).rstrip() for row in zip(*columns, strict=True)]
     edge = os.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for row in table:
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = "  ".join(cells).rstrip()
-        print(line[: edge - 1] + "…" if edge and len(line) > edge else line)
+    if edge:
+        lines = [line[: edge - 1] + "…" if len(line) > edge else line for line in lines]
+    sys.stdout.write("".join(line + "\n" for line in lines))
+
+
+def _cleaned(column: Sequence[str]) -> Sequence[str]:
+    """All cells of a column, looked at at once: nearly all are printable as they are."""
+    return column if "".join(column).isprintable() else [clean(cell) for cell in column]
 
 
 def clean(text: str) -> str:
