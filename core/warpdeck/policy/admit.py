@@ -142,6 +142,10 @@ def _on_empty_cluster(
     where = f" in partition {part.name}" if part is not None else ""
     if unknown:
         return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
+    if asked.constraint and not any(
+        mask.any() for mask in cluster.rows_for(Resources(constraint=asked.constraint), None)
+    ):
+        return Refusal("InvalidFeature", f"no node has {asked.constraint}")
     usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative
     if 0 < usable < asked.nodes_min:
         with_it = f" with {asked.constraint}" if asked.constraint else ""

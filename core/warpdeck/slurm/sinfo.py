@@ -129,7 +129,8 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
 
 def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) -> None:
     columns = _columns(asked, site, lambda sentence: print(sentence, file=console.err))
-    rows = _rows(asked, site, [named[column.field] for column in columns if column.field])
+    fields = [column.field for column in columns if column.field]
+    rows = _rows(asked, site, [named[field] for field in fields], of_names=bool(NAMED_BY & {*fields}))
     _sort(rows, asked, site, named)
     layout = Layout(columns, as_fields(named))
     lines = [] if asked.has("noheader") else [layout.titles()]
@@ -191,8 +192,13 @@ def _default(asked: Asked, site: Site) -> str:
 # Which nodes share a line
 
 
-def _rows(asked: Asked, site: Site, printed: list[Print]) -> list[Row]:
-    """The lines: one for each group of nodes that agree, and one for each partition without any that is meant."""
+NAMED_BY = frozenset({"partition", "partitionname"})
+"""Fields that name the partition: with one of them a partition without nodes has a line, too."""
+
+
+def _rows(asked: Asked, site: Site, printed: list[Print], *, of_names: bool) -> list[Row]:
+    """The lines: one for each group of nodes that agree (with -N for each node of each partition), and, where lines name
+    partitions (`of_names`), one for each partition without any that is meant."""
     exact, alone = asked.has("exact"), asked.has("Node")
     parts = [each.of_partition for each in printed if each.of_partition is not None]
     nodes = [each.of_node for each in printed if each.of_node is not None and (exact or not each.exact)]
@@ -202,10 +208,11 @@ def _rows(asked: Asked, site: Site, printed: list[Print]) -> list[Row]:
         of_part = tuple(key(part) for key in parts)
         meant = [node for node in _nodes_of(part, site) if is_meant(node)]
         for node in meant:
-            key = (of_part, tuple(each(node) for each in nodes), node["name"] if alone else "")
+            one = (part["name"], node["name"]) if alone else ()
+            key = (of_part, tuple(each(node) for each in nodes), one)
             groups.setdefault(key, (part, {}))[1][node["name"]] = node
-        if not meant and not alone and not asked.has("list-reasons"):
-            groups.setdefault((of_part, None, ""), (part, {}))
+        if not meant and of_names and not alone and not asked.has("list-reasons"):
+            groups.setdefault((of_part, None, ()), (part, {}))
     return [group(part, list(found.values())) for part, found in groups.values()]
 
 

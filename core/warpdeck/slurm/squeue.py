@@ -103,7 +103,7 @@ def _asked(found: Words, console: Console) -> Asked:
             values[option] = env[variable]
     values |= {option: "" for variable, option in FLAGS_FROM_ENV.items() if variable in env}
     if not values.keys() & {"format", "Format", "long"}:
-        for variable, option in (("SQUEUE_FORMAT2", "Format"), ("SQUEUE_FORMAT", "format")):
+        for variable, option in (("SQUEUE_FORMAT", "format"), ("SQUEUE_FORMAT2", "Format")):
             if env.get(variable):
                 values[option] = env[variable]
                 break
@@ -133,8 +133,17 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
         joborder.sort(rows, keys, ties=stepfields.by_id)
     else:
         rows = job_rows(asked, client, needs=_needs(columns, keys, view))
+        if asked.has("priority"):
+            rows = [each for row in rows for each in _by_partition(row)]
         joborder.sort(rows, keys, ties=joborder.by_id)
     _print(Layout(columns, view.fields), rows, asked, console, now=now)
+
+
+def _by_partition(row: Row) -> list[Row]:
+    """A waiting job of several partitions once for each (--priority)."""
+    if row["state"] != "PENDING" or "," not in row["partition"]:
+        return [row]
+    return [{**row, "partition": name} for name in sorted(row["partition"].split(","))]
 
 
 def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, now: float) -> None:
@@ -188,7 +197,7 @@ def _keys(asked: Asked, view: View) -> list[joborder.Key]:
 
 def _needs(columns: list[Column], keys: list[joborder.Key], view: View) -> list[str]:
     of_keys = [word for key in keys for word in key.needs.split()]
-    ties = ("array_job_id", "array_task_id", "tasks_text", "state")
+    ties = ("array_job_id", "array_task_id", "tasks_text", "state", "partition")
     return list(dict.fromkeys([*needed(columns, view.fields), *of_keys, *ties]))
 
 

@@ -210,9 +210,12 @@ def _topology(session: Session, word: str) -> None:
 
 
 def _aliases(session: Session, word: str) -> None:
+    """The names that nodes have here, of hosts that are named: each is called as its host."""
     with session.connect() as client:
         names = [node["name"] for node in client.call("nodes")["nodes"]]
-    session.console.out.write(" ".join(names) + "\n")
+    found = [name for name in names if not word or name in hostnames.expand(word)]
+    if found:
+        session.console.out.write(" ".join(found) + "\n")
 
 
 def _assoc_mgr(session: Session, word: str) -> None:
