@@ -157,6 +157,54 @@ def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
     assert site.job(job)["state"] == "CANCELLED"
 
 
+ASKED_IN_BOBS_JOB = """
+try() {{ "$@" </dev/null >>said 2>&1; echo "$? $*" >>codes; }}
+squeue -h -j {theirs} -o %u > seen
+sacct -n -X -P -o user > history
+sacct -B -j {theirs} > script
+for order in hold release requeue suspend; do try scontrol $order {theirs}; done
+try scancel {theirs}
+try scancel -s USR1 {theirs}
+try scontrol update jobid={theirs} timelimit=1
+try scontrol notify {theirs} hello
+try scontrol write batch_script {theirs} -
+try scontrol update nodename={node} state=drain reason=mine
+try scontrol update partitionname=main state=down
+try scontrol reconfigure
+try srun --jobid={theirs} --overlap id
+own=$(sbatch --parsable --hold -o /dev/null --wrap true)
+scontrol release $own && scontrol hold $own && scancel $own && echo $own > own
+"""
+
+
+def test_a_jobs_commands_are_its_users_and_change_nobody_elses(site: Home, alice: User, bob: User) -> None:
+    theirs = alice.submit("sleep 600 # a secret")
+    eventually(lambda: site.state(theirs) == "RUNNING", what="alice's job runs")
+    node = site.json("node", "ls")[0]["name"]
+    job = bob.submit(ASKED_IN_BOBS_JOB.format(theirs=theirs, node=node), "-t", "5", "-D", str(bob.folder))
+    found = ended(site, job)
+
+    def text(name: str) -> str:
+        return (bob.folder / name).read_text()
+
+    assert found["state"] == "COMPLETED", found
+    assert text("seen") == "alice\n"
+    assert set(text("history").split()) == {"bob"}
+    assert "secret" not in text("script") + text("said")
+    codes = [line.partition(" ") for line in text("codes").splitlines()]
+    assert len(codes) == 13
+    # Of a script that it does not show Slurm's scontrol says so, and ends with 0.
+    assert [command for code, _, command in codes if code == "0"] == [
+        f"scontrol write batch_script {theirs} -"
+    ]
+    assert "job script retrieval failed" in text("said")
+    assert "Access/permission denied" in text("said")
+    assert site.job(int(text("own")))["state"] == "CANCELLED" and site.job(int(text("own")))["user"] == "bob"
+    assert site.state(theirs) == "RUNNING"
+    assert site.json("node", "ls")[0]["state"] != "drained"
+    alice.ok("cancel", str(theirs))
+
+
 def test_a_terminal_is_its_users_whatever_python_the_controller_runs_on(alice: User, bob: User) -> None:
     assert alice.ok("run", "--pty", "id", "-u").split() == [str(ALICE)]
     assert bob.ok("run", "--pty", "sh", "-c", "tty && id -u").split()[-1] == str(BOB)
