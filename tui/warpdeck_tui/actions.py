@@ -106,6 +106,7 @@ ACTIONS = (
         _CHANGES,
     ),
     Action("app", "next_theme", "t", "Next theme", "other colours"),
+    Action("app", "pick_theme", "T", "Themes", "choose one by its looks, and keep it"),
     Action("app", "start_controller", "ctrl+r", "Start controller", "if it was stopped", "", _CHANGES),
     Action(
         "app", "timing", "ctrl+t", "Time of keys", "in the head line: how long the last one took to be seen"

@@ -32,6 +32,7 @@ from .filling import Filling
 from .finder import Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
+from .looks import LOOK_S, Looks
 from .screens.admin import AdminScreen
 from .screens.base import Arrives, DeckScreen
 from .screens.dialogs import DonePage, HelpPage
@@ -41,11 +42,10 @@ from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.sessions import SessionsScreen
 from .screens.submit import NewJob
-from .themes import ANSI_THEME, ThemeFile, all_themes, text_styles, to_textual
+from .screens.themes import ThemePicker
 from .viewmodels.form import Sheet
 from .window import Window
 
-FALLBACK_THEME = "deck-dark"
 DRAW_SHARE = 0.05
 """Drawing what changed takes at most this share of a core, however long the queue is."""
 
@@ -88,9 +88,7 @@ class DeckApp(Window):
         self.away = ""
         """Why there is no connection, "" if there is one."""
         self.own_keys: Keymap = NO_KEYMAP
-        self._theme_wanted = theme
-        self._theme_files: dict[str, ThemeFile] = {}
-        self._styles: tuple[str, dict[str, Style]] = ("", {})
+        self.looks = Looks(self, wanted=theme)
         self._draw_planned = False
         self._draw_took_s = self._drawn_at = 0.0
         self._last_job = ""
@@ -98,10 +96,7 @@ class DeckApp(Window):
     @property
     def palette(self) -> dict[str, Style]:
         """The line widgets' styles in the present theme."""
-        if self._styles[0] != self.theme:
-            chosen = self._theme_files.get(self.theme)
-            self._styles = (self.theme, text_styles(chosen) if chosen else {})
-        return self._styles[1]
+        return self.looks.palette
 
     @property
     def stands(self) -> bool:
@@ -118,27 +113,17 @@ class DeckApp(Window):
         return top if isinstance(top, DeckScreen) and top.is_mounted else None
 
     def on_mount(self) -> None:
-        self._use_themes()
+        self.looks.begin()
+        self.set_interval(LOOK_S, self._look_at_themes)
         self._use_keys()
         self.push_screen(QueueScreen())
         # After the skeleton is on the screen: connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
-    def _use_themes(self) -> None:
-        themes, notices = all_themes()
-        for theme in themes:
-            self.register_theme(to_textual(theme))
-            self._theme_files[theme.name] = theme
-        if self._theme_wanted and self._theme_wanted not in self._theme_files:
-            notices.append(
-                f"there is no theme {self._theme_wanted}; there are {', '.join(self._theme_files)}"
-            )
-        for name in (self._theme_wanted, ANSI_THEME if self._no_colour else "", FALLBACK_THEME):
-            if name in self._theme_files:
-                self.theme = name
-                break
-        for notice in notices:
-            self.notify(notice, severity="warning", markup=False)
+    @work(exclusive=True, group="themes")
+    async def _look_at_themes(self) -> None:
+        if self.app_focus:
+            await self.looks.look_again()
 
     def _use_keys(self) -> None:
         try:
@@ -358,14 +343,18 @@ class DeckApp(Window):
         self.push_screen(HelpPage(keymap_lines(self.own_keys, self._keys_file)))
 
     def action_next_theme(self) -> None:
-        names = sorted(self._theme_files)
-        if names:
-            self.theme = (
-                names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
-            )
-            if self.front is not None:
-                self.front.recolour()
-                self.front.draw()
+        self.looks.use_next()
+
+    def action_pick_theme(self) -> None:
+        self.push_screen(ThemePicker())
+
+    def recolour(self) -> None:
+        """The screen in front, and what is seen below a dialog, wear the present theme."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, DeckScreen) and screen.has_arrived:
+                screen.recolour()
+                screen.draw()
+                break
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that counts on the screen in front, with its key."""

@@ -1,6 +1,6 @@
 """Colour themes: TOML files, shipped with the app or in the user's configuration, checked before they are used.
 
-A bad file never stops the app: it becomes one notice that names the file and what is wrong with it.
+A bad file never stops the app: it becomes one notice that names the file and what is wrong with it (`looks`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from warpdeck.errors import UserError
-from warpdeck.paths import config_dir
 
 from .palette import ansi_styles
 
@@ -122,20 +121,6 @@ def _colours(theme: ThemeFile) -> Iterator[tuple[str, str]]:
             yield from ((f"{name}[{step}]", each) for step, each in enumerate(value))
     yield from ((f"states.{name}", getattr(theme.states, name)) for name in theme.states.__struct_fields__)
     yield from ((f"variables.{name}", value) for name, value in theme.variables.items())
-
-
-def all_themes() -> tuple[list[ThemeFile], list[str]]:
-    """(themes by name, notices about files that cannot be used). The user's outrank the shipped ones."""
-    found: dict[str, ThemeFile] = {}
-    notices: list[str] = []
-    for folder in (shipped_folder(), Path(config_dir()) / "themes"):
-        for path in sorted(folder.glob("*.toml")):
-            try:
-                theme = load_theme(path)
-                found[theme.name] = theme
-            except UserError as error:
-                notices.append(error.message)
-    return [found[name] for name in sorted(found)], notices
 
 
 def to_textual(theme: ThemeFile) -> Theme:

@@ -13,7 +13,6 @@ from warpdeck.paths import config_dir
 from warpdeck_tui.actions import ACTIONS, TARGETS, bindings, key_words
 from warpdeck_tui.screens.dialogs import Choose, TextPage
 from warpdeck_tui.screens.keyline import KeyLine
-from warpdeck_tui.themes import all_themes
 
 PLACE_KEYS = {"queue": (), "nodes": ("2",), "job": ("enter",), "history": ("4",)}
 LEAVES = ("app.quit", "app.shell")
@@ -180,7 +179,7 @@ async def test_a_theme_changes_every_colour_at_once(folder: Path) -> None:
         await stage.cluster.submit("coloured")
         await stage.shows("coloured")
         seen = {}
-        themes, _ = all_themes()
+        themes = stage.app.looks.themes
         for _ in themes:
             style = stage.app.palette["RUNNING"]
             seen[stage.app.theme] = (style, stage.app.screen.styles.background.hex)

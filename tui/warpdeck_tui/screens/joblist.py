@@ -109,6 +109,7 @@ class JobListScreen(DeckScreen):
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)
+        self._tell()
 
     def tick(self) -> None:
         """Only the times of the visible rows have changed."""

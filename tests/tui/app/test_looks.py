@@ -1,0 +1,82 @@
+"""Themes while the app runs: chosen by their looks, kept, changed under its feet, and broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.app.stage import Stage, on_stage
+
+from warpdeck.paths import config_dir
+from warpdeck_tui.screens.themes import ThemePicker
+from warpdeck_tui.themes import shipped_folder
+
+
+def own_theme(text: str, name: str = "mine") -> Path:
+    path = Path(config_dir()) / "themes" / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def a_theme(**values: str) -> str:
+    """The shipped dark one under another name, with other values."""
+    text = (shipped_folder() / "deck-dark.toml").read_text().replace('name = "deck-dark"', 'name = "mine"')
+    lines = text.splitlines()
+    for key, value in values.items():
+        at = next(number for number, line in enumerate(lines) if line.startswith(f"{key} ="))
+        lines[at] = f'{key} = "{value}"'
+    return "\n".join(lines)
+
+
+def background(stage: Stage) -> str:
+    return stage.app.screen.styles.background.hex
+
+
+async def test_a_changed_theme_is_worn_at_once(folder: Path) -> None:
+    path = own_theme(a_theme(background="#101010"))
+    async with on_stage(folder, theme="mine") as stage:
+        assert background(stage) == "#101010"
+        path.write_text(a_theme(background="#203040", muted="#abcdef"))
+        await stage.until(lambda: background(stage) == "#203040", "the new colour")
+        assert str(stage.app.palette["muted"].color).find("#abcdef") >= 0
+
+
+async def test_a_theme_that_is_broken_is_told_once_and_what_it_said_stays(folder: Path) -> None:
+    path = own_theme(a_theme(background="#101010"))
+    async with on_stage(folder, theme="mine") as stage:
+        path.write_text(a_theme(background="a hole"))
+        await stage.told('background = "a hole" is no colour')
+        await stage.app.looks.look_again()
+        assert stage.notices().count("a hole") == 1
+        assert background(stage) == "#101010"
+        path.write_text(a_theme(background="#989898"))
+        await stage.until(lambda: background(stage) == "#989898", "the corrected one")
+
+
+async def test_a_theme_that_goes_is_followed_by_the_usual_one(folder: Path) -> None:
+    path = own_theme(a_theme())
+    async with on_stage(folder, theme="mine") as stage:
+        path.unlink()
+        await stage.until(lambda: stage.app.theme == "deck-dark", "the usual theme")
+
+
+async def test_the_picker_shows_each_theme_and_keeps_the_chosen_one(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        first = stage.app.theme
+        await stage.press("T")
+        await stage.shows("THEME", first, "deck-light")
+        await stage.press("end")
+        await stage.until(lambda: stage.app.theme == "deck-safe", "the theme under the cursor")
+        await stage.press("escape")
+        await stage.until(lambda: stage.app.theme == first, "the theme of before")
+        await stage.press("T")
+        await stage.until(lambda: isinstance(stage.app.screen, ThemePicker), "the picker")
+        await stage.press("end", "enter")
+        await stage.until(lambda: not isinstance(stage.app.screen, ThemePicker), "the picker gone")
+        assert stage.app.theme == "deck-safe"
+    async with on_stage(folder) as stage:
+        assert stage.app.theme == "deck-safe"
+    async with on_stage(folder, theme="deck-light") as stage:
+        assert stage.app.theme == "deck-light"

@@ -1,0 +1,152 @@
+"""The themes of one app: which there are, which is used, and what becomes of it when its file changes.
+
+The user's own lie in the folder themes of his configuration, where one with a shipped theme's name stands in its place. They
+are looked after while the app runs: a file that was changed is used at once; one that cannot be used is told, once, and what
+it said before stays. The theme that was chosen with the picker is kept in the file theme, and `--theme` goes before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.style import Style
+
+from warpdeck.errors import UserError
+from warpdeck.paths import config_dir
+
+from .themes import ANSI_THEME, ThemeFile, load_theme, shipped_folder, text_styles, to_textual
+
+if TYPE_CHECKING:
+    from .app import DeckApp
+
+FALLBACK_THEME = "deck-dark"
+LOOK_S = 1.0
+"""A theme's author sees what he has written at once. It costs the status of a folder and of a few files."""
+MAX_NAME_BYTES = 200
+
+
+class _Kept(NamedTuple):
+    """A file as it was when it was read last; `theme`: what it said when it was last to be used."""
+
+    stamp: tuple[int, int]
+    theme: ThemeFile | None
+
+
+class Looks:
+    """`wanted`: the theme to begin with, "" for the one that was kept."""
+
+    def __init__(self, app: DeckApp, *, wanted: str) -> None:
+        self._app = app
+        self._wanted = wanted
+        self._kept: dict[Path, _Kept] = {}
+        self._themes: dict[str, ThemeFile] = {}
+        self._styles: dict[str, Style] = {}
+        self._styled = ""
+
+    @property
+    def themes(self) -> list[ThemeFile]:
+        """By name."""
+        return [self._themes[name] for name in sorted(self._themes)]
+
+    @property
+    def palette(self) -> dict[str, Style]:
+        """The line widgets' styles in the present theme."""
+        if self._styled != self._app.theme:
+            chosen = self._themes.get(self._app.theme)
+            self._styled, self._styles = self._app.theme, text_styles(chosen) if chosen else {}
+        return self._styles
+
+    def begin(self) -> None:
+        """Reads all themes and uses the one to begin with."""
+        notices = self._take(_read(self._kept))
+        if self._wanted and self._wanted not in self._themes:
+            notices.append(f"there is no theme {self._wanted}; there are {', '.join(sorted(self._themes))}")
+        colourless = ANSI_THEME if os.environ.get("NO_COLOR") else ""
+        for name in (self._wanted, colourless, _kept_name(), FALLBACK_THEME):
+            if name in self._themes:
+                self._app.theme = name
+                break
+        self._tell(notices)
+
+    async def look_again(self) -> None:
+        """Takes over what has changed in the files."""
+        found = await asyncio.to_thread(_read, self._kept)
+        if found.keys() == self._kept.keys() and all(
+            kept is self._kept[path] for path, (kept, _) in found.items()
+        ):
+            return
+        notices = self._take(found)
+        if self._app.theme not in self._themes:
+            self.use(FALLBACK_THEME)
+        else:
+            self._show()
+        self._tell(notices)
+
+    def _take(self, found: Mapping[Path, tuple[_Kept, str]]) -> list[str]:
+        """What was read is what there is; the notices about it."""
+        self._kept = {path: kept for path, (kept, _) in found.items()}
+        self._themes = {kept.theme.name: kept.theme for kept in self._kept.values() if kept.theme is not None}
+        for theme in self._themes.values():
+            self._app.register_theme(to_textual(theme))
+        return [notice for _, notice in found.values() if notice]
+
+    def _tell(self, notices: list[str]) -> None:
+        for notice in notices:
+            self._app.notify(notice, severity="warning", markup=False)
+
+    def use(self, name: str) -> None:
+        """That theme from now on."""
+        self._app.theme = name
+        self._show()
+
+    def use_next(self) -> None:
+        names = sorted(self._themes)
+        at = names.index(self._app.theme) if self._app.theme in names else -1
+        self.use(names[(at + 1) % len(names)])
+
+    def keep(self, name: str) -> None:
+        """That theme at the next start too. Raises UserError."""
+        path = Path(config_dir()) / "theme"
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_text(f"{name}\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}", "check its permissions") from error
+
+    def _show(self) -> None:
+        self._styled = ""
+        self._app.mutate_reactive(type(self._app).theme)
+        self._app.recolour()
+
+
+def _kept_name() -> str:
+    try:
+        with (Path(config_dir()) / "theme").open("rb") as file:
+            return file.read(MAX_NAME_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _read(before: Mapping[Path, _Kept]) -> dict[Path, tuple[_Kept, str]]:
+    """Every theme file with what it says, and a notice where that is new and cannot be used. The user's come last."""
+    found: dict[Path, tuple[_Kept, str]] = {}
+    for folder in (shipped_folder(), Path(config_dir()) / "themes"):
+        for path in sorted(folder.glob("*.toml")):
+            try:
+                status = path.stat()
+            except OSError:  # it has just gone
+                continue
+            old = before.get(path)
+            stamp = (status.st_mtime_ns, status.st_size)
+            if old is not None and old.stamp == stamp:
+                found[path] = (old, "")
+                continue
+            try:
+                found[path] = (_Kept(stamp, load_theme(path)), "")
+            except UserError as error:
+                found[path] = (_Kept(stamp, old.theme if old is not None else None), error.message)
+    return found
