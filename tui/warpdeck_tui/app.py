@@ -6,7 +6,7 @@ import getpass
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +33,7 @@ from .finder import Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .looks import LOOK_S, Looks
+from .notices import Notices
 from .screens.admin import AdminScreen
 from .screens.base import Arrives, DeckScreen
 from .screens.dialogs import DonePage, HelpPage
@@ -43,6 +44,7 @@ from .screens.queue import QueueScreen
 from .screens.sessions import SessionsScreen
 from .screens.submit import NewJob
 from .screens.themes import ThemePicker
+from .settings import Settings, read_settings
 from .viewmodels.form import Sheet
 from .window import Window
 
@@ -89,6 +91,8 @@ class DeckApp(Window):
         """Why there is no connection, "" if there is one."""
         self.own_keys: Keymap = NO_KEYMAP
         self.looks = Looks(self, wanted=theme)
+        self.settings = Settings()
+        self.notices = Notices(self)
         self._draw_planned = False
         self._draw_took_s = self._drawn_at = 0.0
         self._last_job = ""
@@ -114,6 +118,7 @@ class DeckApp(Window):
 
     def on_mount(self) -> None:
         self.looks.begin()
+        self._use_settings()
         self.set_interval(LOOK_S, self._look_at_themes)
         self._use_keys()
         self.push_screen(QueueScreen())
@@ -124,6 +129,18 @@ class DeckApp(Window):
     async def _look_at_themes(self) -> None:
         if self.app_focus:
             await self.looks.look_again()
+
+    def _use_settings(self) -> None:
+        try:
+            self.settings = read_settings()
+        except UserError as error:
+            self.tell_error(error)
+
+    @property
+    def marks(self) -> Set[str]:
+        """The keys of the rows that are marked in the queue."""
+        queue = next((each for each in self.screen_stack if isinstance(each, QueueScreen)), None)
+        return queue.table.marks if queue is not None and queue.has_arrived else frozenset()
 
     def _use_keys(self) -> None:
         try:
@@ -153,6 +170,7 @@ class DeckApp(Window):
         self.redraw()
 
     def told(self, delta: Delta) -> None:
+        self.notices.look(delta)
         self.board.apply(delta)
         if self._draw_planned:
             return

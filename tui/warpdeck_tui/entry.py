@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from warpdeck.errors import UserError
 
 from .guard import guarded
+from .settings import Settings, read_settings
 
 
 def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
@@ -35,15 +36,25 @@ def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
 
 def run(args: argparse.Namespace, *, everybody: bool) -> int:
     """The app itself, until it is left."""
-    if args.low_bandwidth:
+    wanted = _settings()
+    low_bandwidth = args.low_bandwidth or wanted.low_bandwidth
+    if low_bandwidth:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
     app = importlib.import_module("warpdeck_tui.app").DeckApp(
         everybody=everybody,
         readonly=args.readonly,
         theme=args.theme,
-        low_bandwidth=args.low_bandwidth,
-        plain_signs=args.ascii,
+        low_bandwidth=low_bandwidth,
+        plain_signs=args.ascii or wanted.ascii,
     )
     importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
-    app.run(mouse=not (args.no_mouse or args.low_bandwidth))
+    app.run(mouse=wanted.mouse and not (args.no_mouse or low_bandwidth))
     return app.return_code or 0
+
+
+def _settings() -> Settings:
+    """The user's own; the app itself tells what is wrong with them."""
+    try:
+        return read_settings()
+    except UserError:
+        return Settings()

@@ -119,6 +119,12 @@ class Window(App[None]):
         if isinstance(event.widget, Input | TextArea):
             event.widget.cursor_blink = False
 
+    def write_sequence(self, text: str) -> None:
+        """To the terminal: what moves no cursor and shows nothing."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(text)
+            self._driver.flush()
+
     def action_redraw(self) -> None:
         """Everything anew: something else has written to the terminal."""
         self.frame.forget()

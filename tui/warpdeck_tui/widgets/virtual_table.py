@@ -8,7 +8,7 @@ parked on its row, where screen readers and braille lines look.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
@@ -114,6 +114,11 @@ class VirtualTable(LineView):
     def cursor_index(self) -> int:
         """The position of the row under the cursor."""
         return self._cursor
+
+    @property
+    def marks(self) -> Set[str]:
+        """The keys that are marked, whether their rows are there or not."""
+        return self._marks
 
     @property
     def marked(self) -> tuple[str, ...]:
