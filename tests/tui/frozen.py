@@ -17,6 +17,7 @@ from warpdeck.api.rows import (
     ForwardRow,
     GpuRow,
     GpuUse,
+    HeldRow,
     JobDetail,
     JobEvent,
     JobRow,
@@ -431,6 +432,10 @@ class FrozenCore:
 
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
         return Curves(curves=[_curve(None), *(_curve(at) for at in range(8))])
+
+    async def held_at(self, at: float) -> list[HeldRow]:
+        held = HeldRow(id=88, label="88", user="carol", gpus_held={"gpu04": [0, 1, 2, 3]})
+        return [held] if at < NOW else []
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         return {row.id: UsageRow(gpu_util_pct=2.0, gpu_idle_pct=97.0) for row in rows}
