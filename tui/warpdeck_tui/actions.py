@@ -223,6 +223,18 @@ ACTIONS = (
     Action("job", "previous_pane", "shift+tab", "Previous pane", "the same, backwards"),
     Action("job", "log", "l", "Log", "what the job writes"),
     Action("job", "stream", "o", "stdout or stderr", "the other output", "Stderr"),
+    Action(
+        "job", "next_node", "O", "Next node's log", "of a command on several nodes: each has its own", "Node"
+    ),
+    Action(
+        "job",
+        "next_task",
+        "right_square_bracket",
+        "Next task",
+        "the same pane of the array's next task",
+        "Task",
+    ),
+    Action("job", "previous_task", "left_square_bracket", "Task before", "the same, backwards"),
     Action("job", "metrics", "m", "Metrics", "what it prints as a curve, and its GPUs over time", "Metrics"),
     Action("job", "next_metric", "v", "Next metric", "another of the numbers that it prints", "Next"),
     Action("job", "turn_axis", "x", "By time or step", "of the metrics; by time with its GPUs", "Time/step"),
@@ -365,6 +377,8 @@ _KEY_WORDS = {
     "colon": ":",
     "escape": "Esc",
     "equals_sign": "=",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
     "ampersand": "&",
     "plus": "+",
     "minus": "-",

@@ -217,10 +217,10 @@ class DeckApp(Window):
         shown = self.front.shown_job(key) if self.front is not None else None
         return self.board.job(key) or shown
 
-    def open_job(self, key: str, *, pane: str = "") -> None:
+    def open_job(self, key: str, *, pane: str = "", channel: str = "out") -> None:
         """The page of the job with that id."""
         self._last_job = key
-        self.push_screen(JobScreen(key, pane=pane))
+        self.push_screen(JobScreen(key, pane=pane, channel=channel))
 
     def open_node(self, name: str) -> None:
         """The nodes, with the cursor on that one."""

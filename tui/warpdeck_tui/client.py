@@ -44,6 +44,8 @@ LOG_TAIL_BYTES = 256 * 1024
 WHOLE_LOG_BYTES = 1024 * 1024
 """So much of the end of a log is looked through for the numbers in it; of what stands before only samples:"""
 LOG_SAMPLES, LOG_SAMPLE_BYTES = 48, 16 * 1024
+MAX_TASKS = 20_000
+"""Of an array, to go from one to the next."""
 ASKED_AT_ONCE = 8
 """Questions about jobs that nodes answer."""
 VERBS = ("cancel", "hold", "release", "requeue")
@@ -189,10 +191,16 @@ class Core:
     async def node_remove(self, name: str) -> None:
         await self._live().node_remove(name)
 
-    async def follow_log(self, job: str, *, channel: str) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def tasks(self, row: JobRow) -> list[JobRow]:
+        """All of the row's array: tasks of any age, and what waits."""
+        return await self._live().jobs(ids=[str(row.array_job_id)], finished=True, limit=MAX_TASKS)
+
+    async def follow_log(
+        self, job: str, *, channel: str, node: str = ""
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
         """A job's output from its last part on, as it grows, until the job ends: (where it stands in the file, bytes)."""
         async with (
-            self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True) as log,
+            self._live().log(job, channel=channel, offset=-LOG_TAIL_BYTES, follow=True, node=node) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             at_bytes: int | None = None
@@ -201,12 +209,14 @@ class Core:
                 yield at_bytes, chunk
                 at_bytes += len(chunk)
 
-    async def read_log(self, job: str, *, channel: str, at_bytes: int, size_bytes: int) -> bytes:
+    async def read_log(
+        self, job: str, *, channel: str, at_bytes: int, size_bytes: int, node: str = ""
+    ) -> bytes:
         """A part of a job's output; fewer bytes where it is shorter."""
         found: list[bytes] = []
         missing = size_bytes
         async with (
-            self._live().log(job, channel=channel, offset=at_bytes) as log,
+            self._live().log(job, channel=channel, offset=at_bytes, node=node) as log,
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             async for chunk in chunks:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tui.app.stage import on_stage
+from tests.tui.app.test_views import NOW, row, running
 
+from warpdeck.api.rows import JobDetail
 from warpdeck.model import GpuAsk, Resources
+from warpdeck_tui.viewmodels.job import neighbour, writing_nodes
 
 
 async def test_the_log_is_live(folder: Path) -> None:
@@ -122,3 +125,51 @@ async def test_history_holds_what_has_ended(folder: Path) -> None:
         await stage.shows("job 1", "FAILED")
         await stage.press("escape", "escape")
         await stage.shows("jobs of")
+
+
+def test_the_next_task_is_the_nearest_that_has_begun() -> None:
+    tasks = [row(10 + at, array_task_id=at, start=NOW) for at in (0, 1, 4)]
+    tasks += [row(20, array_task_id=2), row(21)]
+    four, zero = tasks[2], tasks[0]
+    assert neighbour(tasks[1], tasks, 1) == four
+    assert neighbour(four, tasks, -1) == tasks[1]
+    assert neighbour(four, tasks, 1) is None
+    assert neighbour(zero, tasks, -1) is None
+
+
+def test_only_commands_write_on_every_node() -> None:
+    runs = running(node_list="n[1-3]")
+    assert writing_nodes(JobDetail(row=runs, argv=["hostname"])) == ["n1", "n2", "n3"]
+    assert writing_nodes(JobDetail(row=runs, script="#!/bin/sh\n")) == []
+    assert writing_nodes(None) == []
+
+
+async def test_the_tasks_of_an_array_are_gone_through_at_the_same_output(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 24)) as stage:
+        await stage.cluster.submit_array(tasks=3, at_once=3)
+        await stage.shows("3 R")
+        await stage.press("z", "j", "enter")
+        await stage.shows("job 1_", "[Log]", "] Task")
+        await stage.press(*["left_square_bracket"] * 4)
+        await stage.until(lambda: "first task" in stage.notices(), "the beginning")
+        await stage.press("o", "right_square_bracket")
+        await stage.shows("job 1_1 ", "[Stderr]")
+        await stage.press("right_square_bracket")
+        await stage.shows("job 1_2 ", "[Stderr]")
+        await stage.press("right_square_bracket")
+        await stage.told("this is the array's last task")
+        await stage.press("escape")
+        await stage.shows("jobs of")
+
+
+async def test_the_log_of_each_node_of_a_command_has_its_key(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 24)) as stage:
+        two = Resources(nodes_min=2, nodes_max=2)
+        await stage.cluster.submit("hosts", argv=("hostname",), resources=two)
+        await stage.shows("● R")
+        await stage.press("enter")
+        await stage.shows("gpu01", "O Node")
+        await stage.press("O")
+        await stage.shows("[Log of gpu02]", "gpu02: hosts")
+        await stage.press("O")
+        await stage.shows("[Log of gpu01]")

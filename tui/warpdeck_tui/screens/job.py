@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import ClassVar
 
 from textual import events, work
@@ -15,7 +14,6 @@ from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
-from warpdeck.api.client import GONE
 from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.errors import UserError
@@ -27,6 +25,7 @@ from warpdeck_tui.widgets.log_view import LogView
 
 from .base import DeckScreen, Folded, TextPane, paint
 from .dialogs import Ask, Choose, TextPage
+from .joblog import JobLog
 from .keyline import KeyLine
 from .metrics import MetricsPane, choices
 
@@ -46,25 +45,25 @@ class JobScreen(DeckScreen):
     place = "job"
     BINDINGS: ClassVar[list[BindingType]] = bindings("job")
 
-    def __init__(self, key: str, *, pane: str = "") -> None:
-        """`pane`: where it opens; else at the log, or where it stands why a job waits."""
+    def __init__(self, key: str, *, pane: str = "", channel: str = "out") -> None:
+        """`pane`: where it opens; else at the log (`channel` is which), or where it stands why a job waits."""
         super().__init__()
         self.key = key
         self._pane = pane
-        self._channel = "out"
+        self._channel = channel
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
         self._ended: PostMortem | None = None
         self._code_shown = False
         self._told = ""
-        self._written = self._following = False
+        self._following = False
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
         yield Static("", id="status", markup=False)
         yield Static("", id="tabs", markup=False)
         with Container(id="split"):
-            yield LogView(id="log")
+            yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
             yield MetricsPane(self.key, id="metrics")
             yield TextPane(id="details")
             yield TextPane(id="gpus")
@@ -160,41 +159,11 @@ class JobScreen(DeckScreen):
     def _follow_unless_folded(self) -> None:
         if self.row is not None and not self._following and not self._is_folded:
             self._following = True
-            self.follow()
+            self.log_pane.follow()
 
-    @work(exclusive=True, group="log")
-    async def follow(self) -> None:
-        """Feeds the log view until the job ends; reads on when the controller is back."""
-        log, channel = self.query_one("#log", LogView), self._channel
-        while True:
-            log.clear()
-            self._told, self._written = "", False
-            try:
-                chunks = self.deck.core.follow_log(self.key, channel=channel)
-                async with contextlib.aclosing(chunks):
-                    async for at_bytes, chunk in chunks:
-                        if not self._written:
-                            log.clear(at_bytes=at_bytes, read=partial(self._read_log, channel))
-                            self._written = True
-                        log.feed(chunk)
-                return
-            except UserError as error:
-                if error.code != GONE:
-                    self._told = error.message
-                    self.draw()
-                    return
-            await self.deck.core.connected()
-
-    async def _read_log(self, channel: str, at_bytes: int, size_bytes: int) -> bytes:
-        """What the log view wants of the file beside its end."""
-        try:
-            return await self.deck.core.read_log(
-                self.key, channel=channel, at_bytes=at_bytes, size_bytes=size_bytes
-            )
-        except UserError as error:
-            self._told = error.message
-            self.draw()
-            return b""
+    @property
+    def log_pane(self) -> JobLog:
+        return self.query_one(JobLog)
 
     def draw(self) -> None:
         """The lines above the panes."""
@@ -210,8 +179,9 @@ class JobScreen(DeckScreen):
         head.update(f" ⚠ {away}; reconnecting" if away else paint([view.head(row, now=now)], styles))
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
-        words = view.log_words(row, written=self._written, told=self._told)
-        tabs = view.tabs(self._pane, channel=self._channel, waiting=words)
+        log = self.log_pane
+        words = view.log_words(row, written=log.written, told=log.told)
+        tabs = view.tabs(self._pane, channel=log.channel, node=log.node, waiting=words)
         self.query_one("#tabs", Static).update(paint([tabs], styles))
         if self._pane == "metrics":
             self.query_one(MetricsPane).look(ended=row.end is not None)
@@ -277,6 +247,10 @@ class JobScreen(DeckScreen):
             return self._detail is not None and bool(self._detail.snapshot)
         if action in ON_METRICS:
             return self._pane == "metrics"
+        if action == "next_task":
+            return self.row is not None and self.row.array_task_id is not None
+        if action == "next_node":
+            return len(view.writing_nodes(self._detail)) > 1
         return self._pane == "log" if action == "stream" else super().applies(action)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -330,10 +304,50 @@ class JobScreen(DeckScreen):
         self._show_pane("events")
 
     def action_stream(self) -> None:
-        self._channel = "out" if self._channel == "err" else "err"
+        self.log_pane.channel = "out" if self.log_pane.channel == "err" else "err"
+        self._show_log_anew()
+
+    def action_next_node(self) -> None:
+        """The output of the job's next node, where each writes its own."""
+        nodes = view.writing_nodes(self._detail)
+        if len(nodes) < 2:
+            self.app.notify("all that this job writes is in one output", severity="warning")
+            return
+        at = nodes.index(self.log_pane.node) if self.log_pane.node in nodes else 0
+        self.log_pane.node = nodes[(at + 1) % len(nodes)]
+        self._show_log_anew()
+
+    def _show_log_anew(self) -> None:
         self._show_pane("log")
         if not self._is_folded:
-            self.follow()
+            self.log_pane.follow()
+
+    def action_next_task(self) -> None:
+        self._go_to_task(1)
+
+    def action_previous_task(self) -> None:
+        self._go_to_task(-1)
+
+    @work(exclusive=True, group="task")
+    async def _go_to_task(self, step: int) -> None:
+        """The page of another task of this array, at the same pane and output."""
+        row = self.row
+        if row is None or row.array_task_id is None:
+            self.app.notify("this job is no task of an array", severity="warning")
+            return
+        try:
+            tasks = await self.deck.core.tasks(row)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        other = view.neighbour(row, tasks, step)
+        if other is None:
+            where = "first" if step < 0 else "last"
+            self.app.notify(f"this is the array's {where} task that has begun", severity="warning")
+            return
+        pane, channel = self._pane, self.log_pane.channel
+        self.deck.pop_screen()
+        self.deck.open_job(str(other.id), pane=pane, channel=channel)
 
     def action_back(self) -> None:
         if not (isinstance(self.focused, LogView) and self.focused.end_search()):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.used import used_in_words
+from warpdeck.notation.hostlist import expand
 from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable
@@ -68,11 +69,27 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
     return (Cell(f" on {row.node_list}" if row.node_list else " starting", "muted"),)
 
 
-def tabs(chosen: str, *, channel: str, waiting: str) -> Line:
+def writing_nodes(detail: JobDetail | None) -> list[str]:
+    """The nodes that write an output each: those of a command that runs on all; a script writes on its first alone."""
+    if detail is None or not detail.argv or not detail.row.node_list or detail.row.start is None:
+        return []
+    return expand(detail.row.node_list)
+
+
+def neighbour(row: JobRow, tasks: Iterable[JobRow], step: int) -> JobRow | None:
+    """The next task of the row's array that has begun, or the one before; None at the end."""
+    begun = {each.array_task_id: each for each in tasks if each.array_task_id is not None and each.start}
+    here = row.array_task_id if row.array_task_id is not None else -1
+    numbers = [number for number in begun if (number - here) * step > 0]
+    return begun[min(numbers, key=lambda number: abs(number - here))] if numbers else None
+
+
+def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
     """The names of the panes; the chosen one stands in brackets, whatever the colours are. Then what the log waits for."""
     cells: list[Cell] = []
     for name in PANES:
         words = "Stderr" if name == "log" and channel == "err" else PANE_WORDS[name]
+        words += f" of {node}" if name == "log" and node else ""
         here = name == chosen
         cells.append(Cell(f"[{words}]" if here else f" {words} ", "accent" if here else "muted"))
     if waiting and chosen == "log":

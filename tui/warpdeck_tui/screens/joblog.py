@@ -1,0 +1,74 @@
+"""The log on a job's page: which of its outputs is shown, fed until the job ends, and what is said where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from textual import work
+
+from warpdeck.api.client import GONE
+from warpdeck.errors import UserError
+from warpdeck_tui.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+
+class JobLog(LogView):
+    """One output of one job at a time. `changed` is called when something else is to be said of it."""
+
+    def __init__(self, key: str, *, id: str, channel: str, changed: Callable[[], None]) -> None:
+        super().__init__(id=id)
+        self._key = key
+        self._changed = changed
+        self.channel = channel
+        """out or err."""
+        self.node = ""
+        """Whose output, of a job that writes on several; "" is the first."""
+        self.told = ""
+        """The trouble with it."""
+        self.written = False
+        """Whether there is anything."""
+
+    @property
+    def deck(self) -> DeckApp:
+        return cast("DeckApp", self.app)
+
+    @work(exclusive=True, group="log")
+    async def follow(self) -> None:
+        """Shows the output until the job ends; reads on when the controller is back."""
+        channel, node = self.channel, self.node
+
+        async def read(at_bytes: int, size_bytes: int, /) -> bytes:
+            """What the view wants of the file beside its end."""
+            try:
+                return await self.deck.core.read_log(
+                    self._key, channel=channel, node=node, at_bytes=at_bytes, size_bytes=size_bytes
+                )
+            except UserError as error:
+                self._tell(error.message)
+                return b""
+
+        while True:
+            self.clear()
+            self.told, self.written = "", False
+            try:
+                chunks = self.deck.core.follow_log(self._key, channel=channel, node=node)
+                async with contextlib.aclosing(chunks):
+                    async for at_bytes, chunk in chunks:
+                        if not self.written:
+                            self.clear(at_bytes=at_bytes, read=read)
+                            self.written = True
+                        self.feed(chunk)
+                return
+            except UserError as error:
+                if error.code != GONE:
+                    self._tell(error.message)
+                    return
+            await self.deck.core.connected()
+
+    def _tell(self, words: str) -> None:
+        self.told = words
+        self._changed()
