@@ -27,7 +27,7 @@ from warpdeck.api.rows import (
 )
 from warpdeck.api.site import Site
 from warpdeck.api.siterows import ForecastRow
-from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, local_files, submit
+from warpdeck.api.submission import Draft, Submitted, draft_command, draft_script, local_files, rerun, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
@@ -267,6 +267,10 @@ class Core:
         """Submits the text of a script, which has that name or none, as the command line does; parsing and git take a thread."""
         return await asyncio.to_thread(self._submit, script, text, list(options), cwd, list(args), code_of)
 
+    async def rerun(self, job: str) -> Submitted:
+        """Submits it again, as it was recorded; git takes a thread."""
+        return await asyncio.to_thread(self._rerun, job)
+
     async def dry_run(self, script: str, *, text: str, options: Sequence[str], cwd: str) -> ForecastRow:
         """What would become of such a submission now; nothing is submitted."""
         draft = await asyncio.to_thread(self._draft, script, text, list(options), cwd, environ={})
@@ -334,6 +338,10 @@ class Core:
             now=time.time(),
             read=local_files(cwd),
         )
+
+    def _rerun(self, job: str) -> Submitted:
+        with SyncClient.connect(self.paths) as client:
+            return rerun(client, job)
 
     def _submit(
         self, script: str, text: str, options: list[str], cwd: str, args: list[str], code_of: str

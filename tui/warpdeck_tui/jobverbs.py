@@ -17,6 +17,7 @@ from warpdeck.errors import UserError
 from .chronicle import Undo
 from .screens.dialogs import Choose, Confirm
 from .terminal import STDOUT, join_terminal
+from .viewmodels.job import again
 from .viewmodels.queue import confirmation, targets, tasks_of
 from .viewmodels.sessions import shell_options
 from .viewmodels.verbs import AT_ONCE, TAKES_BACK, refusal, said_done, that_fit
@@ -70,6 +71,29 @@ class JobVerbs:
         done = await self._app.core.change(verb, names)
         if done.errors:
             raise UserError(done.errors[0], "it cannot be taken back any more")
+
+    async def rerun(self, key: str) -> None:
+        """Submits the job again as it was recorded, once confirmed."""
+        try:
+            detail = await self._app.core.job(key)
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+
+        def act(sure: bool | None) -> None:
+            if sure:
+                self._app.run_worker(self._rerun(detail.row.label))
+
+        self._app.push_screen(Confirm(again(detail)), act)
+
+    async def _rerun(self, label: str) -> None:
+        try:
+            done = await self._app.core.rerun(label)
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+        self._app.notify(f"submitted job {done.label}", markup=False)
+        self._app.chronicle.add(_command("rerun", [label]))
 
     def log(self, key: str) -> None:
         """The job's page at its log; of an array's waiting rest, the log of one of the other tasks."""

@@ -53,6 +53,7 @@ from warpdeck.notation.signals import parse_signal
 
 from . import checkup, curves, history, questions
 from . import protocol as ask
+from .again import asked_again
 from .joining import add_node
 from .selection import Selection
 
@@ -83,7 +84,12 @@ class Handlers:
             case ask.Status():
                 return self._status()
             case ask.Submit():
-                return await self._submit(message)
+                return await self._submit(self._carried_on(message.request))
+            case ask.Rerun():
+                job = await self.find_job(message.job)
+                task = message.job.partition("_")[2]
+                again = asked_again(job, user=who.user, task=int(task) if task.isdecimal() else None)
+                return await self._submit(again)
             case ask.DryRun():
                 asked = await self.submission(self._carried_on(message.request))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
@@ -269,8 +275,7 @@ class Handlers:
             "clients": len(self._server.connections),
         }
 
-    async def _submit(self, message: ask.Submit) -> dict[str, Any]:
-        request = self._carried_on(message.request)
+    async def _submit(self, request: Request) -> dict[str, Any]:
         self._check_uploaded(request.snapshot)
         outcome = await self._controller.apply(await self.submission(request))
         assert outcome.job is not None

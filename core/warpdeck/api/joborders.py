@@ -9,7 +9,7 @@ import msgspec
 from warpdeck.model import Snapshot
 from warpdeck.model.change import JobChange
 
-from .messages import Name, OnJobs, Reference
+from .messages import Message, Name, OnJobs, Reference
 
 
 class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
@@ -33,6 +33,12 @@ class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
     """A running job is ended first; a finished one goes back to PENDING. With `hold` it waits until it is released."""
 
     hold: bool = False
+
+
+class Rerun(Message, frozen=True, kw_only=True, tag="rerun"):
+    """Submits a job of the caller's again, as it was recorded; answered like Submit. `12_3` is a task of an array, `12` all of it."""
+
+    job: Reference
 
 
 class Tell(OnJobs, frozen=True, kw_only=True, tag="tell"):

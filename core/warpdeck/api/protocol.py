@@ -29,7 +29,7 @@ import msgspec
 
 from warpdeck.model import PtySide, Request
 
-from .joborders import Cancel, CodeRecorded, Hold, JobUpdate, Release, Requeue, Resume, Suspend, Tell
+from .joborders import Cancel, CodeRecorded, Hold, JobUpdate, Release, Requeue, Rerun, Resume, Suspend, Tell
 from .messages import (
     MAX_WORDS,
     Channel,
@@ -105,6 +105,7 @@ __all__ = [
     "QosList",
     "Release",
     "Requeue",
+    "Rerun",
     "ReservationMake",
     "ReservationRemove",
     "Reservations",
@@ -377,6 +378,7 @@ ClientMessage = (
     | Hold
     | Release
     | Requeue
+    | Rerun
     | Suspend
     | Resume
     | JobUpdate

@@ -218,6 +218,16 @@ def submit(
     return Submitted(answer, [*draft.notes, *answer["notes"]])
 
 
+def rerun(client: SyncClient, job: str) -> Submitted:
+    """Submits a job of the user's again, as it was recorded. Raises UserError."""
+    snapshot = client.call("job", job=job).get("snapshot")
+    if snapshot and not client.call("have_tree", tree=snapshot["tree"])["have"]:
+        packed, facts = _packed(snapshot, job)
+        upload_tree(client, snapshot | facts, packed)
+    answer = client.call("rerun", job=job)
+    return Submitted(answer, answer["notes"])
+
+
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
     """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
     found: dict[str, Any] = client.call("dry_run", request=draft.request)
@@ -270,8 +280,6 @@ def _add_snapshot(
 
 def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -> None:
     """The code of that job, which lies in the user's own store, becomes the request's. Raises UserError."""
-    from warpdeck.snapshots import SnapshotStore
-
     snapshot = client.call("job", job=job).get("snapshot")
     if not snapshot:
         raise UserError(f"job {job} has no snapshot", "name a job that was submitted from a code folder")
@@ -282,15 +290,22 @@ def _take_over_snapshot(client: SyncClient, request: dict[str, Any], job: str) -
             f"the snapshot of job {job} is of {snapshot['root']}, and {folder} is not in it",
             "submit from that folder",
         )
+    packed, facts = _packed(snapshot, job)
+    request["snapshot"] = snapshot | facts | {"subdir": "" if subdir == os.curdir else subdir}
+    upload_tree(client, request["snapshot"], packed)
+
+
+def _packed(snapshot: Mapping[str, Any], job: str) -> tuple[str, dict[str, Any]]:
+    """(path of the packed tree, its digest and size), from the user's own store. Raises UserError."""
+    from warpdeck.snapshots import SnapshotStore
+
     if not os.access(snapshot["store"], os.R_OK | os.W_OK | os.X_OK):
         raise UserError(
             f"the code of job {job} is not in a store of yours",
             f"it is on its submit host: {snapshot['store']}",
         )
     packed, sha256, size_bytes = SnapshotStore(snapshot["store"]).pack(snapshot["tree"])
-    taken = {"subdir": "" if subdir == os.curdir else subdir, "sha256": sha256, "size_bytes": size_bytes}
-    request["snapshot"] = snapshot | taken
-    upload_tree(client, request["snapshot"], packed)
+    return packed, {"sha256": sha256, "size_bytes": size_bytes}
 
 
 def upload_tree(client: SyncClient, snapshot: Mapping[str, Any], packed: str) -> None:

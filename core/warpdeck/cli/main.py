@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "suspend": ("orders", "stop running jobs where they are (admins)"),
     "resume": ("orders", "let suspended jobs go on (admins)"),
     "requeue": ("orders", "end jobs and put them back into the queue"),
+    "rerun": ("rerun", "submit a job again, with the code that it ran"),
     "partitions": ("policy", "the partitions: nodes, limits, and who may use them"),
     "reservations": ("policy", "nodes that are set aside, and for whom"),
     "reservation": ("reservation", "set nodes aside for users, accounts or maintenance (admins)"),

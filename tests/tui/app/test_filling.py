@@ -185,3 +185,21 @@ async def test_a_job_runs_with_the_code_of_another(folder: Path) -> None:
         first, second = (stage.cluster.controller.state.jobs[number].request.snapshot for number in (1, 2))
         assert first is not None
         assert second == first
+
+
+async def test_a_job_is_run_again_once_it_is_said_what_that_means(folder: Path) -> None:
+    work = folder / "work"
+    (work / "train.sh").write_text(SCRIPT)
+    commit_all(work)
+    async with on_stage(folder) as stage:
+        await submit_script(stage)
+        (work / "train.sh").write_text("#!/bin/sh\nfalse\n")
+        await stage.shows("● R")
+        await stage.press("A")
+        await stage.shows("Run job 1 again?", "that of its snapshot, commit", "$ warpdeck rerun 1")
+        await stage.press("y")
+        await stage.told("submitted job 2")
+        first, second = (stage.cluster.controller.state.jobs[number].request for number in (1, 2))
+        assert second == first
+        await stage.press("at")
+        await stage.shows("warpdeck rerun 1")

@@ -347,3 +347,31 @@ def test_a_sweep_is_an_array_of_every_combination(run: Run, ask: Callable[..., A
     code, _, err = run("submit", "--sweep", "lr=", "--wrap", "true")
     assert code == 1
     assert "a value of lr is empty" in err
+
+
+def test_a_job_runs_again_as_it_was_recorded(
+    run: Run, ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text("layers = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEED", "7")
+    words = ("-J", "again", "-o", f"{tmp_path}/%j.out", "--wrap", "cat model.py; echo $SEED")
+    first = ask("submit", "--hold", "--begin", "now+1", *words)["job_id"]
+    (tmp_path / "model.py").write_text("layers = 2\n")
+    monkeypatch.setenv("SEED", "8")
+    second = ask("rerun", str(first))["job_id"]
+    out = tmp_path / f"{second}.out"
+    eventually(lambda: out.exists() and out.read_text().count("\n") == 2, what="it ran again")
+    assert out.read_text() == "layers = 1\n7\n"
+    assert ask("show", str(second))["row"]["name"] == "again"
+    ask("cancel", str(first))
+    code, _, err = run("rerun", "999999")
+    assert code == 1
+    assert "999999" in err
+
+
+def test_one_task_of_an_array_runs_again_or_all_of_them(ask: Callable[..., Any]) -> None:
+    array = submit(ask, "true", "--hold", "--array", "0-3", "-o", "/dev/null")
+    assert ask("rerun", f"{array}_2")["tasks"] == 1
+    assert ask("rerun", str(array))["tasks"] == 4
+    ask("cancel", str(array))

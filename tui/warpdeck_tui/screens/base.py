@@ -163,6 +163,10 @@ class DeckScreen(Arrives[None]):
         if rows:
             self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
 
+    def action_again(self) -> None:
+        if self.job_keys:
+            self.app.run_worker(self.deck.verbs.rerun(self.job_keys[0]), group="rerun", exclusive=True)
+
     def action_cancel(self) -> None:
         self.deck.verbs.ask("cancel", self.job_keys)
 

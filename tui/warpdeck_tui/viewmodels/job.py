@@ -18,7 +18,7 @@ from warpdeck_tui.widgets.meter import bar
 
 from .cells import Cell, Line, age, fact, glyph, memory, plural
 from .postmortem import PostMortem
-from .queue import how_ended, ran_s, used_of_limit
+from .queue import Question, how_ended, ran_s, used_of_limit
 from .sweep import task_words
 
 PANES = ("log", "metrics", "details", "gpus", "code", "events")
@@ -288,6 +288,23 @@ def code_head(snapshot: Mapping[str, object] | None) -> list[Line]:
         fact("commit", f"{head_commit}{changed}"),
         fact("root", printable(str(snapshot["root"]))),
     ]
+
+
+def again(detail: JobDetail) -> Question:
+    """What running a job again means."""
+    row = detail.row
+    code = "its folder as it is now: it has no snapshot"
+    if snapshot := detail.snapshot:
+        commit = str(snapshot.get("head", ""))[:12]
+        what = f"commit {commit}" if commit else f"tree {str(snapshot['tree'])[:12]}"
+        changed = " with uncommitted changes" if snapshot.get("dirty") else ""
+        code = f"that of its snapshot, {what}{changed}, whatever the folder holds now"
+    lines = (
+        f"{printable(row.name)}: {asked(row)}",
+        "the same script, options and variables, under a new number",
+        f"code: {code}",
+    )
+    return Question(f"Run job {row.label} again?", f"warpdeck rerun {row.label}", lines)
 
 
 def events(detail: JobDetail) -> list[Line]:

@@ -1,0 +1,36 @@
+"""A job run again: the same submission, as it was recorded, is submitted once more.
+
+Script, options, variables and code are those that the job had; what was a moment then (when to begin, the deadline, the jobs to wait
+for, a hold) is over. A task of an array is run alone, with its own number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.errors import UserError
+from warpdeck.model import ArraySpec, Job, Request
+
+
+def asked_again(job: Job, *, user: str, task: int | None) -> Request:
+    """What to submit. `task`: of an array that one alone, None all. Raises UserError for what is not the user's, or no script."""
+    request, label = job.request, job.label()
+    if job.user != user:
+        raise UserError(
+            f"job {label} is of {job.user}: its variables are nobody else's to run with",
+            "submit its script as your own",
+        )
+    if request.pty is not None or request.holder:
+        raise UserError(f"job {label} is a session, not a script", "open a new one: warpdeck run --pty")
+    array = request.array
+    if array is not None and task is not None:
+        array = ArraySpec(ranges=((task, task, 1),))
+    return msgspec.structs.replace(
+        request,
+        array=array,
+        dependencies=None,
+        begin_at_unix=None,
+        deadline_unix=None,
+        hold=False,
+        in_place=request.in_place and request.snapshot is None,
+    )

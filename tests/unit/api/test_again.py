@@ -1,0 +1,49 @@
+"""A job run again: what of its submission counts once more, and whose it is."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.core import ask
+
+from warpdeck.api.again import asked_again
+from warpdeck.errors import UserError
+from warpdeck.model import ArraySpec, Job, JobId, PtySize
+
+
+def a_job() -> Job:
+    return Job(
+        id=JobId(7), array_job_id=JobId(7), user="ann", uid=1000, request=ask("train", script="#!/bin/sh\n")
+    )
+
+
+def test_moments_are_over_and_the_rest_is_as_it_was() -> None:
+    job = a_job()
+    request = msgspec.structs.replace(
+        job.request, begin_at_unix=5.0, deadline_unix=9.0, hold=True, env={"A": "1"}
+    )
+    again = asked_again(msgspec.structs.replace(job, request=request), user=job.user, task=None)
+    assert (again.begin_at_unix, again.deadline_unix, again.hold, again.dependencies) == (
+        None,
+        None,
+        False,
+        None,
+    )
+    assert msgspec.structs.replace(again, begin_at_unix=5.0, deadline_unix=9.0, hold=True) == request
+
+
+def test_a_task_runs_again_alone() -> None:
+    job = a_job()
+    request = msgspec.structs.replace(job.request, array=ArraySpec(ranges=((0, 9, 1),), throttle=2))
+    task = msgspec.structs.replace(job, request=request)
+    assert asked_again(task, user=job.user, task=3).array == ArraySpec(ranges=((3, 3, 1),))
+    assert asked_again(task, user=job.user, task=None).array == request.array
+
+
+def test_nobody_runs_anothers_job_again_nor_a_session() -> None:
+    job = a_job()
+    with pytest.raises(UserError, match="nobody else's to run with"):
+        asked_again(job, user="eve", task=None)
+    shell = msgspec.structs.replace(job.request, pty=PtySize())
+    with pytest.raises(UserError, match="is a session"):
+        asked_again(msgspec.structs.replace(job, request=shell), user=job.user, task=None)
