@@ -12,8 +12,9 @@ from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import row, words
 
 from warpdeck.api.rows import CurveRow
+from warpdeck_tui.screens.metrics import MetricsPane
 from warpdeck_tui.viewmodels.chart import Page, Run, chart, figure, names, run_of
-from warpdeck_tui.viewmodels.readings import Part, Point, Readings, readings
+from warpdeck_tui.viewmodels.readings import MAX_POINTS, Part, Point, Readings, readings, thinned
 from warpdeck_tui.widgets.cells import fit
 from warpdeck_tui.widgets.glyphs import ASCII
 from warpdeck_tui.widgets.plot import Frame, frame_of, means, plot
@@ -203,3 +204,33 @@ async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:
         await stage.hides("b job 1 llama")
         await stage.press("minus")
         await stage.told("no run is laid over")
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_spikes_its_ends_and_its_nans() -> None:
+    text = "".join(f"loss={at % 7}\n" for at in range(40_000))
+    text = text.replace("loss=3\n", "loss=1000\n", 1).replace("loss=5\n", "loss=nan\n", 1)
+    points = read(text)["loss"]
+    assert len(points) <= MAX_POINTS + 4
+    assert max(point.value for point in points) == 1000
+    assert sum(math.isnan(point.value) for point in points) == 1
+    assert (points[0].value, points[-1].value) == (0, 39_999 % 7)
+    assert [point.at_s for point in points] == sorted(point.at_s for point in points)
+    assert thinned(points[:10]) == points[:10]
+
+
+async def test_a_chart_in_which_nothing_changed_is_not_drawn_again(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        stage.cluster.ends["done"] = (1.0, 0)
+        await stage.cluster.submit("done")
+        await stage.shows("✓ CD")
+        await stage.press("enter", "m")
+        await stage.shows("time ╵")
+        pane = stage.app.screen.query_one(MetricsPane)
+        made: list[tuple[int, int]] = []
+        make = pane._make
+        pane._make = lambda width, height: made.append((width, height)) or make(width, height)
+        stage.app.screen.draw()
+        stage.app.screen.draw()
+        assert made == []
+        await stage.press("x")
+        assert pane._make is not make

@@ -37,14 +37,18 @@ class MetricsPane(LinePane):
         self._ended: set[str] = set()
         """Runs that were read after their end: they do not change."""
         self._read_at = -math.inf
+        self._drawn = False
 
     @property
     def deck(self) -> DeckApp:
         return cast("DeckApp", self.app)
 
     def look(self, *, ended: bool) -> None:
-        """Draws, and reads what is missing or old. `ended`: whether the page's own job has; it may be started again."""
-        self._draw()
+        """Reads what is missing or old, and draws it when it is there: not again until something has changed.
+
+        `ended`: whether the page's own job has; it may be started again."""
+        if not self._drawn:
+            self._draw()
         if not ended:
             self._ended.discard(self._keys[0])
         changing = any(key not in self._ended for key in self._keys)
@@ -121,7 +125,7 @@ class MetricsPane(LinePane):
         return run_of(row, found, [])
 
     def _draw(self) -> None:
-        page = self._page
+        page, self._drawn = self._page, True
         self.show(lambda width, height: chart(page, width=width, height=height), self.deck.palette)
 
 

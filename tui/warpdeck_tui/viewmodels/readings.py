@@ -17,6 +17,9 @@ from warpdeck_tui.widgets.ansi import without_escapes
 
 MAX_NAMES = 60
 """Different names of one log; a program that prints a thousand is not plotted by hand."""
+MAX_POINTS = 4000
+"""Of one curve: twenty for each column of dots of a wide terminal."""
+OF_A_STRETCH = 4
 MAX_LINE_BYTES = 4096
 """What follows in a line is not for people, nor for a plot."""
 # Every repetition has an end: a line of a million digits must cost no more than its length.
@@ -67,8 +70,22 @@ def readings(parts: Sequence[Part], *, size_bytes: int, begin: float, end: float
     found: dict[str, list[Point]] = {}
     for part in parts:
         _read(part, found, size_bytes=max(1, size_bytes), begin=begin, end=end)
-    curves = {name: tuple(sorted(points)) for name, points in found.items() if len(points) > 1}
+    curves = {name: thinned(sorted(points)) for name, points in found.items() if len(points) > 1}
     return dict(sorted(curves.items(), key=lambda item: _rank(item[0])))
+
+
+def thinned(points: Sequence[Point]) -> tuple[Point, ...]:
+    """At most about MAX_POINTS of them: of each stretch the first, the last, the least and the most. No nan is lost."""
+    known = [point for point in points if not math.isnan(point.value)]
+    if len(known) <= MAX_POINTS:
+        return tuple(points)
+    kept = [point for point in points if math.isnan(point.value)]
+    size = -(-len(known) * OF_A_STRETCH // MAX_POINTS)
+    for at in range(0, len(known), size):
+        part = known[at : at + size]
+        extremes = (min(part, key=lambda each: each.value), max(part, key=lambda each: each.value))
+        kept += dict.fromkeys((part[0], *extremes, part[-1]))
+    return tuple(sorted(kept))
 
 
 def _rank(name: str) -> tuple[int, int, str]:

@@ -35,11 +35,11 @@ class Dot(NamedTuple):
 
 def frame_of(curves: Sequence[Sequence[tuple[float, float]]]) -> Frame | None:
     """What shows all points; None where there are none. Flat curves get some room."""
-    points = [(x, y) for curve in curves for x, y in curve if math.isfinite(y)]
+    points = [point for curve in curves for point in curve if math.isfinite(point[1])]
     if not points:
         return None
-    left, right = min(x for x, _ in points), max(x for x, _ in points)
-    low, high = min(y for _, y in points), max(y for _, y in points)
+    along, up = zip(*points, strict=True)
+    left, right, low, high = min(along), max(along), min(up), max(up)
     if high == low:
         room = abs(high) / 10 or 1.0
         low, high = low - room, high + room
@@ -78,16 +78,24 @@ def _columns(
     """(column, topmost dot, lowest dot) of the curve; what lies between two points is filled in."""
     reach: dict[int, tuple[int, int]] = {}
     before: tuple[int, int] | None = None
+    left, right, high = frame.left, frame.right, frame.high
+    per_x, per_y = (width - 1) / (right - left), (height - 1) / (high - frame.low)
     for x, y in curve:
-        if not math.isfinite(y) or not frame.left <= x <= frame.right:
+        if not (left <= x <= right and math.isfinite(y)):
             before = None
             continue
-        column = round((x - frame.left) / (frame.right - frame.left) * (width - 1))
-        row = round((frame.high - y) / (frame.high - frame.low) * (height - 1))
-        row = min(height - 1, max(0, row))
-        for at, dot in _between(before, (column, row)):
-            least, most = reach.get(at, (dot, dot))
-            reach[at] = (min(least, dot), max(most, dot))
+        column = round((x - left) * per_x)
+        row = min(height - 1, max(0, round((high - y) * per_y)))
+        if before is not None and before[0] == column:  # what lies between the two is drawn anyway
+            least, most = reach[column]
+            if row < least:
+                reach[column] = (row, most)
+            elif row > most:
+                reach[column] = (least, row)
+        else:
+            for at, dot in _between(before, (column, row)):
+                least, most = reach.get(at, (dot, dot))
+                reach[at] = (min(least, dot), max(most, dot))
         before = (column, row)
     return [(column, *rows) for column, rows in reach.items()]
 
