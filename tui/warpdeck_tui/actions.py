@@ -69,6 +69,7 @@ MEETINGS = (
     ("nodes", "list", "moves", "app"),
     ("node", "moves", "app"),
     ("job", "log", "moves", "app"),
+    ("job", "list", "moves", "app"),
     ("choose", "list", "moves"),
     ("fill", "list", "moves"),
     ("done", "list", "moves"),

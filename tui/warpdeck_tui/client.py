@@ -298,6 +298,10 @@ class Core:
         """The paths in a job's snapshot."""
         return await asyncio.to_thread(code.files, snapshot)
 
+    async def file(self, snapshot: Mapping[str, Any], path: str) -> bytes:
+        """A file of a job's snapshot."""
+        return await asyncio.to_thread(code.read, snapshot, path)
+
     async def diff_with_now(self, snapshot: Mapping[str, Any]) -> str:
         return await asyncio.to_thread(code.diff_with_now, snapshot)
 

@@ -14,6 +14,11 @@ def files(snapshot: Mapping[str, Any]) -> list[str]:
     return SnapshotStore(snapshot["store"]).files(snapshot["tree"])
 
 
+def read(snapshot: Mapping[str, Any], path: str) -> bytes:
+    """A file of a snapshot. Raises UserError."""
+    return SnapshotStore(snapshot["store"]).read(snapshot["tree"], path)
+
+
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """A unified diff between two jobs' snapshots. Raises UserError."""
     return SnapshotStore(new["store"]).diff(old["tree"], new["tree"])

@@ -21,6 +21,8 @@ from warpdeck.errors import UserError
 
 GIT_S = 300.0
 """No git command on a store may take longer."""
+MAX_SHOWN_BYTES = 8 * 1024 * 1024
+"""Of a file that is looked at."""
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -export-ignore -export-subst\n"
 
 
@@ -148,6 +150,17 @@ class SnapshotStore:
         """The paths in the tree."""
         out = self._git("ls-tree", "-r", "-z", "--name-only", tree)
         return [os.fsdecode(name) for name in out.split(b"\0") if name]
+
+    def read(self, tree: str, path: str) -> bytes:
+        """A file of the tree; of a link where it points to. Raises UserError for what is too large to look at."""
+        name = f"{tree}:{path}"
+        size_bytes = int(self._git("cat-file", "-s", name))
+        if size_bytes > MAX_SHOWN_BYTES:
+            raise UserError(
+                f"{path} has {size_bytes >> 20} MiB: too large to be shown",
+                f"write it out: git --git-dir {self.path} cat-file blob {name}",
+            )
+        return self._git("cat-file", "blob", name)
 
     def diff(self, old: str, new: str) -> str:
         """A unified diff between two trees."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck.errors import UserError
 from warpdeck.snapshots import SnapshotStore, Taken, take
 
 
@@ -137,3 +138,20 @@ def test_a_folder_without_files_needs_none(tmp_path: Path) -> None:
     folder.mkdir()
     found = taken(folder)
     assert (found.snapshot, found.notes) == (None, [])
+
+
+def test_a_file_is_read_as_it_was_unless_it_is_too_large(code: Path) -> None:
+    (code / "model.py").write_text("layers = 1\n")
+    found = taken(code)
+    assert found.snapshot is not None
+    store, tree = SnapshotStore(found.snapshot["store"]), found.snapshot["tree"]
+    (code / "model.py").write_text("layers = 2\n")
+    assert store.read(tree, "model.py") == b"layers = 1\n"
+    with pytest.raises(UserError):
+        store.read(tree, "none.py")
+    (code / "large.bin").write_bytes(b"x" * (9 * 1024 * 1024))
+    git(code, "add", "large.bin")
+    large = taken(code).snapshot
+    assert large is not None
+    with pytest.raises(UserError, match=r"large\.bin has 9 MiB: too large to be shown"):
+        store.read(large["tree"], "large.bin")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ClassVar
 
 from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.command import SimpleCommand
 from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
@@ -21,10 +23,12 @@ from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
 from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
+from warpdeck_tui.viewmodels.queue import how_ended
 from warpdeck_tui.widgets.log_view import LogView
 
 from .base import DeckScreen, Folded, TextPane, paint
-from .dialogs import Ask, Choose, TextPage
+from .codepane import CodePane
+from .dialogs import Choose, TextPage
 from .joblog import JobLog
 from .keyline import KeyLine
 from .metrics import MetricsPane, choices
@@ -54,7 +58,6 @@ class JobScreen(DeckScreen):
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
         self._ended: PostMortem | None = None
-        self._code_shown = False
         self._told = ""
         self._following = False
 
@@ -67,7 +70,7 @@ class JobScreen(DeckScreen):
             yield MetricsPane(self.key, id="metrics")
             yield TextPane(id="details")
             yield TextPane(id="gpus")
-            yield LogView(id="code")
+            yield CodePane(id="code")
             yield TextPane(id="events")
             yield Static("", id="side", markup=False)
         yield KeyLine()
@@ -198,31 +201,16 @@ class JobScreen(DeckScreen):
         self.query_one("#events", TextPane).show(view.events(detail), styles)
         side = view.side(detail, now=now, forecast=self._forecast)
         self.query_one("#side", Static).update(Folded(side, styles))
-        if self._pane == "code" and not self._code_shown:
-            self._show_code()
-
-    @work(exclusive=True, group="code")
-    async def _show_code(self) -> None:
-        if self._detail is None:
-            return
-        self._code_shown = True
-        snapshot = self._detail.snapshot
-        try:
-            text = view.code_text(snapshot, await self.deck.core.files(snapshot) if snapshot else [])
-        except UserError as error:
-            text = f"{error.message}\n{error.hint}\n"
-        pane = self.query_one("#code", LogView)
-        pane.clear()
-        pane.feed(text.encode())
-        pane.action_first()
+        if self._pane == "code":
+            self.query_one(CodePane).look(detail.snapshot)
 
     def _show_pane(self, name: str) -> None:
         self._pane = name
         self._arrange()
         pane: Widget = self.query_one(f"#{name}")
         pane.focus()
-        if name == "code" and not self._code_shown:
-            self._show_code()
+        if name == "code" and self._detail is not None:
+            self.query_one(CodePane).look(self._detail.snapshot)
         self.draw()
 
     def _arrange(self) -> None:
@@ -367,14 +355,33 @@ class JobScreen(DeckScreen):
             self.app.notify("this job has no snapshot to compare", severity="warning")
             return
 
-        def compare(other: str | None) -> None:
-            if other:
-                what = f"job {other} (-) and job {self._label()} (+)"
-                self._show_diff(lambda: self.deck.core.diff_with_job(snapshot, other), what)
+        self._choose_to_compare(snapshot)
 
-        command = f"warpdeck snapshot diff JOB {self._label()}"
-        ask = Ask("Compare the code with which job?", required="write a job's number", command=command)
-        self.app.push_screen(ask, compare)
+    @work(exclusive=True, group="diff")
+    async def _choose_to_compare(self, snapshot: dict[str, object]) -> None:
+        """A job of this user that has run, by a few letters; those of this name first."""
+        row = self.row
+        try:
+            ended = await self.deck.core.last_ended(row.user if row else None)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        found = [
+            SimpleCommand(
+                f"{each.label}  {each.name}",
+                partial(self._compare, snapshot, each.label),
+                f"{each.state}, {how_ended(each)}" if each.end else each.state,
+            )
+            for each in choices(row, [*ended, *self.deck.board.jobs.values()])
+        ]
+        if found:
+            await self.app.search_commands(found, placeholder="Compare the code with which job?")
+        else:
+            self.app.notify("no other job has run yet", severity="warning")
+
+    def _compare(self, snapshot: dict[str, object], other: str) -> None:
+        what = f"job {other} (-) and job {self._label()} (+)"
+        self._show_diff(lambda: self.deck.core.diff_with_job(snapshot, other), what)
 
     @work(exclusive=True, group="diff")
     async def action_what_changed(self) -> None:

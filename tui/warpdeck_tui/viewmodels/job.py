@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -318,16 +318,23 @@ def events(detail: JobDetail) -> list[Line]:
     ] or [(Cell("nothing is recorded", "muted"),)]
 
 
-def code_text(snapshot: Mapping[str, object] | None, files: Sequence[str]) -> str:
-    """The code pane: the snapshot's facts and its files, as text for the log view."""
-    lines = ["".join(cell.text for cell in line) for line in code_head(snapshot)]
-    if snapshot:
-        lines += [
-            "",
-            f"{BOLD}{plural(len(files), 'file')}{PLAIN}   D: against the folder now   =: against another job",
-        ]
-        lines += [f"  {printable(name)}" for name in files]
-    return "\n".join(lines) + "\n"
+def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: str = "") -> list[Line]:
+    """Above the tree: which code it is, and what can be done with it."""
+    lines = code_head(snapshot)
+    if trouble:
+        lines.append(fact("but", printable(trouble), "warn"))
+    elif snapshot:
+        lines.append(
+            fact("has", f"{plural(files, 'file')}; Enter reads one, D and = compare, A runs it again")
+        )
+    return [*lines, ()]
+
+
+def file_text(data: bytes) -> str:
+    """A file to be read: what is no text is said to be none."""
+    if b"\0" in data:
+        return f"no text: {format_memory(len(data)) or '0'} of other data\n"
+    return data.decode("utf-8", "replace") or "an empty file\n"
 
 
 def diff_text(diff: str) -> str:
