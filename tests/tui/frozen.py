@@ -417,7 +417,9 @@ class FrozenCore:
     async def submissions(self, user: str, *, limit: int) -> list[JobRow]:
         return []
 
-    async def follow_log(self, job: str, *, channel: str) -> AsyncGenerator[tuple[int, bytes], None]:
+    async def follow_log(
+        self, job: str, *, channel: str, node: str = ""
+    ) -> AsyncGenerator[tuple[int, bytes], None]:
         yield 0, LOG
         await asyncio.Event().wait()
 
