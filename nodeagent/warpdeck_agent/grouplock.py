@@ -16,7 +16,7 @@ from .cgroups import OWN_LEAF
 from .procfs import text, write
 
 WARM_S = 0.01
-"""So soon after the last one another has nothing to wait for; the kernel lets go of the lock after another 12 ms."""
+"""So soon after the last move another has nothing to wait for; the kernel lets go of the lock after another 12 ms."""
 
 
 class GroupLock:
@@ -24,13 +24,13 @@ class GroupLock:
 
     def __init__(self, bases: Sequence[str]) -> None:
         self._own = _own_list(bases)
-        self._taken_at = -WARM_S
+        self._moved_at = -WARM_S
 
     def expect(self) -> None:
         """A process will be moved in a moment. Returns at once."""
         now = time.monotonic()
-        if self._own and now - self._taken_at > WARM_S:
-            self._taken_at = now
+        before, self._moved_at = self._moved_at, now
+        if self._own and now - before > WARM_S:
             threading.Thread(target=self._take, name="grouplock", daemon=True).start()
 
     def _take(self) -> None:

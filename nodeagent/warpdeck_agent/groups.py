@@ -7,9 +7,10 @@ itself. All of a launch's groups hold the same processes.
 from __future__ import annotations
 
 import os
+import re
 import signal
-from dataclasses import dataclass, replace
-from typing import List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Pattern, Sequence, Tuple
 
 from .procfs import number, table, text, write
 
@@ -17,8 +18,11 @@ KILL_ROUNDS = 20
 """How often a group without cgroup.kill is read and killed. It may not fork meanwhile, where it has a pids controller."""
 NO_LIMIT_BYTES = 2**62
 """v1 shows about 2**63 where there is no limit."""
-FILE_PAGES = ("inactive_file", "active_file")
+_OWN_FILE_PAGES = re.compile(r"^(?:in)?active_file (\d+)$", re.MULTILINE)
+_ALL_FILE_PAGES = re.compile(r"^total_(?:in)?active_file (\d+)$", re.MULTILINE)
 """Of memory.stat: what of files the kernel keeps because nobody else wants the memory. v1 has them with children as total_."""
+MOST_KNOWN = 64
+"""Folders of groups of which it is remembered which files their groups have."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def pids(groups: Sequence[str]) -> List[int]:
     """The processes in the groups."""
     found: List[int] = []
     for group in groups[:1]:
-        found += [int(line) for line in text(os.path.join(group, "cgroup.procs")).split()]
+        found += [int(line) for line in text(f"{group}/cgroup.procs").split()]
     return found
 
 
@@ -70,33 +74,47 @@ def kill(groups: Sequence[str]) -> None:
             return
 
 
+def has(group: str, name: str) -> bool:
+    """Whether such a group has that file: asked at every end, it must not cost a look for each that is not there."""
+    folder = group.rpartition("/")[0]
+    files = _FILES.get(folder)
+    if files is None:
+        try:
+            files = frozenset(os.listdir(group))
+        except OSError:
+            return False
+        if len(_FILES) >= MOST_KNOWN:
+            _FILES.clear()
+        _FILES[folder] = files
+    return name in files
+
+
+_FILES: Dict[str, FrozenSet[str]] = {}
+"""By the folder of a group: all groups of a hierarchy have the same, but for its root."""
+
+
 def usage(groups: Sequence[str]) -> Usage:
-    """What the kernel has counted. Only files that the group's hierarchy can have are asked for: it is read at every end."""
-    found = Usage()
+    """What the kernel has counted. Only files that the group's hierarchy has are asked for: it is read at every end."""
+    spent_s, memory = 0.0, Usage()
     for group in groups:
-        spent = table(os.path.join(group, "cpu.stat"))
-        if spent:  # v2
-            found = replace(found, cpu_seconds=number(spent.get("usage_usec", "")) / 1e6)
-            found = _memory(found, group, ("memory.peak", "memory.max", "memory.events"))
-        elif not found.limit_bytes:
-            found = _memory(
-                found, group, ("memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control")
-            )
-        if not found.cpu_seconds:
-            found = replace(found, cpu_seconds=number(_file(group, "cpuacct.usage")) / 1e9)
-    return found
+        if has(group, "cgroup.controllers"):  # v2
+            spent_s = spent_s or number(table(f"{group}/cpu.stat").get("usage_usec", "")) / 1e6
+            if has(group, "memory.max"):
+                memory = _memory(group, ("memory.peak", "memory.max", "memory.events"))
+        elif has(group, "memory.limit_in_bytes") and not memory.limit_bytes:
+            names = ("memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control")
+            memory = _memory(group, names)
+        if not spent_s and has(group, "cpuacct.usage"):
+            spent_s = number(text(f"{group}/cpuacct.usage")) / 1e9
+    return Usage(memory.peak_mem_bytes, spent_s, memory.oom_kills, memory.limit_bytes)
 
 
-def _memory(found: Usage, group: str, names: Tuple[str, str, str]) -> Usage:
-    """With what the group's memory controller says, if it has one. v2 has no peak before Linux 5.19."""
+def _memory(group: str, names: Tuple[str, str, str]) -> Usage:
+    """What the group's memory controller says. v2 has no peak before Linux 5.19."""
     peak, limit, events = names
-    limit_words = _file(group, limit)
-    if not limit_words:
-        return found
-    limit_bytes, peak_bytes = number(limit_words), number(_file(group, peak))
-    oom_kills = number(table(os.path.join(group, events)).get("oom_kill", ""))
-    return replace(
-        found,
+    limit_bytes, peak_bytes = number(text(f"{group}/{limit}")), number(text(f"{group}/{peak}"))
+    oom_kills = number(table(f"{group}/{events}").get("oom_kill", ""))
+    return Usage(
         peak_mem_bytes=peak_bytes if oom_kills else max(0, peak_bytes - _file_bytes(group)),
         limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
         oom_kills=oom_kills,
@@ -104,8 +122,12 @@ def _memory(found: Usage, group: str, names: Tuple[str, str, str]) -> Usage:
 
 
 def _file_bytes(group: str) -> int:
-    stat = table(os.path.join(group, "memory.stat"))
-    return sum(number(stat.get(f"total_{each}", "") or stat.get(each, "")) for each in FILE_PAGES)
+    stat = text(f"{group}/memory.stat")
+    return _sum(_ALL_FILE_PAGES, stat) or _sum(_OWN_FILE_PAGES, stat)
+
+
+def _sum(lines: Pattern[str], stat: str) -> int:
+    return sum(map(int, lines.findall(stat)))
 
 
 def remove(groups: Sequence[str]) -> bool:
@@ -119,10 +141,6 @@ def remove(groups: Sequence[str]) -> bool:
         except OSError:
             gone = False
     return gone
-
-
-def _file(group: str, name: str) -> str:
-    return text(os.path.join(group, name))
 
 
 def _written(path: str, words: str) -> bool:

@@ -11,6 +11,7 @@ import itertools
 import os
 from typing import Dict, List, Tuple
 
+from .groups import has
 from .procfs import number, table, text, write
 
 Settings = Tuple[object, ...]
@@ -81,26 +82,26 @@ def _renamed(path: str, to: str) -> bool:
 def _is_as_new(path: str) -> bool:
     """Nothing is in it, and its counts begin at zero again."""
     try:
-        if os.stat(path).st_nlink != NEW_LINKS or text(os.path.join(path, "cgroup.procs")):
+        if os.stat(path).st_nlink != NEW_LINKS or text(f"{path}/cgroup.procs"):
             return False
-        forks = text(os.path.join(path, "pids.max")) != "0"  # else it was closed, to end what forked in it
-        return forks and _reset_memory(path) and _reset_cpu(path)
+        if has(path, "pids.max") and text(f"{path}/pids.max") == "0":
+            return False  # it was closed, to end what forked in it
+        return _reset_memory(path) and _reset_cpu(path)
     except OSError:
         return False
 
 
 def _reset_memory(path: str) -> bool:
-    charged = text(os.path.join(path, "memory.usage_in_bytes"))
-    if not charged:
+    if not has(path, "memory.usage_in_bytes"):
         return True  # another controller's
-    killed = number(table(os.path.join(path, "memory.oom_control")).get("oom_kill", ""))
-    if killed or number(charged) > CHARGED_BYTES:
+    killed = number(table(f"{path}/memory.oom_control").get("oom_kill", ""))
+    if killed or number(text(f"{path}/memory.usage_in_bytes")) > CHARGED_BYTES:
         return False
-    write(os.path.join(path, "memory.max_usage_in_bytes"), "0")
+    write(f"{path}/memory.max_usage_in_bytes", "0")
     return True
 
 
 def _reset_cpu(path: str) -> bool:
-    if text(os.path.join(path, "cpuacct.usage")):
-        write(os.path.join(path, "cpuacct.usage"), "0")
+    if has(path, "cpuacct.usage"):
+        write(f"{path}/cpuacct.usage", "0")
     return True
