@@ -39,6 +39,8 @@ from .measurements import to_curve, to_usage
 from .state import Transaction, amend
 from .suspension import set_right
 
+WORTH_TELLING = 0.05
+"""A prediction of what waits is another when it differs by more than this part: thousands of short tasks follow each other."""
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "requeued": JobState.CANCELLED,
@@ -178,7 +180,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
         visible=visible,
     )
     if share != started:
-        job = _put_share(txn, job, started)
+        job = txn.put_job(_with_share(job, started))
     if not visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     effects += set_right(job, share.node, stopped_there=said.suspended)
@@ -214,14 +216,14 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     )
     if said.curve is not None:
         txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
-    job = _put_share(txn, job, ended)
-    if job.start_at_unix is None and said.started_at:
-        job = txn.put_job(amend(job, start_at_unix=said.started_at))
+    begun_unix = said.started_at or None if job.start_at_unix is None else job.start_at_unix
+    job = amend(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []
     if not ended.visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     if all(part.phase == "exited" for part in job.shares):
         return effects + finish(txn, job, ended_at=said.ended_at or txn.now)
+    txn.put_job(job)
     batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"
     failed = cause not in ("", "cancelled") and job.state is not JobState.COMPLETING
     if job.state is not JobState.COMPLETING and (batch_ended or failed):
@@ -265,7 +267,8 @@ def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
     if rest is None or rest.state is not JobState.PENDING:
         return
     likely_s = txn.state.predict(rest.user, rest.request)
-    if likely_s != rest.predicted_s:
+    before_s = rest.predicted_s
+    if before_s is None or likely_s is None or abs(likely_s - before_s) > WORTH_TELLING * before_s:
         txn.put_job(amend(rest, predicted_s=likely_s))
 
 
@@ -290,6 +293,6 @@ def _share(job: Job, name: NodeName) -> ShareStatus | None:
     return next((share for share in job.shares if share.node == name), None)
 
 
-def _put_share(txn: Transaction, job: Job, changed: ShareStatus) -> Job:
+def _with_share(job: Job, changed: ShareStatus) -> Job:
     shares = tuple(changed if part.node == changed.node else part for part in job.shares)
-    return txn.put_job(amend(job, shares=shares))
+    return amend(job, shares=shares)

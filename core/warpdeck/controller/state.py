@@ -297,7 +297,10 @@ class Transaction:
         self._jobs[job.id] = None
         self._undo.append(lambda: self._restore_job(job.id, before, why))
         if before is not None and before.holds_resources and not job.holds_resources:
-            self._put_usage(charge(self.state, before, ended_unix=min(job.end_at_unix or self.now, self.now)))
+            ran = (
+                before if before.start_at_unix is not None else amend(before, start_at_unix=job.start_at_unix)
+            )
+            self._put_usage(charge(self.state, ran, ended_unix=min(job.end_at_unix or self.now, self.now)))
             self._learn(job)
         if job.state is JobState.CONFIGURING and (before is None or before.state is JobState.PENDING):
             self._put_wait(max(0.0, self.now - job.eligible_at_unix))
