@@ -39,6 +39,7 @@ from .main import COMMANDS, run
 
 CHANNEL_FD = 0
 """The controller's channel is our standard input."""
+LOOK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 CPU_S = 300
 MEMORY_BYTES = 2 * 1024**3
 """Of address space: a hundred thousand rows take a third of it."""
@@ -158,7 +159,7 @@ def main() -> int:
 def _is_closed(channel: socket.socket) -> bool:
     """Whether the controller is gone, or wants no more."""
     try:
-        return not channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return not channel.recv(1, LOOK)
     except BlockingIOError:
         return False
 
