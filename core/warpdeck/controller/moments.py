@@ -35,6 +35,12 @@ def begins_unix(request: Request) -> float | None:
     return max(times, default=None)
 
 
+def waits_for_record(request: Request) -> bool:
+    """Whether it is the record of its code that the job might wait for longest, and not its own begin."""
+    due, begin = request.code_due_unix, request.begin_at_unix
+    return due is not None and (begin is None or begin < due)
+
+
 def next_moment(state: State, now: float) -> float | None:
     """The first of all moments after now; None if there is none."""
     return min((at for at in _moments(state, now) if at > now), default=None)

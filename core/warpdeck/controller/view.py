@@ -25,7 +25,7 @@ from warpdeck.model import (
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
 
 from .dependencies import judge
-from .moments import begins_unix
+from .moments import begins_unix, waits_for_record
 from .reservations import windows
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         priority=request.priority,
         nice=request.nice,
         begin_at_unix=begins_unix(request),
-        recording=request.code_due_unix is not None and request.code_due_unix > now,
+        recording=waits_for_record(request),
         held=job.held,
         waits_for=verdict.waits_for,
         never=verdict.never,

@@ -51,6 +51,15 @@ def test_it_starts_at_once_where_there_is_no_snapshot() -> None:
     assert core.job(job).request.snapshot is None
 
 
+def test_a_job_that_is_to_begin_later_says_that_first() -> None:
+    core = Core("a")
+    job = core.submit(ask(code_due_unix=core.now + DUE_S, begin_at_unix=core.now + 2 * DUE_S))
+    made = plan(build_view(core.state, now=core.now), core.now, Settings())
+    assert made.whys[JobId(job)].code == "BeginTime"
+    assert not record(core, job).errors
+    assert not starts(core)
+
+
 def test_nobody_waits_for_ever_and_a_late_record_is_still_kept() -> None:
     core = Core("a")
     job = submit(core, due_s=10 * MOST_RECORDING_S)

@@ -52,6 +52,8 @@ REFUSED = {
     "yaml": "take --json",
 }
 """Options that would change what is shown, and are not here -> what to do."""
+REST_OF_SECOND_S = 0.999999
+"""Slurm's times are whole seconds: what ended within that of --endtime ended by then."""
 HELP = """sacct [<OPTION>]
 
   -a --allusers  -u --user USERS  -A --accounts NAMES  -r --partition NAMES  -q --qos NAMES  -N --nodelist NODES
@@ -122,7 +124,10 @@ class Asked:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
         asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
         asked["runs"] = self.has("duplicates")
-        asked |= {"since": self.since, "until": self.until if self.until is not None else None}
+        until = self.until
+        if until is not None and self.has("endtime"):
+            until += REST_OF_SECOND_S
+        asked |= {"since": self.since, "until": until}
         if self.jobs:
             asked["ids"] = self.jobs
         for option, field in (
@@ -140,7 +145,7 @@ class Asked:
         if self.has("state"):
             asked["states"] = [_state(word) for word in listed(self.given["state"])]
             asked["states"] = [state for state in asked["states"] if state in OURS] or [NEVER]
-            asked["until"] = self.until if self.until is not None else self.now
+            asked["until"] = until if until is not None else self.now
         users = self._users()
         return {**asked, "users": users} if users else asked
 
