@@ -53,6 +53,35 @@ CDI = ("/etc/cdi", "/var/run/cdi")
 NAMED = "warpdeck-"
 """What the names of kept containers begin with in the runtime's own list."""
 
+PODMAN_READY = r"""uid=$(id -u)
+run=${XDG_RUNTIME_DIR:-/run/user/$uid}
+if [ ! -d "$run" ] || [ ! -O "$run" ]; then
+    run=/tmp/podman-run-$uid
+    mkdir -m 700 "$run" 2>/dev/null
+    if [ ! -O "$run" ] || [ -L "$run" ]; then echo "$run is somebody else's, and Podman's state must lie there" >&2; exit 125; fi
+fi
+export XDG_RUNTIME_DIR="$run"
+lives() {
+    while read -r key value rest; do
+        if [ "$key" = State: ]; then [ "$value" != Z ]; return; fi
+    done <"/proc/$1/status"
+    return 1
+} 2>/dev/null
+runs_one() {
+    for each in /proc/[0-9]*; do
+        if [ -O "$each" ] && read -r name <"$each/comm" && [ "$name" = conmon ] && lives "${each#/proc/}"; then return 0; fi
+    done
+    return 1
+} 2>/dev/null
+pid=$(cat "$run/libpod/tmp/pause.pid" 2>/dev/null)
+if [ -n "$pid" ] && ! lives "$pid" && ! runs_one; then
+    rm -f "$run/libpod/tmp/pause.pid" "$run/libpod/tmp/alive"
+fi
+exec "$@"
+"""
+"""Before a user's own Podman. It keeps in its database where its state lies, for all times: that must not be the TMPDIR of one
+job. And containers that were killed with their job run for ever in that database, so that none begins any more: without these
+two files it looks anew, as after a reboot."""
 PODMAN_NAMED = r"""engine=$1 name=$2 image=$3 mark=$4
 shift 4
 if "$engine" container exists "$name"; then
@@ -161,9 +190,10 @@ def _podman(
         raise LaunchError(
             "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
         )
+    ready = [] if setting.as_root else ["/bin/sh", "-c", PODMAN_READY, "podman"]
     if not asked.name:
         assert image is not None
-        return [engine, *words, "--rm", *for_podman(image), *command]
+        return [*ready, engine, *words, "--rm", *for_podman(image), *command]
     if image is not None and image.kind == "folder":
         raise LaunchError("a folder as image cannot have a --container-name: it keeps its changes itself")
     if setting.tasks > 1:
@@ -173,7 +203,7 @@ def _podman(
     name, mark = NAMED + asked.name, "image of " + setting.launch
     source = for_podman(image)[0] if image is not None else ""
     script = ["/bin/sh", "-c", PODMAN_NAMED, "podman", engine, name, source, mark]
-    return [*script, *words, f"--name={name}", mark, *command]
+    return [*ready, *script, *words, f"--name={name}", mark, *command]
 
 
 def _apptainer(

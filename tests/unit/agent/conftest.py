@@ -81,7 +81,7 @@ def gpus(library: Path, short_tmp: Path) -> Iterator[Gpus]:
 
 
 @contextlib.contextmanager
-def agent_of_root(folder: Path, *first: str) -> Iterator[AgentProcess]:
+def agent_of_root(folder: Path, *first: str, **environ: str) -> Iterator[AgentProcess]:
     """A root agent on a node with the users ada (also in the group lab) and bob. `first`: the words that run all of it."""
     folder.chmod(0o711)
     passwd = [f"{name}:x:{uid}:{uid}::/tmp:/bin/sh" for name, uid in (("ada", ADA), ("bob", BOB))]
@@ -90,7 +90,7 @@ def agent_of_root(folder: Path, *first: str) -> Iterator[AgentProcess]:
         (folder / name).write_text(Path("/etc", name).read_text() + "\n".join(lines) + "\n")
     zipapp, _ = build_zipapp(str(folder))
     program = ["unshare", "--mount", "sh", "-c", WITH_ACCOUNTS, str(folder), *first, PYTHON, "-I", zipapp]
-    made = AgentProcess(folder / "agent", program=program)
+    made = AgentProcess(folder / "agent", program=program, **environ)
     made.start()
     yield made
     made.close()

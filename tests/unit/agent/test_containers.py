@@ -175,6 +175,12 @@ exec "$@"
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An unpacked image: a shell, what it needs, and a mark."""
     folder = tmp_path_factory.mktemp("image") / "root"
+    make_image(folder)
+    return folder
+
+
+def make_image(folder: Path) -> None:
+    """An unpacked image: a shell, what it needs, and a mark."""
     for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "run"):
         (folder / name).mkdir(parents=True)
     shell = os.path.realpath("/bin/sh")
@@ -185,7 +191,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(path, folder / path[1:])
     (folder / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\n")
     (folder / "mark").write_text("inside\n")
-    return folder
 
 
 @pytest.fixture
