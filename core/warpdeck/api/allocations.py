@@ -114,7 +114,11 @@ class HeldStream(ClientStream):
 
 async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
     """salloc."""
-    asked = parse_salloc(list(message.words), message.env)
+    asked = parse_salloc(
+        list(message.words),
+        message.env,
+        plugins=connection.server.controller.config.submission.plugin_options,
+    )
     job = await allocate(
         connection,
         message.id,

@@ -34,7 +34,12 @@ NO_TASK = -1
 
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
     """From the words to a running step, joined to the client."""
-    asked = parse_srun(list(message.words), message.env, files=message.files)
+    asked = parse_srun(
+        list(message.words),
+        message.env,
+        files=message.files,
+        plugins=connection.server.controller.config.submission.plugin_options,
+    )
     if asked.needs:
         raise UserError(
             f"the text of {asked.needs} is needed", "", code="file", details={"file": asked.needs}

@@ -21,6 +21,8 @@ from warpdeck_agent.client.umask import with_umask
 
 from .sync import SyncClient
 
+COMPONENTS = "components"
+"""The code of the error for a job of several."""
 MAX_FILE_CHARS = 1 << 20
 """Of a file of node names or of variables."""
 
@@ -74,8 +76,9 @@ def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
     first, *others = components(text)
     if others:
         raise UserError(
-            f"{name}:{others[0].line}: jobs of several components are not supported yet",
+            f"{name}:{others[0].line}: jobs of several components are not supported",
             "submit the components as jobs of their own",
+            code=COMPONENTS,
         )
     pairs = list(words_of(first, lambda number: f"{name}:{number}"))
     words, lines = [word for word, _ in pairs], [line for _, line in pairs]

@@ -10,8 +10,11 @@ from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
+from warpdeck.notation.getopt import parse_leading
+from warpdeck.notation.options import SALLOC
 from warpdeck.paths import Paths, default_paths
 from warpdeck.slurm.shims import install
+from warpdeck.slurm.version import VERSION
 from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
@@ -33,8 +36,8 @@ RETRY_S = 1.0
 
 def main(_: str, words: list[str]) -> int:
     """Holds it; the command's exit code."""
-    if words and words[0] in ("-h", "--help"):
-        print(HELP, end="")
+    if (told := _told(words)) is not None:
+        print(told, end="")
         return 0
     paths = default_paths()
     client = SyncClient.connect(paths)
@@ -56,6 +59,17 @@ def main(_: str, words: list[str]) -> int:
     code = _hold(_Holder(paths, client, number, job), child)
     note(f"salloc: Relinquishing job allocation {job}")
     return code
+
+
+def _told(words: list[str]) -> str | None:
+    """What is answered without an allocation. What the words mean otherwise is the controller's affair."""
+    try:
+        options = {name for name, _ in parse_leading(words, "salloc", SALLOC)[0]}
+    except UserError:
+        return None
+    if "version" in options:
+        return VERSION
+    return HELP if options & {"help", "usage"} else None
 
 
 def _wait(client: SyncClient, number: int) -> dict[str, Any]:

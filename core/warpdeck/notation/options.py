@@ -68,7 +68,7 @@ gpus-per-task            -  required  bar  honoured  each
 gres                     -  required  bar  honoured  each
 gres-flags               -  required  bar  noted     each
 help                     h  none      ba   command
-help                     h  none      r    refused
+help                     h  none      r    command
 het-group                -  required  r    refused
 hint                     -  required  bar  noted     each
 hold                     H  none      bar  honoured
@@ -161,9 +161,9 @@ use-min-nodes            -  none      bar  noted     each
 verbose                  v  none      ba   command
 verbose                  v  none      r    noted
 version                  V  none      ba   command
-version                  V  none      r    refused
+version                  V  none      r    command
 usage                    -  none      ba   command
-usage                    -  none      r    refused
+usage                    -  none      r    command
 wait                     W  none      b    command
 wait                     W  required  r    honoured
 wait-all-nodes           -  required  ba   noted

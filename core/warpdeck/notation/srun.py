@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.errors import UserError
+from warpdeck.slurm.version import VERSION
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
@@ -22,8 +23,9 @@ from .gres import parse_gpus, parse_gres
 from .hostfile import names_in
 from .hostlist import expand
 from .multiprog import parse_programs
-from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN
+from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
 from .request import Options, exported
+from .srunhelp import HELP
 from .submitfiles import LIMITS_FILE, propagated
 from .tasklayout import parse_distribution, parse_gpu_bind, parse_tres_per_task
 from .times import parse_limit
@@ -63,6 +65,7 @@ _VARIABLES = {
 """Variables that stand for options; the job's own (SLURM_NTASKS ...) say what the controller knows better."""
 
 
+NO_PLUGINS: Mapping[str, str] = {}
 MPI_TYPES = {"none": "none", "pmi": "pmi2", "pmi1": "pmi2", "pmi2": "pmi2"}
 """PMI-2's server speaks PMI-1 too, as in Slurm."""
 MPI_LIST = "MPI plugin types are...\n\tnone\n\tpmi2\n"
@@ -99,9 +102,17 @@ class Srun(msgspec.Struct, kw_only=True):
     """What is answered in place of a step."""
 
 
-def parse_srun(words: list[str], environ: Mapping[str, str], *, files: Mapping[str, str]) -> Srun:
-    """`files` holds the texts of files that were asked for before (Srun.needs), and LIMITS_FILE. Raises UserError."""
-    options, command = parse_leading(words, WHERE, SRUN)
+def parse_srun(
+    words: list[str],
+    environ: Mapping[str, str],
+    *,
+    files: Mapping[str, str],
+    plugins: Mapping[str, str] = NO_PLUGINS,
+) -> Srun:
+    """`files` holds the texts of files that were asked for before (Srun.needs), and LIMITS_FILE; `plugins` are the options of a
+    site's plug-ins, which change nothing here. Raises UserError."""
+    options, command = parse_leading(words, WHERE, with_plugins(SRUN, plugins) if plugins else SRUN)
+    options = [one for one in options if one[0] in SRUN.options]
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
     asked = Srun(ask={}, streams=Streams(), job=job, environ=environ, files=files)
     asked.ask["limits"] = propagated("ALL", files.get(LIMITS_FILE, ""))
@@ -173,9 +184,12 @@ class Salloc(msgspec.Struct, kw_only=True):
     has_shell: bool = True
 
 
-def parse_salloc(words: list[str], environ: Mapping[str, str]) -> Salloc:
-    """The variables SALLOC_* are options, too, and yield to those of the words. Raises UserError."""
-    options, command = parse_leading(words, "salloc", SALLOC)
+def parse_salloc(
+    words: list[str], environ: Mapping[str, str], *, plugins: Mapping[str, str] = NO_PLUGINS
+) -> Salloc:
+    """`plugins` as for srun. The variables SALLOC_* are options, too, and yield to those of the words. Raises UserError."""
+    options, command = parse_leading(words, "salloc", with_plugins(SALLOC, plugins) if plugins else SALLOC)
+    options = [one for one in options if one[0] in SALLOC.options]
     given = [
         *override((), environ, SALLOC_VARIABLES, known=SALLOC),
         *((name, value, "salloc") for name, value in options),
@@ -347,4 +361,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "tres-per-task": lambda asked, value: asked.ask.update(parse_tres_per_task(value)),
     "time": lambda asked, value: asked.ask.update(time_limit_s=parse_limit(value)),
     "wait": _number("wait_s", "wait", 0),
+    "help": lambda asked, value: setattr(asked, "told", HELP),
+    "usage": lambda asked, value: setattr(asked, "told", HELP),
+    "version": lambda asked, value: setattr(asked, "told", VERSION),
 }

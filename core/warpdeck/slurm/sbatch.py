@@ -10,6 +10,7 @@ import shlex
 import time
 
 from warpdeck.api.submission import (
+    COMPONENTS,
     MAX_FILE_CHARS,
     Draft,
     draft_script,
@@ -115,7 +116,7 @@ def _draft(
             read=lambda path: _text(path, console),
         )
     except UserError as error:
-        if error.code != UNKNOWN:
+        if error.code not in (UNKNOWN, COMPONENTS):
             check(text, name, options, console)
         if error.code in WORDS:
             raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error

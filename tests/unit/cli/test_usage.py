@@ -32,6 +32,15 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sho
     return call
 
 
+@pytest.mark.parametrize(
+    "words", [["srun", "-V"], ["srun", "--version"], ["salloc", "-V"], ["salloc", "-N2", "--version"]]
+)
+def test_what_only_tells_asks_for_no_allocation(run: Run, words: list[str]) -> None:
+    code, out, err = run(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith("slurm 22.05")
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_teaches_by_example(run: Run, verb: str) -> None:
     code, out, err = run(verb, "--help")

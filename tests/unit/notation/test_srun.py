@@ -141,6 +141,21 @@ def test_the_programs_of_a_file_are_asked_for_and_taken() -> None:
     assert found.ask["programs"] == [{"ranks": [(0, 0)], "argv": ["echo", "a"]}]
 
 
+@pytest.mark.parametrize(("word", "told"), [("-V", "slurm 22.05"), ("--usage", "usage: "), ("-h", "usage: ")])
+def test_what_only_tells_needs_no_command(word: str, told: str) -> None:
+    assert parse("-n4", word).told.startswith(told)
+
+
+def test_options_of_a_sites_plugins_say_nothing_to_srun_and_salloc() -> None:
+    plugins = {"auto-resume": "required"}
+    found = parse_srun(["--auto-resume=1", "-n2", "true"], {}, files={}, plugins=plugins)
+    assert (found.ask["tasks"], found.ask["argv"]) == (2, ["true"])
+    assert [name for name, _, _ in found.job_options] == ["ntasks"]
+    held = parse_salloc(["--auto-resume", "1", "-n2", "sh"], {}, plugins=plugins)
+    assert ([name for name, _, _ in held.options], held.command) == (["ntasks"], ["sh"])
+    assert "unrecognized option" in refused("--auto-resume=1", "true").message
+
+
 def test_files_of_nodes_are_asked_for_and_taken() -> None:
     assert parse("-F", "hosts", "true").needs == "hosts"
     found = parse_srun(["-F", "hosts", "true"], {}, files={"hosts": "n2,n1\nn2\n"})
