@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from warpdeck.cluster import CLUSTER_NAME as CLUSTER
 from warpdeck.slurm.units import clock, tres_text
 
+from .fieldnames import PART_WIDTH, PARTS, part_values
+
 Row = dict[str, str]
 NO_ENTITY = (
     "No valid entity in list command\n"
@@ -60,13 +62,20 @@ class Entity(NamedTuple):
     plain: str | None = None
 
 
-def find(word: str) -> Entity | None:
+def find(word: str, *, with_associations: bool = False) -> Entity | None:
     """The entity that a word, perhaps shortened or in the plural, means."""
     lowered = word.partition("=")[0].lower()
     for name, entity in ENTITIES.items():
         if len(lowered) >= entity.least and (name.startswith(lowered) or lowered == name + "s"):
-            return entity
+            return WITH_ASSOCIATIONS.get(name, entity) if with_associations else entity
     return None
+
+
+def all_widths(entity: Entity) -> Mapping[str, int]:
+    """Its fields, with those that nothing prints unasked."""
+    return (
+        {**entity.widths, **dict.fromkeys(PARTS, PART_WIDTH)} if "GrpTRES" in entity.widths else entity.widths
+    )
 
 
 def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
@@ -77,7 +86,7 @@ def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
             found[name] = tres_text(value)
         elif value is not None:
             found[name] = clock(value) if field.endswith("_s") else str(value)
-    return found
+    return found | part_values(limits)
 
 
 def _associations(client: Any) -> list[Row]:
@@ -112,6 +121,15 @@ def _user(name: str, rows: list[Mapping[str, Any]]) -> Row:
     default = next((row["account"] for row in rows if row["default"]), rows[0]["account"])
     admin = "Administrator" if name == "root" else "None"
     return {"User": name, "DefaultAccount": default, "AdminLevel": admin, "Cluster": CLUSTER}
+
+
+def _users_with_associations(client: Any) -> list[Row]:
+    users = {row["User"]: row for row in _users(client)}
+    return [
+        {**row, **users[row["User"]], "Account": row["Account"]}
+        for row in _associations(client)
+        if row.get("User")
+    ]
 
 
 def _accounts(client: Any) -> list[Row]:
@@ -311,3 +329,15 @@ ENTITIES = {
     "wckey": Entity(1, _WCKEY, _all(_WCKEY), _none, "WCKey"),
 }
 """Entity -> how it is shown; in the order in which a beginning is matched."""
+WITH_ASSOCIATIONS = {
+    "user": Entity(
+        1,
+        {**_USER, **_ASSOCIATION},
+        "user,defaultaccount,adminlevel,cluster,account,partition,share,priority,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,"
+        "maxcpumins,qos,defaultqos",
+        _users_with_associations,
+        "User",
+        {"DefaultAccount": "Def Acct", "AdminLevel": "Admin", "DefaultQOS": "Def QOS"},
+    ),
+}
+"""The same where `withassoc` was asked for: a line for each association."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TextIO
 
+FindField = Callable[[str, Mapping[str, int]], str]
 MAX_WIDTH = 10_000
 _FIELD = re.compile(r"([^%]*)(?:%(-?\d{1,9}))?")
 
@@ -29,8 +30,11 @@ class UnknownField(ValueError):
     """The field that there is not."""
 
 
-def columns_of(form: str, widths: Mapping[str, int]) -> list[Column]:
-    """The columns of a --format; `widths` has all fields by name. Names are matched without case. Raises UnknownField."""
+def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None = None) -> list[Column]:
+    """The columns of a --format; `widths` has all fields by name. Names are matched without case. Raises UnknownField.
+
+    `find` tells which field a word means where more than its name does; "" is none.
+    """
     known = {name.lower(): name for name in widths}
     found: list[Column] = []
     for word in form.split(","):
@@ -42,8 +46,8 @@ def columns_of(form: str, widths: Mapping[str, int]) -> list[Column]:
         if match[1].lower() == "all":
             found += [Column(name, width) for name, width in widths.items()]
             continue
-        name = known.get(match[1].lower())
-        if name is None:
+        name = find(match[1], widths) if find is not None else known.get(match[1].lower(), "")
+        if not name:
             raise UnknownField(match[1])
         width = int(match[2]) if match[2] and int(match[2]) else widths[name]
         found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width))))

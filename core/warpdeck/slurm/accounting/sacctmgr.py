@@ -10,7 +10,8 @@ from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
-from .entities import NO_ENTITY, Entity, find
+from .entities import NO_ENTITY, Entity, all_widths, find
+from .fieldnames import field_of
 from .printing import Style, UnknownField, columns_of, print_header, print_row
 
 Row = dict[str, Any]
@@ -29,6 +30,8 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
 """
 CHANGES = ("add", "create", "modify", "delete", "remove")
 READS = ("show", "list")
+WITH_ASSOCIATIONS = ("withassoc", "withassocs", "withassociation", "withassociations")
+FLAGS = (*WITH_ASSOCIATIONS, "where", "tree", "wopi", "wolimits", "withdeleted", "withsub")
 
 
 def main(words: list[str], console: Console) -> int:
@@ -83,13 +86,14 @@ def _refuse(word: str, rest: list[str]) -> int:
 
 
 def _show(words: list[str], given: set[str], console: Console) -> int:
-    entity = find(words[0]) if words else None
+    linked = any(word.lower() in WITH_ASSOCIATIONS for word in words[1:])
+    entity = find(words[0], with_associations=linked) if words else None
     if entity is None:
         console.err.write(NO_ENTITY)
         return 1
     where, form = _conditions(words[1:])
     try:
-        columns = columns_of(form or entity.default, entity.widths)
+        columns = columns_of(form or entity.default, all_widths(entity), find=field_of)
     except UnknownField as error:
         console.err.write(f"Unknown field '{error}'\n")
         return 1
@@ -113,10 +117,8 @@ def _conditions(words: list[str]) -> tuple[dict[str, list[str]], str]:
     for word in words:
         key, equals, value = word.partition("=")
         lowered = key.lower()
-        if (
-            lowered in ("where", "withassoc", "tree", "wopi", "wolimits", "withdeleted", "withsub")
-            and not equals
-        ):
+        value = value.strip("'\"")
+        if lowered in FLAGS and not equals:
             continue
         if equals and "format".startswith(lowered) and len(lowered) > 2:
             form = value
