@@ -39,6 +39,7 @@ from .screens.base import Arrives, DeckScreen
 from .screens.dialogs import DonePage, HelpPage
 from .screens.history import HistoryScreen
 from .screens.job import JobScreen
+from .screens.node_page import NodeScreen
 from .screens.nodes import NodesScreen
 from .screens.queue import QueueScreen
 from .screens.sessions import SessionsScreen
@@ -67,6 +68,7 @@ class DeckApp(Window):
         everybody: bool = False,
         readonly: bool = False,
         theme: str = "",
+        at: tuple[str, str] = ("queue", ""),
         low_bandwidth: bool = False,
         plain_signs: bool = False,
     ) -> None:
@@ -90,6 +92,7 @@ class DeckApp(Window):
         self.away = ""
         """Why there is no connection, "" if there is one."""
         self.own_keys: Keymap = NO_KEYMAP
+        self._at = at
         self.looks = Looks(self, wanted=theme)
         self.settings = Settings()
         self.notices = Notices(self)
@@ -122,6 +125,7 @@ class DeckApp(Window):
         self.set_interval(LOOK_S, self._look_at_themes)
         self._use_keys()
         self.push_screen(QueueScreen())
+        self._open_at(*self._at)
         # After the skeleton is on the screen: connecting may have to start a controller.
         self.call_after_refresh(self._watch)
 
@@ -129,6 +133,22 @@ class DeckApp(Window):
     async def _look_at_themes(self) -> None:
         if self.app_focus:
             await self.looks.look_again()
+
+    def _open_at(self, screen: str, what: str) -> None:
+        """The screen to begin with."""
+        if screen == "job":
+            self.open_job(what)
+        elif screen == "node":
+            self.push_screen(NodesScreen(what))
+            self.push_screen(NodeScreen(what))
+        elif screen == "gpus":
+            self.push_screen(NodesScreen())
+        elif screen == "nodes":
+            self.push_screen(NodesScreen(listed=True))
+        elif screen == "history":
+            self.push_screen(HistoryScreen())
+        elif screen == "sessions":
+            self.push_screen(SessionsScreen())
 
     def _use_settings(self) -> None:
         try:

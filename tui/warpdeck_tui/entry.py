@@ -14,8 +14,8 @@ from .guard import guarded
 from .settings import Settings, read_settings
 
 
-def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
-    """Opens the app on the default home. Raises UserError."""
+def main(argv: Sequence[str] = (), *, everybody: bool = False, at: tuple[str, str] = ("queue", "")) -> int:
+    """Opens the app on the default home, at that screen, of that job or node. Raises UserError."""
     parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
     parser.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
     parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
@@ -31,10 +31,10 @@ def main(argv: Sequence[str] = (), *, everybody: bool = False) -> int:
     args = parser.parse_args(list(argv))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    return guarded(lambda: run(args, everybody=everybody))
+    return guarded(lambda: run(args, everybody=everybody, at=at))
 
 
-def run(args: argparse.Namespace, *, everybody: bool) -> int:
+def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> int:
     """The app itself, until it is left."""
     wanted = _settings()
     low_bandwidth = args.low_bandwidth or wanted.low_bandwidth
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace, *, everybody: bool) -> int:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
     app = importlib.import_module("warpdeck_tui.app").DeckApp(
         everybody=everybody,
+        at=at,
         readonly=args.readonly,
         theme=args.theme,
         low_bandwidth=low_bandwidth,

@@ -10,18 +10,22 @@ import time
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
+from rich.segment import Segment
 from textual import events
 from textual._compositor import CompositorUpdate
 from textual.app import App
+from textual.color import Color
 from textual.driver import Driver
+from textual.filter import LineFilter
 from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
-from .ascii import Ascii
 from .driver import LinuxDriver, TerminalDriver
 from .frame import Frame, Written
 from .keyboard import Keyboard, Settled, Typed
+from .signs import ascii_text
+from .widgets.line_view import LineView
 
 
 class Pace(NamedTuple):
@@ -35,6 +39,13 @@ LIVE = Pace(0.1, 1.0)
 LOW_BANDWIDTH = Pace(2.0, 2.0)
 UNWATCHED = Pace(5.0, 0.0)
 """Who looks at a window beside the one he types in still sees jobs end."""
+
+
+class Ascii(LineFilter):
+    """Every line that is drawn passes through it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(ascii_text(text), style, control) for text, style, control in segments]
 
 
 class Window(App[None]):
@@ -130,8 +141,17 @@ class Window(App[None]):
         self.frame.forget()
         self.screen.refresh()
 
+    def _park_cursor(self) -> None:
+        """Where the widget with the focus has its cursor now: it may have moved with the widget since that said so."""
+        focused = self.focused if self.screen_stack else None
+        if isinstance(focused, LineView) and focused.parked is not None:
+            self.cursor_position = focused.content_region.offset + focused.parked
+        elif isinstance(focused, Input | TextArea) and focused.is_mounted:
+            self.cursor_position = focused.cursor_screen_offset
+
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Textual's one way to the terminal."""
+        self._park_cursor()
         writes = self._running and not self._closed and not self._batch_count and not self.is_headless
         if writes and self._driver is not None and isinstance(renderable, CompositorUpdate):
             text = self.frame.difference(renderable, self.console)

@@ -60,12 +60,12 @@ class NodesScreen(NodeVerbs):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", *, listed: bool = False) -> None:
         """`name`: the node that the cursor begins on."""
         super().__init__()
         self._first = name
         self._metric = 0
-        self._listed = False
+        self._listed = listed
         self._at: float | None = None
         """The moment that is shown; None is now."""
         self._held: list[HeldRow] = []
@@ -80,7 +80,7 @@ class NodesScreen(NodeVerbs):
         yield KeyLine()
 
     def arrive(self) -> None:
-        self._show_list(False)
+        self._show_list(self._listed)
 
     @property
     def cursor(self) -> tuple[str, int]:

@@ -286,15 +286,15 @@ class CellGrid(LineView):
             self.refresh(Region(0, each - top + HEADER_LINES, self.line_width, 1))
         if self.cursor != before:
             self.post_message(self.Moved(self))
-        self._park_cursor()
 
-    def _park_cursor(self) -> None:
-        """The terminal's cursor goes to the cell under ours: assistive tools read what it is on."""
+    @property
+    def parked(self) -> Offset | None:
         line = self._place_of_cursor() - self.scroll_offset.y + HEADER_LINES
-        if self.has_focus and self._places and 0 <= line < self.size.height:
-            place = self._places[self._place_of_cursor()]
-            x = self._label_width + (self._bounded_column() - place.first) * self._tile
-            self.app.cursor_position = Offset(self.content_region.x + x, self.content_region.y + line)
+        if not self._places or not 0 <= line < self.size.height:
+            return None
+        place = self._places[self._place_of_cursor()]
+        x = self._label_width + (self._bounded_column() - place.first) * self._tile
+        return Offset(x, line)
 
     def action_move(self, by: int) -> None:
         self._go(self._row + by, self._column)
@@ -317,9 +317,6 @@ class CellGrid(LineView):
             self.post_message(self.Selected(self))
 
     # Events
-
-    def on_focus(self) -> None:
-        self._park_cursor()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, WHEEL_LINES)

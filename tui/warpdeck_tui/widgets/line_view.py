@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.binding import BindingType
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
@@ -43,6 +43,11 @@ class LineView(ScrollView, can_focus=True):
         self._styles = for_terminal(
             self._given_styles, self.app.console.color_system, dark=self.app.current_theme.dark
         )
+
+    @property
+    def parked(self) -> Offset | None:
+        """Where in the widget the terminal's own cursor stands: what is there, assistive tools read. None: anywhere."""
+        return None
 
     @property
     def line_width(self) -> int:

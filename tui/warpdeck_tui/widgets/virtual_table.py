@@ -313,13 +313,11 @@ class VirtualTable(LineView):
         elif target >= top + self._page_rows:
             self.scroll_to(y=target - self._page_rows + 1, animate=False, force=True)
         self._repaint(())
-        self._park_cursor()
 
-    def _park_cursor(self) -> None:
-        """The terminal's cursor goes to the row under ours: assistive tools read the line it is on."""
+    @property
+    def parked(self) -> Offset | None:
         line = self._cursor - self.scroll_offset.y + HEADER_LINES
-        if self.has_focus and self.is_mounted and 0 <= line < self.size.height:
-            self.app.cursor_position = Offset(self.content_region.x, self.content_region.y + line)
+        return Offset(0, line) if 0 <= line < self.size.height else None
 
     def _move_to(self, index: int) -> None:
         """Its user has moved the cursor: it waits for no other row any more."""
@@ -362,9 +360,6 @@ class VirtualTable(LineView):
         return True
 
     # Events
-
-    def on_focus(self) -> None:
-        self._park_cursor()
 
     def rearrange(self) -> None:
         self._drawn.clear()

@@ -1,4 +1,4 @@
-"""Everything in ASCII, for terminals and fonts that have no more: each sign becomes one that says the same, in as many columns.
+"""Our signs in ASCII, for terminals, fonts and ears that have no more: each becomes one that says the same, in as many columns.
 
 Names may be in any script; of what has no sign of its own here a "?" for each column stays.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 from rich.cells import get_character_cell_size
-from rich.segment import Segment
-from textual.color import Color
-from textual.filter import LineFilter
 
 _SIGNS = {
     **dict(zip("●◌✓✗⊘◔◕◷◫◆⚠", "*o+x-cC@=*!", strict=True)),
@@ -49,8 +46,7 @@ def _sign(char: str) -> str:
     return sign
 
 
-class Ascii(LineFilter):
-    """For Textual, which passes every line through it."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        return [Segment(ascii_text(text), style, control) for text, style, control in segments]
+@lru_cache(4096)
+def in_words(text: str) -> str:
+    """Without our own signs; what is a name, in any script, stays."""
+    return text if text.isascii() else "".join(char if char.isalnum() else _sign(char) for char in text)
