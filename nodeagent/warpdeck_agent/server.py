@@ -32,6 +32,7 @@ from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
 from .wire.frames import parse_json
 from .wire.messages import PROTOCOL_VERSION, decode, encode
+from .wire.outbox import Outbox
 from .wire.steps import OpenStep
 
 CLEAN_S = 600.0
@@ -190,6 +191,7 @@ class Session:
         self._agent = agent
         self._reader = reader
         self._writer = writer
+        self._frames = Outbox(writer.write)
         self._out: Dict[int, OutStream] = {}
         self._stream_tasks: Dict[int, asyncio.Task[None]] = {}
         self._terminals: Dict[int, Terminal] = {}
@@ -251,6 +253,8 @@ class Session:
         self.steps.close()
         for task in [*self._tasks, *self._stream_tasks.values()]:
             task.cancel()
+        if not self._writer.is_closing():
+            self._frames.flush()
         self._writer.close()
 
     def _write(self, frame: bytes) -> None:
@@ -259,7 +263,7 @@ class Session:
         if self._writer.transport.get_write_buffer_size() > MAX_WRITE_BUFFER:
             self._writer.transport.abort()
             return
-        self._writer.write(frame)
+        self._frames.add(frame)
 
     def _dispatch(self, message: Any) -> None:
         jobs = self._agent.jobs
@@ -333,6 +337,7 @@ class Session:
 
     async def _drain(self) -> None:
         async with self._draining:  # before Python 3.11 only one task may wait for a writer
+            self._frames.flush()
             await self._writer.drain()
 
     def _open_stream(self, stream: int, work: Any) -> None:

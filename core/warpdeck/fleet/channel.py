@@ -18,6 +18,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.messages import encode
+from warpdeck_agent.wire.outbox import Outbox
 
 from .inbound import decode
 
@@ -54,6 +55,7 @@ class Channel:
         self._name = name
         self._reader: Any = reader
         self._writer = writer
+        self._out = Outbox(self._write)
         self._on_message = on_message
         self._ids = itertools.count(1)
         self._takers: dict[int, Callable[[int], None]] = {}
@@ -94,9 +96,14 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Queues a message."""
-        self._writer.write(json_frame(encode(message)))
+        self._out.add(json_frame(encode(message)))
+
+    def _write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # whoever reads the link learns that it broke
+            self._writer.write(data)
 
     def close(self) -> None:
+        self._out.flush()
         self._writer.close()
 
     async def probe(self, path: str, name: str) -> bool:
@@ -159,7 +166,7 @@ class Channel:
         with self.credit(stream) as credit, open(tree.path, "rb") as file:
             while chunk := await loop.run_in_executor(None, file.read, DATA_CHUNK_BYTES):
                 await credit.spend(len(chunk))
-                self._writer.write(data_frame(stream, chunk))
+                self._out.add(data_frame(stream, chunk))
         self.send(wire.StreamEnd(stream=stream))
 
     def open_stream(self, message: NodeAsk, sink: StreamSink) -> ChannelStream:
@@ -190,17 +197,17 @@ class Channel:
 
     def write_piece(self, stream: int, piece: bytes) -> None:
         """In one frame."""
-        self._writer.write(data_frame(stream, piece))
+        self._out.add(data_frame(stream, piece))
 
     async def write_stream(self, stream: int, data: bytes) -> None:
         """Bytes towards the node; into a tunnel with the window's patience. Raises ConnectionError when it has ended."""
         if not data:
-            self._writer.write(data_frame(stream, b""))
+            self._out.add(data_frame(stream, b""))
         for start in range(0, len(data), DATA_CHUNK_BYTES):
             chunk = data[start : start + DATA_CHUNK_BYTES]
             if stream in self._credit:
                 await self._credit[stream].spend(len(chunk))
-            self._writer.write(data_frame(stream, chunk))
+            self._out.add(data_frame(stream, chunk))
 
     def close_stream(self, stream: int) -> None:
         """Our side wants no more."""
