@@ -43,7 +43,7 @@ from .forecast import Forecaster
 from .hub import Hub
 from .measurements import to_reading
 from .moments import next_moment
-from .passes import Passes, is_small
+from .passes import Passes, goes_along
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .recall import Recall
 from .reduce import reduce
@@ -247,7 +247,7 @@ class Controller:
         replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
         swift = self._succeed(txn, batch)
         replan = replan and swift is None
-        along = self._plan_along(txn) if replan and is_small(self.state) and self.state.has_to_plan else None
+        along = self._plan_along(txn) if replan and goes_along(self.state, outcomes) else None
         try:
             await self.store.commit(txn.changes())
         except StoreError as error:

@@ -8,10 +8,12 @@ So most passes tell only the jobs that nobody told anything yet, and every TELL_
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from warpdeck.model import JobId
+from warpdeck.model import Job, JobId
 from warpdeck.policy import Memory, Plan, plan
 
+from .events import Outcome
 from .state import State
 from .view import build_view
 
@@ -26,6 +28,19 @@ replayed."""
 def is_small(state: State) -> bool:
     """Whether the site is small."""
     return len(state.nodes) + len(state.active) + len(state.pending) <= SMALL_PASS
+
+
+def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+    """Whether a pass belongs into the transaction that had these outcomes: on a small site, where it may start something.
+
+    Who submits a job that is held, or that waits for the record of its code, has the answer first.
+    """
+    made = (outcome for _, outcome in outcomes if outcome is not None and outcome.replan)
+    return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
+
+
+def _must_wait(job: Job | None) -> bool:
+    return job is not None and (job.held or job.request.code_due_unix is not None)
 
 
 class Passes:

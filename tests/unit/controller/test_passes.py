@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.core import ANN, Core, ask
 
-from warpdeck.controller.events import Held, Planned
-from warpdeck.controller.passes import SMALL_PASS, TELL_S, Passes
+from warpdeck.controller.events import Held, Outcome, Planned, Submitted
+from warpdeck.controller.passes import SMALL_PASS, TELL_S, Passes, goes_along
 from warpdeck.model import JobId
 from warpdeck.policy import Plan
 
@@ -83,3 +86,16 @@ def test_a_clock_that_was_set_back_silences_nobody() -> None:
     site.run()
     site.core.now -= 3600.0
     assert set(site.make().whys) == set(site.waiting)
+
+
+@pytest.mark.parametrize(
+    ("asked", "along"), [({}, True), ({"hold": True}, False), ({"code_due_unix": 1060.0}, False)]
+)
+def test_who_submits_what_cannot_start_is_answered_before_a_pass(asked: dict[str, Any], along: bool) -> None:
+    core = Core("a")
+    outcome = core.apply(Submitted(who=ANN, request=ask(**asked)))
+    assert goes_along(core.state, [(None, outcome)]) is along
+    assert goes_along(
+        core.state, [(None, outcome), (None, Outcome())]
+    )  # what else happened may start somebody
+    assert not goes_along(core.state, [(None, None)])
