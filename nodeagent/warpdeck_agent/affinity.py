@@ -1,9 +1,9 @@
-"""Which CPUs each task of a step may use: srun's --cpu-bind, over the CPUs that the job may use on this node."""
+"""Which CPUs each task of a step may use: its step's own (--exact), and of these what srun's --cpu-bind says."""
 
 from __future__ import annotations
 
 import os
-from typing import List
+from typing import Collection, List, Tuple
 
 
 def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> List[List[int]]:
@@ -26,6 +26,12 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
         ]
     known = set(allowed)
     return [[cpu for cpu in named[at % len(named)] if cpu in known] for at in range(tasks)]
+
+
+def own_cpus(count: int, *, allowed: List[int], taken: Collection[int]) -> Tuple[int, ...]:
+    """So many that no other step of the job has; none, and nothing is pinned, where it is all of them or fewer are free."""
+    free = [cpu for cpu in allowed if cpu not in taken]
+    return tuple(free[:count]) if 0 < count < len(allowed) and count <= len(free) else ()
 
 
 def allowed_cpus() -> List[int]:

@@ -19,7 +19,7 @@ from concurrent.futures import Executor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import processes
-from .affinity import allowed_cpus, bind
+from .affinity import allowed_cpus, bind, own_cpus
 from .exchange import Exchange
 from .job import Job
 from .launching import group_of
@@ -68,6 +68,8 @@ class Step:
         self.cpu_seconds = 0.0
         """While it runs; its tasks know it at the end."""
         self.number = number
+        self.cpus: Tuple[int, ...] = ()
+        """Its own of the job's; () for all."""
         self.folder = folder
         self.tasks: Dict[int, Task] = {}
         self.message = ""
@@ -172,6 +174,8 @@ class Steps:
         gpus = [uuid for uuid in launch.env.get("CUDA_VISIBLE_DEVICES", "").split(",") if uuid]
         folder = Folder(step_folder(job, launch.step))
         step = Step(job, launch.step, folder, gpus=gpus, begin_unix=time.time())
+        taken = {cpu for other in job.steps.values() if not other.done.is_set() for cpu in other.cpus}
+        step.cpus = own_cpus(launch.cpus, allowed=_cpus_of(job), taken=taken)
         if launch.pmi is not None:
             step.exchange = self._exchange(step, launch.pmi, [task.rank for task in launch.tasks])
         self._steps[key] = step
@@ -189,12 +193,12 @@ class Steps:
                 launch.cpu_bind,
                 len(launch.tasks),
                 cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
-                allowed=list(step.job.meta.hold.cpus) or allowed_cpus(),
+                allowed=list(step.cpus) or _cpus_of(step.job),
             )
             env = self._starter.environment(step, launch)
             for at, asked in enumerate(launch.tasks):
                 task = step.tasks[asked.rank]
-                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at])
+                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at] or list(step.cpus))
                 self._owners[id(task)] = step
                 self._watch.add(task)
         except (OSError, ValueError, LaunchError) as error:
@@ -216,6 +220,7 @@ class Steps:
             "ranks": [task.rank for task in launch.tasks],
             "gpus": step.gpus,
             "begin_unix": step.begin_unix,
+            "cpus": step.cpus,
             "pmi": launch.pmi and dataclasses.asdict(launch.pmi),
         }
         step.folder.write("meta.json", json.dumps(meant), durable=False)
@@ -360,7 +365,8 @@ class Steps:
                 told.update(found)
             await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
         while step.job.phase == "running" and any(
-            task.process is not None and task.ended is None for task in step.tasks.values()
+            task.ended is None and (task.process is not None or id(task) in self._owners)
+            for task in step.tasks.values()
         ):
             await self._signal(step, -1, signal.SIGKILL)
             await asyncio.wait([done], timeout=KILL_AGAIN_S)
@@ -394,6 +400,7 @@ class Steps:
                 continue
             meant = json.loads(words)
             step = Step(job, int(name), folder, gpus=meant["gpus"], begin_unix=meant["begin_unix"])
+            step.cpus = tuple(meant.get("cpus", ()))
             step.meter.restore(folder)
             step.started.set()
             self._steps[job.meta.job_id, job.meta.restarts, step.number] = step
@@ -417,6 +424,10 @@ class Steps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _cpus_of(job: Job) -> List[int]:
+    return list(job.meta.hold.cpus) or allowed_cpus()
 
 
 def _put_down(step: Step, said: Dict[str, Any]) -> None:

@@ -85,6 +85,13 @@ def test_the_highest_exit_code_is_sruns(cluster: Home, short_tmp: Path) -> None:
     assert "Exited with exit code 6" in out
 
 
+def test_exact_steps_beside_each_other_get_cpus_of_their_own(cluster: Home, short_tmp: Path) -> None:
+    waits = "srun -n1 --exact -c1 sh -c 'grep Cpus_allowed_list /proc/self/status; touch {}; until [ -e {} ]; do sleep 0.05; done' &\n"
+    script = waits.format("a", "b") + waits.format("b", "a") + "wait\n"
+    out = run(cluster, short_tmp / "w", script, "-N1", "-n2", "-c1")
+    assert sorted(line.split()[1] for line in out.splitlines()) == ["0", "1"], out
+
+
 def gpus(out: str) -> dict[str, list[str]]:
     """The GPUs that each task sees, by rank."""
     return {rank: words.split(",") for rank, _, words in (line.partition(": ") for line in out.splitlines())}

@@ -68,6 +68,8 @@ class StepLaunch:
     argv: List[str] = field(default_factory=list)
     tasks: List[StepTask] = field(default_factory=list)
     cpu_bind: str = ""
+    cpus: int = 0
+    """So many of the job's CPUs here are the step's own; 0: it may use all."""
     time_limit_s: float = 0.0
     """0: the job's alone."""
     limits: Dict[str, int] = field(default_factory=dict)

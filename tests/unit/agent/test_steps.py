@@ -329,3 +329,26 @@ def test_who_calls_while_the_controller_is_away_is_told_so(
     agent.link.close()
     eventually(lambda: call(**proof).answer().get("code") == "away", what="the link is seen to be gone")
     agent.connect()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_steps_that_ask_for_so_many_cpus_get_others_each(agent: AgentProcess) -> None:
+    """What an ended one had is free again."""
+    job = agent.new_id()
+    agent.launch(job, "exec sleep 600", cpus=2)
+    agent.link.report(job, "running")
+    words = "grep Cpus_allowed_list /proc/self/status; exec sleep 600"
+    for number in (0, 1):
+        start(agent, job, "sh", "-c", words, step=number, cpus=1)
+    seen = [eventually(lambda at=at: cpus_seen(agent, job, at), what="it runs") for at in (0, 1)]
+    assert seen[0] != seen[1] and all(each.isdecimal() for each in seen)
+    agent.kill()
+    agent.start()
+    agent.link.send(wire.StepKill(job_id=job, restarts=0, step=0, grace_s=0.0))
+    agent.link.expect(wire.StepReport, lambda said: (said.step, said.phase) == (0, "exited"))
+    start(agent, job, "grep", "Cpus_allowed_list", "/proc/self/status", step=2, cpus=1)
+    assert eventually(lambda: cpus_seen(agent, job, 2), what="it has run") == seen[0]
+
+
+def cpus_seen(agent: AgentProcess, job: int, step: int) -> str:
+    return agent.text(job, f"steps/{step}/0/out").rpartition("\t")[2]
