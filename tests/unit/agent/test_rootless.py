@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -71,6 +72,8 @@ def place() -> Iterator[Path]:
             (folder / name).mkdir()
         (folder / "cdi/nvidia.json").write_text(json.dumps(CDI))
         yield folder
+        Path(f"/dev/shm/libpod_rootless_lock_{ADA}").unlink(missing_ok=True)
+        shutil.rmtree(f"/tmp/podman-run-{ADA}", ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,30 @@ def run(agent: AgentProcess, place: Path, script: str, *, gpus: Sequence[str] = 
     said = agent.run(job, script, gpus=list(gpus), **of_ada(place, **environ))
     assert said.exit_code == 0, agent.text(job)
     return agent.text(job)
+
+
+@pytest.fixture(scope="module")
+def own_agent(place: Path, library: Path) -> Iterator[AgentProcess]:
+    """The same machine, with an agent that is ada's own."""
+    folder = place / "hers"
+    (folder / "agent").mkdir(parents=True)
+    for name in ("dev", "cdi"):
+        (folder / name).mkdir()
+    os.chown(folder / "agent", ADA, ADA)
+    drop = ["setpriv", f"--reuid={ADA}", f"--regid={ADA}", "--clear-groups"]
+    first = ["sh", "-c", ONE_HIERARCHY, "sh", "sh", "-c", NODE, str(folder), *drop]
+    with agent_of_root(folder, *first) as made:
+        yield made
+
+
+def test_a_users_own_agent_runs_her_containers_and_leaves_nothing(
+    own_agent: AgentProcess, place: Path
+) -> None:
+    name = f"/dev/shm/wd-{os.getpid()}-own"
+    script = f'read -r mark </mark; echo $mark; echo x >{name}; echo mine >"$PWD/hers"'
+    assert run(own_agent, place, script).splitlines()[-1] == "inside"
+    assert (place / "home/hers").stat().st_uid == ADA
+    assert not os.path.exists(name)
 
 
 def test_a_user_is_herself_in_her_container(agent: AgentProcess, place: Path) -> None:
