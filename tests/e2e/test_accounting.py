@@ -131,7 +131,7 @@ def test_running_and_waiting_jobs_are_there_too(home: Home) -> None:
 def test_the_window_and_the_states_choose(home: Home) -> None:
     assert [row[0] for row in sacct(home, "-X", "-o", "jobid")] == ["1", "2"]
     assert sacct(home, "-X", "-s", "R", "-o", "jobid") == [["2"]]
-    assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-E", "now", "-o", "jobid") == [["1"]]
+    assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-E", "now+1hour", "-o", "jobid") == [["1"]]
     assert sacct(home, "-X", "-s", "F", "-S", "now-1hour", "-o", "jobid") == []  # at that moment
     assert sacct(home, "-X", "-s", "F", "-S", "now-2days", "-E", "now-1day", "-o", "jobid") == []
     assert sacct(home, "-X", "-S", "now-2days", "-E", "now-1day", "-o", "jobid") == []

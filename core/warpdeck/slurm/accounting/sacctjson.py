@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from signal import strsignal
 from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
-from warpdeck.slurm.people import group_of
+from warpdeck.slurm.people import group_of, name_of
 
-from .values import Window
+from .values import Window, derived_exit_code, exit_code, step_state, waiting_reason
 
 Record = dict[str, Any]
 META = {
@@ -39,14 +40,14 @@ def _job(job: Record, window: Window) -> Record:
         "cluster": CLUSTER_NAME,
         "constraints": job["features"],
         "container": job["container"] or None,
-        "derived_exit_code": exit_object(job["exit_code"]),
+        "derived_exit_code": exit_object(derived_exit_code(job)),
         "time": {
             **_times(job, window),
             "eligible": int(job["eligible"] or 0),
             "submission": int(job["submit"]),
             "limit": None if limit_s is None else limit_s // 60,
         },
-        "exit_code": exit_object(job["exit_code"]),
+        "exit_code": exit_object(exit_code(job)),
         "flags": [],
         "group": group,
         "het": {"job_id": 0, "job_offset": None},
@@ -57,10 +58,13 @@ def _job(job: Record, window: Window) -> Record:
         "partition": job["partition"],
         "priority": job["priority"] or 0,
         "qos": job["qos"],
-        "required": {"CPUs": job["cpus"], "memory": job["tres_asked"].get("mem", 0)},
-        "kill_request_user": None,
+        "required": {"CPUs": job["cpus"], "memory": _memory_mib(job)},
+        "kill_request_user": None if job["ended_by_uid"] is None else name_of(job["ended_by_uid"]),
         "reservation": {"id": 0, "name": job["reservation"] or 0},
-        "state": {"current": job["state"], "reason": job["reason"]},
+        "state": {
+            "current": "REQUEUED" if job["exit_cause"] == "requeued" else job["state"],
+            "reason": waiting_reason(job),
+        },
         "steps": [_step(step, job, window) for step in job.get("steps", ())],
         "tres": {
             "allocated": tres_list(job["tres"] if job["start"] else {}),
@@ -70,6 +74,14 @@ def _job(job: Record, window: Window) -> Record:
         "wckey": {"wckey": "", "flags": []},
         "working_directory": job["work_dir"],
     }
+
+
+def _memory_mib(job: Record) -> int:
+    """As it was asked for: of a node, or of each CPU."""
+    if job["mem_per_node_bytes"]:
+        return int(job["mem_per_node_bytes"]) >> 20
+    per_cpu = (job["mem_per_cpu_bytes"] or 0) >> 20
+    return per_cpu or int(job["tres_asked"].get("mem", 0)) // max(1, job["cpus"])
 
 
 def _array(job: Record) -> Record:
@@ -104,8 +116,8 @@ def exit_object(code: str) -> Record:
     if int(signal or 0):
         return {
             "status": "SIGNALED",
-            "return_code": int(number),
-            "signal": {"signal_id": int(signal), "name": ""},
+            "return_code": None,
+            "signal": {"signal_id": int(signal), "name": strsignal(int(signal)) or ""},
         }
     return {"status": "ERROR" if int(number) else "SUCCESS", "return_code": int(number)}
 
@@ -135,7 +147,7 @@ def _step(step: Record, job: Record, window: Window) -> Record:
         "pid": None,
         "CPU": {"requested_frequency": {"min": 0, "max": 0}, "governor": []},
         "kill_request_user": None,
-        "state": row["state"],
+        "state": step_state(row),
         "statistics": {
             "CPU": {"actual_frequency": 0},
             "energy": {"consumed": int((row["used"] or {}).get("energy_j") or 0)},

@@ -37,7 +37,8 @@ SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 COLUMNS = """
 id label array_job_id array_task_id tasks_pending name user uid account partition qos state reason priority nodes node_list
 cpus limit_s submit start end exit_code exit_cause used comment work_dir submit_line eligible suspended_at suspended_s
-features reservation tres tres_asked tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
+features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked tasks_text container batch ended_by_uid nodes_min tasks
+cpus_per_task
 """
 NEEDS = COLUMNS.split()
 """The columns of an answer to Records from which all fields are made."""
@@ -76,8 +77,8 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "Comment": job["comment"],
         "Constraints": job["features"],
         "Container": job["container"],
-        "DerivedExitCode": _derived(job),
-        "ExitCode": "0:0" if job["exit_cause"] in ENDED else job["exit_code"] or "0:0",
+        "DerivedExitCode": derived_exit_code(job),
+        "ExitCode": exit_code(job),
         "Eligible": moment(job["eligible"]),
         "Flags": "SchedMain" if start else "",
         "GID": str(gid),
@@ -89,7 +90,7 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "Priority": "" if job["priority"] is None else str(job["priority"]),
         "QOS": job["qos"],
         "QOSRAW": "1",
-        "Reason": job["reason"],
+        "Reason": waiting_reason(job),
         "ReqMem": _memory(job["tres_asked"].get("mem", 0), unit),
         "ReqTRES": tres_text(plain_tres(job["tres_asked"]), by_name=True, unit="" if unit == "raw" else unit),
         "Reservation": job["reservation"],
@@ -128,10 +129,9 @@ def step_values(step: Record, job: Record, window: Window, *, unit: str = "") ->
     """Field -> text of a step."""
     row = step["row"]
     name = row["id"].rpartition(".")[2]
-    by_signal = not row["exit_code"].endswith(":0") and row["state"] in SIGNALLED and row["exit_code"]
     facts = {
         **row,
-        "state": "CANCELLED" if by_signal else row["state"],
+        "state": step_state(row),
         "start": window.start(row["start"]),
         "end": window.end(row["end"]),
         "suspended_s": _suspended_s(job, window),
@@ -206,7 +206,23 @@ def label(job: Record) -> str:
     return str(job["label"])
 
 
-def _derived(job: Record) -> str:
+def exit_code(job: Record) -> str:
+    """0:0 of what was ended by an order: the job's record is written with the order."""
+    return "0:0" if job["exit_cause"] in ENDED else job["exit_code"] or "0:0"
+
+
+def waiting_reason(job: Record) -> str:
+    """Why it waits; of what has started None, however it ended."""
+    return "None" if job["start"] is not None else str(job["reason"])
+
+
+def step_state(row: Record) -> str:
+    """What a signal has ended counts as cancelled."""
+    by_signal = row["exit_code"] and not row["exit_code"].endswith(":0")
+    return "CANCELLED" if by_signal and row["state"] in SIGNALLED else str(row["state"])
+
+
+def derived_exit_code(job: Record) -> str:
     """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
     rows = [step["row"] for step in job.get("steps", ())]
     codes = [
