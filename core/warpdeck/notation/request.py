@@ -27,6 +27,7 @@ from .tasklayout import fit_tasks_to_gpus, parse_tres_per_task, set_distribution
 from .times import parse_limit
 from .umask import UMASK
 from .unsupported import unsupported
+from .variables import outrank_memory
 
 MAX_NODES = 100_000
 MAX_COUNT = 10_000_000
@@ -51,7 +52,7 @@ def build_request(
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
     apart = {"export": ("ALL", ""), "export-file": ("", ""), "propagate": ("ALL", "")}
-    for option, value, where in with_hosts(options, environ, read):
+    for option, value, where in with_hosts(outrank_memory(options), environ, read):
         here = known.options[option].here if option in known.options else REFUSED
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")

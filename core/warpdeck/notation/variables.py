@@ -253,3 +253,15 @@ SBATCH_VARIABLES = _pairs(_SBATCH)
 """(variable, option). switch-req and switch-wait are the two halves of --switches."""
 SALLOC_VARIABLES = _pairs(_SALLOC)
 SRUN_VARIABLES = _pairs(_SRUN)
+_NAMES = frozenset(
+    variable for pairs in (SBATCH_VARIABLES, SALLOC_VARIABLES, SRUN_VARIABLES) for variable, _ in pairs
+)
+_MEMORY = frozenset({"mem", "mem-per-cpu", "mem-per-gpu"})
+
+
+def outrank_memory(options: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """--mem, --mem-per-cpu and --mem-per-gpu exclude each other; a variable that stands for one yields to any that is written."""
+    of_variable = [one[0] in _MEMORY and one[2].rpartition(" ")[2] in _NAMES for one in options]
+    if not any(one[0] in _MEMORY for one, yields in zip(options, of_variable, strict=True) if not yields):
+        return list(options)
+    return [one for one, yields in zip(options, of_variable, strict=True) if not yields]

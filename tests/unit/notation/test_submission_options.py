@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.api.submission import command_options
+from warpdeck.api.submission import command_options, draft_script
 from warpdeck.errors import UserError
 from warpdeck.model import Resources
 from warpdeck.notation.options import HONOURED, REFUSED, SALLOC, SBATCH, SRUN
@@ -156,3 +156,23 @@ def test_every_refused_option_says_why() -> None:
 def test_limits_that_there_are_not_are_refused_even_where_none_are_told() -> None:
     with pytest.raises(UserError, match="there is no limit FAR"):
         request("--propagate=far", reads=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "field", "mib"),
+    [
+        (["--mem-per-cpu=100"], {"SBATCH_MEM_PER_NODE": "1G"}, "mem_per_cpu_bytes", 100),
+        (["--mem=1G"], {"SBATCH_MEM_PER_GPU": "50"}, "mem_per_node_bytes", 1024),
+        ([], {"SBATCH_MEM_PER_NODE": "1G"}, "mem_per_node_bytes", 1024),
+    ],
+)
+def test_memory_of_a_variable_yields_to_any_that_is_written(
+    words: list[str], environ: dict[str, str], field: str, mib: int
+) -> None:
+    for script in ("", "".join(f"#SBATCH {word}\n" for word in words)):
+        options = [] if script else words
+        draft = draft_script(
+            f"#!/bin/sh\n{script}", "job", options=options, cwd="/", environ=environ, now=0.0
+        )
+        found = {name: size for name, size in draft.request["resources"].items() if name.startswith("mem")}
+        assert found == {field: mib << 20}
