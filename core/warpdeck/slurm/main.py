@@ -14,6 +14,7 @@ from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
 from .recording import order
+from .units import stamped
 
 COMMANDS: dict[str, str] = {
     "sacct": "accounting.sacct",
@@ -58,7 +59,8 @@ def run(name: str, words: list[str], console: Console) -> int:
     """Runs a command of COMMANDS; its errors go to the console."""
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
-        return int(module.main(words, console))
+        with stamped(console.env):
+            return int(module.main(words, console))
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
+
+from .stamps import STANDARD, Stamps
 
 LETTERS = "\0KMGTP"
 UNKNOWN = "Unknown"
@@ -74,9 +78,25 @@ def clock(seconds: float | None, *, none: str = "UNLIMITED") -> str:
     return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
 
 
+_STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
+
+
+@contextlib.contextmanager
+def stamped(env: Mapping[str, str]) -> Iterator[None]:
+    """As long as it lasts `moment` speaks as the caller's SLURM_TIME_FORMAT has it."""
+    token = _STAMPS.set(Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None)
+    try:
+        yield
+    finally:
+        _STAMPS.reset(token)
+
+
 def moment(at: float | None, *, none: str = UNKNOWN) -> str:
-    """2026-11-21T14:10:27 in local time."""
-    return none if not at else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+    """2026-11-21T14:10:27 in local time, or as `stamped` says."""
+    stamps = _STAMPS.get()
+    if stamps is not None:
+        return stamps.text(at, unknown=none)
+    return none if not at else time.strftime(STANDARD, time.localtime(at))
 
 
 def or_null(text: str | None) -> str:
