@@ -114,7 +114,7 @@ def test_lightning_saves_and_requeues_before_the_end_and_goes_on(cluster: Home, 
     done = cluster.slurm("sbatch", "--parsable", *options, "--wrap", command, cwd=short_tmp)
     task = f"{done.stdout.strip()}_7"
     eventually(lambda: (short_tmp / "begun.0").exists(), timeout_s=TRAIN_S, what=f"it trains {done.stderr}")
-    done = cluster.slurm("scontrol", "update", f"jobid={task}", "timelimit=10")
+    done = cluster.slurm("scancel", "--signal=USR1", task)  # what --signal sends when its time has come
     assert done.returncode == 0, done.stderr
     out = short_tmp / "out"
     eventually(lambda: cluster.job(task)["end"], timeout_s=TRAIN_S, what="its second run has ended")

@@ -90,12 +90,13 @@ def test_the_usual_script_works_where_nodes_do_not_know_each_other_by_our_names(
     command = (
         "first=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
         "head_node_ip=$(srun --nodes=1 --ntasks=1 -w $first hostname --ip-address) || exit 1\n"
-        f"srun {TORCHRUN} --nnodes=$SLURM_NNODES --rdzv_id=$RANDOM --rdzv_backend=c10d --rdzv_endpoint=$first:29500 train.py\n"
+        f"srun {TORCHRUN} --nproc_per_node=1 --nnodes=$SLURM_NNODES --rdzv_id=$RANDOM --rdzv_backend=c10d "
+        "--rdzv_endpoint=$first:29500 train.py\n"
         "export MASTER_ADDR=train1 MASTER_PORT=29501\n"
         "srun sh -c 'echo $MASTER_ADDR $SLURMD_NODENAME >>master; getent hosts $head_node_ip $first'"
     )
     found = train(cluster, short_tmp, command, "-N2", "--ntasks-per-node=1")
-    assert sorted(line.split(" local")[0] for line in found) == [f"rank {rank} of 4" for rank in range(4)]
+    assert found == [f"rank {rank} of 2 local 0 sum 3" for rank in range(2)]
     address = cluster.json("node", "show", "train1")["address"]
     told = sorted((short_tmp / "w" / "master").read_text().splitlines())
     assert told == [f"{address} train1", f"{address} train2"]
