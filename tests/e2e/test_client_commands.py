@@ -1,0 +1,93 @@
+"""What well-known programs that are too large to be installed here ask of Slurm, word by word, and the form in which they read it.
+
+The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
+Snakemake, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop. Each was also run by hand, whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.home import Home
+from tests.waiting import eventually
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+AIIDA = "^^^".join(["%i", "%t", "%r", "%B", "%u", "%D", "%C", "%R", "%P", "%l", "%M", "%S", "%j", "%V"])
+ASKED = (
+    ("nextflow", "squeue --noheader -o '%i %t' -t all -u root", r"2 PD\n1 R\n"),
+    (
+        "aiida",
+        f"squeue --noheader -o '{AIIDA}' --jobs=1,99",
+        rf"1\^\^\^R\^\^\^None\^\^\^(\S+)\^\^\^root\^\^\^1\^\^\^1\^\^\^\1\^\^\^main\^\^\^1:00:00\^\^\^0:\d\d\^\^\^{TIME}\^\^\^runs\^\^\^{TIME}\n",
+    ),
+    ("cylc", "squeue -h -j 1,2", r" +2 +main +waits +root PD .*\n +1 +main +runs +root +R .*\n"),
+    ("batchspawner", "squeue -h -j 1 -o '%T %B'", r"RUNNING [\w.-]+\n"),
+    ("psi/j", "squeue -O JobID,StateCompact,Reason -h -j 1", r"1 +R +None +\n"),
+    ("parsl", "sacct -X --noheader --format=jobid,state --job 1", r"1 +RUNNING *\n"),
+    (
+        "snakemake",
+        "sacct -X --parsable2 --clusters all --noheader --format=JobIdRaw,State --starttime now-2days --endtime now --name runs",
+        r"1\|RUNNING\n",
+    ),
+    ("snakemake's account", "sacctmgr -n -s list user root format=account%256", r""),
+    ("an exporter's CPUs", "sinfo -h -o %C", r"1/\d+/0/\d+\n"),
+    ("an exporter's GPUs", "sinfo -a -h '--Format=Nodes: ,Gres: ,GresUsed:' --state=allocated,mixed", r"1 \S+ \S+\n"),
+    (
+        "an exporter's nodes",
+        "sinfo -h -N -O NodeList,AllocMem,Memory,CPUsState,StateLong",
+        r"\S+ +\d+ +\d+ +1/\d+/0/\d+ +(mixed|allocated) *\n",
+    ),
+    ("an exporter's queue", "squeue -a -r -h -o %A,%u,%T,%C", r"2,root,PENDING,1\n1,root,RUNNING,1\n"),
+    (
+        "an exporter's limits",
+        "sacctmgr show assoc format=User,Account,GrpCPU,GrpMem,GrpJobs,GrpSubmit --noheader --parsable2",
+        r"\|root\|\|\|\|\n",
+    ),
+    ("pestat", "sinfo -h -N -o '%N %P %c %m %t %O %e %E %f %G'", r"\S+ main\* \d+ \d+ (mix|alloc) [\d.]+ \d+ none \S+ \S+\n"),
+    ("slurm_gpustat", "scontrol show jobid -dd 1", r"JobId=1 JobName=runs\n(   .*\n)+\n"),
+    ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
+    ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),
+    (
+        "nodetop",
+        "sacctmgr -nP show qos format=Name,MaxWall,MaxTRESPerUser,MaxTRESPerJob,MaxJobsPerUser,MaxSubmitJobsPerUser,Priority,Flags",
+        r"normal\|\|\|\|\|\|0\|.*\n",
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """Job 1 runs, job 2 is held."""
+    with tempfile.TemporaryDirectory(prefix="wdc", dir="/tmp") as folder:
+        home = Home(Path(folder) / "home", USER="root")
+        home.ok("up")
+        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        for words in (["-J", "runs", "-t", "60"], ["-J", "waits", "-H"]):
+            done = home.slurm("sbatch", *words, "-p", "main", "-o", "/dev/null", "--wrap", "sleep 1000")
+            assert done.returncode == 0, done.stderr
+        eventually(lambda: home.state(1) == "RUNNING", what="it runs")
+        yield home
+        home.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("client", "line", "form"), ASKED, ids=[client for client, _, _ in ASKED])
+def test_a_client_is_answered_in_the_form_that_it_reads(
+    site: Home, client: str, line: str, form: str
+) -> None:
+    done = site.slurm(*shlex.split(line))
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert re.fullmatch(form, done.stdout), done.stdout
+
+
+def test_what_viewers_read_as_json_is_json(site: Home) -> None:
+    for line in ("squeue --json", "sinfo --json", "scontrol show job 1 --json", "sacct --json -j 1"):
+        done = site.slurm(*line.split())
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["meta"], line
