@@ -83,6 +83,25 @@ if __name__ == "__main__":
         print(client.submit(lambda number: number + 1, 41).result(timeout=120))
     cluster.close()
 """
+QTOOLKIT = """
+import os, time
+from qtoolkit.core.data_objects import QResources
+from qtoolkit.host.local import LocalHost
+from qtoolkit.io.slurm import SlurmIO
+from qtoolkit.manager import QueueManager
+queue = QueueManager(SlurmIO(), LocalHost())
+here = os.getcwd()
+asked = QResources(queue_name="main", job_name="asked", memory_per_thread=100, nodes=1, processes_per_node=1, threads_per_process=1,
+                   time_limit=120, output_filepath=here + "/out", error_filepath=here + "/err")
+made = queue.submit("touch begun; exec sleep 1000", options=asked, work_dir=here)
+while not os.path.exists("begun"):
+    time.sleep(0.05)
+job, [row] = queue.get_job(made.job_id), queue.get_jobs_list(jobs=[made.job_id, "999"])
+print(made.status.name, repr(made.stderr), job.name, job.sub_state.name, job.info.memory, job.info.time_limit, job.queue_name)
+print(row.state.name, row.info.cpus, row.username == os.environ.get("USER", row.username))
+print(queue.cancel(made.job_id).status.name)
+print(queue.submit("true", options={"time": "xx"}, work_dir=here).status.name)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +220,15 @@ def test_simple_slurm_submits_depends_and_reads_the_queue(site: Home, short_tmp:
     job, name, reason = told.split()
     assert (name, reason, left) == ("held", "(JobHeldUser)", "{}")
     assert [(short_tmp / f"{job}_{task}.out").read_text() for task in (0, 1)] == ["task 0\n", "task 1\n"]
+
+
+def test_qtoolkit_submits_and_reads_jobs_by_squeue_and_scontrol(site: Home, short_tmp: Path) -> None:
+    assert ran(site, short_tmp, QTOOLKIT) == [
+        "SUCCESSFUL '' asked RUNNING 102400 120 main",
+        "RUNNING 1 True",
+        "SUCCESSFUL",
+        "FAILED",
+    ]
 
 
 def test_dask_s_cluster_scales_on_jobs_and_takes_them_away(site: Home, short_tmp: Path) -> None:
