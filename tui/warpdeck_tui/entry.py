@@ -10,8 +10,11 @@ from collections.abc import Sequence
 
 from warpdeck.errors import UserError
 
-from .guard import guarded
+from .guard import end_with_parent, guarded
 from .settings import Settings, read_settings
+
+WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
+"""Set by `warpdeck serve`: the terminal is a browser's."""
 
 
 def main(argv: Sequence[str] = (), *, everybody: bool = False, at: tuple[str, str] = ("queue", "")) -> int:
@@ -29,6 +32,9 @@ def main(argv: Sequence[str] = (), *, everybody: bool = False, at: tuple[str, st
         "--no-mouse", action="store_true", help="the mouse is the terminal's own; M gives it back"
     )
     args = parser.parse_args(list(argv))
+    if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
+        end_with_parent()
+        return run(args, everybody=everybody, at=at)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
     return guarded(lambda: run(args, everybody=everybody, at=at))

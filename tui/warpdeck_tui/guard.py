@@ -57,7 +57,7 @@ def _be_the_app(run: Callable[[], int], parent: int, writes: int) -> NoReturn:
     """In the child; what the caller has to tidy up, its own process does."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent()
         if os.getppid() == parent:
             code = run()
     except UserError as error:
@@ -68,6 +68,11 @@ def _be_the_app(run: Callable[[], int], parent: int, writes: int) -> NoReturn:
         with contextlib.suppress(OSError):  # a reader that is gone
             sys.stdout.flush()
         os._exit(code)
+
+
+def end_with_parent() -> None:
+    """The kernel tells this process to end when the one that started it has ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _send(child: int, number: int) -> None:

@@ -49,6 +49,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("control", "whether the controller runs, and how it is"),
     "simulate": ("simulate", "replay a workload log, or the site's past, under another policy"),
     "screen": ("screen", "the app at one of its screens, or that screen as plain text"),
+    "serve": ("serve", "the app in a browser, on this machine"),
     "demo": ("control", "the app over a simulated cluster of 64 GPUs"),
 }
 HELP_FLAGS = ("-h", "--help", "help")
