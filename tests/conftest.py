@@ -28,6 +28,7 @@ NEEDS = {
     "slurm": ("/var/cache/warpdeck-tests/slurm/root/usr/sbin/slurmctld", "/usr/bin/nsenter", "/usr/sbin/ip"),
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish"),
     "tmux": ("/usr/bin/tmux",),
+    "chromium": ("/usr/bin/chromium",),
     "root": (),
 }
 

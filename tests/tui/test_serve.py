@@ -16,6 +16,7 @@ import pytest
 from yarl import URL
 
 from tests.home import Home
+from tests.tui.browser import chromium
 from tests.waiting import WAIT_S
 from warpdeck.cli.main import main
 
@@ -132,6 +133,19 @@ async def test_a_tab_has_the_app_and_keys(site: Site) -> None:
             await shows(b"warpdeck  jobs of")
             await tab.send_json(["stdin", "?"])
             await shows(b"Mine or all")
+
+
+@pytest.mark.chromium
+async def test_a_real_browser_shows_it_and_types(served: Served, short_tmp: Path) -> None:
+    """With the policy that forbids scripts of others, and the origin that browsers send."""
+    async with chromium(short_tmp) as tab:
+        await tab.call("Network.enable")
+        await tab.call("Page.navigate", url=f"{served.origin}/{served.token}/")
+        await tab.gets(b"warpdeck  jobs of")
+        await tab.says("document.querySelector('.xterm-helper-textarea').focus()")
+        await tab.call("Input.dispatchKeyEvent", type="keyDown", key="?", text="?")
+        await tab.gets(b"Mine or all")
+        assert "-first-byte" in str(await tab.says("document.body.className"))
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "http"])
