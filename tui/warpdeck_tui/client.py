@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from warpdeck.api import code
+from warpdeck.api import protocol as ask
 from warpdeck.api.client import GONE, Changed, Client, Delta
 from warpdeck.api.rows import (
     CurveRow,
@@ -21,6 +22,7 @@ from warpdeck.api.rows import (
     HeldRow,
     JobDetail,
     JobRow,
+    JobVariables,
     NodeRow,
     PastJobs,
     UsageRow,
@@ -111,6 +113,10 @@ class Core:
 
     async def job(self, job: str) -> JobDetail:
         return await self._live().job(job)
+
+    async def environment(self, job: str) -> dict[str, str]:
+        """The variables that a job of the user's was submitted with."""
+        return (await self._live().request(ask.JobEnvironment(job=job), JobVariables)).variables
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         """What these running jobs have used up to now, by id; without those that cannot be asked."""

@@ -1,4 +1,6 @@
-"""A job run again: the same submission, as it was recorded, is submitted once more.
+"""What only a job's own user gets of its submission: its variables, and the whole of it once more.
+
+A job run again: the same submission, as it was recorded, is submitted once more.
 
 Script, options, variables and code are those that the job had; what was a moment then (when to begin, the deadline, the jobs to wait
 for, a hold) is over. A task of an array is run alone, with its own number.
@@ -10,6 +12,18 @@ import msgspec
 
 from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, Job, Request
+
+from .rows import JobVariables
+
+
+def variables_of(job: Job, *, user: str) -> JobVariables:
+    """To its own user. Raises UserError for others."""
+    if job.user != user:
+        raise UserError(
+            f"job {job.label()} is of {job.user}: its variables are shown to nobody else",
+            "they may hold secrets",
+        )
+    return JobVariables(variables=dict(job.request.env))
 
 
 def asked_again(job: Job, *, user: str, task: int | None) -> Request:

@@ -53,7 +53,7 @@ from warpdeck.notation.signals import parse_signal
 
 from . import checkup, curves, history, questions
 from . import protocol as ask
-from .again import asked_again
+from .again import asked_again, variables_of
 from .joining import add_node
 from .selection import Selection
 
@@ -107,6 +107,8 @@ class Handlers:
                 return await self._paged(message.id, "jobs", jobs, show=show, page_rows=JOB_PAGE_ROWS)
             case ask.Records():
                 return await history.answer(self._connection, message)
+            case ask.JobEnvironment():
+                return variables_of(await self.find_job(message.job), user=who.user)
             case ask.JobInfo():
                 return await self._detail(message.job)
             case ask.Settle():

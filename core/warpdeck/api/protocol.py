@@ -215,6 +215,12 @@ class Settle(Message, frozen=True, kw_only=True, tag="settle"):
     job: Number
 
 
+class JobEnvironment(Message, frozen=True, kw_only=True, tag="job_environment"):
+    """-> JobVariables: what its own user submitted it with. To nobody else: it may hold secrets."""
+
+    job: Reference
+
+
 class Records(Message, frozen=True, kw_only=True, tag="records"):
     """-> {"jobs": [JobRow and JobFacts]} by id, in pages: the jobs in memory and, with `ended`, all that ever were.
 
@@ -363,6 +369,7 @@ ClientMessage = (
     | Steps
     | JobInfo
     | Settle
+    | JobEnvironment
     | Records
     | Past
     | PastCosts

@@ -281,6 +281,12 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[StepRow] = []
 
 
+class JobVariables(msgspec.Struct, frozen=True, kw_only=True):
+    """The environment that a job was submitted with."""
+
+    variables: dict[str, str] = {}
+
+
 class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     """A port of a job's node that a client forwards to its own loopback. `connections`: open now."""
 

@@ -37,6 +37,12 @@ def main(verb: str, words: list[str]) -> int:
 def _parser(verb: str) -> Arguments:
     parser = Arguments(f"warpdeck {verb}", description=_RUN[verb].__doc__, examples=EXAMPLES[verb])
     parser.add_argument("job", metavar="JOB", help="12, or 12_3 for a task of an array")
+    if verb == "show":
+        parser.add_argument(
+            "--environment",
+            action="store_true",
+            help="the variables that this job of yours was submitted with",
+        )
     if verb == "logs":
         parser.add_argument(
             "-f", "--follow", action="store_true", help="wait for its start, go on until its end"
@@ -50,8 +56,20 @@ def _parser(verb: str) -> Arguments:
     return parser
 
 
+def _print_environment(variables: dict[str, str], *, as_json: bool) -> int:
+    if as_json:
+        print_json(variables)
+    for name in [] if as_json else sorted(variables):
+        print(f"{name}={variables[name]}")
+    return 0
+
+
 def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    """Shows everything about a job but its environment."""
+    """Shows everything about a job; --environment only the variables that it was submitted with, to its own user."""
+    if args.environment:
+        return _print_environment(
+            client.call("job_environment", job=args.job)["variables"], as_json=args.json
+        )
     detail = client.call("job", job=args.job)
     if args.json:
         print_json(detail)

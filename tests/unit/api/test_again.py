@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.core import ask
 
-from warpdeck.api.again import asked_again
+from warpdeck.api.again import asked_again, variables_of
 from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, Job, JobId, PtySize
 
@@ -30,6 +30,14 @@ def test_moments_are_over_and_the_rest_is_as_it_was() -> None:
         None,
     )
     assert msgspec.structs.replace(again, begin_at_unix=5.0, deadline_unix=9.0, hold=True) == request
+
+
+def test_variables_are_their_own_users() -> None:
+    job = a_job()
+    mine = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, env={"A": "1"}))
+    assert variables_of(mine, user="ann").variables == {"A": "1"}
+    with pytest.raises(UserError, match="shown to nobody else"):
+        variables_of(mine, user="root")
 
 
 def test_a_task_runs_again_alone() -> None:

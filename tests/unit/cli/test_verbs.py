@@ -375,3 +375,14 @@ def test_one_task_of_an_array_runs_again_or_all_of_them(ask: Callable[..., Any])
     assert ask("rerun", f"{array}_2")["tasks"] == 1
     assert ask("rerun", str(array))["tasks"] == 4
     ask("cancel", str(array))
+
+
+def test_the_variables_of_a_job_are_shown_when_they_are_asked_for(
+    run: Run, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEED", "7")
+    job = submit(ask, "true", "--hold")
+    assert "SEED" not in run("show", str(job))[1]
+    assert "SEED=7\n" in run("show", "--environment", str(job))[1]
+    assert ask("show", "--environment", str(job))["SEED"] == "7"
+    ask("cancel", str(job))

@@ -22,6 +22,7 @@ from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import job as view
 from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
+from warpdeck_tui.viewmodels.environment import environment_lines
 from warpdeck_tui.viewmodels.postmortem import TAIL_BYTES, UNSUSPECTED, PostMortem, post_mortem
 from warpdeck_tui.viewmodels.queue import how_ended
 from warpdeck_tui.widgets.log_view import LogView
@@ -57,6 +58,8 @@ class JobScreen(DeckScreen):
         self._channel = channel
         self._detail: JobDetail | None = None
         self._forecast: ForecastRow | None = None
+        self._variables: dict[str, str] | None = None
+        """Asked for when the details are looked at, of one's own job."""
         self._ended: PostMortem | None = None
         self._told = ""
         self._following = False
@@ -195,8 +198,14 @@ class JobScreen(DeckScreen):
         styles, now = self.deck.palette, time.time()
         ended = self._ended or view.NO_POST_MORTEM
         self.query_one("#details", TextPane).show(
-            view.details(detail, now=now, forecast=self._forecast, ended=ended), styles
+            [
+                *view.details(detail, now=now, forecast=self._forecast, ended=ended),
+                *(environment_lines(self._variables) if self._variables is not None else ()),
+            ],
+            styles,
         )
+        if self._pane == "details":
+            self._look_at_environment()
         self.query_one("#gpus", TextPane).show(view.gpu_page(detail), styles)
         self.query_one("#events", TextPane).show(view.events(detail), styles)
         side = view.side(detail, now=now, forecast=self._forecast)
@@ -204,11 +213,22 @@ class JobScreen(DeckScreen):
         if self._pane == "code":
             self.query_one(CodePane).look(detail.snapshot)
 
+    @work(exclusive=True, group="environment")
+    async def _look_at_environment(self) -> None:
+        """Once: it does not change."""
+        if self._detail is None or self._variables is not None or self._detail.row.user != self.deck.user:
+            return
+        with contextlib.suppress(UserError):  # the page says enough without it
+            self._variables = await self.deck.core.environment(self._detail.row.label)
+            self._fill(self._detail)
+
     def _show_pane(self, name: str) -> None:
         self._pane = name
         self._arrange()
         pane: Widget = self.query_one(f"#{name}")
         pane.focus()
+        if name == "details":
+            self._look_at_environment()
         if name == "code" and self._detail is not None:
             self.query_one(CodePane).look(self._detail.snapshot)
         self.draw()

@@ -115,7 +115,7 @@ def details(
     forecast: ForecastRow | None = None,
     ended: PostMortem = NO_POST_MORTEM,
 ) -> list[Line]:
-    """The facts. The environment is not among them: it may hold secrets."""
+    """The facts. The environment is not among them: it is told to its own user alone (`environment`)."""
     row = detail.row
     lines = [
         fact("state", _state_words(row), row.state),
