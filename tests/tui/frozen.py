@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from warpdeck.api.client import Delta
+from warpdeck.api.glance import Glance
 from warpdeck.api.rows import (
     CheckRow,
     CurveRow,
@@ -344,6 +345,9 @@ class FrozenSite:
         return [EventRow(at=NOW - 97 * at, job=90 + at % 43, text=texts[at % 5]) for at in range(60)]
 
 
+SHELL = b"(base) ann@gpu01:~$ python\r\n>>> import torch\r\n>>> torch.cuda.device_count()\r\n1\r\n>>> "
+
+
 class FrozenCore:
     """What Core answers, from above."""
 
@@ -441,6 +445,12 @@ class FrozenCore:
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         return {row.id: UsageRow(gpu_util_pct=2.0, gpu_idle_pct=97.0) for row in rows}
+
+    async def glance(self, job: str, *, offset: int) -> Glance:
+        return Glance(b"" if offset else SHELL, len(SHELL))
+
+    async def environment(self, job: str) -> dict[str, str]:
+        return {"CUDA_HOME": "/usr/local/cuda", "HF_TOKEN": "x"}
 
     async def forwards(self) -> list[ForwardRow]:
         return [

@@ -15,6 +15,7 @@ import msgspec
 from warpdeck.api import code
 from warpdeck.api import protocol as ask
 from warpdeck.api.client import GONE, Changed, Client, Delta
+from warpdeck.api.glance import Glance, glance
 from warpdeck.api.rows import (
     CurveRow,
     Curves,
@@ -296,6 +297,10 @@ class Core:
     async def end_forward(self, number: int) -> None:
         await self._live().forward_end(number)
 
+    async def glance(self, job: str, *, offset: int) -> Glance:
+        """What a session's terminal has written from `offset` on; nobody notices."""
+        return await asyncio.to_thread(self._glance, job, offset)
+
     async def shell(self, options: Sequence[str], *, rows: int, cols: int) -> Submitted:
         """Submits an interactive shell."""
         return await asyncio.to_thread(self._shell, options, rows, cols)
@@ -348,6 +353,10 @@ class Core:
             now=time.time(),
             read=local_files(cwd),
         )
+
+    def _glance(self, job: str, offset: int) -> Glance:
+        with SyncClient.connect(self.paths, start=False) as client:
+            return glance(client, job, offset=offset)
 
     def _rerun(self, job: str) -> Submitted:
         with SyncClient.connect(self.paths) as client:

@@ -10,7 +10,7 @@ from tests.tui.app.stage import ME, on_stage
 from warpdeck.api.rows import ForwardRow, JobRow
 from warpdeck.api.sync import SyncClient
 from warpdeck.model import JobState
-from warpdeck_tui.viewmodels.sessions import session_rows, sessions, shell_options, url
+from warpdeck_tui.viewmodels.sessions import glance_lines, session_rows, sessions, shell_options, url
 
 NOW = 1_700_000_000.0
 
@@ -81,3 +81,24 @@ async def test_a_session_is_ended_from_its_screen(folder: Path) -> None:
         assert stage.job(job).state is JobState.CANCELLED
         await stage.press("escape")
         await stage.shows("jobs of")
+
+
+def test_a_sessions_screen_is_its_last_lines_and_whose_they_are() -> None:
+    lines = glance_lines(shell(7, name="sh\x1b"), [f"line {number}" for number in range(20)], rows=4)
+    words = ["".join(cell.text for cell in line) for line in lines]
+    assert words == ["7 sh\ufffd   its screen now, to look at only", "line 17", "line 18", "line 19"]
+    assert glance_lines(shell(7), [], rows=4)[1][0].text == "nothing is written there"
+
+
+async def test_the_screen_of_a_session_is_looked_at_without_joining_it(folder: Path) -> None:
+    async with on_stage(folder, size=(120, 30)) as stage:
+        job = await stage.cluster.submit_shell()
+        await stage.shows("● R")
+        await stage.press("5")
+        await stage.shows("its screen now, to look at only", "$")
+        await stage.press("c")
+        await stage.shows("yes")
+        await stage.press("y")
+        await stage.shows("no sessions; i opens a shell")
+        await stage.hides("its screen now")
+        assert stage.job(job).state is JobState.CANCELLED

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from typing import Any
 import pytest
 from tests.home import Home
 from tests.waiting import eventually
+
+from warpdeck.api.glance import Glance, glance
+from warpdeck.api.submission import draft_command
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import Paths
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -386,3 +393,19 @@ def test_the_variables_of_a_job_are_shown_when_they_are_asked_for(
     assert "SEED=7\n" in run("show", "--environment", str(job))[1]
     assert ask("show", "--environment", str(job))["SEED"] == "7"
     ask("cancel", str(job))
+
+
+def test_a_sessions_terminal_is_looked_at_without_joining_it(site: Home) -> None:
+    words = ["sh", "-c", "echo seen; read line; echo $line"]
+    with SyncClient.connect(Paths(site.environ["WARPDECK_HOME"]), start=False) as client:
+        draft = draft_command(words, cwd="/", environ={}, now=time.time(), pty=(24, 80))
+        job = str(client.call("submit", request=draft.request)["job_id"])
+        found = eventually(lambda: seen if (seen := glance(client, job)).data else None, what="it wrote")
+        assert found is not None
+        assert found.data == b"seen\r\n"
+        assert glance(client, job, offset=found.offset) == Glance(b"", found.offset)
+        client.call("cancel", jobs=[job])
+        bare = str(client.call("submit", request=draft.request | {"pty": None})["job_id"])
+        with pytest.raises(UserError, match="has no terminal"):
+            glance(client, bare)
+        client.call("cancel", jobs=[bare])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import work
 from textual.app import ComposeResult
@@ -13,8 +14,10 @@ from textual.widgets import Static
 from warpdeck.api.rows import ForwardRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
+from warpdeck_tui.viewmodels.replay import Screen
 from warpdeck_tui.viewmodels.sessions import (
     FORWARD,
+    glance_lines,
     in_words,
     leads_to,
     session_rows,
@@ -25,12 +28,17 @@ from warpdeck_tui.viewmodels.sessions import (
 )
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import DeckScreen
+from .base import DeckScreen, paint
 from .keyline import KeyLine
 
 TICK_S = 1.0
 ASK_TICKS = 3
 """Forwards are not told like jobs: they are asked for every so many ticks, only while they are looked at."""
+COLS = 200
+"""Of a session's screen, whose true width is not known: programs that place their text say where."""
+GLANCE_ROWS = 10
+MAX_REPLAYED_BYTES = 64 * 1024
+"""Of what is kept of a session: many screens, and a blink to replay."""
 COLUMNS = (
     Column("JOB", 8),
     Column("STATE", 5),
@@ -43,6 +51,13 @@ COLUMNS = (
 )
 
 
+class Seen(NamedTuple):
+    """A session's screen, and how far its output was read."""
+
+    screen: Screen
+    offset: int = 0
+
+
 class SessionsScreen(DeckScreen):
     """Interactive jobs that wait or run, mine or everybody's as the queue shows them, and forwarded ports."""
 
@@ -53,10 +68,13 @@ class SessionsScreen(DeckScreen):
         super().__init__()
         self._forwards: list[ForwardRow] = []
         self._ticks = 0
+        self._seen: dict[str, Seen] = {}
+        """What the sessions that were looked at have on their screens."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
         yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="sessions")
+        yield Static("", id="glance", markup=False)
         yield Static("", id="told", markup=False)
         yield KeyLine()
 
@@ -94,6 +112,7 @@ class SessionsScreen(DeckScreen):
         self._ticks += 1
         if self._ticks % ASK_TICKS == 0:
             self._ask()
+            self._look()
         self.draw()
 
     @work(exclusive=True)
@@ -104,16 +123,46 @@ class SessionsScreen(DeckScreen):
             self._forwards = []
         self.draw()
 
+    @work(exclusive=True, group="glance")
+    async def _look(self) -> None:
+        """The screen of the session under the cursor, as it is now."""
+        row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
+        if row is None or row.state != "RUNNING" or row.user != self.deck.user:
+            return
+        seen = self._seen.get(str(row.id), Seen(Screen(cols=COLS)))
+        try:
+            found = await self.deck.core.glance(row.label, offset=seen.offset)
+        except UserError:  # it begins, ends, or its node is away: the table says so
+            return
+        self._seen[str(row.id)] = seen._replace(
+            offset=found.offset
+        )  # first: the thread goes on if this is given up
+        await asyncio.to_thread(seen.screen.feed, found.data[-MAX_REPLAYED_BYTES:])
+        self._show_glance()
+
+    def _show_glance(self) -> None:
+        """The last lines of the screen under the cursor; nothing where there is none."""
+        pane = self.query_one("#glance", Static)
+        key = self.job_keys[0] if self.job_keys else ""
+        seen, row = self._seen.get(key), self.deck.find_job(key) if key else None
+        pane.display = seen is not None and row is not None and row.end is None
+        if seen is not None and row is not None:
+            lines = glance_lines(row, seen.screen.lines(), rows=max(2, pane.size.height or GLANCE_ROWS))
+            pane.update(paint(lines, self.deck.palette))
+
     def draw(self) -> None:
         board = self.deck.board
         found = sessions(board.jobs.values(), user=None if self.deck.everybody else self.deck.user)
         rows = session_rows(found, self._forwards, now=time.time())
         self.table.show(rows, empty="no sessions; i opens a shell")
         self.set_head(summary(found, self._forwards))
+        self._show_glance()
         self._tell()
 
     def on_virtual_table_moved(self) -> None:
         self._tell()
+        self._show_glance()
+        self._look()
 
     def _tell(self) -> None:
         """What is under the cursor in full, for the table cuts it; and what the key for a shell would do."""

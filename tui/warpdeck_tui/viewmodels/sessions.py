@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from warpdeck.api.rows import ForwardRow, JobRow
 from warpdeck.notation.times import format_duration
+from warpdeck_tui.widgets.cells import printable
 
-from .cells import Cell, age, glyph, plural
+from .cells import Cell, Line, age, glyph, plural
 
 FORWARD = "forward "
 """Before the number in the key of a forward's row; a session's is its job's id."""
@@ -43,6 +44,16 @@ def leads_to(row: ForwardRow) -> str:
     """Where a forward ends, and whether it is in use."""
     used = plural(row.connections, "connection") if row.connections else "unused"
     return f"{used}, to {row.port} on {row.node}"
+
+
+def glance_lines(row: JobRow, screen: Sequence[str], *, rows: int) -> list[Line]:
+    """A session's screen to look at: its last lines, and whose they are."""
+    shown = [printable(line) for line in screen[-(rows - 1) :]] or ["nothing is written there"]
+    title = (
+        Cell(f"{row.label} {printable(row.name)}", "accent"),
+        Cell("   its screen now, to look at only", "muted"),
+    )
+    return [title, *((Cell(line),) for line in shown)]
 
 
 def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[str]:
