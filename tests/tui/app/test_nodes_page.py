@@ -8,6 +8,7 @@ import pytest
 from tests.tui.app.stage import on_stage
 
 from warpdeck.api.rows import GpuRow, NodeRow
+from warpdeck.model import GpuAsk, Resources
 from warpdeck_agent.wire import messages as wire
 from warpdeck_tui.viewmodels.nodes import fragmentation
 
@@ -24,6 +25,16 @@ async def test_the_map_shows_who_holds_each_gpu(folder: Path) -> None:
         await stage.shows("job 1", "[Log]")
         await stage.press("escape")
         await stage.shows("showing utilisation")
+
+
+async def test_all_gpus_of_the_job_under_the_cursor_are_pointed_out(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("three", resources=Resources(gpus=GpuAsk(per_node=3)))
+        await stage.press("2")
+        await stage.shows("3 of 8 GPUs held", "= by this one")
+        await stage.until(lambda: stage.text().count("%=") == 3, "its three GPUs pointed out")
+        await stage.press("l", "l", "l")
+        await stage.until(lambda: stage.text().count("%*") == 3, "a free one under the cursor")
 
 
 async def test_each_metric_is_named(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import work
@@ -11,7 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from warpdeck.api.rows import HeldRow, NodeRow
+from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
 from warpdeck.errors import UserError
 from warpdeck_tui.actions import bindings
 from warpdeck_tui.viewmodels import Line
@@ -69,6 +70,8 @@ class NodesScreen(NodeVerbs):
         self._at: float | None = None
         """The moment that is shown; None is now."""
         self._held: list[HeldRow] = []
+        self._pointed_out = ""
+        """The job under the cursor."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -111,9 +114,7 @@ class NodesScreen(NodeVerbs):
         if self._listed:
             self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
         else:
-            self.query_one(CellGrid).show(
-                gpu_lines(nodes, metric), legend=legend(metric), ramp=metric != "owner"
-            )
+            self._draw_map(nodes, metric)
             if self._first and self.query_one(CellGrid).go_to(self._first):
                 self._first = ""
         self.show_keys()
@@ -130,8 +131,30 @@ class NodesScreen(NodeVerbs):
             return self.node is not None
         return not self._listed if action == "metric" else True
 
+    def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
+        """With all GPUs of the job under the cursor pointed out; which that is, is known when the map stands."""
+        grid = self.query_one(CellGrid)
+        while True:
+            lines = gpu_lines(nodes, metric, job=self._pointed_out)
+            grid.show(lines, legend=legend(metric), ramp=metric != "owner")
+            gpu = self._gpu
+            job = gpu.job if gpu is not None else ""
+            if job == self._pointed_out:
+                break
+            self._pointed_out = job
+
     def on_cell_grid_moved(self) -> None:
-        self._describe()
+        gpu = self._gpu
+        if self._pointed_out != (gpu.job if gpu is not None else ""):
+            self.draw()
+        else:
+            self._describe()
+
+    @property
+    def _gpu(self) -> GpuRow | None:
+        """The one under the cursor."""
+        node, index = self.node, self.cursor[1]
+        return next((each for each in node.gpus if each.index == index), None) if node else None
 
     def on_virtual_table_moved(self) -> None:
         self._describe()
@@ -207,8 +230,7 @@ class NodesScreen(NodeVerbs):
         self.deck.action_show_queue()
 
     def on_cell_grid_selected(self) -> None:
-        node, index = self.node, self.cursor[1]
-        gpu = next((each for each in node.gpus if each.index == index), None) if node else None
+        gpu = self._gpu
         if gpu is None or not gpu.job:
             self.app.notify("no job holds this GPU")
             return

@@ -29,19 +29,20 @@ CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
 
 
-def gpu_lines(nodes: Sequence[NodeRow], metric: str) -> list[GridLine]:
-    """The heat map: a line a node, as ("name state", cells)."""
+def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
+    """The heat map: a line a node, as ("name state", cells). `job`: whose GPUs are pointed out."""
     return [
         (
             f"{node.name} {node.state}",
-            tuple(gpu_cell(node.name, gpu, metric, out=node.state in OUT) for gpu in node.gpus),
+            tuple(gpu_cell(node.name, gpu, metric, out=node.state in OUT, job=job) for gpu in node.gpus),
         )
         for node in nodes
     ]
 
 
-def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool) -> GridCell:
-    """Five characters, a step of the ramp and a percentage. `*` marks a GPU that a job holds, `!` one nobody may have."""
+def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -> GridCell:
+    """Five characters, a step of the ramp and a percentage. `*` marks a GPU that a job holds, `=` one of this job, `!` one
+    nobody may have."""
     key = (node, gpu.index)
     if out or gpu.error:
         return key, "!", -1, None
@@ -50,7 +51,8 @@ def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool) -> GridCell:
     value, most, unit = _reading(gpu, metric)
     if value is None:
         return key, "?", -1, None
-    mark = "!" if gpu.blocked else "*" if gpu.job else " "
+    held = "=" if gpu.job == job else "*"
+    mark = "!" if gpu.blocked else held if gpu.job else " "
     percent = 100 * value / most
     return key, f"{value:>3.0f}{unit}{mark}", heat_step(percent), percent
 
@@ -79,7 +81,7 @@ def legend(metric: str) -> str:
     """What the signs in the tiles mean."""
     if metric == "owner":
         return "the job that holds it   · free   alien: a process of no job"
-    return "* held by a job  ! closed  ? unknown"
+    return "* held by a job  = by this one  ! closed  ? unknown"
 
 
 def summary(nodes: Sequence[NodeRow]) -> str:
