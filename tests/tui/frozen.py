@@ -427,10 +427,12 @@ class FrozenCore:
         yield 0, LOG
         await asyncio.Event().wait()
 
-    async def log_parts(self, job: str, *, channel: str) -> tuple[int, list[tuple[int, bytes]]]:
+    async def log_parts(
+        self, job: str, *, channel: str, node: str = ""
+    ) -> tuple[int, list[tuple[int, bytes]]]:
         return len(LOG), [(0, LOG)]
 
-    async def log_tail(self, job: str, *, channel: str, size_bytes: int) -> bytes:
+    async def log_tail(self, job: str, *, channel: str, size_bytes: int, node: str = "") -> bytes:
         return LOG[-size_bytes:]
 
     async def curves(self, job: str) -> list[CurveRow]:

@@ -44,17 +44,18 @@ SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
     "gpus": Scene(("2",), ("gpu08", "held by a job")),
     "owners": Scene(("2", "m", "m", "m", "m"), ("free:",)),
-    "node": Scene(("2", "p"), ("node gpu01", "GPU 1")),
+    "node": Scene(("2", "p"), ("node gpu01", "GPU 1", "▅")),
     "job": Scene(("enter",), ("[Log]", "clipped")),
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),
     "history": Scene(("4",), ("1 of 5", "exit 1")),
     "usage": Scene(("4", "b"), ("Usage:", "BY USER")),
     "sessions": Scene(("5",), ("jupyter", "8888")),
-    "partitions": Scene(("6",), ("[Partitions]", "short")),
-    "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol")),
-    "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210")),
+    "partitions": Scene(("6",), ("[Partitions]", "short", "5 allocated")),
+    "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "is owed")),
+    "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "make")),
 }
 Taken = dict[str, str]
+TURNS, TURN_S = 2, 0.03
 
 
 def freeze(set_attribute: Callable[[object, str, object], None], environ: Callable[[str, str], None]) -> None:
@@ -80,7 +81,7 @@ async def take(name: str, *, svg: Path | None = None) -> Taken:
             sections = []
             for theme in THEMES:
                 await _wear(pilot, app, theme)
-                strips = app.screen._compositor.render_strips()[:-1]
+                strips = await _still(pilot, app)
                 if not sections:
                     sections.append("\n".join(strip.text.rstrip() for strip in strips))
                 sections.append(f"--- {theme}\n" + "\n".join(colours(strips)))
@@ -99,6 +100,18 @@ async def _wear(pilot: Pilot[None], app: DeckApp, theme: str) -> None:
             screen.recolour()
     app.redraw()
     await pilot.pause()
+
+
+async def _still(pilot: Pilot[None], app: DeckApp) -> list[Strip]:
+    """The lines of the screen but the keys', once they have stayed the same for some turns."""
+    before: list[Strip] = []
+    same = 0
+    while same < TURNS:
+        await pilot.pause(TURN_S)
+        strips = app.screen._compositor.render_strips()[:-1]
+        same = same + 1 if strips == before else 0
+        before = strips
+    return before
 
 
 async def _stands(pilot: Pilot[None], app: DeckApp, words: Iterable[str]) -> None:

@@ -48,6 +48,7 @@ class HistoryScreen(JobListScreen):
         self._marked: dict[str, JobRow] = {}
         self._words = "looking it up ..."
         self._until = time.time()
+        self._adding = False
 
     def on_screen_resume(self) -> None:
         """Back from a dialog or a job: what was done there may have changed the past."""
@@ -141,7 +142,8 @@ class HistoryScreen(JobListScreen):
         whose = "everybody's" if self.deck.everybody else f"{self.deck.user}'s"
         at = f", {self.table.cursor_index + 1:,} of {len(self._pages):,}" if len(self._pages) else ""
         matching = f" that match {self.filter_text}" if self.filter_text and at else ""
-        return f"history: {whose} jobs{at}{matching}"
+        adding = "   adding up ..." if self._adding else ""
+        return f"history: {whose} jobs{at}{matching}{adding}"
 
     def nothing(self) -> str:
         if self.filter_text and self._words == "none have ended yet":
@@ -153,7 +155,8 @@ class HistoryScreen(JobListScreen):
     @work(exclusive=True, group="usage")
     async def action_usage(self) -> None:
         """What the listed jobs have cost: a million take the store a second or two."""
-        self.app.notify("adding it up ...", timeout=2)
+        self._adding = True
+        self.tick()
         whose = "everybody's jobs" if self.deck.everybody else f"{self.deck.user}'s jobs"
         matching = f", {self.filter_text}" if self.filter_text else ""
         try:
@@ -161,6 +164,9 @@ class HistoryScreen(JobListScreen):
         except UserError as error:
             self.deck.tell_error(error)
             return
+        finally:
+            self._adding = False
+            self.tick()
         self.app.push_screen(TextPage(f"Usage: {whose}{matching}", usage_text(groups)))
 
     def action_export(self) -> None:
