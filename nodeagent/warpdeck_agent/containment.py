@@ -62,7 +62,7 @@ class Containment:
         cpus = self._cpus.take(name, limits.cpus)
         held = dict.fromkeys(GATED, False)
         for hierarchy in self._used:
-            path = os.path.join(hierarchy.base, name)
+            path = f"{hierarchy.base}/{name}"
             settings = self._settings(hierarchy, limits, cpus)
             own = [each for each in GATED if self._of.get(each) is hierarchy]
             if self._spares.take(path, settings):

@@ -85,7 +85,7 @@ class Folder:
 
     def file(self, name: str) -> str:
         """The path of a file in the folder."""
-        return os.path.join(self.path, name)
+        return f"{self.path}/{name}"
 
     def read(self, name: str) -> str:
         """A small file's text, "" if there is none."""

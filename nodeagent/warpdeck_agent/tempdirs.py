@@ -9,15 +9,17 @@ has left. Removing is left to rm(1): a job may have nested folders deeper than a
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
-import tempfile
 from typing import Container, List
 
 from .program import SYSTEM_PATH
 from .spool import Spool
 
 DEFAULT_PLACE = "/tmp"
+RANDOM_BYTES = 8
+"""So many that nobody has made a folder of that name before."""
 NOTE = "tmp"
 """The file with the places that were used, a line each."""
 MAX_PLACES = 64
@@ -36,7 +38,8 @@ class TempDirs:
         """An empty folder that is the user's. Raises OSError."""
         place = below or DEFAULT_PLACE
         self._note(place)
-        path = tempfile.mkdtemp(prefix=f"{self._prefix}{name}-", dir=place)
+        path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
+        os.mkdir(path, 0o700)
         if os.geteuid() == 0:
             os.chown(path, uid, gid)
         return path
