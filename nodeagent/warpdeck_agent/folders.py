@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import Dict, Tuple
+from typing import Dict
 
 from .disks import network_mounts
 from .orphans import OWN
@@ -13,7 +13,7 @@ from .probes import ANSWER_S, Probes
 from .refusal import LaunchError
 
 KNOWN_S = 1.0
-"""An array's tasks share a folder: what was seen is true for so long."""
+"""An array's tasks share a folder: one that was seen is there for so long."""
 MAX_KNOWN = 256
 
 
@@ -22,13 +22,12 @@ class Folders:
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._probes = Probes(_is_folder, answer_s=answer_s)
-        self._known: Dict[str, Tuple[float, bool]] = {}
+        self._seen: Dict[str, float] = {}
 
     async def is_there(self, path: str) -> bool:
         """Raises LaunchError where its server does not answer."""
-        known = self._known.get(path)
-        if known is not None and time.monotonic() - known[0] < KNOWN_S:
-            return known[1]
+        if time.monotonic() - self._seen.get(path, -KNOWN_S) < KNOWN_S:
+            return True
         if _is_remote(path):
             said = (await self._probes.ask([path]))[path]
             if said is None:
@@ -36,9 +35,10 @@ class Folders:
             found = said is True
         else:
             found = os.path.isdir(path)
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        self._known[path] = time.monotonic(), found
+        if found:
+            if len(self._seen) >= MAX_KNOWN:
+                self._seen.clear()
+            self._seen[path] = time.monotonic()
         return found
 
 

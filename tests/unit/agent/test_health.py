@@ -19,6 +19,7 @@ from tests.waiting import WAIT_S, eventually
 
 from warpdeck_agent.disks import Disks, ask_disk
 from warpdeck_agent.faults import KEPT, Faults
+from warpdeck_agent.folders import Folders
 from warpdeck_agent.gpuhealth import Card, GpuState
 from warpdeck_agent.health import COOL_S, HELD_S, HOT_S, Heat, Unexplained, judge_gpus
 from warpdeck_agent.healthprogram import HealthProgram
@@ -329,6 +330,13 @@ def test_a_launch_whose_folder_hangs_holds_up_no_other(make_agent: MakeAgent, sh
         agent.start()
     agent.launch(3, "true", cwd=f"{mount.path}/below")
     assert agent.link.report(3, "exited").exit_code == 0, "in a folder of its own, where its own is not there"
+
+
+async def test_a_folder_that_was_not_there_is_looked_for_again(short_tmp: Path) -> None:
+    folders, path = Folders(), short_tmp / "late"
+    assert not await folders.is_there(str(path))
+    path.mkdir()
+    assert await folders.is_there(str(path))
 
 
 @pytest.mark.lab
