@@ -1,0 +1,61 @@
+"""--readonly: whatever key is pressed wherever, nothing changes, and nothing that would change it is offered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.tui.app.stage import Stage, on_stage
+
+from warpdeck_tui.actions import ACTIONS, NO_KEY, command_of
+
+WAYS = {
+    "queue": ("1",),
+    "nodes": ("1", "2"),
+    "node": ("1", "2", "p"),
+    "job": ("1", "g", "enter"),
+    "history": ("1", "4"),
+    "sessions": ("1", "5"),
+    "admin": ("1", "6"),
+}
+
+
+async def go(stage: Stage, place: str) -> None:
+    for key in WAYS[place]:
+        await stage.press(key)
+    await stage.until(lambda: getattr(stage.app.screen, "place", "") == place, place)
+
+
+def test_every_place_with_changes_is_tried_here_or_opens_from_one() -> None:
+    changing = {action.where for action in ACTIONS if action.changes}
+    assert changing <= {*WAYS, "app"}
+
+
+@pytest.mark.parametrize("place", WAYS)
+async def test_nothing_changes_whatever_is_pressed(folder: Path, place: str) -> None:
+    async with on_stage(folder, readonly=True) as stage:
+        stage.cluster.ends["over"] = (0.0, 0)
+        await stage.cluster.submit("over")
+        await stage.cluster.submit("runs")
+        await stage.cluster.submit("waits", hold=True)
+        await stage.cluster.submit_shell()
+        await stage.shows("✓ CD", "● R", "held", "interactive")
+        await go(stage, place)
+        before = {job.id: job for job in stage.app.board.jobs.values()}
+        nodes = {name: node.state for name, node in stage.app.board.nodes.items()}
+        for action in ACTIONS:
+            if not action.changes or action.where not in (place, "app"):
+                continue
+            for key in set(action.keys.split(",")) - {NO_KEY}:
+                await stage.press(key)
+            await stage.app.run_action(command_of(action))
+            assert stage.app.front is not None and stage.app.front.place == place, action
+        shown = {hint.command for hint in stage.app.front.hints()}  # type: ignore[union-attr]
+        assert not shown & {
+            command_of(action) for action in ACTIONS if action.changes and action.where in (place, "app")
+        }
+        assert not list(stage.app.chronicle)
+        assert {name: node.state for name, node in stage.app.board.nodes.items()} == nodes
+        assert {job.id: (job.state, job.held) for job in stage.app.board.jobs.values()} == {
+            number: (job.state, job.held) for number, job in before.items()
+        }
