@@ -24,7 +24,7 @@ ASKED = (
     (
         "aiida",
         f"squeue --noheader -o '{AIIDA}' --jobs=1,99",
-        rf"1\^\^\^R\^\^\^None\^\^\^(\S+)\^\^\^root\^\^\^1\^\^\^1\^\^\^\1\^\^\^main\^\^\^1:00:00\^\^\^0:\d\d\^\^\^{TIME}\^\^\^runs\^\^\^{TIME}\n",
+        rf"1\^\^\^R\^\^\^None\^\^\^(\S+)\^\^\^root\^\^\^1\^\^\^1\^\^\^\1\^\^\^main\^\^\^1:00:00\^\^\^\d+:\d\d\^\^\^{TIME}\^\^\^runs\^\^\^{TIME}\n",
     ),
     ("cylc", "squeue -h -j 1,2", r" +2 +main +waits +root PD .*\n +1 +main +runs +root +R .*\n"),
     ("batchspawner", "squeue -h -j 1 -o '%T %B'", r"RUNNING [\w.-]+\n"),
@@ -49,7 +49,11 @@ ASKED = (
         "sacctmgr show assoc format=User,Account,GrpCPU,GrpMem,GrpJobs,GrpSubmit --noheader --parsable2",
         r"\|root\|\|\|\|\n",
     ),
-    ("pestat", "sinfo -h -N -o '%N %P %c %m %t %O %e %E %f %G'", r"\S+ main\* \d+ \d+ (mix|alloc) [\d.]+ \d+ none \S+ \S+\n"),
+    (
+        "pestat",
+        "sinfo -h -N -o '%N %P %c %m %t %O %e %E %f %G'",
+        r"\S+ main\* \d+ \d+ (mix|alloc) ([\d.]+|N/A) (\d+|N/A) none \S+ \S+\n",
+    ),
     ("slurm_gpustat", "scontrol show jobid -dd 1", r"JobId=1 JobName=runs\n(   .*\n)+\n"),
     ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
     ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),
