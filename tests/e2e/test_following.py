@@ -10,7 +10,7 @@ from tests.agent import lock_holder
 from tests.home import Home
 from tests.waiting import eventually
 
-TASKS = 160
+TASKS = 100
 
 
 class Array:
@@ -49,12 +49,12 @@ def kill_agent(home: Home) -> None:
 
 def test_tasks_run_once_each_whoever_is_killed(home: Home) -> None:
     array = Array(home)
-    array.come_to(20)
+    array.come_to(15)
     kill_agent(home)
-    array.come_to(50)
+    array.come_to(35)
     home.kill_controller()
     home.ok("up")
-    array.come_to(80)
+    array.come_to(60)
     kill_agent(home)
     home.kill_controller()
     home.ok("up")
