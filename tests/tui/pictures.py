@@ -49,7 +49,7 @@ SCENES = {
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),
     "history": Scene(("4",), ("1 of 5", "exit 1")),
     "usage": Scene(("4", "b"), ("Usage:", "BY USER")),
-    "sessions": Scene(("5",), ("jupyter", "8888")),
+    "sessions": Scene(("5",), ("jupyter", "8888", "device_count")),
     "partitions": Scene(("6",), ("[Partitions]", "short", "5 allocated")),
     "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "is owed")),
     "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "make")),
