@@ -102,6 +102,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     what is wanted, of this and of JobRow. "" and None are "not asked"."""
 
     uid: int
+    priority_told: int | None
+    """As Slurm tells it: that of the queue, 0 of what is held, and of what has started that with which it did."""
     command: str
     """The script as a path, or what was to be run; "" where the script came from elsewhere."""
     work_dir: str

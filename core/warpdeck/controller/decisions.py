@@ -102,6 +102,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
             allocation=start.allocation,
             room=None,
             partition=start.partition or job.request.partition,
+            priority=txn.state.priorities.get(start.job_id),
             time_limit_s=_limit_s(job, start, txn.now),
             eligible_at_unix=eligible_unix(txn.state, job, now=txn.now),
             shares=tuple(ShareStatus(node=name) for name in names),

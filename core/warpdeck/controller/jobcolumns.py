@@ -279,6 +279,12 @@ def _priority(sight: Sight, job: Job) -> int | None:
     return sight.state.priorities.get(job.id) if job.state is JobState.PENDING else None
 
 
+def _priority_told(sight: Sight, job: Job) -> int | None:
+    if job.state is not JobState.PENDING:
+        return job.priority
+    return 0 if job.held else _priority(sight, job)
+
+
 def _batch_host(_: Sight, job: Job) -> str:
     return job.allocation.shares[0].node if job.allocation else ""
 
@@ -310,6 +316,7 @@ ROW_COLUMNS: dict[str, Column] = {
 }
 """Of JobRow those that are cheaper alone than as a part of a row; the rest is taken from rows."""
 FACTS: dict[str, Column] = {
+    "priority_told": _priority_told,
     "used_s": _used_s,
     "uid": lambda _, job: job.uid,
     "command": _command,

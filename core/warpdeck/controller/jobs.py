@@ -309,6 +309,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             ended_by_uid=None,
             requeue_on_exit=False,
             partition="",
+            priority=None,
             time_limit_s=None,
             leaves_by_unix=None,
             suspended_at_unix=None,

@@ -43,6 +43,16 @@ def _must_wait(job: Job | None) -> bool:
     return job is not None and (job.held or job.request.code_due_unix is not None)
 
 
+def _keep_priorities(state: State, made: Plan) -> None:
+    """Before anything is made of the plan: a job that starts keeps the priority with which it did."""
+    if not made.priorities:
+        return
+    known = state.priorities | made.priorities  # another object: a thread may read the one before
+    if len(known) > 2 * len(state.pending):
+        known = {job_id: known[job_id] for job_id in state.pending if job_id in known}
+    state.priorities = known
+
+
 class Passes:
     """One after the other, with what one remembers of the last."""
 
@@ -59,16 +69,13 @@ class Passes:
             self._told_all_unix = now
         self._owes_words = not tells_all
         view = build_view(state, now=now)
-        return plan(view, now, state.site.settings, memory=self._memory, tell=None if tells_all else untold)
+        made = plan(view, now, state.site.settings, memory=self._memory, tell=None if tells_all else untold)
+        _keep_priorities(state, made)
+        return made
 
     def keep(self, state: State, made: Plan) -> list[JobId]:
         """Takes the words for those who still wait. The jobs whose words have changed."""
         changed: list[JobId] = []
-        if made.priorities:
-            known = state.priorities | made.priorities  # another object: a thread may read the one before
-            if len(known) > 2 * len(state.pending):
-                known = {job_id: known[job_id] for job_id in state.pending if job_id in known}
-            state.priorities = known
         for job_id, why in made.whys.items():
             if state.whys.get(job_id) != why and job_id in state.pending:
                 state.whys[job_id] = why

@@ -117,6 +117,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Of a waiting job: what was cleared for it."""
     partition: str = ""
     """Where it started; of a request for several the one that had room."""
+    priority: int | None = None
+    """With which it started; None: it has not, or nobody had reckoned it."""
     time_limit_s: int | None = None
     """The limit it runs under, from its start on: as asked, a default, or shortened (--time-min)."""
     leaves_by_unix: float | None = None

@@ -14,7 +14,7 @@ from .units import MIB, tres_text
 NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container cpus cpus_per_gpu cpus_per_task deadline
 dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type id licenses
-mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition priority qos reason
+mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
 tasks_text limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
@@ -72,7 +72,7 @@ def _what(row: Row) -> dict[str, Any]:
         "job_state": row["state"],
         "name": row["name"],
         "partition": row["partition"],
-        "priority": row["priority"] or 0,
+        "priority": row["priority_told"] or 0,
         "qos": row["qos"],
         "restart_cnt": row["restarts"],
         "resv_name": row["reservation"],

@@ -147,9 +147,11 @@ class JobFields:
                 "OVER_SUBSCRIBE", "exclusive", lambda row: "NO" if row["exclusive"] else "OK"
             ),
             "priority": Field(
-                "PRIORITY", "priority", lambda row: f"{(row['priority'] or 0) / PRIORITY_SCALE:16.14f}"
+                "PRIORITY",
+                "priority_told",
+                lambda row: f"{(row['priority_told'] or 0) / PRIORITY_SCALE:16.14f}",
             ),
-            "prioritylong": Field("PRIORITY", "priority", lambda row: str(row["priority"] or 0)),
+            "prioritylong": Field("PRIORITY", "priority_told", lambda row: str(row["priority_told"] or 0)),
             "tres-alloc": Field("TRES_ALLOC", "tres", lambda row: tres_text(row["tres"])),
         }
 

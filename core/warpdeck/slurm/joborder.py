@@ -83,8 +83,8 @@ def _numbers(fields: JobFields) -> dict[str, Key]:
         "L": Key(f"limit_s {USED}", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
         "m": Key("mem_per_node_bytes mem_per_cpu_bytes", _memory),
         "M": Key(USED, _column("used_s")),
-        "p": Key("priority", lambda row: row["priority"] or 0),
-        "Q": Key("priority", lambda row: row["priority"] or 0),
+        "p": Key("priority_told", lambda row: row["priority_told"] or 0),
+        "Q": Key("priority_told", lambda row: row["priority_told"] or 0),
         "S": Key(STARTS, lambda row: start_of(row) or NEVER),
         "t": Key("state", lambda row: row["state"]),
     }

@@ -469,3 +469,14 @@ def test_a_way_that_the_state_table_does_not_lead_is_an_error() -> None:
         txn.put_job(
             type(job)(**{name: getattr(job, name) for name in job.__struct_fields__} | {"state": "RUNNING"})
         )
+
+
+def test_a_job_keeps_the_priority_with_which_it_started() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.state.priorities[job_id] = 1132
+    core.launch(core.plan().effects)
+    assert core.job(job_id).priority == 1132
+    core.apply(Requeued(who=ANN, jobs=(str(job_id),)))
+    core.end(job_id, signal=15)
+    assert core.job(job_id).priority is None

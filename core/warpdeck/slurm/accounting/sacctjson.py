@@ -56,7 +56,7 @@ def _job(job: Record, window: Window) -> Record:
         "mcs": {"label": ""},
         "nodes": job["node_list"] or "None assigned",
         "partition": job["partition"],
-        "priority": job["priority"] or 0,
+        "priority": job["priority_told"] or 0,
         "qos": job["qos"],
         "required": {"CPUs": job["cpus"], "memory": _memory_mib(job)},
         "kill_request_user": None if job["ended_by_uid"] is None else name_of(job["ended_by_uid"]),

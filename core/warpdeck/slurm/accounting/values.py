@@ -35,7 +35,7 @@ ENDED = frozenset({"cancelled", "timeout", "requeued", "preempted"})
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
 COLUMNS = """
-id label array_job_id array_task_id tasks_pending name user uid account partition qos state reason priority nodes node_list
+id label array_job_id array_task_id tasks_pending name user uid account partition qos state reason priority_told nodes node_list
 cpus limit_s submit start end exit_code exit_cause used comment work_dir submit_line eligible suspended_at suspended_s
 features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked tasks_text container batch ended_by_uid nodes_min tasks
 cpus_per_task
@@ -87,7 +87,7 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "JobIDRaw": str(job["id"]),
         "JobName": job["name"],
         "Partition": job["partition"],
-        "Priority": "" if job["priority"] is None else str(job["priority"]),
+        "Priority": "" if job["priority_told"] is None else str(job["priority_told"]),
         "QOS": job["qos"],
         "QOSRAW": "1",
         "Reason": waiting_reason(job),

@@ -27,7 +27,7 @@ FIELDS = [
     "state",
     "why",
     "reason",
-    "priority",
+    "priority_told",
     "nodes",
     "node_list",
     "cpus",
@@ -92,7 +92,7 @@ def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
     lines = [
         _name(job),
         f"UserId={job['user']}({job['uid']}) GroupId={group}({gid}) MCS_label=N/A",
-        f"Priority={max(0, job['priority'] or 0)} Nice={job['nice']} Account={or_null(job['account'])} "
+        f"Priority={max(0, job['priority_told'] or 0)} Nice={job['nice']} Account={or_null(job['account'])} "
         f"QOS={or_null(job['qos'])}",
         f"JobState={job['state']} Reason={job['reason']} Dependency={or_null(job['dependency'])}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
