@@ -22,7 +22,7 @@ from .dialogs import TextPage
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
-COLUMNS = (Column("FILE", 0), Column("", 12, 1, align="right"))
+COLUMNS = (Column("FILE", 0, key="file"), Column("", 12, 1, key="files", align="right"))
 
 
 class CodePane(Vertical):

@@ -324,9 +324,7 @@ def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: st
     if trouble:
         lines.append(fact("but", printable(trouble), "warn"))
     elif snapshot:
-        lines.append(
-            fact("has", f"{plural(files, 'file')}; Enter reads one, D and = compare, A runs it again")
-        )
+        lines.append(fact("has", f"{plural(files, 'file')}; Enter opens one"))
     return [*lines, ()]
 
 
