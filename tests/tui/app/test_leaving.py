@@ -20,7 +20,6 @@ OPENS: dict[str, Callable[[DeckApp], object]] = {
     "job": lambda app: app.open_job("1"),
     "nodes": lambda app: app.action_show_nodes(),
     "history": lambda app: app.action_show_history(),
-    "site": lambda app: app.action_show_admin(),
     "help": lambda app: app.action_help(),
     "text": lambda app: app.push_screen(TextPage("a title", "a text")),
     "question": lambda app: app.push_screen(Ask("why?", required="an answer")),
