@@ -210,6 +210,12 @@ def run_task(
         if cpus:
             os.sched_setaffinity(task.process.pid, cpus)
         write_all(opener, b"go\n")
+    except BaseException:
+        if task.process is not None:  # it waits at the gate, and nobody watches it yet
+            task.process.kill()
+            task.process.wait()
+            task.process = None
+        raise
     finally:
         for descriptor in (lock, gate, opener, source):
             os.close(descriptor)
