@@ -186,7 +186,7 @@ async def test_each_part_of_a_priority_is_told_and_they_add_up(short_tmp: Path) 
         refused = await raw.ask("priorities", ids=[str(plain.id)])
         assert "does not wait" in refused["message"]
         await raw.close()
-        await site.until(lambda: len(site.controller.state.priorities) == 3)
+        await site.until(lambda: by_hand.id in site.controller.state.priorities)
         queue = await asked(site, "jobs", ids=[str(by_hand.id)])
         assert queue["jobs"][0]["priority"] == 10**6
 
