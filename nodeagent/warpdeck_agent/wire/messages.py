@@ -15,13 +15,14 @@ for keys typed into a terminal). In a tunnel an empty data frame ends its direct
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Literal, Optional, Union, get_args, get_origin, get_type_hints
+from typing import Any, Dict, List, Literal, Optional, Union, get_args
 
 from . import steps
 from .container import Container as Container
 from .container import Mount as Mount
+from .fields import build
+from .fields import encode as encode
 from .frames import WireError
 from .opening import OpenLog as OpenLog
 from .opening import OpenPty as OpenPty
@@ -428,37 +429,6 @@ _BY_TAG: Dict[str, Any] = {
     cls.__dataclass_fields__["t"].default: cls
     for cls in (*get_args(ControllerMessage), *get_args(AgentMessage))
 }
-_FIELDS: Dict[Any, Dict[str, Any]] = {}
-_DEFAULTS: Dict[Any, Dict[str, Any]] = {}
-_ALWAYS = ("t", "version")
-"""Fields that are said whatever they are: the tag, and what strangers look at."""
-
-
-def encode(message: Any) -> Dict[str, Any]:
-    """A message as JSON values, ready for json_frame; fields with their default values go without saying. Not asdict, which
-    copies every value it meets: five times slower."""
-    defaults = _DEFAULTS.get(type(message))
-    if defaults is None:
-        defaults = _DEFAULTS[type(message)] = _defaults(type(message))
-    said = vars(message).items()
-    return {name: _plain(value) for name, value in said if name not in defaults or value != defaults[name]}
-
-
-def _defaults(cls: Any) -> Dict[str, Any]:
-    """What those fields hold that a message does not name."""
-    found: Dict[str, Any] = {}
-    for each in dataclasses.fields(cls):
-        if each.name not in _ALWAYS and each.default is not dataclasses.MISSING:
-            found[each.name] = each.default
-        elif each.default_factory is not dataclasses.MISSING:
-            found[each.name] = each.default_factory()
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if type(value) is list:
-        return [_plain(item) for item in value]
-    return encode(value) if hasattr(value, "__dataclass_fields__") else value
 
 
 def decode(message: Dict[str, Any]) -> Any:
@@ -466,49 +436,4 @@ def decode(message: Dict[str, Any]) -> Any:
     cls = _BY_TAG.get(message.get("t", ""))
     if cls is None:
         raise WireError(f"unknown message {message.get('t')!r}")
-    return _build(cls, message, str(message["t"]))
-
-
-def _build(cls: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, dict):
-        raise WireError(f"{where}: expected an object")
-    fields = _FIELDS.get(cls)
-    if fields is None:
-        hints = get_type_hints(cls)
-        fields = _FIELDS[cls] = {item.name: hints[item.name] for item in dataclasses.fields(cls)}
-    given: Dict[str, Any] = {}
-    for name, found in value.items():
-        kind = fields.get(name)
-        if kind is not None:
-            plain = type(found) is kind  # most are: str, int, bool
-            given[name] = found if plain else _convert(kind, found, f"{where}.{name}")
-    try:
-        return cls(**given)
-    except TypeError as error:
-        raise WireError(f"{where}: {error}") from error
-
-
-def _convert(kind: Any, value: Any, where: str) -> Any:
-    origin = get_origin(kind)
-    if origin is Union:
-        inner = [arg for arg in get_args(kind) if arg is not type(None)]
-        return None if value is None else _convert(inner[0], value, where)
-    if origin is list:
-        if not isinstance(value, list):
-            raise WireError(f"{where}: expected a list")
-        item = get_args(kind)[0]
-        return [_convert(item, entry, where) for entry in value]
-    if origin is dict:
-        item = get_args(kind)[1]
-        if not isinstance(value, dict) or not {item}.issuperset(map(type, value.values())):
-            raise WireError(f"{where}: expected values of {item.__name__}")
-        return value
-    if origin is Literal:
-        return value
-    if dataclasses.is_dataclass(kind):
-        return _build(kind, value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise WireError(f"{where}: expected {kind.__name__}")
-    return value
+    return build(cls, message, str(message["t"]))
