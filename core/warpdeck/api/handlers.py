@@ -113,26 +113,6 @@ class Handlers:
                 return await self._detail(message.job)
             case ask.Settle():
                 return await self._settle(JobId(message.job))
-            case ask.Cancel():
-                return await self._cancel(message)
-            case ask.Hold():
-                return await self._change(Held(**await self._named(message.jobs)))
-            case ask.Release():
-                return await self._change(Released(**await self._named(message.jobs)))
-            case ask.Requeue():
-                return await self._change(Requeued(**await self._named(message.jobs), hold=message.hold))
-            case ask.Tell():
-                return await self._change(Told(**await self._named(message.jobs), text=message.text))
-            case ask.Suspend():
-                return await self._change(Suspended(**await self._named(message.jobs)))
-            case ask.Resume():
-                return await self._change(Resumed(**await self._named(message.jobs)))
-            case ask.JobUpdate():
-                return await self._change(Updated(**await self._named(message.jobs), change=message.change))
-            case ask.CodeRecorded(snapshot=snapshot, note=note):
-                self._check_uploaded(snapshot)
-                named = await self._named(message.jobs)
-                return await self._change(CodeRecorded(**named, snapshot=snapshot, note=note))
             case ask.Nodes():
                 nodes = self._nodes(message.name, facts=message.facts)
                 return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
@@ -160,6 +140,32 @@ class Handlers:
             case ask.ForwardEnd():
                 self._server.forwards.end(who, message.number)
                 return {}
+            case _:
+                return await self._order(message)
+
+    async def _order(self, message: Any) -> Any:
+        """What changes jobs, and what only admins may."""
+        match message:
+            case ask.Cancel():
+                return await self._cancel(message)
+            case ask.Hold():
+                return await self._change(Held(**await self._named(message.jobs)))
+            case ask.Release():
+                return await self._change(Released(**await self._named(message.jobs)))
+            case ask.Requeue():
+                return await self._change(Requeued(**await self._named(message.jobs), hold=message.hold))
+            case ask.Tell():
+                return await self._change(Told(**await self._named(message.jobs), text=message.text))
+            case ask.Suspend():
+                return await self._change(Suspended(**await self._named(message.jobs)))
+            case ask.Resume():
+                return await self._change(Resumed(**await self._named(message.jobs)))
+            case ask.JobUpdate():
+                return await self._change(Updated(**await self._named(message.jobs), change=message.change))
+            case ask.CodeRecorded(snapshot=snapshot, note=note):
+                self._check_uploaded(snapshot)
+                named = await self._named(message.jobs)
+                return await self._change(CodeRecorded(**named, snapshot=snapshot, note=note))
             case _:
                 return await self._administer(message)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from warpdeck.config import Config
-from warpdeck.model import Job, Node, NodeName, Share
+from warpdeck.model import Job, Node, NodeName, Request, Share
 from warpdeck.model.request import Container
 from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
@@ -36,9 +37,7 @@ def build_launch(
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
     stdout, stderr = output_paths(job)
-    batch = bool(request.script)
-    role = "hold" if request.holder or (batch and rank) else "batch" if batch else "tasks"
-    warn, held = request.warn, config.containment
+    role = _role(request, rank)
     return wire.Launch(
         job_id=job.id,
         restarts=job.restarts,
@@ -66,32 +65,58 @@ def build_launch(
         first_rank=sum(part.tasks for part in job.allocation.shares[:rank]),
         gpus=list(share.gpu_uuids),
         gpu_share_pct=share.gpu_share_pct,
-        share_grace_s=config.gpus.share_grace_s,
-        share_start_s=config.gpus.share_start_s,
         cpus=share.cpus,
         mem_bytes=share.mem_bytes,
-        max_processes=held.max_processes,
-        tmp_dir=held.tmp_dir,
-        unkillable_s=held.unkillable_s,
         hooks=build_hooks(job, rank, config=config, submit_host=submit_host),
         empty_gpus=bool(share.gpus) and config.gpus.avoid_foreign_processes,
-        confine=[name for name in ("memory", "cpus", "devices") if getattr(held, name)],
         time_limit_s=job.time_limit_s,
-        grace_s=config.grace_s,
-        warn_signal=warn.number if warn else 0,
-        warn_before_s=float(warn.before_s) if warn else 0.0,
-        warn_batch_only=warn.batch_only if warn else False,
-        idle_limit_s=float(config.interactive.idle_limit_s),
-        idle_warning_s=float(config.interactive.idle_warning_s),
         in_place=request.in_place and config.submission.sbatch_runs == "folder",
         tree=_tree(job),
         container=build_container(request.container),
         workspace=str(job.array_job_id),
-        pty=request.pty is not None,
-        rows=request.pty.rows if request.pty else 24,
-        cols=request.pty.cols if request.pty else 80,
         behind=[behind.id, behind.restarts] if behind is not None else [],
+        **_site(config),
+        **_warning(request),
+        **_terminal(request),
     )
+
+
+def _role(request: Request, rank: int) -> str:
+    if request.holder or (request.script and rank):
+        return "hold"
+    return "batch" if request.script else "tasks"
+
+
+def _site(config: Config) -> dict[str, Any]:
+    """What the site says of every launch."""
+    held, gpus, interactive = config.containment, config.gpus, config.interactive
+    return {
+        "share_grace_s": gpus.share_grace_s,
+        "share_start_s": gpus.share_start_s,
+        "max_processes": held.max_processes,
+        "tmp_dir": held.tmp_dir,
+        "unkillable_s": held.unkillable_s,
+        "confine": [name for name in ("memory", "cpus", "devices") if getattr(held, name)],
+        "grace_s": config.grace_s,
+        "idle_limit_s": float(interactive.idle_limit_s),
+        "idle_warning_s": float(interactive.idle_warning_s),
+    }
+
+
+def _warning(request: Request) -> dict[str, Any]:
+    """The signal before the end (--signal)."""
+    warn = request.warn
+    if warn is None:
+        return {}
+    return {
+        "warn_signal": warn.number,
+        "warn_before_s": float(warn.before_s),
+        "warn_batch_only": warn.batch_only,
+    }
+
+
+def _terminal(request: Request) -> dict[str, Any]:
+    return {"pty": True, "rows": request.pty.rows, "cols": request.pty.cols} if request.pty else {}
 
 
 def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
