@@ -24,7 +24,8 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
 from . import clipboard
-from .actions import CHANGING, actions_at, bindings, command_of, help_lines, key_words, keys_of
+from .actions import CHANGING
+from .bindings import actions_at, bindings, command_of, help_lines, key_words, keys_of
 from .board import Board
 from .chronicle import Chronicle
 from .client import Core

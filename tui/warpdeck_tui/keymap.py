@@ -25,7 +25,8 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
 
 from warpdeck.errors import UserError
 
-from .actions import ACTIONS, NO_KEY, PLACES, clashes, key_words, keys_of
+from .actions import ACTIONS, NO_KEY, PLACES
+from .bindings import clashes, key_words, keys_of
 
 KEYS_FILE = "keys.toml"
 MAX_KEYS_BYTES = 64 * 1024

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpdeck_tui.actions import (
-    ACTIONS,
-    MEETINGS,
-    PLACES,
-    Action,
-    actions_at,
-    clashes,
-    help_lines,
-    key_line,
-)
+from warpdeck_tui.actions import ACTIONS, MEETINGS, PLACES, Action
 from warpdeck_tui.app import DeckApp
+from warpdeck_tui.bindings import actions_at, clashes, help_lines, key_line
 from warpdeck_tui.screens.admin import AdminScreen
 from warpdeck_tui.screens.base import TextPane
 from warpdeck_tui.screens.dialogs import Ask, Choose, Confirm, DonePage, Fill, HelpPage, TextPage

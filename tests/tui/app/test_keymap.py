@@ -9,7 +9,8 @@ from tests.tui.app.stage import on_stage
 
 from warpdeck.errors import UserError
 from warpdeck.paths import config_dir
-from warpdeck_tui.actions import ACTIONS, clashes, keys_of
+from warpdeck_tui.actions import ACTIONS
+from warpdeck_tui.bindings import clashes, keys_of
 from warpdeck_tui.keymap import MAX_KEYS_BYTES, NO_KEYMAP, PRESETS, keymap_lines, read_keymap
 
 

@@ -10,7 +10,8 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from warpdeck.paths import config_dir
-from warpdeck_tui.actions import ACTIONS, TARGETS, bindings, key_words
+from warpdeck_tui.actions import ACTIONS
+from warpdeck_tui.bindings import TARGETS, bindings, key_words
 from warpdeck_tui.screens.dialogs import Choose, TextPage
 from warpdeck_tui.screens.keyline import KeyLine
 

@@ -19,7 +19,7 @@ from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError
 from warpdeck.notation.reservations import Wish
 from warpdeck.notation.times import format_duration
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
 from warpdeck_tui.viewmodels import sitetables as tables
 from warpdeck_tui.viewmodels.cells import Cell

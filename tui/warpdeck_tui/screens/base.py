@@ -16,7 +16,8 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
-from warpdeck_tui.actions import CHANGING, TARGETS, Action, KeyHint, actions_at, bindings, key_line
+from warpdeck_tui.actions import CHANGING, Action
+from warpdeck_tui.bindings import TARGETS, KeyHint, actions_at, bindings, key_line
 from warpdeck_tui.palette import PLAIN, Palette
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.cells import folded

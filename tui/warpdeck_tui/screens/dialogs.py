@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.chronicle import Chronicle
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.viewmodels.jobcolumns import choice_row

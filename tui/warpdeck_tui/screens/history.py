@@ -17,7 +17,7 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
 from warpdeck.notation.jobfilter import parse_filter
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.exports import Form, form_of, records
 from warpdeck_tui.viewmodels.jobcolumns import PAST_COLUMNS
 from warpdeck_tui.viewmodels.pastpages import PAGE_JOBS, PastPages, PastRows

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow, UsageRow
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 

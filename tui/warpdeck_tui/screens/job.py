@@ -19,7 +19,7 @@ from textual.widgets import Static
 from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels import job as view
 from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
 from warpdeck_tui.viewmodels.environment import environment_lines

@@ -13,7 +13,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck.notation.jobfilter import plain_words
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.arrays import Fold
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, columns_of
 from warpdeck_tui.viewmodels.order import SORTED_BY, Order, rank

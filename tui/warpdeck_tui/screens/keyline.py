@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.widgets import Static
 
-from warpdeck_tui.actions import KeyHint, dialog_keys
+from warpdeck_tui.bindings import KeyHint, dialog_keys
 from warpdeck_tui.palette import PLAIN, Palette
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.client import Core
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.widgets.cells import printable

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from warpdeck.api.rows import CurveRow, NodeRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.nodepage import SPANS, page
 
 from .base import TextPane

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.nodes import (
     METRIC_WORDS,

@@ -13,7 +13,7 @@ from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.notation.jobfilter import plain_words
 from warpdeck.paths import config_dir
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.arrays import Fold, fold_key
 from warpdeck_tui.viewmodels.cells import plural
 from warpdeck_tui.viewmodels.jobcolumns import JOB_COLUMNS, JobRows

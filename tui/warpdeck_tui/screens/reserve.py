@@ -14,7 +14,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.errors import UserError
 from warpdeck.notation.reservations import FLAGS, Wish, parse_wish, wish_command
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 
 from .base import Arrives
 from .keyline import DialogKeys

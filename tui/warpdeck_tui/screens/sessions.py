@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from warpdeck.api.rows import ForwardRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.replay import Screen
 from warpdeck_tui.viewmodels.sessions import (
     FORWARD,

@@ -20,7 +20,7 @@ from textual.widgets import Input, Static, TextArea
 
 from warpdeck.api.submission import read_script
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.client import Core
 from warpdeck_tui.editing import edited
 from warpdeck_tui.presets import check_name

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.form import Sheet
 from warpdeck_tui.viewmodels.sweep import preview
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable

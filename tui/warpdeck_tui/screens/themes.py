@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.themes import ThemeFile
 from warpdeck_tui.viewmodels import Cell, Line
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable

@@ -18,7 +18,7 @@ from textual.geometry import Offset, Region
 from textual.message import Message
 from textual.strip import Strip
 
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import fit, printable

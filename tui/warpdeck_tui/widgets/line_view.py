@@ -13,7 +13,7 @@ from textual.geometry import Offset, Size
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import Palette, for_terminal
 
 from .glyphs import UNICODE, Glyphs

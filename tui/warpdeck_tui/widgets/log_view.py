@@ -10,7 +10,7 @@ from textual import events, work
 from textual.binding import BindingType
 from textual.strip import Strip
 
-from warpdeck_tui.actions import bindings
+from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import Palette
 
 from .cells import fit
