@@ -415,8 +415,8 @@ class Jobs:
             # Not durable: after a power cut the output may go early, and to wait for the disk would hold up other launches.
             job.folder.write("forgotten", str(time.time()), durable=False)
             job.folder.release()
-        except OSError:  # no space even for that: make some
-            self._remove(job.folder)
+        except OSError:  # no space even for that: make some, before the next launch needs it
+            job.folder.remove()
 
     def _remove(self, folder: LaunchFolder) -> None:
         """Leaves nothing. In a thread: a disk may take long over files that held something, and launches would wait."""

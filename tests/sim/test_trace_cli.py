@@ -89,7 +89,7 @@ def test_a_configuration_can_be_tried_on_a_log(
         (["--trace", "LOG", "--cpus", "4", "--nodes", "2"], 2, "the machine is given twice"),
         (["--trace", "LOG", "--nodes", "2"], 2, "--nodes needs --gpus-per-node"),
         (["--trace", "LOG", "--cpus", "4", "--config", "absent.toml"], 1, "there is no file absent.toml"),
-        (["--trace", "LOG", "--cpus", "4", "--from", "2026-01-01"], 2, "--from and --to choose"),
+        (["--trace", "LOG", "--cpus", "4", "--from", "2026-01-01"], 2, "--from is about the site's history"),
         (["--history", "--cpus", "4"], 2, "the history is replayed on the nodes that there are"),
         (["--history"], 1, "there is no history"),
     ],

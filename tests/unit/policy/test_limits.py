@@ -131,7 +131,7 @@ def test_what_can_never_pass_is_said_at_submit() -> None:
     assert "QOSMaxWallDurationPerJobLimit" in refused(pending(1, qos="short"), **short)
     assert "3 licenses" in refused(pending(1, licenses=(("matlab", 3),)), licenses=(("matlab", 2),))
     assert "largest node" in refused(pending(1, gpus=9))
-    assert "with ib" in refused(pending(1, resources=Resources(constraint="ib", nodes_min=1)))
+    assert "no node has ib" in refused(pending(1, resources=Resources(constraint="ib", nodes_min=1)))
 
 
 def test_too_many_jobs_in_the_queue_are_refused() -> None:
