@@ -117,7 +117,7 @@ def _mail(event: str, job: Job, now: float) -> Mail:
         subject += f", Queued time {format_duration(job.start_at_unix - job.submit_at_unix)}"
     elif job.start_at_unix is not None:
         subject += f", Run time {format_duration((job.end_at_unix or now) - job.start_at_unix)}"
-    if job.is_finished:
+    if job.is_finished and event != "BEGIN":
         subject += f", {job.state.value}" + (f", ExitCode {exit_code.partition(':')[0]}" if exit_code else "")
     return Mail(
         job_id=job.id,

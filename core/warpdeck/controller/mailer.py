@@ -7,6 +7,7 @@ gone. A controller that is killed in between may lose one, and sends none twice.
 from __future__ import annotations
 
 import asyncio
+import email.policy
 import logging
 import re
 import subprocess
@@ -39,6 +40,10 @@ MAX_OF_USER = 200
 """Mails of one user in an hour: an array of failing tasks is no reason to have the site's mail blocked."""
 HOUR_S = 3600.0
 MAX_RECIPIENTS = 10
+MAX_SUBJECT_CHARS = 490
+"""Twice that is what a line of a mail may have (RFC 5322)."""
+UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHARS * 2)
+"""A subject is one line: programs that sort mail look at the first."""
 FRESH = Seen(JobState.PENDING, 0)
 """How a job is that nobody has looked at."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
@@ -153,7 +158,9 @@ def message(mail: Mail, recipients: list[str]) -> bytes:
     """The mail as sendmail takes it. Names are the user's: what is not printable would make headers of its own."""
     made = EmailMessage()
     made["To"] = ", ".join(recipients)
-    made["Subject"] = "".join(letter if letter.isprintable() else "?" for letter in mail.subject)[:500]
+    made["Subject"] = "".join(letter if letter.isprintable() else "?" for letter in mail.subject)[
+        :MAX_SUBJECT_CHARS
+    ]
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(f"{mail.subject}\n\nnodes: {' '.join(mail.nodes) or 'none'}\n")
-    return made.as_bytes()
+    return made.as_bytes(policy=UNFOLDED)

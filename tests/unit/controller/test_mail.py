@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from warpdeck.controller.mail import Seen, mails, seen, told
-from warpdeck.controller.mailer import addresses
+from warpdeck.controller.mailer import addresses, message
 from warpdeck.model import ArraySpec, ExitStatus, Job, JobId, JobState, Request
 
 PENDING, RUNNING = Seen(JobState.PENDING, 0), Seen(JobState.RUNNING, 0)
@@ -38,7 +38,17 @@ def test_only_what_was_asked_for_is_told() -> None:
 
 
 def test_a_job_that_was_never_seen_to_run_began_and_ended() -> None:
-    assert events(PENDING, job(JobState.COMPLETED, "BEGIN", "END")) == ["BEGIN", "END"]
+    ended = job(JobState.COMPLETED, "BEGIN", "END", exit=ExitStatus(code=0))
+    assert events(PENDING, ended) == ["BEGIN", "END"]
+    began, over = mails(PENDING, ended, [], now=110.0)
+    assert "COMPLETED" not in began.subject and over.subject.endswith(", COMPLETED, ExitCode 0")
+
+
+def test_a_subject_is_one_line_however_long() -> None:
+    named = Request(name="n" * 100, script="#!/bin/sh\n", mail_types=("END",))
+    (mail,) = mails(RUNNING, job(JobState.COMPLETED, request=named), [], now=110.0)
+    lines = message(mail, ["ann@example.org"]).decode().splitlines()
+    assert f"Subject: {mail.subject}" in lines
 
 
 def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
