@@ -22,7 +22,7 @@ import msgspec
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation
+from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation, Resources
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
@@ -358,11 +358,16 @@ def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> l
 
 def _each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> Iterator[Job]:
     requests: dict[int, Request] = {}
+    resources: dict[Resources, Resources] = {}
     for data, key, request in db.execute(query, values):
         if key not in requests:
             if len(requests) >= MOST_REQUESTS:
                 requests.clear()
-            requests[key] = _REQUEST.decode(request)
+                resources.clear()
+            made = requests[key] = _REQUEST.decode(request)
+            # Who asks for the same shares one object: a queue has few kinds, and the planner looks at who they are.
+            asked = resources.setdefault(made.resources, made.resources)
+            msgspec.structs.force_setattr(made, "resources", asked)
         yield msgspec.structs.replace(_JOB.decode(data), request=requests[key])
 
 

@@ -18,6 +18,7 @@ from warpdeck.errors import StoreError
 from warpdeck.model import (
     Curve,
     ExitStatus,
+    GpuAsk,
     Job,
     JobCurve,
     JobId,
@@ -26,6 +27,7 @@ from warpdeck.model import (
     NodeName,
     Request,
     Reservation,
+    Resources,
 )
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
@@ -126,6 +128,20 @@ async def test_tasks_share_the_request_of_their_array(store: Store) -> None:
     assert await store.named(JobId(5)) == [array, task]
     assert await store.named(JobId(6)) == [task]
     assert await store.named(JobId(7)) == []
+
+
+async def test_who_asks_for_the_same_shares_it_after_a_start(tmp_path: Path) -> None:
+    path = str(tmp_path / "state.db")
+    store = await SqliteStore.open(path)
+    for number, gpus in ((1, 4), (2, 4), (3, 8)):
+        asked = Resources(gpus=GpuAsk(per_node=gpus), nodelist=(NodeName("a"),))
+        job = make_job(number)
+        changed = msgspec.structs.replace(job, request=msgspec.structs.replace(job.request, resources=asked))
+        await store.commit(submission(changed))
+    first, second, third = sorted((await store.load(finished_since_unix=0.0)).jobs, key=lambda job: job.id)
+    await store.close()
+    assert first.request.resources is second.request.resources and first.request.name != second.request.name
+    assert third.request.resources.gpus.per_node == 8
 
 
 async def test_the_last_use_that_was_committed_is_loaded(store: Store) -> None:
