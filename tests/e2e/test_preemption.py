@@ -72,7 +72,13 @@ def test_a_preempted_job_saves_its_work_and_goes_on_from_it(home: Home) -> None:
 
 
 def stopped(pid: str) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    """Whether it stands still. A shell that was stopped while it starts a command (vfork) waits for that child, which is."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # one that has just ended
+        return False
+    return state == "T" or (state == "D" and bool(children) and all(map(stopped, children)))
 
 
 def counting(home: Home, *options: str) -> tuple[int, str, Path]:
