@@ -11,11 +11,16 @@ import os
 import pwd
 import re
 import signal
+import time
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from . import groups
 from .procfs import table, text
 
+MARK = "WARPDECK_JOB"
+LOOKS, LOOK_S = 5, 0.002
+"""At a process without an environment: it has none while the kernel puts a program in the place of another, and then it has."""
+_PF_KTHREAD = 0x0020_0000
 MAX_ENVIRON_BYTES = 4 * 1024 * 1024
 """How much of a process's environment is searched."""
 _TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
@@ -30,29 +35,56 @@ def mark(job_id: int, restarts: int, *, agent: str) -> str:
 
 def mark_of(pid: int) -> str:
     """The launch that the process belongs to, of whatever agent; "" if none, or if it may not be read."""
-    return variable(pid, "WARPDECK_JOB")
+    return variable(pid, MARK)
 
 
 def variable(pid: int, name: str) -> str:
     """A variable that the process was started with; "" if there is none, or if it may not be read."""
+    return _value(_environ(pid) or b"", name)
+
+
+def _environ(pid: int) -> Optional[bytes]:
+    """None if it may not be read, or the process is gone."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = file.read(MAX_ENVIRON_BYTES)
+            return file.read(MAX_ENVIRON_BYTES)
     except OSError:
-        return ""
+        return None
+
+
+def _value(environ: bytes, name: str) -> str:
     found = re.search(rb"(?:^|\0)" + name.encode() + rb"=([^\0]*)", environ)
     return found.group(1).decode("ascii", "replace") if found else ""
 
 
 def marked() -> Dict[str, List[int]]:
-    """All launches' processes, by mark: one walk over /proc."""
+    """All launches' processes, by mark: one walk over /proc, and some more looks at who is in the middle of an execve.
+
+    May sleep LOOKS * LOOK_S.
+    """
     found: Dict[str, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            launch = mark_of(int(name))
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    for look in range(LOOKS):
+        if look:
+            time.sleep(LOOK_S)
+        unclear = []
+        for pid in pids:
+            environ = _environ(pid)
+            launch = _value(environ or b"", MARK)
             if launch:
-                found.setdefault(launch, []).append(int(name))
+                found.setdefault(launch, []).append(pid)
+            elif environ == b"" and _may_get_one(pid):
+                unclear.append(pid)
+        pids = unclear
+        if not pids:
+            break
     return found
+
+
+def _may_get_one(pid: int) -> bool:
+    """Whether a process without an environment is one that programs run in, and lives."""
+    fields = stat_fields(pid)
+    return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & _PF_KTHREAD
 
 
 def job_of(pid: int, *, agent: str) -> int:
