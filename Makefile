@@ -8,7 +8,7 @@ LIGHTNING := lightning-fabric==2.0.9.post0 pytorch-lightning==2.0.9.post0 lightn
 SOURCES := core tui nodeagent tests
 # More processes than cores: most tests wait most of the time. A module's tests stay together, for what they share; the
 # modules that take longest come first.
-TESTS := -n 4 --dist loadscope --no-loadscope-reorder
+TESTS := -n 3 --dist loadscope --no-loadscope-reorder
 
 # Else every command that a test starts would compile all of us anew.
 unexport PYTHONDONTWRITEBYTECODE
