@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from warpdeck.api.rows import CurveRow, JobRow
 from warpdeck_tui.widgets.cells import fit, printable
-from warpdeck_tui.widgets.glyphs import UNICODE, Glyphs
+from warpdeck_tui.widgets.glyphs import UNKNOWN
 from warpdeck_tui.widgets.meter import sparkline
 from warpdeck_tui.widgets.plot import Dot, Frame, frame_of, means, plot
 
@@ -80,7 +80,7 @@ class Page(NamedTuple):
     told: str = ""
 
 
-def chart(page: Page, *, width: int, height: int, glyphs: Glyphs = UNICODE) -> list[Line]:
+def chart(page: Page, *, width: int, height: int) -> list[Line]:
     """The page's lines, `height` at most."""
     if not page.runs:
         return [(Cell(page.told, "muted"),)]
@@ -95,10 +95,10 @@ def chart(page: Page, *, width: int, height: int, glyphs: Glyphs = UNICODE) -> l
         return [*lines, *legend]
     if not page.by_step:
         frame = _whole(frame, page)
-    gpus = [] if page.by_step else _gpus(page.runs[0], frame, room, glyphs)
+    gpus = [] if page.by_step else _gpus(page.runs[0], frame, room)
     rows = max(LEAST_ROWS, height - len(lines) - len(legend) - len(gpus) - 1)
     if any(curves):
-        lines += _plotted(curves, frame, (room, rows), glyphs)
+        lines += _plotted(curves, frame, (room, rows))
     return [*lines, *gpus, _axis(frame, room, by_step=page.by_step), *legend][:height]
 
 
@@ -149,10 +149,10 @@ def figure(value: float) -> str:
     return f"{value:.0f}" if size >= 1000 else f"{value:.4g}"
 
 
-def _plotted(curves: Sequence[Points], frame: Frame, size: tuple[int, int], glyphs: Glyphs) -> list[Line]:
+def _plotted(curves: Sequence[Points], frame: Frame, size: tuple[int, int]) -> list[Line]:
     """The drawing, with its highest, middle and lowest number beside it."""
     width, height = size
-    drawn = plot(curves, frame, width=width, height=height, glyphs=glyphs)
+    drawn = plot(curves, frame, width=width, height=height)
     if len(curves) > 1:
         _sign(drawn, curves, frame)
     numbers = {0: frame.high, height // 2: (frame.high + frame.low) / 2, height - 1: frame.low}
@@ -181,7 +181,7 @@ def _sign(drawn: list[list[Dot]], curves: Sequence[Points], frame: Frame) -> Non
             drawn[row][column] = Dot(LETTERS[number], number)
 
 
-def _gpus(run: Run, frame: Frame, room: int, glyphs: Glyphs) -> list[Line]:
+def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
     """Utilisation up to 100 %, power up to its own most."""
     lines: list[Line] = []
     for points, unit in ((run.use, "%"), (run.power, "W")):
@@ -189,7 +189,7 @@ def _gpus(run: Run, frame: Frame, room: int, glyphs: Glyphs) -> list[Line]:
             continue
         most = 100.0 if unit == "%" else max(value for _, value in points) or 1.0
         shares = [None if value is None else 100 * value / most for value in means(points, frame, width=room)]
-        drawn = sparkline(shares, room, glyphs=glyphs).replace(glyphs.unknown, " ")
+        drawn = sparkline(shares, room).replace(UNKNOWN, " ")
         words = f"{points[-1][1]:.0f} {unit}"
         lines.append((Cell(f"{'GPU ' + words:>{MARGIN - 1}} ", "muted"), Cell(drawn, "muted")))
     return lines

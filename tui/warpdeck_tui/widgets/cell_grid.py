@@ -22,7 +22,7 @@ from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import fit, printable
-from .glyphs import UNICODE, Glyphs
+from .glyphs import CURSOR
 from .line_view import LineView
 from .lines import blank, finished
 from .meter import HEAT_STEPS, bar
@@ -81,11 +81,9 @@ class CellGrid(LineView):
     class Selected(_About):
         """Enter or a double click on the cell under the cursor."""
 
-    def __init__(
-        self, styles: Palette, *, id: str = "", legend: str = "", bars: bool = True, glyphs: Glyphs = UNICODE
-    ) -> None:
+    def __init__(self, styles: Palette, *, id: str = "", legend: str = "", bars: bool = True) -> None:
         """`bars`: whether there are any beside the numbers; they are most of what changes."""
-        super().__init__(styles, id=id, glyphs=glyphs)
+        super().__init__(styles, id=id)
         self._bars = bars
         self._legend, self._ramp = legend, True
         self._lines: list[GridLine] = []
@@ -210,7 +208,7 @@ class CellGrid(LineView):
         text += "".join(
             fit(str(index), TILE_MIN, align="center").ljust(self._tile) for index in range(in_line)
         )
-        return finished([Segment(fit(text, width, glyphs=self._glyphs), style)], width, base=self.rich_style)
+        return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
     def _node_line(self, place: _Place, width: int) -> Strip:
         label, cells = self._lines[place.node]
@@ -224,11 +222,11 @@ class CellGrid(LineView):
 
     def _label(self, label: str, *, here: bool) -> list[Segment]:
         name, _, state = label.partition(" ")
-        sign = self._glyphs.cursor if here else " "
+        sign = CURSOR if here else " "
         return [
             Segment(sign, self._styles.get("cursor-sign", PLAIN)),
             Segment(
-                fit(printable(name), self._name_width - 1, glyphs=self._glyphs) + " ",
+                fit(printable(name), self._name_width - 1) + " ",
                 Style(bold=here or None),
             ),
             Segment(fit(printable(state), STATE_WIDTH - 1) + " ", self._styles.get(node_role(state), PLAIN)),
@@ -238,7 +236,7 @@ class CellGrid(LineView):
         text, level = cell[1], cell[2]
         percent = cell[3] if len(cell) > 3 else None
         style = self._tile_style(text, level)
-        shown = fit(printable(text), TEXT_WIDTH, align="center", glyphs=self._glyphs)
+        shown = fit(printable(text), TEXT_WIDTH, align="center")
         # Brackets beside the reversed colours: the cursor shows where there is no colour at all.
         number = (
             Segment(f"[{shown}]", Style(reverse=True, bold=True)) if here else Segment(f" {shown}", style)
@@ -250,7 +248,7 @@ class CellGrid(LineView):
         # The bar and the gaps beside it are one piece of ink on the ground: half the bytes of a bar on a ground of its own.
         return [
             number,
-            Segment(f"{gap}{bar(percent, width, glyphs=self._glyphs)} ", Style(color=style.bgcolor)),
+            Segment(f"{gap}{bar(percent, width)} ", Style(color=style.bgcolor)),
         ]
 
     def _tile_style(self, text: str, level: int) -> Style:
@@ -267,7 +265,7 @@ class CellGrid(LineView):
             segments += [Segment("  ", self._styles.get(f"heat{step}", PLAIN)) for step in range(HEAT_STEPS)]
             words = f" high   {words}"
         room = max(0, width - sum(len(segment.text) for segment in segments))
-        segments.append(Segment(fit(words, room, glyphs=self._glyphs), muted))
+        segments.append(Segment(fit(words, room), muted))
         return finished(segments, width, base=self.rich_style)
 
     # Moving

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 
-from .glyphs import UNICODE, Glyphs
+from .glyphs import ELLIPSIS
 
 Cell = str | tuple[str, str]
 """Text, or text with the role of its style."""
@@ -35,13 +35,13 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else " " if each.isspace() else REPLACEMENT for each in text)
 
 
-def fit(text: str, width: int, *, align: Align = "left", glyphs: Glyphs = UNICODE) -> str:
+def fit(text: str, width: int, *, align: Align = "left") -> str:
     """The text in exactly `width` terminal columns: cut with an ellipsis, or padded."""
     if width <= 0:
         return ""
     length = len(text) if text.isascii() else cell_len(text)
     if length > width:
-        return set_cell_size(text, width - 1) + glyphs.ellipsis
+        return set_cell_size(text, width - 1) + ELLIPSIS
     padding = width - length
     left = {"left": 0, "right": padding, "center": padding // 2}[align]
     return " " * left + text + " " * (padding - left)

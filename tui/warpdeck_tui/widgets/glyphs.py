@@ -1,22 +1,9 @@
-"""The signs the widgets draw with, in Unicode and in plain ASCII for fonts and terminals that have no more."""
+"""The signs the widgets draw with; `signs` turns them into ASCII where the terminal has no more."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-
-class Glyphs(NamedTuple):
-    """`eighths`: nothing to a full block, from the left; `spark`: the same from below."""
-
-    cursor: str
-    mark: str
-    ellipsis: str
-    up: str
-    down: str
-    unknown: str
-    eighths: str
-    spark: str
-
-
-UNICODE = Glyphs("▌", "◆", "…", "▲", "▼", "·", " ▏▎▍▌▋▊▉█", " ▁▂▃▄▅▆▇█")
-ASCII = Glyphs(">", "*", "~", "^", "v", ".", "  ..-==##", " ._-=+*%#")
+CURSOR, MARK, ELLIPSIS, UP, DOWN, UNKNOWN = "▌◆…▲▼·"
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""Nothing to a full block, from the left."""
+SPARK = " ▁▂▃▄▅▆▇█"
+"""The same from below."""

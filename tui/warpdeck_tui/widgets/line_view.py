@@ -16,8 +16,6 @@ from textual.widget import Widget
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import Palette, for_terminal
 
-from .glyphs import UNICODE, Glyphs
-
 
 class LineView(ScrollView, can_focus=True):
     """A widget that draws line by line, only what is visible. `place` names its part of the table of actions."""
@@ -27,11 +25,10 @@ class LineView(ScrollView, can_focus=True):
 
     DEFAULT_CSS = "LineView { overflow-x: hidden; scrollbar-size-vertical: 1; }"
 
-    def __init__(self, styles: Palette, *, id: str = "", glyphs: Glyphs = UNICODE) -> None:
+    def __init__(self, styles: Palette, *, id: str = "") -> None:
         super().__init__(id=id or None)
         self._given_styles = styles
         self._styles = styles
-        self._glyphs = glyphs
 
     def use_palette(self, styles: Palette) -> None:
         """Another theme."""

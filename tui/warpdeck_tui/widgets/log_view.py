@@ -14,7 +14,7 @@ from warpdeck_tui.bindings import bindings
 from warpdeck_tui.palette import Palette
 
 from .cells import fit
-from .glyphs import UNICODE, Glyphs
+from .glyphs import ELLIPSIS
 from .log_filter import Filter, FilteredText, of_rank, only
 from .log_search import MAX_QUERY_CHARACTERS, TROUBLE, Query, words
 from .log_text import LogText, Reader
@@ -34,8 +34,8 @@ class LogView(LogWindow):
     place = "log"
     BINDINGS: ClassVar[list[BindingType]] = bindings("log")
 
-    def __init__(self, *, id: str = "", styles: Palette | None = None, glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(id=id, styles=styles, glyphs=glyphs)
+    def __init__(self, *, id: str = "", styles: Palette | None = None) -> None:
+        super().__init__(id=id, styles=styles)
         self._prompt = Prompt(max_characters=MAX_QUERY_CHARACTERS)
         self._query: Query | None = None
         self._found: int | None = None
@@ -66,13 +66,13 @@ class LogView(LogWindow):
 
     def _filter_words(self, source: FilteredText) -> str:
         if self._reading:
-            return f"{source.chosen.title} {self._glyphs.ellipsis}"
+            return f"{source.chosen.title} {ELLIPSIS}"
         count = self._shown_end - self._shown_first
         return f"{source.chosen.title}: {count:,}{'' if source.at_start else ' or more'}"
 
     def _search_words(self, query: Query) -> str:
         if self._searching:
-            return f"{query.title} {self._glyphs.ellipsis}"
+            return f"{query.title} {ELLIPSIS}"
         if self._found is None:
             return f"{query.title}: not found"
         if not (self._source.at_start and self._source.at_end):

@@ -24,7 +24,7 @@ from warpdeck_tui.palette import PLAIN, Palette
 
 from .ansi import segments
 from .cells import fit
-from .glyphs import UNICODE, Glyphs
+from .glyphs import ELLIPSIS
 from .line_view import LineView
 from .lines import blank, finished
 from .log_filter import FilteredText
@@ -48,8 +48,8 @@ class LogWindow(LineView):
 
     ALLOW_SELECT = True
 
-    def __init__(self, *, id: str = "", styles: Palette | None = None, glyphs: Glyphs = UNICODE) -> None:
-        super().__init__(styles or {}, id=id, glyphs=glyphs)
+    def __init__(self, *, id: str = "", styles: Palette | None = None) -> None:
+        super().__init__(styles or {}, id=id)
         self._source: LogText | FilteredText = LogText()
         self._shown_first = self._shown_end = self._shown_bytes = 0
         self._following = True
@@ -279,7 +279,7 @@ class LogWindow(LineView):
         clipped = strip.crop(self._left, self._left + width)
         if length <= self._left + width:
             return clipped
-        more = Segment(self._glyphs.ellipsis, self._styles.get("muted", PLAIN))
+        more = Segment(ELLIPSIS, self._styles.get("muted", PLAIN))
         return Strip([*clipped.crop(0, width - 1), more])
 
     def _wrapped_page(self, width: int) -> list[Row]:
@@ -304,7 +304,7 @@ class LogWindow(LineView):
         if not told:
             return strip
         badge = f" {told} "
-        badge = fit(badge, min(width, cell_len(badge)), glyphs=self._glyphs)
+        badge = fit(badge, min(width, cell_len(badge)))
         style = self._styles.get("new", Style(reverse=True))
         return Strip([*strip.adjust_cell_length(width - cell_len(badge)), Segment(badge, style)])
 

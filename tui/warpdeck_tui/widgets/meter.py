@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .glyphs import UNICODE, Glyphs
+from .glyphs import EIGHTHS, SPARK, UNKNOWN
 
 HEAT_STEPS = 8
 """Colours of the ramp: few enough that most ticks change no cell, and that 256 colours show each of them."""
@@ -15,20 +15,20 @@ def share(percent: float) -> float:
     return min(1.0, max(0.0, percent / 100.0))
 
 
-def bar(percent: float | None, width: int, *, glyphs: Glyphs = UNICODE) -> str:
+def bar(percent: float | None, width: int) -> str:
     """A bar of exactly `width` characters, in eighths of one; dots where the value is unknown."""
     if percent is None:
-        return glyphs.unknown * width
+        return UNKNOWN * width
     full, rest = divmod(round(share(percent) * width * 8), 8)
-    tip = glyphs.eighths[rest] if rest else ""
-    return (glyphs.eighths[8] * full + tip).ljust(width)
+    tip = EIGHTHS[rest] if rest else ""
+    return (EIGHTHS[8] * full + tip).ljust(width)
 
 
-def sparkline(values: Sequence[float | None], width: int, *, glyphs: Glyphs = UNICODE) -> str:
+def sparkline(values: Sequence[float | None], width: int) -> str:
     """The last `width` percentages, the newest at the right; None leaves a dot, a value above 0 is never invisible."""
     shown = values[-width:] if width > 0 else ()
     drawn = "".join(
-        glyphs.unknown if value is None else glyphs.spark[max(1 if value > 0 else 0, round(share(value) * 8))]
+        UNKNOWN if value is None else SPARK[max(1 if value > 0 else 0, round(share(value) * 8))]
         for value in shown
     )
     return drawn.rjust(width)

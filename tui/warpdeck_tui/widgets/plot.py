@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .glyphs import UNICODE, Glyphs
-
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille character's dots, by row and column."""
@@ -52,7 +50,6 @@ def plot(
     *,
     width: int,
     height: int,
-    glyphs: Glyphs = UNICODE,
 ) -> list[list[Dot]]:
     """`height` rows of `width` characters, the top one first. Curves are points by x; a y that is no number leaves a gap."""
     bits = [[0] * width for _ in range(height)]
@@ -62,12 +59,8 @@ def plot(
             for y in range(least, most + 1):
                 bits[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
                 owner[y // 4][x // 2] = number
-    plain = glyphs is not UNICODE
     return [
-        [
-            Dot(" " if not each else "*" if plain else chr(_BRAILLE + each), whose)
-            for each, whose in zip(row, owners, strict=True)
-        ]
+        [Dot(chr(_BRAILLE + each) if each else " ", whose) for each, whose in zip(row, owners, strict=True)]
         for row, owners in zip(bits, owner, strict=True)
     ]
 

@@ -24,7 +24,7 @@ from warpdeck_tui.palette import PLAIN, Palette
 
 from .cells import Cell, fit, printable, role_of, text_of
 from .columns import Column, Placed, gap, layout
-from .glyphs import UNICODE, Glyphs
+from .glyphs import CURSOR, DOWN, MARK, UP
 from .line_view import LineView
 from .lines import blank, finished
 from .matches import pointed_out, spans
@@ -88,9 +88,8 @@ class VirtualTable(LineView):
         empty: str,
         id: str = "",
         marks: bool = False,
-        glyphs: Glyphs = UNICODE,
     ) -> None:
-        super().__init__(styles, id=id, glyphs=glyphs)
+        super().__init__(styles, id=id)
         self._columns = tuple(columns)
         self._empty = empty
         self._takes_marks = marks
@@ -212,8 +211,8 @@ class VirtualTable(LineView):
             column = self._columns[index]
             sign = ""
             if column.name == self._sort[0]:
-                sign = self._glyphs.down if self._sort[1] else self._glyphs.up
-            texts.append(fit(column.title + sign, room, align=column.align, glyphs=self._glyphs))
+                sign = DOWN if self._sort[1] else UP
+            texts.append(fit(column.title + sign, room, align=column.align))
         text = " " * self._gutter + (" " * gap(width - self._gutter)).join(texts)
         return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
@@ -223,7 +222,7 @@ class VirtualTable(LineView):
         segments = self._gutter_of(line, under)
         for position, (index, _, room) in enumerate(self._layout(width)):
             cell = line.cells[index] if index < len(line.cells) else ""
-            text = fit(printable(text_of(cell)), room, align=self._columns[index].align, glyphs=self._glyphs)
+            text = fit(printable(text_of(cell)), room, align=self._columns[index].align)
             if position:
                 segments.append(between)
             role = role_of(cell)
@@ -239,11 +238,11 @@ class VirtualTable(LineView):
 
     def _gutter_of(self, line: _Drawn, under: Style) -> list[Segment]:
         accent = self._styles.get("cursor-sign", PLAIN) + under
-        segments = [Segment(self._glyphs.cursor if line.under_cursor else " ", accent)]
+        segments = [Segment(CURSOR if line.under_cursor else " ", accent)]
         if self._takes_marks:
             # Reversed, a mark's colour would fill the gutter of a row that has none.
             mark = self._styles.get("mark-sign", PLAIN) + under if line.marked else under
-            segments.append(Segment(self._glyphs.mark if line.marked else " ", mark))
+            segments.append(Segment(MARK if line.marked else " ", mark))
         return segments
 
     def _pointed_out(self, text: str, style: Style) -> list[Segment]:
@@ -256,7 +255,7 @@ class VirtualTable(LineView):
     def _blank(self, y: int, width: int) -> Strip:
         if len(self._source) or y != max(HEADER_LINES, self.size.height // 3):
             return blank(width, base=self.rich_style)
-        words = fit(printable(self._empty), width, align="center", glyphs=self._glyphs)
+        words = fit(printable(self._empty), width, align="center")
         return finished([Segment(words, self._styles.get("muted", PLAIN))], width, base=self.rich_style)
 
     def _repaint(self, changed: Collection[str] | None = None) -> None:
