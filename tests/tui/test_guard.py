@@ -111,7 +111,7 @@ WAITS = "    signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'heard'), os
 
 
 def test_a_signal_to_end_is_passed_on_and_the_app_may_take_its_time(terminal: Terminal) -> None:
-    process = terminal.start("pass\n" + WAITS + "    while True: time.sleep(60)")
+    process = terminal.start("pass\n" + WAITS + "    while True: signal.pause()")
     terminal.says("ready")
     process.send_signal(signal.SIGTERM)
     assert process.wait(WAIT_S) == 4
@@ -119,7 +119,7 @@ def test_a_signal_to_end_is_passed_on_and_the_app_may_take_its_time(terminal: Te
 
 
 def test_if_it_is_killed_itself_the_app_is_told_to_end(terminal: Terminal) -> None:
-    process = terminal.start("pass\n" + WAITS + "    while True: time.sleep(60)")
+    process = terminal.start("pass\n" + WAITS + "    while True: signal.pause()")
     terminal.says("ready")
     process.kill()
     process.wait(WAIT_S)

@@ -129,6 +129,13 @@ class Handlers:
                 return await self._paged(message.id, "steps", rows, show=list, page_rows=JOB_PAGE_ROWS)
             case _ if isinstance(message, questions.Question):
                 return await questions.answer(self._controller, message, ())
+            case _:
+                return await self._connect(message)
+
+    async def _connect(self, message: Any) -> Any:
+        """What lasts: streams, and the ports that are forwarded."""
+        who = self._connection.who
+        match message:
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
             case (

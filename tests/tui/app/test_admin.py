@@ -72,9 +72,9 @@ def test_a_priority_is_explained_by_its_parts() -> None:
     assert tables.priority_words(row, weights) == (
         "12: 200 of 1000 for age, 500 of 500 for fairshare, 0 of 50 for QoS, less 10 of nice make 690."
     )
-    assert "no part of the priority has a weight" in tables.priority_words(row, {}) or "200 for age" in (
-        tables.priority_words(row, {})
-    )
+    assert tables.priority_words(row, {}) == ("12: 200 for age, 500 for fairshare, less 10 of nice make 690.")
+    plain = PriorityRow(label="13", user="ann", priority=0)
+    assert "13: no part of the priority has a weight" in tables.priority_words(plain, {})
     by_hand = PriorityRow(label="7", priority=99, set_by_hand=True)
     assert "an admin has set" in tables.priority_words(by_hand, weights)
 

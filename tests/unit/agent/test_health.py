@@ -290,7 +290,7 @@ async def test_a_mount_that_hangs_fails_alone_and_is_well_when_it_is_back(short_
 
 
 LOOKS = """
-import asyncio, sys, time
+import asyncio, signal, sys
 from warpdeck_agent.disks import Disks
 from warpdeck_agent.folders import Folders
 from warpdeck_agent.refusal import LaunchError
@@ -299,7 +299,7 @@ try:
     asyncio.run(Folders(answer_s=0.3).is_there(sys.argv[1] + "/below"))
 except LaunchError as error:
     print(error, flush=True)
-time.sleep(1000)
+signal.pause()
 """
 
 
