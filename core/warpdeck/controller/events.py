@@ -212,6 +212,17 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+SiteEvent = (
+    NodeAdded
+    | NodeDrained
+    | NodeResumed
+    | HealthTold
+    | NodeRemoved
+    | ReservationMade
+    | ReservationRemoved
+    | NodeUp
+    | NodeLost
+)
 Event = (
     Submitted
     | Cancelled
@@ -224,15 +235,7 @@ Event = (
     | CodeRecorded
     | Told
     | Planned
-    | NodeAdded
-    | NodeDrained
-    | NodeResumed
-    | HealthTold
-    | NodeRemoved
-    | ReservationMade
-    | ReservationRemoved
-    | NodeUp
-    | NodeLost
+    | SiteEvent
     | Reported
     | GivenBack
     | LaunchRefused

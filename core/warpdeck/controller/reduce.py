@@ -45,6 +45,7 @@ from .events import (
     ReservationMade,
     ReservationRemoved,
     Resumed,
+    SiteEvent,
     StepAsked,
     StepEndAsked,
     StepReported,
@@ -92,6 +93,21 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
         case Noted():
             txn.log(event.job_id, event.text)
             return Outcome(replan=False)
+        case HolderLeft():
+            return allocations.leave(txn, event)
+        case StepAsked():
+            return steps.ask(txn, event)
+        case StepEndAsked():
+            return steps.end(txn, event)
+        case StepReported():
+            return steps.report(txn, event)
+        case _:
+            return _of_the_site(txn, event)
+
+
+def _of_the_site(txn: Transaction, event: SiteEvent) -> Outcome:
+    """What is about nodes and reservations."""
+    match event:
         case NodeUp():
             return nodes.up(txn, event)
         case NodeLost():
@@ -110,13 +126,5 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return reservations.make(txn, event)
         case ReservationRemoved():
             return reservations.remove(txn, event)
-        case HolderLeft():
-            return allocations.leave(txn, event)
-        case StepAsked():
-            return steps.ask(txn, event)
-        case StepEndAsked():
-            return steps.end(txn, event)
-        case StepReported():
-            return steps.report(txn, event)
         case _:
             assert_never(event)
