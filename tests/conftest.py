@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,7 +31,9 @@ NEEDS = {
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish"),
     "tmux": ("/usr/bin/tmux",),
     "chromium": ("/usr/bin/chromium",),
+    "frameworks": (str(Path(sys.prefix) / "frameworks"),),
     "root": (),
+    "two_cpus": (),
 }
 
 
@@ -43,16 +47,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             missing = [program for program in programs if not Path(program).exists()]
             if marker in ("lab", "podman", "slurm", "root") and os.geteuid() != 0:
                 missing.append("root")
+            if marker == "two_cpus" and len(os.sched_getaffinity(0)) < 2:
+                missing.append("a second CPU")
             if missing and item not in left:
                 left.append(item)
                 config.stash.setdefault(LEFT_OUT, {})[marker] = ", ".join(missing)
-    if left and os.environ.get("CI"):
+    if hasattr(config, "workeroutput"):  # of several processes each finds the same, and the first of all says it
+        config.workeroutput["left_out"] = config.stash.get(LEFT_OUT, {})
+    elif left and os.environ.get("CI"):
         raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
 
 
 LEFT_OUT: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+
+
+@pytest.hookimpl(optionalhook=True)  # there where the tests are spread over processes
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """What a process that ran tests for us has left out."""
+    left: dict[str, str] = getattr(node, "workeroutput", {}).get("left_out", {})
+    node.config.stash.setdefault(LEFT_OUT, {}).update(left)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("CI") and session.config.stash.get(LEFT_OUT, {}):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

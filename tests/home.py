@@ -8,6 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +104,18 @@ class Home:
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
             for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
                 shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def passing_home() -> Iterator[Home]:
+    """A home in a folder of its own with a short path, gone afterwards: for fixtures that many tests share."""
+    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
+    made = Home(folder / "home")
+    try:
+        yield made
+    finally:
+        made.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _words(pid: str, file: str) -> list[bytes]:

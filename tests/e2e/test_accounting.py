@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 from warpdeck.api.sync import SyncClient
@@ -46,25 +43,25 @@ SCRIPT = "#!/bin/bash\nsrun -J inner true\nexit 3\n"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all: job 1 has failed with a step, job 2 runs, job 3 was cancelled while it waited."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    made.path.mkdir(mode=0o700)
-    (made.path / "config.toml").write_text(SITE)
-    (folder / "job.sh").write_text(SCRIPT)
-    made.ok("up")
-    eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
-    for words in (
-        ("-J", "short", "--comment=why", "job.sh"),
-        ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),
-        ("-J", "waits", "-H", "-t", "1-0", "--array=1-3", "--wrap", "true"),
-    ):
-        done = made.slurm("sbatch", "--mem=50", *words, cwd=folder)
-        assert done.returncode == 0, done.stderr
-    made.ok("cancel", "3_3")
-    eventually(lambda: made.state(1) == "FAILED" and made.state(2) == "RUNNING", what="one ended, one runs")
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        made.path.mkdir(mode=0o700)
+        (made.path / "config.toml").write_text(SITE)
+        folder = made.path.parent
+        (folder / "job.sh").write_text(SCRIPT)
+        made.ok("up")
+        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        for words in (
+            ("-J", "short", "--comment=why", "job.sh"),
+            ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),
+            ("-J", "waits", "-H", "-t", "1-0", "--array=1-3", "--wrap", "true"),
+        ):
+            done = made.slurm("sbatch", "--mem=50", *words, cwd=folder)
+            assert done.returncode == 0, done.stderr
+        made.ok("cancel", "3_3")
+        eventually(
+            lambda: made.state(1) == "FAILED" and made.state(2) == "RUNNING", what="one ended, one runs"
+        )
+        yield made
 
 
 def call(home: Home, command: str, *words: str, user: str = "root", **env: str) -> tuple[int, str, str]:

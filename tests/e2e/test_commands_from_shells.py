@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 CALL_S = 60.0
@@ -51,14 +49,12 @@ class Shell:
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
     """One home for all tests of the module; its queue holds one job."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    home = Home(folder / "home")
-    (folder / "work").mkdir()
-    home.ok("up")
-    home.ok("submit", "--hold", "--no-snapshot", "--wrap", "true", cwd=folder / "work")
-    yield Shell(home, folder / "work")
-    home.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as home:
+        work = home.path.parent / "work"
+        work.mkdir()
+        home.ok("up")
+        home.ok("submit", "--hold", "--no-snapshot", "--wrap", "true", cwd=work)
+        yield Shell(home, work)
 
 
 def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        yield made
 
 
 class Job:

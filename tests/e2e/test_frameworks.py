@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,18 +92,14 @@ def said(home: Home, tmp: Path, command: str, *, program: str = "") -> list[str]
     return [path.read_text().strip() for path in sorted(folder.glob("said.*"))]
 
 
-@pytest.mark.skipif(
-    not FRAMEWORKS.exists() and not os.environ.get("CI"), reason="make puts Lightning into its environment"
-)
+@pytest.mark.frameworks
 def test_lightning_reduces_over_two_hosts(cluster: Home, short_tmp: Path) -> None:
     settings = f"export GLOO_SOCKET_IFNAME=eth0 PYTHONPATH={FRAMEWORKS}"
     found = said(cluster, short_tmp, f"{settings}\nsrun {DEBIAN} train.py", program=LIGHTNING)
     assert found == [f"SLURMEnvironment rank {rank} of 4 node {rank // 2} sum 10" for rank in range(4)]
 
 
-@pytest.mark.skipif(
-    not FRAMEWORKS.exists() and not os.environ.get("CI"), reason="make puts Lightning into its environment"
-)
+@pytest.mark.frameworks
 def test_lightning_saves_and_requeues_before_the_end_and_goes_on(cluster: Home, short_tmp: Path) -> None:
     """Its own handler of SIGUSR1 calls `scontrol requeue` for the one task of the array that it is."""
     (short_tmp / "train.py").write_text(REQUEUED)

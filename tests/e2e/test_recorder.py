@@ -6,12 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 from warpdeck.api.code import files
@@ -22,11 +21,8 @@ from warpdeck.snapshots.recorder import main as record
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        yield made
 
 
 @pytest.fixture

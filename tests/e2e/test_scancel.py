@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.lab.peer import RealSlurm
 from tests.waiting import eventually
 
@@ -61,11 +59,8 @@ NOISE = "scancel: select/"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        yield made
 
 
 def test_the_same_words_on_the_same_jobs_say_the_same(home: Home, slurm: RealSlurm) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 from warpdeck.api.sync import SyncClient
@@ -37,18 +35,15 @@ max_time = "30"
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module: job 1 waits for its begin, job 2 is a held array."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    made.path.mkdir(mode=0o700)
-    (made.path / "config.toml").write_text(SITE)
-    made.ok("up")
-    eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
     begin = ("-J", "begin", "--begin=now+1hour", "-t", "10", "--nice=5", "--comment=why", "--wrap", "true")
-    for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
-        assert made.slurm("sbatch", *words).returncode == 0
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        made.path.mkdir(mode=0o700)
+        (made.path / "config.toml").write_text(SITE)
+        made.ok("up")
+        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
+            assert made.slurm("sbatch", *words).returncode == 0
+        yield made
 
 
 def scontrol(home: Home, *words: str, data: str = "") -> tuple[int, str, str]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import signal
 import struct
-import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
@@ -21,11 +19,8 @@ from tests.waiting import eventually
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     """One for all tests of the module."""
-    folder = Path(tempfile.mkdtemp(prefix="wd", dir="/tmp"))
-    made = Home(folder / "home")
-    yield made
-    made.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    with passing_home() as made:
+        yield made
 
 
 class Batch:
@@ -187,7 +182,7 @@ def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:
     assert all(line.split()[-1].isdecimal() for line in lines)
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2 and not os.environ.get("CI"), reason="one CPU")
+@pytest.mark.two_cpus
 @pytest.mark.parametrize(("bind", "masks"), [("mask_cpu:0x2,0x1", [1, 0]), ("map_cpu:1,0", [1, 0])])
 def test_tasks_are_bound_to_the_cpus_that_are_named(batch: Batch, bind: str, masks: list[int]) -> None:
     command = "sh -c 'grep Cpus_allowed_list /proc/self/status'"

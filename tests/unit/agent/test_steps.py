@@ -331,7 +331,7 @@ def test_who_calls_while_the_controller_is_away_is_told_so(
     agent.connect()
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+@pytest.mark.two_cpus
 def test_steps_that_ask_for_so_many_cpus_get_others_each(agent: AgentProcess) -> None:
     """What an ended one had is free again."""
     job = agent.new_id()
