@@ -61,6 +61,15 @@ def test_wait_ends_with_the_jobs_exit_code_and_1_for_a_signal(home: Home, work: 
     assert array.returncode == 3
 
 
+def test_a_script_and_variables_tell_sbatch_itself_what_to_do(home: Home, work: Path) -> None:
+    said = "#!/bin/sh\n#SBATCH --wait --parsable\nexit 5\n"
+    done = home.slurm("sbatch", cwd=work, data=said)
+    assert (done.returncode, done.stdout.strip().isdecimal()) == (5, True)
+    assert home.slurm("sbatch", cwd=work, data="#!/bin/sh\nexit 6\n", SBATCH_WAIT="1").returncode == 6
+    tried = home.slurm("sbatch", cwd=work, data="#!/bin/sh\n#SBATCH --test-only\nexit 7\n")
+    assert (tried.returncode, tried.stdout, "to start at" in tried.stderr) == (0, "", True)
+
+
 def test_test_only_says_when_and_where_and_submits_nothing(home: Home, work: Path) -> None:
     home.slurm("sbatch", "--wait", "job.sh", cwd=work)
     done = home.slurm("sbatch", "--test-only", "-c", "1", "job.sh", cwd=work)

@@ -12,7 +12,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
 from warpdeck.notation.getopt import Reader as Words
 from warpdeck.notation.getopt import parse_words
-from warpdeck.notation.options import SBATCH, Table, with_plugins
+from warpdeck.notation.options import COMMAND, SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
 from warpdeck.notation.submitfiles import Reader
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
@@ -120,9 +120,12 @@ class Draft:
         cwd: str,
         environ: Mapping[str, str],
         host: str = "",
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.request = request
         self.notes = notes
+        self.own = own
+        """Names of options in the script and in variables that tell the command itself what to do: wait, parsable..."""
         request["submit_dir"] = cwd
         request["submit_host"] = host or socket.gethostname()
         if request.get("chdir"):
@@ -172,7 +175,10 @@ def draft_script(
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    return Draft(request, notes, cwd=cwd, environ=environ, host=host)
+    own = frozenset(
+        option for option, _, _ in said if option in known.options and known.options[option].here == COMMAND
+    )
+    return Draft(request, notes, cwd=cwd, environ=environ, host=host, own=own)
 
 
 def draft_command(

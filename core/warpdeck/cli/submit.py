@@ -117,6 +117,7 @@ def _submit(words: list[str], known: Table) -> int:
         known=known,
         read=local_files(cwd),
     )
+    own |= dict.fromkeys((f"--{option}" for option in draft.own), "")
     snapshot = "none" if "--no-snapshot" in own else "require" if "--require-snapshot" in own else "auto"
     paths = default_paths()
     with SyncClient.connect(paths) as client:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os.path
 import shlex
 import time
+from collections.abc import Collection
 
 from warpdeck.api.submission import (
     COMPONENTS,
@@ -88,8 +89,11 @@ def _run(words: list[str], console: Console, known: Table) -> int:
         console.out.write(VERSION if "version" in own else USAGE)
         return 0
     draft = _draft(words, found, rest, own, console, known)
+    asked = own.keys() | draft.own
     with console.connect() as client:
-        return _test(client, draft, console) if "test-only" in own else _submit(client, draft, own, console)
+        return (
+            _test(client, draft, console) if "test-only" in asked else _submit(client, draft, asked, console)
+        )
 
 
 def _draft(
@@ -164,7 +168,7 @@ def _read(name: str, console: Console) -> bytes:
         raise
 
 
-def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Console) -> int:
+def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: Console) -> int:
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
     try:
@@ -173,12 +177,14 @@ def _submit(client: SyncClient, draft: Draft, own: dict[str, str], console: Cons
         raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
-    if "quiet" not in own:
+    if "quiet" not in asked:
         for line in done.notes:
             console.err.write(f"sbatch: {line}\n")
-        console.out.write(f"{done.job_id}\n" if "parsable" in own else f"Submitted batch job {done.job_id}\n")
+        console.out.write(
+            f"{done.job_id}\n" if "parsable" in asked else f"Submitted batch job {done.job_id}\n"
+        )
         console.out.flush()
-    if "wait" not in own:
+    if "wait" not in asked:
         return 0
     console.linger()
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
