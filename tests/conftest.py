@@ -52,9 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if missing and item not in left:
                 left.append(item)
                 config.stash.setdefault(LEFT_OUT, {})[marker] = ", ".join(missing)
-    if hasattr(
-        config, "workeroutput"
-    ):  # of several processes each finds the same, and the first of all says it
+    if hasattr(config, "workeroutput"):
+        # Of several processes each finds the same, and the first of all says it.
         config.workeroutput["left_out"] = config.stash.get(LEFT_OUT, {})
     elif left and os.environ.get("CI"):
         raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")

@@ -92,14 +92,13 @@ class Home:
     def close(self) -> None:
         """Ends the controller, this machine's agent and whatever jobs they left."""
         self.run("down")
-        mark, folder = f"WARPDECK_HOME={self.path}".encode(), f"{self.path}/agent/"
+        mark, folder = f"WARPDECK_HOME={self.path}".encode(), f"{self.path}/agent/".encode()
         own = os.getpid()
         for name in os.listdir("/proc"):
             if not name.isdigit() or int(name) == own:
                 continue
-            if mark in _words(name, "environ") or any(
-                folder.encode() in word for word in _words(name, "cmdline")
-            ):
+            about = _words(name, "environ")  # a job's names the agent's socket
+            if mark in about or any(folder in word for word in (*about, *_words(name, "cmdline"))):
                 _kill(int(name))
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
             for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
