@@ -70,6 +70,24 @@ def test_watchers_see_all_and_change_nothing(home: Home, verb: Verb) -> None:
     assert session.ended() == 7
 
 
+def test_srun_with_options_and_a_terminal_is_a_session_too(home: Home, verb: Verb) -> None:
+    session = verb("srun", "-J", "looked after", "-c", "1", "-u", "--pty", "env", "PS1=> ", "sh")
+    session.until("> ")
+    session.type("\n~d")
+    assert session.ended() == 0
+    [row] = home.json("queue")
+    assert (row["name"], row["interactive"]) == ("looked after", True)
+    back = verb("attach", row["label"])
+    back.type("exit 3\n")
+    assert back.ended() == 3
+
+
+def test_srun_of_several_tasks_with_a_terminal_is_a_step(home: Home, verb: Verb) -> None:
+    session = verb("srun", "-n2", "-O", "--pty", "sh", "-c", "echo $SLURM_PROCID of $SLURM_NTASKS; exit 4")
+    session.until("0 of 2")
+    assert session.ended() == 4
+
+
 def test_a_session_is_left_with_the_keys_of_ssh_and_found_again(home: Home, verb: Verb) -> None:
     session = shell(verb)
     session.type("\n~?")

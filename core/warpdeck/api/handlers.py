@@ -138,6 +138,10 @@ class Handlers:
         match message:
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
+            case ask.Session():
+                from .sessions import open_session
+
+                return await open_session(self._connection, message, self.submission)
             case (
                 ask.Run() | ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach() | ask.Command()
             ):

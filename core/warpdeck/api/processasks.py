@@ -38,6 +38,20 @@ class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     files: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class Session(Message, frozen=True, kw_only=True, tag="session"):
+    """A terminal outside of any allocation: srun's own words with --pty among its options, the client's variables and folder,
+    and the size of its terminal. -> {"job_id", "notes"}: a job with a terminal, which Attach joins.
+
+    An error with the code "steps": it is a step after all (several tasks, a container...), and Srun's.
+    """
+
+    words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    cwd: Reference = "/"
+    rows: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 24
+    cols: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 80
+
+
 class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
 

@@ -61,6 +61,7 @@ from .processasks import (
     Run,
     Salloc,
     SallocAttach,
+    Session,
     Srun,
     SrunAttach,
     StepOrder,
@@ -113,6 +114,7 @@ __all__ = [
     "Run",
     "Salloc",
     "SallocAttach",
+    "Session",
     "Settings",
     "Shares",
     "Srun",
@@ -414,6 +416,7 @@ ClientMessage = (
     | End
     | Run
     | Srun
+    | Session
     | SrunAttach
     | Salloc
     | SallocAttach

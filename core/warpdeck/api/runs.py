@@ -21,9 +21,7 @@ from .allocations import Submission
 from .connection import ClientStream, Connection
 from .streams import exit_of, has_begun, settle_link, wait_for
 from .submission import draft_command, has_several_tasks
-
-STEPS = "steps"
-"""The code of the error that sends a command of several tasks to srun."""
+from .sync import STEPS
 
 
 class RunStream(ClientStream):

@@ -332,3 +332,7 @@ def user_error(message: dict[str, Any]) -> UserError:
         code=str(message.get("code", "")),
         details={str(key): str(value) for key, value in (message.get("details") or {}).items()},
     )
+
+
+STEPS = "steps"
+"""The code of the error that sends to srun what only a step can be: several tasks."""

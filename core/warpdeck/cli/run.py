@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from warpdeck.api.sync import GONE, SyncClient
+from warpdeck.api.sync import GONE, STEPS, SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client.lines import write_all
@@ -18,25 +18,10 @@ from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
 from .output import note
+from .runhelp import HELP
 
-HELP = """usage: warpdeck run [OPTIONS] [--pty] COMMAND...
-       warpdeck attach [--watch] JOB
-
-Runs a command on the cluster, in this folder, and waits for it: its output comes here, its exit code is ours. Takes
-sbatch's options (-N -n -c --gpus --gres --mem -t ...). With --pty the command gets a terminal; Enter ~d detaches from it
-and the job goes on, `warpdeck attach JOB` comes back (Enter ~? tells all such keys). Several may be attached at once: the
-terminal has the size of who typed last. With --watch it is only read: q leaves.
-
-examples:
-  warpdeck run --gpus 1 --pty bash
-  warpdeck run -N 2 -n 2 hostname
-  warpdeck run --gpus 1 nvidia-smi
-  warpdeck attach 12
-  warpdeck attach --watch 12
-"""
 PATIENCE_S = 1.0
 """A wait longer than this is explained."""
-TERMINAL = "--pty"
 NO_COMMAND = ("no command is given", "write: warpdeck run [OPTIONS] COMMAND...")
 
 
@@ -45,35 +30,21 @@ def main(_: str, words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0 if words else 2
-    options, command = _leading_terminal(words)
-    if TERMINAL in options:
-        from .attach import run_on_terminal  # costs ten milliseconds, like all that follows in functions here
+    if "--pty" in words:
+        from .terminal import run_on_terminal  # costs ten milliseconds, as what functions below import
 
-        return run_on_terminal([word for word in options if word != TERMINAL], command)
+        code = run_on_terminal(words)
+        if code is not None:
+            return code
     try:
         with _connect(words) as client:
             return _Command(client).run(words)
     except UserError as error:
-        if error.code != "steps":  # api.runs.STEPS; importing that costs msgspec
+        if error.code != STEPS:
             raise
     from .srun import main as run_step
 
     return run_step("srun", words)
-
-
-def _leading_terminal(words: list[str]) -> tuple[list[str], list[str]]:
-    """(options, command) where --pty may be among the options; else not looked at."""
-    if TERMINAL not in words:
-        return [], words
-    from warpdeck.notation.getopt import split_command
-
-    first = words.index(TERMINAL)
-    if "--" in words[:first] or split_command(words[:first])[1]:
-        return [], words  # it is the command's own
-    options, command = split_command(words[:first] + words[first + 1 :])
-    if not command:
-        raise UserError(*NO_COMMAND)
-    return [TERMINAL, *options], command
 
 
 def _connect(words: list[str]) -> SyncClient:

@@ -26,10 +26,12 @@ def main(_: str, words: list[str]) -> int:
 
         print(VERSION if words and words[0] in ("-V", "--version") else HELP, end="")
         return 0 if words else 2
-    if _wants_terminal(words) and not _names_job(words) and "SLURM_JOB_ID" not in os.environ:
-        from .run import main as run_terminal  # costs every step milliseconds, and few have a terminal
+    if "--pty" in words and "SLURM_JOB_ID" not in os.environ:
+        from .terminal import step_on_terminal  # costs every step milliseconds, and few have a terminal
 
-        return run_terminal("run", words)
+        code = step_on_terminal(words)
+        if code is not None:
+            return code
     paths = default_paths()
     links = [_link(paths, greeting)]  # what is wrong now is said; what goes wrong later passes
 
@@ -58,17 +60,3 @@ def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:
         return Link(SyncClient.connect(paths).detach())
     except Refused as refused:
         raise UserError(refused.message, refused.hint) from refused
-
-
-def _names_job(words: list[str]) -> bool:
-    """Whether --jobid stands before the command or anywhere: the step is to be beside what runs there."""
-    leading = words[: words.index("--")] if "--" in words else words
-    return any(word == "--jobid" or word.startswith("--jobid=") for word in leading)
-
-
-def _wants_terminal(words: list[str]) -> bool:
-    """Whether --pty stands among the options: a job with a terminal is `warpdeck run`'s."""
-    for word in words:
-        if word in ("--pty", "--") or not (word.startswith("-") or word.isdecimal()):
-            return word == "--pty"
-    return False
