@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .gpuhealth import Card, GpuHealth, GpuState, Xid
+from .gpulinks import GpuTraffic
 from .nvlink import islands
 from .processes import job_of, owner_of, runs
 from .procfs import text
@@ -44,6 +45,7 @@ class GpuReader:
         self._nvml: Any = None
         self._cards: List[Card] = []
         self._health: Optional[GpuHealth] = None
+        self._traffic: Optional[GpuTraffic] = None
         self._xids: List[Xid] = []
         self._processes: Dict[int, List[GpuProcess]] = {}
         self._unexplained: Dict[int, int] = {}
@@ -68,6 +70,7 @@ class GpuReader:
             joined = islands(pynvml, [card.handle for card in self._cards])
             self._found = [dataclasses.replace(gpu, island=joined[at]) for at, gpu in enumerate(self._found)]
             self._health = GpuHealth(pynvml, self._cards)
+            self._traffic = GpuTraffic(pynvml, self._cards, self._clock)
         except pynvml.NVMLError as error:
             no_driver = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
             if error.value not in no_driver:
@@ -111,7 +114,7 @@ class GpuReader:
         with_processes = afresh or self._round % PROCESS_EVERY == 1
         if self._health is not None:
             self._xids += self._health.xids()
-        return [self._read_one(card.index, card.handle, with_processes) for card in self._cards]
+        return [self._read_one(card, with_processes) for card in self._cards]
 
     def take_xids(self) -> List[Xid]:
         """The Xid errors that the last readings found; each once."""
@@ -130,8 +133,8 @@ class GpuReader:
         """What is reported while a reading hangs."""
         return [GpuSample(index=card.index, error=SILENT) for card in self._cards]
 
-    def _read_one(self, index: int, handle: Any, with_processes: bool) -> GpuSample:
-        began = self._clock()
+    def _read_one(self, card: Card, with_processes: bool) -> GpuSample:
+        began, index, handle = self._clock(), card.index, card.handle
         utilisation = self._ask("nvmlDeviceGetUtilizationRates", handle)
         total, used = self._memory(handle)
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
@@ -140,6 +143,7 @@ class GpuReader:
             found = self._processes[index] = self._read_processes(handle)
             least = max(UNEXPLAINED_BYTES, UNEXPLAINED_PART * (total or 0))
             self._unexplained[index] = used if used is not None and used >= least and not found else 0
+        links = self._traffic.read(card) if self._traffic is not None else None
         if self._clock() - began > DEADLINE_S:
             return GpuSample(index=index, error="the driver took too long to answer")
         return GpuSample(
@@ -151,6 +155,7 @@ class GpuReader:
             processes=self._processes.get(index, []),
             unexplained_bytes=self._unexplained.get(index, 0),
             error="" if used is not None or utilisation is not None else "the GPU does not answer",
+            links=links,
         )
 
     def _memory(self, handle: Any) -> Tuple[Optional[int], Optional[int]]:

@@ -1,4 +1,4 @@
-"""Which GPUs of a node are joined by NVLink, directly or over switches: islands, by number.
+"""NVLink: which of a card's links are up, and which GPUs of a node are joined, directly or over switches: islands, by number.
 
 Two cards are of one island if links lead from the one to the other, perhaps over what both are linked to (an NVSwitch).
 """
@@ -29,18 +29,22 @@ def islands(pynvml: Any, handles: Sequence[Any]) -> List[int]:
     return [numbers.setdefault(root, len(numbers)) if root and root not in lonely else NONE for root in roots]
 
 
-def _linked_to(pynvml: Any, handle: Any) -> List[str]:
-    """The bus ids at the other ends of the card's links that are up."""
+def link_states(pynvml: Any, handle: Any) -> List[bool]:
+    """Whether each link that the card has is up; a card without NVLink has none."""
     found = []
     for link in range(MAX_LINKS):
         try:
-            up = pynvml.nvmlDeviceGetNvLinkState(handle, link)
+            found.append(bool(pynvml.nvmlDeviceGetNvLinkState(handle, link)))
         except (pynvml.NVMLError, AttributeError):
             break  # no such link, and none behind it
-        other = _bus_id(pynvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) if up else ""
-        if other:
-            found.append(other)
     return found
+
+
+def _linked_to(pynvml: Any, handle: Any) -> List[str]:
+    """The bus ids at the other ends of the card's links that are up."""
+    up = [link for link, state in enumerate(link_states(pynvml, handle)) if state]
+    others = [_bus_id(pynvml, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link) for link in up]
+    return [other for other in others if other]
 
 
 def _bus_id(pynvml: Any, call: str, *args: Any) -> str:

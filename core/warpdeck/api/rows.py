@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.model import GpuLinks
 from warpdeck.model.past import end_in_words
 
 
@@ -355,6 +356,8 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs of a node with the same number are joined by NVLink; -1: by none."""
     numa_node: int = -1
     """At which its PCIe bus hangs; -1: not known."""
+    links: GpuLinks = GpuLinks()
+    """Its PCIe and NVLink, and what goes over them."""
 
 
 class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,6 +164,8 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
             print(f"{name:>12}  {clean(value)}")
     for gpu in row["gpus"]:
         print(f"{'GPU ' + str(gpu['index']):>12}  {_gpu_line(gpu)}")
+        for line in _link_lines(gpu["links"]):
+            print(f"{'':>16}{line}")
         for process in gpu["processes"]:
             whose = f"job {process['job']}" if process["job"] else "outside the queue"
             mem = format_memory(process["mem_bytes"])
@@ -182,6 +184,23 @@ def _gpu_line(gpu: dict[str, Any]) -> str:
         parts = ", ".join(f"job {each['job']} ({each['share_pct']} %)" for each in gpu["sharers"])
         owner = f"  shared by {parts}, {isolated(gpu['isolation'])}"
     return words + owner + (f"  blocked: {gpu['blocked']}" if gpu["blocked"] else "")
+
+
+def _link_lines(links: dict[str, Any]) -> list[str]:
+    """ "PCIe 5.0 x16, 1.2 GB/s out, 0.3 GB/s in": as it is now, the most it can where that is more, and what goes over it."""
+    found = []
+    if links["pcie_gen"] and links["pcie_width"]:
+        now, most = ((links["pcie_gen" + end], links["pcie_width" + end]) for end in ("", "_max"))
+        better = f" (up to {most[0]}.0 x{most[1]})" if all(most) and most != now else ""
+        found.append(f"PCIe {now[0]}.0 x{now[1]}{better}{_traffic(links, 'pcie')}")
+    if links["nvlinks"]:
+        found.append(f"NVLink {links['nvlinks_up']} of {links['nvlinks']} up{_traffic(links, 'nvlink')}")
+    return found
+
+
+def _traffic(links: dict[str, Any], kind: str) -> str:
+    ways = ((links[f"{kind}_tx_bytes_s"], "out"), (links[f"{kind}_rx_bytes_s"], "in"))
+    return "".join(f", {rate / 1e9:.1f} GB/s {way}" for rate, way in ways if rate is not None)
 
 
 def isolated(isolation: str) -> str:

@@ -152,6 +152,48 @@ GPU_METRICS: tuple[tuple[str, str, GpuValue], ...] = (
     ("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", lambda gpu, now, _: now.power_w),
     ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", lambda gpu, now, _: now.temp_c),
     (
+        "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "What the GPU sends over PCIe (in bytes per second).",
+        lambda gpu, now, _: now.links.pcie_tx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_PCIE_RX_BYTES",
+        "What the GPU receives over PCIe (in bytes per second).",
+        lambda gpu, now, _: now.links.pcie_rx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_NVLINK_TX_BYTES",
+        "What the GPU sends over all its NVLinks (in bytes per second).",
+        lambda gpu, now, _: now.links.nvlink_tx_bytes_s,
+    ),
+    (
+        "DCGM_FI_PROF_NVLINK_RX_BYTES",
+        "What the GPU receives over all its NVLinks (in bytes per second).",
+        lambda gpu, now, _: now.links.nvlink_rx_bytes_s,
+    ),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe generation now.", lambda gpu, now, _: now.links.pcie_gen),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe lanes now.", lambda gpu, now, _: now.links.pcie_width),
+    (
+        "DCGM_FI_DEV_PCIE_MAX_LINK_GEN",
+        "PCIe generation at most.",
+        lambda gpu, now, _: now.links.pcie_gen_max,
+    ),
+    (
+        "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH",
+        "PCIe lanes at most.",
+        lambda gpu, now, _: now.links.pcie_width_max,
+    ),
+    (
+        "warpdeck_gpu_nvlinks",
+        "NVLinks of the GPU",
+        lambda gpu, now, _: now.links.nvlinks or None,
+    ),
+    (
+        "warpdeck_gpu_nvlinks_up",
+        "NVLinks of the GPU that are up",
+        lambda gpu, now, _: now.links.nvlinks_up if now.links.nvlinks else None,
+    ),
+    (
         "DCGM_FI_DEV_XID_ERRORS",
         "Value of the last XID error encountered.",
         lambda gpu, _, part: float(part.health.last_xids.get(gpu.uuid, 0)) if part.health else None,

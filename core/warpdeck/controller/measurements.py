@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from warpdeck.model import (
     CURVE_COLUMNS,
     Curve,
+    GpuLinks,
     GpuProcess,
     GpuReading,
     GpuUsage,
@@ -36,6 +37,7 @@ def _gpu(gpu: wire.GpuSample) -> GpuReading:
         temp_c=gpu.temp_c,
         error=gpu.error,
         unexplained_bytes=gpu.unexplained_bytes,
+        links=GpuLinks() if gpu.links is None else GpuLinks(**vars(gpu.links)),
         processes=tuple(
             GpuProcess(
                 pid=process.pid,

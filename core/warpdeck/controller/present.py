@@ -25,6 +25,7 @@ from warpdeck.api.rows import (
 from warpdeck.cluster import ALL_NODES
 from warpdeck.model import (
     COMPACT,
+    GpuLinks,
     GpuReading,
     GpuUsage,
     Job,
@@ -338,6 +339,7 @@ def _gpu_row(
         error=reading.error if reading else "",
         island=gpu.island,
         numa_node=gpu.numa_node,
+        links=reading.links if reading else GpuLinks(),
         processes=[
             ProcessRow(
                 pid=process.pid,

@@ -3,7 +3,7 @@
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Room, Share, ShareStatus, Why
-from .node import Facility, Gpu, GpuProcess, GpuReading, Link, Node, Reading
+from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading
 from .ranges import (
     Ranges,
     count_tasks,
@@ -62,6 +62,7 @@ __all__ = [
     "Gpu",
     "GpuAsk",
     "GpuDrain",
+    "GpuLinks",
     "GpuProcess",
     "GpuReading",
     "GpuUsage",

@@ -43,6 +43,25 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
 
 
+class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU's PCIe and NVLink: how they are, and what goes over them. None is unknown, never zero. Directions are the GPU's."""
+
+    pcie_gen: int | None = None
+    """As it is now: a GPU that idles lowers it."""
+    pcie_gen_max: int | None = None
+    pcie_width: int | None = None
+    """Lanes."""
+    pcie_width_max: int | None = None
+    pcie_tx_bytes_s: int | None = None
+    pcie_rx_bytes_s: int | None = None
+    nvlinks: int = 0
+    """0: the GPU has none."""
+    nvlinks_up: int = 0
+    nvlink_tx_bytes_s: int | None = None
+    """Over all links."""
+    nvlink_rx_bytes_s: int | None = None
+
+
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """The last measurement of a GPU; None is unknown, never zero."""
 
@@ -55,6 +74,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     unexplained_bytes: int = 0
     """Memory in use, where the driver names no process at all."""
+    links: GpuLinks = GpuLinks()
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,6 +40,19 @@ CURVE_POINTS = 60
 """Of a simulated node's curves: fewer than a real one's, enough to see them."""
 
 
+def _links(util: int) -> wire.GpuLinks:
+    """PCIe of a GPU that is so busy: one that idles lowers its link."""
+    moved = util * 25_000_000
+    return wire.GpuLinks(
+        pcie_gen=5 if util else 1,
+        pcie_gen_max=5,
+        pcie_width=16,
+        pcie_width_max=16,
+        pcie_tx_bytes_s=moved // 3,
+        pcie_rx_bytes_s=moved,
+    )
+
+
 class SimNode:
     """A node's GPUs and what is launched on it."""
 
@@ -381,7 +394,9 @@ class SimFleet:
                 processes=[stranger],
             )
         if launch is None:
-            return wire.GpuSample(index=gpu.index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
+            return wire.GpuSample(
+                index=gpu.index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33, links=_links(0)
+            )
         util = 0 if launch.pty else min(100, max(0, round(self._rng.gauss(88, 9))))
         size = (30 + (launch.job_id * 7) % 45) * GIB
         process = wire.GpuProcess(
@@ -398,6 +413,7 @@ class SimFleet:
             power_w=80 + 6.0 * util,
             temp_c=35 + util // 3,
             processes=[process],
+            links=_links(util),
         )
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:

@@ -38,6 +38,7 @@ from .watch import Curves as Curves
 from .watch import Facility as Facility
 from .watch import Fault as Fault
 from .watch import GpuInfo as GpuInfo
+from .watch import GpuLinks as GpuLinks
 from .watch import GpuProcess as GpuProcess
 from .watch import GpuSample as GpuSample
 from .watch import GpuUsage as GpuUsage

@@ -76,6 +76,28 @@ class GpuProcess:
 
 
 @dataclass(frozen=True)
+class GpuLinks:
+    """A GPU's PCIe and NVLink: how they are, and what goes over them. None, and no links: it has none, or the driver does not say.
+
+    Of PCIe what was measured in the last ten seconds, of NVLink the mean since the reading before. Directions are the GPU's.
+    """
+
+    pcie_gen: Optional[int] = None
+    """As it is now: a GPU that idles lowers it."""
+    pcie_gen_max: Optional[int] = None
+    pcie_width: Optional[int] = None
+    """Lanes."""
+    pcie_width_max: Optional[int] = None
+    pcie_tx_bytes_s: Optional[int] = None
+    pcie_rx_bytes_s: Optional[int] = None
+    nvlinks: int = 0
+    nvlinks_up: int = 0
+    nvlink_tx_bytes_s: Optional[int] = None
+    """Over all links."""
+    nvlink_rx_bytes_s: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class GpuSample:
     """One reading. None: the driver did not say (not supported, or the deadline was overrun)."""
 
@@ -88,6 +110,7 @@ class GpuSample:
     error: str = ""
     unexplained_bytes: int = 0
     """Memory in use, where the driver names no process at all."""
+    links: Optional[GpuLinks] = None
 
 
 @dataclass(frozen=True)

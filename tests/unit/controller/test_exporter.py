@@ -77,7 +77,10 @@ def labelled(found: dict[tuple[tuple[str, str], ...], float], **labels: str) -> 
 
 async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter) -> None:
     agent = await site.add_node("a")
-    reading = wire.GpuSample(index=1, util_pct=87, mem_used_bytes=20 * GIB, power_w=350.5, temp_c=61)
+    links = wire.GpuLinks(pcie_gen=4, pcie_tx_bytes_s=0, nvlinks=18, nvlinks_up=17, nvlink_rx_bytes_s=5 * GIB)
+    reading = wire.GpuSample(
+        index=1, util_pct=87, mem_used_bytes=20 * GIB, power_w=350.5, temp_c=61, links=links
+    )
     site.controller.post(
         (agent.name, wire.Sample(at_unix=1.0, cpu_pct=12.5, mem_used_bytes=GIB, gpus=[reading]))
     )
@@ -102,6 +105,15 @@ async def test_gpus_are_told_as_dcgm_tells_them(site: Served, exporter: Exporter
     assert labelled(found["DCGM_FI_DEV_POWER_USAGE"], gpu="1") == 350.5
     assert labelled(found["DCGM_FI_DEV_GPU_TEMP"], gpu="1") == 61
     assert labelled(found["DCGM_FI_DEV_XID_ERRORS"], gpu="1") == 79
+    of_links = {
+        "DCGM_FI_DEV_PCIE_LINK_GEN": 4,
+        "DCGM_FI_PROF_PCIE_TX_BYTES": 0,
+        "DCGM_FI_PROF_NVLINK_RX_BYTES": 5 * GIB,
+        "warpdeck_gpu_nvlinks": 18,
+        "warpdeck_gpu_nvlinks_up": 17,
+    }
+    assert {name: labelled(found[name], gpu="1") for name in of_links} == of_links
+    assert not {"DCGM_FI_PROF_PCIE_RX_BYTES", "DCGM_FI_PROF_NVLINK_TX_BYTES"} & found.keys(), "not known"
     drained = found["warpdeck_gpu_drained"]
     assert [labelled(drained, gpu=str(index)) for index in range(4)] == [0.0, 1.0, 0.0, 0.0]
     assert labelled(drained, gpu="0", hpc_job=outcome.job.label()) == 0.0

@@ -1,0 +1,40 @@
+"""What `warpdeck node show` says of a GPU's links."""
+
+from __future__ import annotations
+
+import msgspec
+
+from warpdeck.cli.nodes import _link_lines
+from warpdeck.model import GpuLinks
+
+
+def lines(links: GpuLinks) -> list[str]:
+    """From what a client gets."""
+    return _link_lines(msgspec.to_builtins(links))
+
+
+def test_links_say_how_they_are_and_what_goes_over_them() -> None:
+    whole = GpuLinks(
+        pcie_gen=5,
+        pcie_gen_max=5,
+        pcie_width=16,
+        pcie_width_max=16,
+        pcie_tx_bytes_s=1_250_000_000,
+        pcie_rx_bytes_s=0,
+        nvlinks=18,
+        nvlinks_up=17,
+        nvlink_tx_bytes_s=204_000_000_000,
+    )
+    assert lines(whole) == [
+        "PCIe 5.0 x16, 1.2 GB/s out, 0.0 GB/s in",
+        "NVLink 17 of 18 up, 204.0 GB/s out",
+    ]
+
+
+def test_a_link_below_its_best_says_what_it_could_be() -> None:
+    slow = GpuLinks(pcie_gen=3, pcie_gen_max=4, pcie_width=8, pcie_width_max=16)
+    assert lines(slow) == ["PCIe 3.0 x8 (up to 4.0 x16)"]
+
+
+def test_of_what_is_not_known_nothing_is_said() -> None:
+    assert lines(GpuLinks(pcie_gen=4)) == []
