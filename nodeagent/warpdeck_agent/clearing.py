@@ -86,7 +86,7 @@ class Clearing:
         """Whether its end needs no more: neither GPUs nor hooks are to be waited for, TMPDIR and shared memory are empty."""
         if job.meta.gpus or job.meta.hooks:
             return False
-        return remove_empty(job.meta.tmp_dir) and not self._left_remnants(job)
+        return not job.meta.private and remove_empty(job.meta.tmp_dir) and not self._left_remnants(job)
 
     def _left_remnants(self, job: Job) -> bool:
         return self._remnants.leave(job.meta.uid, hold_name(*job.key))
@@ -104,9 +104,9 @@ class Clearing:
                 )
             except HookError as error:
                 job.drain = job.drain or str(error)
-        if job.meta.tmp_dir:
-            removing = loop.run_in_executor(None, remove_tree, job.meta.tmp_dir)
-            await asyncio.wait([removing], timeout=TMP_S)
+        if folders := job.meta.folders():
+            removing = [loop.run_in_executor(None, remove_tree, folder) for folder in folders]
+            await asyncio.wait(removing, timeout=TMP_S)
         if self._left_remnants(job):
             await self._clear_remnants(job)
         if job.meta.gpus:

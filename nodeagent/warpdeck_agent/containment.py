@@ -17,12 +17,15 @@ from .cpus import Cpus, CpuTable
 from .devices import DeviceGate, gpu_minors
 from .grouplock import GroupLock
 from .hold import Hold
+from .privatedirs import can_cover
 from .procfs import text, write
 from .spares import Settings, Spares
 from .wire.messages import Facility
 
-KERNEL, WATCHED, ADVISED = "enforced", "watched", "advised"
-"""By the kernel; by the agent, which looks again and again; by a setting that a job could undo."""
+KERNEL, WATCHED, ADVISED, MISSING = "enforced", "watched", "advised", "missing"
+"""By the kernel; by the agent, which looks again and again; by a setting that a job could undo; not at all."""
+NO_LIMIT = ("end", "folders")
+"""Facilities that hold a launch to nothing that it asked for."""
 GATED = ("memory", "cpuset", "pids")
 """Controllers that hold a launch to a limit, in any hierarchy that has them."""
 
@@ -52,6 +55,7 @@ class Containment:
         self._used = self._needed(unified)
         self._spares = Spares()
         self.lock = GroupLock([each.base for each in self._used])
+        self.can_cover = can_cover()
         self._cpus = CpuTable(sorted(os.sched_getaffinity(0)), start=int(agent[:8] or "0", 16))
         self.facilities = self._describe()
         self.words = self._sentence()
@@ -155,6 +159,9 @@ class Containment:
             self._facility(
                 "processes", "pids", ADVISED, "RLIMIT_NPROC, counted over all of the user's processes"
             ),
+            Facility("folders", KERNEL, "mounts of each job's own")
+            if self.can_cover
+            else Facility("folders", MISSING, "private_dirs need a root agent that may mount"),
             Facility("devices", KERNEL, self._gate.how)
             if self._gate.how
             else Facility("devices", ADVISED, "CUDA_VISIBLE_DEVICES, which a job may change"),
@@ -170,7 +177,9 @@ class Containment:
         if not self._used:
             return "no cgroup: jobs are watched, and ended by environment mark and descent"
         versions = " and ".join(sorted({f"v{each.version}" for each in self._used}, reverse=True))
-        enforced = [each.name for each in self.facilities if each.strength == KERNEL and each.name != "end"]
+        enforced = [
+            each.name for each in self.facilities if each.strength == KERNEL and each.name not in NO_LIMIT
+        ]
         return f"cgroup {versions}: jobs are ended as a whole" + (
             f", and held to their {', '.join(enforced)}" if enforced else ""
         )

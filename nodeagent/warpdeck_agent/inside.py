@@ -19,6 +19,7 @@ from .carrying import carrying
 from .hold import contain
 from .job import Job
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .privatedirs import within
 from .spool import Spool
 
 GATE = 'read -r go <&2 && [ "$go" = go ] || exit 1; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
@@ -102,15 +103,18 @@ def _start(job: Job, argv: List[str], env: Dict[str, str]) -> Inside:
     ours, theirs = socket.socketpair()
     errors, gate = socket.socketpair()
     try:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *carrying(argv, env)],
-            stdin=theirs.fileno(),
-            stdout=theirs.fileno(),
-            stderr=gate.fileno(),
-            start_new_session=True,
-            env=env,
-            cwd="/",
-            **as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+        process = within(
+            meta.private,
+            lambda: subprocess.Popen(
+                ["/bin/sh", "-c", GATE, "inside", meta.work_dir, *carrying(argv, env)],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=gate.fileno(),
+                start_new_session=True,
+                env=env,
+                cwd="/",
+                **as_user(meta.user, uid=meta.uid, gid=group_of(meta)),
+            ),
         )
     except BaseException:
         ours.close()

@@ -30,6 +30,7 @@ from .notices import Notices
 from .orphans import Orphans
 from .parts import Parts, Turns
 from .ports import Ports
+from .program import own_path
 from .refusal import LaunchError
 from .remnants import Remnants
 from .room import Rooms
@@ -100,6 +101,7 @@ class Jobs:
             self._turns,
             self._remnants,
             sharers=self._sharers,
+            own_paths=(spool.path, own_path()),
         )
         self.ports = Ports()
         self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
@@ -146,7 +148,7 @@ class Jobs:
         self.containment.clear(keep={group for meta in metas for group in meta.hold.groups})
         if not self.containment.groups_jobs:
             self._spawn(Orphans(self._spool.identity, self._busy_uids).run())
-        kept = {meta.tmp_dir for meta in metas}
+        kept = {folder for meta in metas for folder in meta.folders()}
         asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
     async def _prepare(self) -> None:

@@ -33,6 +33,7 @@ from .starter import Order
 from .supervision import Supervision, SupervisorLost
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
+from .wire.places import place_of
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
@@ -118,13 +119,14 @@ class Launcher:
             started_at=time.time(),
             time_limit_s=launch.time_limit_s,
             grace_s=launch.grace_s,
-            stdout=launch.stdout if launch.cwd_visible else "",
-            stderr=launch.stderr if launch.cwd_visible else "",
+            stdout=launch.stdout if _is_seen(launch) else "",
+            stderr=launch.stderr if _is_seen(launch) else "",
             work_dir=work_dir,
             pty=launch.pty,
             gpus=tuple(launch.gpus),
             hold=room.hold,
             tmp_dir=room.tmp_dir,
+            private=room.private,
             unkillable_s=launch.unkillable_s,
             hooks=launch.hooks,
             warn_signal=launch.warn_signal,
@@ -194,6 +196,7 @@ class Launcher:
             stdin=launch.stdin or os.devnull,
             limits=launch.limits,
             hold=vars(job.meta.hold),
+            private=vars(job.meta.private) if job.meta.private is not None else None,
             account=None if uid == os.geteuid() else (uid, gid, os.getgrouplist(launch.user, gid)),
         )
 
@@ -239,7 +242,7 @@ class Launcher:
             launch=hold_name(*job.key),
             work_dir=meta.work_dir,
             home=env.get("HOME", ""),
-            paths=[meta.work_dir, meta.tmp_dir, *script],
+            paths=[meta.work_dir, meta.seen_tmp_dir, *script],
             env=list(env),
             gpus=bool(launch.gpus),
             pty=launch.pty,
@@ -261,6 +264,12 @@ class Launcher:
         if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
             env.pop("XDG_RUNTIME_DIR", None)
         return with_programs(env, self._spool)
+
+
+def _is_seen(launch: Launch) -> bool:
+    """Whether its output files are written here. What would lie in a folder that goes with the job is kept, and brought home."""
+    files = [path for path in (launch.stdout, launch.stderr) if path]
+    return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
 
 
 def account(launch: Launch) -> Account:
@@ -291,7 +300,7 @@ def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
         "WARPDECK_ACCESS": spool.file("access.sock"),
         "WARPDECK_TOKEN": job.meta.token,
         "SLURM_JOB_GID": str(group_of(job.meta)),
-        "TMPDIR": job.meta.tmp_dir,
+        "TMPDIR": job.meta.seen_tmp_dir,
     }
 
 

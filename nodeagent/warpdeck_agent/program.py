@@ -17,8 +17,16 @@ FROM_SOURCE = "import sys; sys.path.insert(0, {root!r}); from warpdeck_agent.__m
 def own_command() -> List[str]:
     """The command line to put a verb behind. Nobody's PYTHON* variables or current folder reach it; the archive needs no `site`."""
     archive = _archive()
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return [sys.executable, "-I", *(["-S", archive] if archive else ["-c", FROM_SOURCE.format(root=root)])]
+    return [
+        sys.executable,
+        "-I",
+        *(["-S", archive] if archive else ["-c", FROM_SOURCE.format(root=own_path())]),
+    ]
+
+
+def own_path() -> str:
+    """Where its code lies: the archive, or the folder of a checkout."""
+    return _archive() or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def build_id() -> str:

@@ -5,7 +5,7 @@ of its user on this node has ended, and only what was made since the first of th
 job may need stays, whoever's agent started that. Root's things may be the system's, and stay.
 
 A user who is logged in on a terminal here may have put files there by hand: then only those go that libraries make. /tmp is
-left alone: it is where people put what they want to find again, and jobs have a TMPDIR.
+left alone: it is where people put what they want to find again. Jobs have a TMPDIR, and where the site says so a /tmp (privatedirs).
 
 Slurm leaves this to the site's epilog. Source: sysvipc(7), shm_overview(7), mq_overview(7), proc(5).
 """

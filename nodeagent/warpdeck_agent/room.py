@@ -11,7 +11,7 @@ import errno
 import os
 import time
 from dataclasses import dataclass
-from typing import Callable, Container
+from typing import Callable, Container, Optional, Sequence
 
 from .containment import Containment, Limits
 from .gpus import GpuWatch
@@ -19,6 +19,7 @@ from .hold import Hold, hold_name
 from .hooks import PROLOG, HookError, run_hook
 from .leftovers import Leftovers
 from .parts import Turns
+from .privatedirs import PrivateDirs, folders_of
 from .refusal import LaunchError
 from .remnants import Remnants
 from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
@@ -31,10 +32,11 @@ class Room:
 
     hold: Hold
     tmp_dir: str
+    private: Optional[PrivateDirs] = None
 
 
 class Rooms:
-    """Makes room. `sharers` tells which jobs may hold memory on a GPU, by its uuid."""
+    """Makes room. `sharers` tells which jobs may hold memory on a GPU, by its uuid; `own_paths` are the agent's, which jobs need."""
 
     def __init__(
         self,
@@ -46,7 +48,9 @@ class Rooms:
         remnants: Remnants,
         *,
         sharers: Callable[[str], Container[int]],
+        own_paths: Sequence[str],
     ) -> None:
+        self._own_paths = own_paths
         self._turns = turns
         self._remnants = remnants
         self._containment = containment
@@ -64,23 +68,36 @@ class Rooms:
             await self._run_prolog(launch)
         limits = await self._limits(launch)
         name = hold_name(launch.job_id, launch.restarts)
+        private = self._private(launch, name)
         try:
-            tmp_dir = self._tempdirs.make(name, below=launch.tmp_dir, uid=uid, gid=gid)
+            in_private = private is not None and private.tmp_dir
+            tmp_dir = "" if in_private else self._tempdirs.make(name, below=launch.tmp_dir, uid=uid, gid=gid)
         except OSError as error:
-            where = launch.tmp_dir or DEFAULT_PLACE
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise LaunchError(f"the disk of {where} is full on this node") from error
-            reason = os.strerror(error.errno or 0)
-            raise LaunchError(f"no folder for temporary files can be made in {where}: {reason}") from error
+            for folder in folders_of("", private):
+                remove_tree(folder)
+            raise _no_folder(error, launch.tmp_dir or DEFAULT_PLACE) from error
         self._remnants.enter(uid, name, at_unix=time.time())
-        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir)
+        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir, private=private)
+
+    def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
+        """Folders that the launch has for itself; None where the site or the node has none such."""
+        if not launch.private_dirs or not self._containment.can_cover:
+            return None
+        shared = [*launch.shared_dirs, *self._own_paths]
+        try:
+            return self._tempdirs.cover(
+                name, places=launch.private_dirs, shared=shared, tmp_dir=launch.tmp_dir
+            )
+        except OSError as error:
+            raise _no_folder(error, " and ".join(launch.private_dirs)) from error
 
     async def undo(self, launch: Launch, room: Room, *, uid: int) -> None:
         """Of a launch that did not begin."""
         name = hold_name(launch.job_id, launch.restarts)
         self._remnants.leave(uid, name)
         self._containment.release(name, room.hold.groups)
-        await asyncio.get_running_loop().run_in_executor(None, remove_tree, room.tmp_dir)
+        for folder in folders_of(room.tmp_dir, room.private):
+            await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder)
 
     async def _check_gpus(self, launch: Launch) -> None:
         for uuid in launch.gpus:
@@ -106,3 +123,10 @@ class Rooms:
             processes=launch.max_processes,
             gpus=await self._gpus.minors(launch.gpus) if "devices" in launch.confine else None,
         )
+
+
+def _no_folder(error: OSError, where: str) -> LaunchError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return LaunchError(f"the disk of {where} is full on this node")
+    reason = os.strerror(error.errno or 0)
+    return LaunchError(f"no folder for temporary files can be made in {where}: {reason}")

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .hold import Hold, hold_from
+from .privatedirs import PrivateDirs, folders_of, private_from
 from .table import LaunchTable, Record
 from .wire.messages import Hooks
 
@@ -63,12 +64,22 @@ class Meta:
     share_grace_s: float = 10.0
     mem_bytes: int = 0
     tmp_dir: str = ""
+    private: Optional[PrivateDirs] = None
     unkillable_s: float = 60.0
     script: str = ""
     """The file that it runs; others may run it too."""
     hooks: Optional[Hooks] = None
     token: str = ""
     """With it the job's processes prove to this agent whose they are."""
+
+    @property
+    def seen_tmp_dir(self) -> str:
+        """Its TMPDIR, as the launch sees it."""
+        return self.private.tmp_dir if self.private is not None and not self.tmp_dir else self.tmp_dir
+
+    def folders(self) -> List[str]:
+        """What goes with the launch."""
+        return folders_of(self.tmp_dir, self.private)
 
 
 PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512
@@ -249,6 +260,7 @@ class LaunchFolder(Folder):
         assert self.record is not None
         values = {**meta.__dict__, "hold": meta.hold.__dict__}
         values["hooks"] = meta.hooks and meta.hooks.__dict__
+        values["private"] = meta.private and meta.private.__dict__
         self.record.begin((meta.job_id, meta.restarts), json.dumps(values))
 
     def meta(self) -> Meta:
@@ -257,6 +269,7 @@ class LaunchFolder(Folder):
         values: Dict[str, Any] = json.loads(self.record.meta())
         values["gpus"] = tuple(values.get("gpus") or ())
         values["hold"] = hold_from(values.get("hold") or {})
+        values["private"] = private_from(values.get("private"))
         values["hooks"] = Hooks(**values["hooks"]) if values.get("hooks") else None
         return Meta(**values)
 

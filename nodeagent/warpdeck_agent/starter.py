@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
@@ -76,6 +76,8 @@ class Order(NamedTuple):
     stdin: str = os.devnull
     limits: Optional[Dict[str, int]] = None
     """Soft ones, see rlimits."""
+    private: Optional[Dict[str, Any]] = None
+    """PrivateDirs' fields: the folders that the launch has for itself."""
 
 
 def install(path: str, script: str) -> None:
@@ -97,13 +99,13 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
     mode = "append" if order.append else "truncate"
     argv = ["/bin/sh", script, order.cwd, order.stdin, order.out, order.err, mode, *order.argv]
     try:
-        if order.account is None:
+        if order.account is None and order.private is None:
             gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
             pid = os.posix_spawn(
                 argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=CHANGED_SIGNALS
             )
         else:
-            pid = _fork(order.account, argv, order.env, theirs.fileno())
+            pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))
     except BaseException:
         ours.close()
         raise
@@ -115,21 +117,36 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
     return pid, ours
 
 
-def _fork(account: Tuple[int, int, List[int]], argv: List[str], env: Dict[str, str], gate: int) -> int:
+def _covering(order: Order) -> Callable[[], None]:
+    """What gives a new process its own folders. Few orders have any: the others' supervisor need not hold the module."""
+    if order.private is None:
+        return lambda: None
+    from .privatedirs import cover, private_from
+
+    made = private_from(order.private)
+    assert made is not None
+    return lambda: cover(made)
+
+
+def _fork(order: Order, argv: List[str], gate: int, *, cover: Callable[[], None]) -> int:
     """The child is the user before it runs a program with the user's environment."""
     pid = os.fork()
     if pid:
         return pid
     try:
-        uid, gid, groups = account
         os.setsid()
         for number in CHANGED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         for stream in (0, 1, 2):
             os.dup2(gate, stream)
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-        os.execve(argv[0], argv, env)
+        cover()
+        if order.account is not None:
+            uid, gid, groups = order.account
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        os.execve(argv[0], argv, order.env)
+    except OSError as error:
+        os.write(2, f"its first process cannot be started: {error.strerror} ({error.filename})\n".encode())
     finally:
         os._exit(1)

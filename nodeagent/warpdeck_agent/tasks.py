@@ -16,6 +16,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .carrying import carrying
 from .hold import Hold, contain
+from .privatedirs import PrivateDirs, within
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 from .spool import JobFolder, write_all
@@ -179,6 +180,7 @@ def run_task(
     cwd: str,
     other: str,
     hold: Hold,
+    private: Optional[PrivateDirs],
     cpus: List[int],
     user: Dict[str, object],
     keep: Sequence[int] = (),
@@ -194,16 +196,19 @@ def run_task(
     gate, opener = os.pipe()
     source = task.open_input()
     try:
-        task.process = subprocess.Popen(
-            ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *carrying(argv, env)],
-            stdin=lock,
-            stdout=source,
-            stderr=gate,
-            start_new_session=True,
-            pass_fds=keep,
-            env=env,
-            cwd="/",
-            **user,  # type: ignore[call-overload]
+        task.process = within(
+            private,
+            lambda: subprocess.Popen(
+                ["/bin/sh", script, folder.path, cwd, other, *_padded(hooks), *carrying(argv, env)],
+                stdin=lock,
+                stdout=source,
+                stderr=gate,
+                start_new_session=True,
+                pass_fds=keep,
+                env=env,
+                cwd="/",
+                **user,  # type: ignore[call-overload]
+            ),
         )
         contain(task.process.pid, hold)
         impose(task.process.pid, limits)

@@ -1,6 +1,7 @@
 """A folder for temporary files of each launch: its TMPDIR. Private to the job's user, and removed with everything in it.
 
     <tmp>/warpdeck-<agent>-job-<id>.<restarts>-<random>/
+                                                       in/     of a place that the job has for itself (privatedirs)
 
 The places that were ever used are noted in the agent's folder, so that an agent that starts finds what one that was killed
 has left. Removing is left to rm(1): a job may have nested folders deeper than any recursion of ours should go.
@@ -12,14 +13,18 @@ import os
 import secrets
 import shutil
 import subprocess
-from typing import Container, List
+from typing import Container, List, Sequence, Tuple
 
+from .privatedirs import PrivateDirs
 from .program import SYSTEM_PATH
 from .spool import Spool
+from .wire.places import place_of
 
 DEFAULT_PLACE = "/tmp"
 RANDOM_BYTES = 8
 """So many that nobody has made a folder of that name before."""
+INNER, LIKE_TMP = "in", 0o1777
+"""What a job sees as a place that it has for itself. The folder around it is root's alone."""
 NOTE = "tmp"
 """The file with the places that were used, a line each."""
 MAX_PLACES = 64
@@ -44,6 +49,25 @@ class TempDirs:
             os.chown(path, uid, gid)
         return path
 
+    def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
+        """What a launch sees in the place of these. Those that the node lacks are left out. Raises OSError, and leaves nothing."""
+        found = list(dict.fromkeys(os.path.realpath(place) for place in places if os.path.isdir(place)))
+        covers: List[Tuple[str, str]] = []
+        try:
+            for place in found:
+                covers.append((place, f"{self.make(name, below=place, uid=0, gid=0)}/{INNER}"))
+                os.mkdir(covers[-1][1])
+                os.chmod(covers[-1][1], LIKE_TMP)
+            there = [path for path in shared if os.path.lexists(path) and not os.path.islink(path)]
+            shows = tuple(path for path in there if place_of(path, found))
+            for path in shows:
+                _make_mount_point(path, at=PrivateDirs(tuple(covers)).outside(path))
+        except OSError:
+            for _, folder in covers:
+                remove_tree(os.path.dirname(folder))
+            raise
+        return PrivateDirs(tuple(covers), shows, place_of(tmp_dir or DEFAULT_PLACE, found) or "")
+
     def clear(self, keep: Container[str]) -> None:
         """Removes those of launches that are no more; `keep` are paths."""
         for place in self._places:
@@ -62,6 +86,13 @@ class TempDirs:
         if place not in self._places:
             self._places = [*self._places, place][-MAX_PLACES:]
             self._spool.write(NOTE, "\n".join(self._places))
+
+
+def _make_mount_point(path: str, *, at: str) -> None:
+    is_folder = os.path.isdir(path)
+    os.makedirs(at if is_folder else os.path.dirname(at), mode=0o755, exist_ok=True)
+    if not is_folder:
+        os.close(os.open(at, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
 def remove_empty(path: str) -> bool:

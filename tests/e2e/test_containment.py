@@ -35,7 +35,9 @@ def ended(home: Home, job: int) -> dict[str, Any]:
 
 def test_node_show_says_what_is_enforced(home: Home) -> None:
     facilities = home.json("node", "show", "gpu1")["facilities"]
-    assert [each["name"] for each in facilities] == ["end", "memory", "cpus", "processes", "devices"]
+    assert [each["name"] for each in facilities] == [
+        *("end", "memory", "cpus", "processes", "folders", "devices")
+    ]
     shown = home.ok("node", "show", "gpu1")
     for each in facilities:
         assert each["strength"] in ("enforced", "watched", "advised")
@@ -71,6 +73,25 @@ def words_of(home: Home, job: int, words: str) -> str:
     """Why the job waits, once the reason has these words."""
     sentence = str(home.json("why", str(job))["sentence"])
     return sentence if words in sentence else ""
+
+
+def test_tmp_of_a_jobs_own_is_all_its_processes_and_what_it_prints_there_comes_home(
+    home: Home, short_tmp: Path
+) -> None:
+    config = home.path / "config.toml"
+    config.write_text('[containment]\nprivate_dirs = ["/tmp", "/dev/shm"]\n')
+    home.ok("config", "reload")
+    note = f"/tmp/wd-{short_tmp.name}"
+    script = f"echo mine >{note}; srun -n2 --overcommit sh -c 'cat {note}; echo $TMPDIR'"
+    job = submit(home, short_tmp, script, "--output", f"{short_tmp}/deep/out")
+    shown = ended(home, job)
+    assert shown["state"] == "COMPLETED", home.ok("logs", str(job))
+    out = short_tmp / "deep/out"
+    eventually(lambda: out.exists() and len(out.read_text().split()) == 4, what="its output is home")
+    assert sorted(out.read_text().split()) == ["/tmp", "/tmp", "mine", "mine"]
+    assert not Path(note).exists(), "the host has its /tmp from this machine"
+    config.unlink()
+    home.ok("config", "reload")
 
 
 def test_a_prolog_that_fails_drains_the_node_and_the_job_waits_held(

@@ -361,7 +361,7 @@ class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What the node holds jobs to (end, memory, cpus, processes, devices), how strongly (enforced, watched, advised), and by what."""
+    """What the node holds jobs to (end, memory, ...), how strongly (enforced, watched, advised, missing), and by what."""
 
     name: str
     strength: str

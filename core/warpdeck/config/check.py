@@ -5,6 +5,7 @@ Pure. Nodes are added at run time, so a node that no [nodes] table knows is no e
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -20,6 +21,10 @@ Found = Iterator[Problem]
 
 MAX_PORT = 65_535
 
+SYSTEM = frozenset(
+    ["/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"]
+)
+"""Folders that a job needs as the node has them."""
 _NAME = re.compile(r"[^\s,=\"']{1,128}")
 
 
@@ -72,6 +77,23 @@ def _paths(config: Config) -> Found:
     for path, value in written.items():
         if value and not value.startswith("/"):
             yield Problem(path=path, text="is no absolute path: write where it is on the nodes")
+    yield from _private_dirs(config)
+
+
+def _private_dirs(config: Config) -> Found:
+    held = config.containment
+    for name, folders in (("private_dirs", held.private_dirs), ("shared_dirs", held.shared_dirs)):
+        path = ("containment", name)
+        for folder in folders:
+            if not folder.startswith("/") or posixpath.normpath(folder) != folder:
+                yield Problem(path=path, text=f"{folder!r} is no absolute path: write the likes of /tmp")
+            elif name == "private_dirs" and folder in SYSTEM:
+                yield Problem(path=path, text=f"nothing runs without the node's own {folder}")
+    for folder in held.private_dirs:
+        around = next((each for each in held.private_dirs if folder.startswith(each + "/")), "")
+        if around:
+            text = f"{folder} lies in {around}, which each job has for itself anyway"
+            yield Problem(path=("containment", "private_dirs"), text=text)
 
 
 def _scheduler(config: Config) -> Found:

@@ -110,6 +110,10 @@ class Containment(Table, frozen=True, kw_only=True):
     """A process that lives so long after KILL hangs in the kernel: its node is drained (UnkillableStepTimeout)."""
     tmp_dir: str = ""
     """Where the TMPDIR of each job is made (TmpFS); "" is /tmp."""
+    private_dirs: tuple[str, ...] = ()
+    """Folders that each job has for itself until its end, where agents run as root (job_container.conf's Dirs)."""
+    shared_dirs: tuple[str, ...] = ("/tmp/.X11-unix", "/tmp/nvidia-mps", "/tmp/nvidia-log")
+    """What stays the node's below them: the sockets of X11 and of MPS."""
 
 
 class Hooks(Table, frozen=True, kw_only=True):

@@ -95,6 +95,8 @@ def _site(config: Config) -> dict[str, Any]:
         "share_start_s": gpus.share_start_s,
         "max_processes": held.max_processes,
         "tmp_dir": held.tmp_dir,
+        "private_dirs": list(held.private_dirs),
+        "shared_dirs": list(held.shared_dirs) if held.private_dirs else [],
         "unkillable_s": held.unkillable_s,
         "confine": [name for name in ("memory", "cpus", "devices") if getattr(held, name)],
         "grace_s": config.grace_s,

@@ -37,6 +37,7 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "Licenses": ",".join(f"{name}:{count}" for name, count in sorted(config.licenses.items())),
         "MaxArraySize": str(MAX_TASKS + 1),
         "MaxJobCount": str(MAX_OPEN_JOBS),
+        "JobContainerType": "job_container/tmpfs" if held.private_dirs else "(null)",
         "MinJobAge": f"{config.keep_finished_s:.0f} sec",
         "NEXT_JOB_ID": str(state.next_job_id),
         "PreemptMode": "OFF" if plan.preempt_by == "off" else plan.preempt_mode.upper(),

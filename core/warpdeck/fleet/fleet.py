@@ -28,6 +28,7 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck.paths import Paths
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
+from warpdeck_agent.wire.places import place_of
 
 from .calls import CallServer, take_call
 from .channel import Channel
@@ -130,7 +131,8 @@ class AgentFleet:
             return
         if tree is not None:
             link.trees[tree.tree] = tree
-        visible = await self._is_visible(link, launch.cwd)
+        hidden = place_of(launch.cwd, launch.private_dirs) is not None
+        visible = not hidden and await self._is_visible(link, launch.cwd)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:

@@ -89,9 +89,9 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facility(msgspec.Struct, frozen=True, kw_only=True):
-    """One way in which a node holds jobs: end, memory, cpus, processes, devices.
+    """One way in which a node holds jobs: end, memory, cpus, processes, folders (of their own), devices.
 
-    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it).
+    `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
     """
 
     name: str

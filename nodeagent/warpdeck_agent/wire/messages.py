@@ -170,6 +170,9 @@ class Launch:
     """Processes and threads that the job may have at once; 0 is no limit."""
     tmp_dir: str = ""
     """Where the job's TMPDIR is made; "" is /tmp."""
+    private_dirs: List[str] = field(default_factory=list)
+    """Folders that the job has for itself, where the node can; `shared_dirs`: what stays the node's below them."""
+    shared_dirs: List[str] = field(default_factory=list)
     container: Optional[Container] = None
     hooks: Optional[Hooks] = None
     unkillable_s: float = 60.0

@@ -28,7 +28,7 @@ class GpuInfo:
 
 @dataclass(frozen=True)
 class Facility:
-    """One way in which the node holds jobs: end, memory, cpus, processes, devices.
+    """One way in which the node holds jobs: end, memory, cpus, processes, folders (of their own), devices.
 
     `strength`: enforced (by the kernel), watched (by the agent), advised (a job could undo it), missing.
     """

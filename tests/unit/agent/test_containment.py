@@ -45,7 +45,7 @@ def strength(agent: AgentProcess, name: str) -> str:
 
 def test_the_node_says_what_it_enforces_and_what_not(agent: AgentProcess) -> None:
     names = [each.name for each in agent.connect().inventory.facilities]
-    assert names == ["end", "memory", "cpus", "processes", "devices"]
+    assert names == ["end", "memory", "cpus", "processes", "folders", "devices"]
     held = json.loads(started(agent, mem_bytes=64 * MIB)[1])["hold"]
     if strength(agent, "end") != "enforced":
         assert held["groups"] == []

@@ -20,6 +20,22 @@ def errors(text: str) -> list[str]:
             '[health]\nignore = ["xid"]\nrequeue_on = ["heat"]\n',
             "f:3: health.requeue_on: there is no check 'heat'; there are: xid, ecc, row_remap, gpu_lost, thermal",
         ),
+        (
+            '[containment]\nprivate_dirs = ["/tmp", "scratch"]\n',
+            "f:2: containment.private_dirs: 'scratch' is no absolute path: write the likes of /tmp",
+        ),
+        (
+            '[containment]\nprivate_dirs = ["/usr"]\n',
+            "f:2: containment.private_dirs: nothing runs without the node's own /usr",
+        ),
+        (
+            '[containment]\nprivate_dirs = ["/tmp", "/tmp/a"]\n',
+            "f:2: containment.private_dirs: /tmp/a lies in /tmp, which each job has for itself anyway",
+        ),
+        (
+            '[containment]\nshared_dirs = ["/tmp/.."]\n',
+            "f:2: containment.shared_dirs: '/tmp/..' is no absolute path: write the likes of /tmp",
+        ),
         ("metrics_port = 70000\n", "f:1: metrics_port: is no port: there are those up to 65535"),
         (
             '[health]\nprogram = "check.sh"\n',

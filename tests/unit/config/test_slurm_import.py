@@ -62,6 +62,15 @@ def test_the_health_check_comes_over_where_slurm_runs_it(tmp_path: Path) -> None
         assert bool(program) is not any("is not run" in line for line in made.remarks)
 
 
+def test_folders_of_their_own_for_jobs_come_over(tmp_path: Path) -> None:
+    lines = "NodeName=n1 CPUs=1\nPartitionName=p Nodes=n1\nJobContainerType=job_container/"
+    for kind, folders in (("tmpfs", ("/tmp", "/dev/shm")), ("none", ())):
+        (tmp_path / "slurm.conf").write_text(f"{lines}{kind}\n")
+        made = import_site(str(tmp_path / "slurm.conf"))
+        assert made.config.containment.private_dirs == folders
+        assert bool(folders) is any("is not read" in line for line in made.remarks)
+
+
 def test_partitions_take_their_defaults_and_node_sets(lab: Imported) -> None:
     partitions = lab.config.partitions
     assert list(partitions) == ["batch", "gpu", "debug", "admin"]

@@ -79,11 +79,12 @@ def test_a_launch_carries_what_the_site_holds_jobs_to() -> None:
     core = Core("a")
     job = core.job(core.run(ask(gpus=1, env={"SLURM_JOB_ID": "forged", "LD_PRELOAD": "evil"})))
     config = Config(
-        containment=Containment(cpus=False, max_processes=50, tmp_dir="/scratch"),
+        containment=Containment(cpus=False, max_processes=50, tmp_dir="/scratch", private_dirs=("/tmp",)),
         hooks=Hooks(epilog="/e", timeout_s=7.0),
     )
     made = build_launch(job, 0, submit_host="h", config=config)
     assert (made.confine, made.max_processes, made.tmp_dir) == (["memory", "devices"], 50, "/scratch")
+    assert made.private_dirs == ["/tmp"] and "/tmp/nvidia-mps" in made.shared_dirs
     assert made.empty_gpus and made.hooks is not None
     assert (made.hooks.prolog, made.hooks.epilog, made.hooks.timeout_s) == ("", "/e", 7.0)
     env = made.hooks.env

@@ -68,10 +68,10 @@ DAEMONS = values.words(
     " gpufreqdef grestypes groupupdateforce groupupdatetime hashplugin healthchecknodestate"
     " inactivelimit interactivestepoptions jobacctgatherfrequency jobacctgatherparams jobacctgathertype"
     " jobcheckpointdir jobcompcode jobcomphost jobcomploc jobcompparams jobcomppass jobcomppassscript jobcompport"
-    " jobcomptype jobcompuser jobcontainertype jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend"
+    " jobcomptype jobcompuser jobcredentialprivatekey jobcredentialpubliccertificate jobfileappend"
     " keepalivetime killonbadexit launchparameters launchtype maildomain maxdbdmsgs maxjobid maxnodecount maxstepcount"
     " maxtaskspernode mcsparameters mcsplugin memlimitenforce messagetimeout mpiparams msgaggregationparams"
-    " namespacetype nodefeaturesplugins plugindir plugstackconfig powerplugin prepparameters prepplugins"
+    " nodefeaturesplugins plugindir plugstackconfig powerplugin prepparameters prepplugins"
     " prioritycalcperiod proctracktype prologflags prologtimeout propagateprioprocess"
     " propagateresourcelimits propagateresourcelimitsexcept reconfigflags resumefailprogram resumerate resumetimeout"
     " resvepilog resvoverrun resvprolog returntoservice routeplugin sallocdefaultcommand sbcastparameters"
@@ -139,6 +139,7 @@ class Settings:
             steps=self._steps(),
             containment=tables.Containment(
                 tmp_dir=self._path("tmpfs"),
+                private_dirs=self._private_dirs(),
                 unkillable_s=float(max(1, self._read("unkillablesteptimeout", values.whole, 60))),
             ),
             health=self._health(),
@@ -153,6 +154,15 @@ class Settings:
             task_epilog=self._path("taskepilog"),
             timeout_s=float(max(1, timeout_s)),
         )
+
+    def _private_dirs(self) -> tuple[str, ...]:
+        kind = self._get("jobcontainertype") or self._get("namespacetype")
+        if not kind.lower().endswith("/tmpfs"):
+            return ()
+        self._notes.add(
+            "job_container.conf", "is not read; private_dirs are its defaults: folders of their own for jobs"
+        )
+        return ("/tmp", "/dev/shm")
 
     def _steps(self) -> tables.Steps:
         mpi = self._get("mpidefault").lower()
@@ -277,5 +287,6 @@ USED = values.words(
     " schedulertype schedulerparameters dependencyparameters preempttype preemptmode preemptexempttime"
     " accountingstorageenforce licenses killwait minjobage defmempercpu prolog epilog prologepilogtimeout tmpfs unkillablesteptimeout"
     " taskprolog taskepilog mpidefault healthcheckprogram healthcheckinterval"
+    " jobcontainertype namespacetype"
 )
 """Keys that the tables are made of."""
