@@ -5,6 +5,10 @@ class WarpdeckError(Exception):
     """Base of everything warpdeck raises on purpose."""
 
 
+SAID = "said"
+"""The code of a UserError whose message is all that a command is to say, prefixes and all: Slurm's own lines."""
+
+
 class UserError(WarpdeckError):
     """Something the user can act on: `message` names the thing, `hint` the next step. Never shown with a traceback.
 

@@ -113,3 +113,32 @@ def test_an_allocation_without_a_shell_stays(home: Home, short_tmp: Path) -> Non
     job = done.stderr.split()[-1]
     assert home.state(job) == "RUNNING"
     home.ok("cancel", job)
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["srun", "-n", "x", "true"], 'srun: error: Invalid numeric value "x" for --ntasks.', 1),
+        (["srun", "-r1", "true"], "srun: fatal: --relative option invalid for job allocation request", 1),
+        (["srun", "--mem=64 G", "true"], "srun: error: Invalid --mem specification", 255),
+        (
+            ["srun", "-w", "nowhere", "true"],
+            "srun: error: Unable to allocate resources: Invalid node name specified",
+            1,
+        ),
+        (["salloc", "--bogus"], "salloc: unrecognized option '--bogus'", 255),
+        (["salloc", "--time=12h"], "salloc: error: Invalid --time specification", 255),
+        (["salloc", "-K", "--acctg-freq=x"], "salloc: error: Invalid --acctg-freq specification: x", 255),
+        (
+            ["salloc", "-w", "nowhere"],
+            "salloc: error: Job submit/allocate failed: Invalid node name specified",
+            1,
+        ),
+    ],
+)
+def test_what_slurm_refuses_is_refused_in_its_words(
+    home: Home, short_tmp: Path, words: list[str], said: str, code: int
+) -> None:
+    done = home.run(*words, cwd=short_tmp)
+    assert done.stderr.startswith((said, f"warpdeck: {said.partition(': error: ')[2]}")), done.stderr
+    assert (done.stdout, done.returncode) == ("", code)

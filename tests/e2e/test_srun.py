@@ -164,9 +164,17 @@ def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
 
 def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> None:
     lines = batch.run("srun --nosuch true; echo $?\nsrun; echo $?\nsrun -n0 true; echo $?\n")
-    assert lines[0] == "srun: error: srun: unrecognized option '--nosuch'"
-    assert "No command given to execute." in lines[3]
-    assert "--ntasks=0 is no whole number" in lines[6]
+    assert lines[0] == "srun: unrecognized option '--nosuch'"
+    assert lines[1] == 'Try "srun --help" for more information'
+    assert "No command given to execute." in lines[4]
+    assert lines[7] == 'srun: error: Invalid numeric value "0" for --ntasks.'
+    lines = batch.run("srun --cpu-bind=x true; echo $?\nsrun --acctg-freq=x true; echo $?\n")
+    assert lines[:2] == [
+        'srun: error: unrecognized --cpu-bind argument "x"',
+        "srun: fatal: Failed to parse --cpu-bind= values.",
+    ]
+    assert [lines[3], lines[6]] == ["1", "255"]
+    assert lines[4] == "srun: error: Invalid --acctg-freq specification: x"
     lines = batch.run("srun --container-mounts /a true\nsrun --mpi=pmix true\n")
     assert "a container of no image" in lines[0]
     assert "--mpi=pmix is not supported" in lines[2] and "mpirun" in lines[3]

@@ -7,15 +7,17 @@ whoever does not is gone, and the keeper gives the allocation back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
 from warpdeck.controller.environment import made_environment
 from warpdeck.controller.events import HolderLeft, Submitted
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 from warpdeck.model import Job, JobId, JobState, Request
+from warpdeck.notation.options import SALLOC_22_05, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
 from warpdeck.notation.srun import parse_salloc
 
@@ -25,35 +27,48 @@ from .streams import wait_for
 
 Submission = Callable[[Request], Awaitable[Submitted]]
 """Makes the event of a submission: Handlers.submission."""
+FILE = "file"
+"""The code of the error that asks the client for the text of a file."""
 _OF_A_PROCESS = frozenset(
     {"SLURM_NODEID", "SLURMD_NODENAME", "SLURM_GTIDS", "SLURM_TOPOLOGY_ADDR", "CUDA_VISIBLE_DEVICES"}
 )
 """What a job's processes are told, and a shell beside it is not."""
 
 
-async def allocate(
-    connection: Connection,
-    number: int,
-    submission: Submission,
-    *,
-    holder: str,
-    name: str,
-    options: Options,
-    env: Mapping[str, str],
-    cwd: str,
-) -> Job:
-    """A new allocation, running; whoever does not wait for it takes it back. Raises UserError."""
-    controller = connection.server.controller
-    fields, notes = build_request(options, env, now=controller.clock())
+class Wish(NamedTuple):
+    """What an allocation is asked for, and what is to be said of it."""
+
+    request: Request
+    notes: list[str]
+
+
+def wish_of(
+    options: Options, env: Mapping[str, str], *, holder: str, name: str, cwd: str, now: float
+) -> Wish:
+    """Raises UserError."""
+    fields, notes = build_request(options, env, now=now)
     fields |= {"holder": holder, "submit_dir": cwd, "requeue": False}
     fields.setdefault("name", name)
     try:
-        request = msgspec.convert(fields, Request, strict=False)
+        return Wish(msgspec.convert(fields, Request, strict=False), notes)
     except msgspec.ValidationError as error:
         raise UserError(f"the allocation cannot be so: {error}", "see its options") from error
-    for note in notes:
+
+
+async def allocate(
+    connection: Connection, number: int, submission: Submission, *, wish: Wish, known: Table
+) -> Job:
+    """A new allocation, running; whoever does not wait for it takes it back. Raises UserError, in the words of the command
+    whose options are `known`."""
+    controller = connection.server.controller
+    for note in wish.notes:
         await connection.progress(number, note)
-    outcome = await controller.apply(await submission(request))
+    try:
+        outcome = await controller.apply(await submission(wish.request))
+    except UserError as error:
+        from .launchwords import in_its_words  # seldom needed
+
+        raise in_its_words(error, known.command) from None
     assert outcome.job is not None
     job = outcome.job
     connection.server.steps.holds(job.id)
@@ -81,6 +96,26 @@ async def _wait(connection: Connection, number: int, job: Job) -> Job:
     if waited:
         await connection.progress(number, f"job {job.id} has been allocated resources")
     return job
+
+
+@contextlib.contextmanager
+def judged(
+    connection: Connection, message: ask.Srun | ask.Salloc, known: Table
+) -> Iterator[Callable[[UserError | None], None]]:
+    """What is refused within is refused as the real command would, if that would; the value asks so of values passed over."""
+
+    def judge(ours: UserError | None) -> None:
+        from . import launchwords  # seldom needed
+
+        plugins = connection.server.controller.config.submission.plugin_options
+        launchwords.check(message, with_plugins(known, plugins), who=connection.who, ours=ours)
+
+    try:
+        yield judge
+    except UserError as error:
+        if error.code not in (SAID, FILE):
+            judge(error)
+        raise
 
 
 class HeldStream(ClientStream):
@@ -114,21 +149,22 @@ class HeldStream(ClientStream):
 
 async def hold(connection: Connection, message: ask.Salloc, submission: Submission) -> None:
     """salloc."""
-    asked = parse_salloc(
-        list(message.words),
-        message.env,
-        plugins=connection.server.controller.config.submission.plugin_options,
-    )
-    job = await allocate(
-        connection,
-        message.id,
-        submission,
-        holder="salloc" if asked.has_shell else "nobody",
-        name="interactive",
-        options=asked.options,
-        env=message.env,
-        cwd=message.cwd,
-    )
+    controller = connection.server.controller
+    with judged(connection, message, SALLOC_22_05) as judge:
+        asked = parse_salloc(
+            list(message.words), message.env, plugins=controller.config.submission.plugin_options
+        )
+        wish = wish_of(
+            asked.options,
+            message.env,
+            holder="salloc" if asked.has_shell else "nobody",
+            name="interactive",
+            cwd=message.cwd,
+            now=controller.clock(),
+        )
+        if wish.notes:
+            judge(None)
+    job = await allocate(connection, message.id, submission, wish=wish, known=SALLOC_22_05)
     stream = HeldStream(connection, message.id, job)
     made = made_environment(job, 0, submit_host="")
     result = {

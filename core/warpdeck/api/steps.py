@@ -18,11 +18,12 @@ from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.notation.master import has_own_master
+from warpdeck.notation.options import SRUN_22_05
 from warpdeck.notation.srun import Srun, Streams, parse_srun
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
-from .allocations import Submission, allocate
+from .allocations import FILE, Submission, Wish, allocate, judged, wish_of
 from .connection import Connection
 from .stepplan import stream_plan
 from .stepstream import StepStream
@@ -34,32 +35,19 @@ NO_TASK = -1
 
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
     """From the words to a running step, joined to the client."""
-    asked = parse_srun(
-        list(message.words),
-        message.env,
-        files=message.files,
-        plugins=connection.server.controller.config.submission.plugin_options,
-    )
-    if asked.needs:
-        raise UserError(
-            f"the text of {asked.needs} is needed", "", code="file", details={"file": asked.needs}
-        )
-    if asked.told:
-        connection.send({"t": "told", "id": message.id, "text": asked.told})
-        return
-    wanted = _convert(asked, has_input=message.has_input)
-    job = _find_job(connection, asked)
-    if job is None:
-        job = await allocate(
-            connection,
-            message.id,
-            submission,
-            holder="srun",
-            name=wanted.name,
-            options=[*asked.job_options, ("export", "NONE", "srun")],
-            env={},
-            cwd=message.cwd,
-        )
+    with judged(connection, message, SRUN_22_05) as judge:
+        asked = _parse(connection, message)
+        if asked.told:
+            connection.send({"t": "told", "id": message.id, "text": asked.told})
+            return
+        wanted = _convert(asked, has_input=message.has_input)
+        if asked.passed_over:
+            judge(None)
+        job = _find_job(connection, asked)
+        wish = _wish(connection, message, asked) if job is None else None
+    if wish is not None:
+        job = await allocate(connection, message.id, submission, wish=wish, known=SRUN_22_05)
+    assert job is not None
     event = StepAsked(
         who=connection.who,
         job_id=job.id,
@@ -82,6 +70,27 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         {"t": "ok", "id": message.id, "result": stream_plan(job, step, asked, wanted, cwd=message.cwd)}
     )
     await stream.join({})
+
+
+def _parse(connection: Connection, message: ask.Srun) -> Srun:
+    """Raises UserError."""
+    plugins = connection.server.controller.config.submission.plugin_options
+    asked = parse_srun(list(message.words), message.env, files=message.files, plugins=plugins)
+    if asked.needs:
+        raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
+    return asked
+
+
+def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
+    """The job that is made for the step. What is exported is the step's affair."""
+    return wish_of(
+        [*asked.job_options, ("export", "NONE", "srun")],
+        {},
+        holder="srun",
+        name=asked.ask["name"],
+        cwd=message.cwd,
+        now=connection.server.controller.clock(),
+    )
 
 
 async def attach(connection: Connection, message: ask.SrunAttach) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 from warpdeck.paths import Paths, default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.step import StepClient
@@ -47,7 +47,8 @@ def main(_: str, words: list[str]) -> int:
         client = StepClient(lambda: patiently(connect, "srun"))
         return client.run(words, with_umask(os.environ), current_folder())
     except Refused as refused:
-        raise UserError(refused.message, refused.hint, exit_code=refused.exit_code) from refused
+        code = SAID if refused.said else ""
+        raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused
 
 
 def _link(paths: Paths, greet: Callable[[socket.socket], Link]) -> Link:

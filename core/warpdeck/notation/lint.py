@@ -13,7 +13,8 @@ from warpdeck.errors import UserError
 
 from .directives import BLANKS, Component, components, split_words
 from .options import NOTED, REFUSED, SBATCH
-from .sbatch.verdict import SAME, Given, Verdict
+from .sbatch.reading import SAME, Given
+from .sbatch.verdict import Verdict
 from .unsupported import unsupported
 
 MAX_REMARKS = 200

@@ -277,7 +277,16 @@ def with_plugins(known: Table, plugins: Mapping[str, str]) -> Table:
 SBATCH = _of("sbatch", "b")
 SALLOC = _of("salloc", "a")
 SRUN = _of("srun", "r")
-SBATCH_22_05 = table_of(
-    "sbatch", (option for option in SBATCH.options.values() if not option.marks & {"newer", "plugin"})
-)
+
+
+def _as_in_22_05(known: Table) -> Table:
+    return table_of(
+        known.command,
+        (option for option in known.options.values() if not option.marks & {"newer", "plugin"}),
+    )
+
+
+SBATCH_22_05 = _as_in_22_05(SBATCH)
 """As the sbatch that `warpdeck lint` speaks for has them."""
+SALLOC_22_05 = _as_in_22_05(SALLOC)
+SRUN_22_05 = _as_in_22_05(SRUN)

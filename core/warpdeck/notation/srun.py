@@ -23,7 +23,7 @@ from .gres import parse_gpus, parse_gres
 from .hostfile import names_in
 from .hostlist import expand
 from .multiprog import parse_programs
-from .options import COMMAND, HONOURED, NONE, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
+from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
 from .request import Options, exported
 from .srunhelp import HELP
 from .submitfiles import LIMITS_FILE, propagated
@@ -98,6 +98,8 @@ class Srun(msgspec.Struct, kw_only=True):
     files: Mapping[str, str] = {}
     needs: str = ""
     """A file whose text is needed before it can be understood."""
+    passed_over: bool = False
+    """Whether an option was given that changes nothing here."""
     told: str = ""
     """What is answered in place of a step."""
 
@@ -212,6 +214,7 @@ def _apply(asked: Srun, option: str, value: str, where: str) -> None:
             act(asked, value)
     except UserError as error:
         raise UserError(f"{where}: {error.message}", error.hint) from None
+    asked.passed_over |= SRUN.options[option].here == NOTED
     if option in _OF_JOBS:
         asked.job_options.append((option, value, where))
 

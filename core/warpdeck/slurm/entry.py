@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client import command
 from warpdeck_agent.client.access import Refused, connect_path, greeting
@@ -63,7 +63,7 @@ def _srun(words: list[str]) -> int:
         code = run_step("srun", words)
         sys.stdout.flush()
     except UserError as error:
-        raise Refused(error.message, error.hint, error.exit_code) from error
+        raise Refused(error.message, error.hint, error.exit_code, said=error.code == SAID) from error
     return code
 
 

@@ -4,7 +4,6 @@ reading a script a second time costs as much as submitting it.
 
 from __future__ import annotations
 
-import grp
 import os.path
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.verdict import Fault, judge
 
 from .console import CommandError, Console
-from .people import uid_of
+from .people import gid_of, uid_of
 
 _NOT_THERE = 'Try "sbatch'
 """The end of what is said of an option that 22.05 has not: we may have it."""
@@ -29,7 +28,7 @@ def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
         now=time.time(),
         is_root=console.user == "root",
         user_id=uid_of,
-        group_id=_gid_of,
+        group_id=gid_of,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
     fault = judge(text, name, place, words=words, known=SBATCH_22_05).fault
@@ -40,12 +39,3 @@ def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
 def _said(fault: Fault) -> str:
     where = f"  line {fault.line}: {fault.hint}" if fault.line else f"  {fault.hint}"
     return "\n".join([*(f"sbatch: {line}" for line in fault.words), *([where] if fault.hint else [])])
-
-
-def _gid_of(name: str) -> int | None:
-    if name.isdecimal():
-        return int(name)
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        return None

@@ -9,7 +9,7 @@ import socket
 import sys
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
+from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
@@ -47,7 +47,7 @@ def main(name: str, words: list[str]) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is expected
         return code
     except UserError as error:
-        return _fail(name, error.message, error.hint, error.exit_code)
+        return _fail(name, error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
@@ -124,11 +124,12 @@ def _read(path: str, size: int) -> bytes:
         return file.read(size)
 
 
-def _fail(name: str, message: str, hint: str, code: int) -> int:
-    print(f"{name}: error: {message}", file=sys.stderr)
-    if hint:
-        print(f"  {hint}", file=sys.stderr)
-    return code
+def _fail(name: str, error: UserError) -> int:
+    before = "" if error.code == SAID else f"{name}: error: "
+    print(before + error.message, file=sys.stderr)
+    if error.hint:
+        print(f"  {error.hint}", file=sys.stderr)
+    return error.exit_code
 
 
 if __name__ == "__main__":

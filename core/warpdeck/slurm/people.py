@@ -19,6 +19,17 @@ def uid_of(name: str) -> int | None:
 
 
 @functools.cache
+def gid_of(name: str) -> int | None:
+    """The group's number; None is unknown. A number stands for itself."""
+    if name.isdecimal():
+        return int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+@functools.cache
 def name_of(uid: int) -> str:
     """The user's name, or the number of one that has none."""
     try:

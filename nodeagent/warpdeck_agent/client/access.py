@@ -24,13 +24,21 @@ class Away(Exception):
     """Nobody answers now; somebody will."""
 
 
+SAID = "said"
+"""The code of an error whose message is Slurm's own lines."""
+
+
 class Refused(Exception):
     """It was said why not."""
 
-    def __init__(self, message: str, hint: str = "", exit_code: int = 1, *, file: str = "") -> None:
+    def __init__(
+        self, message: str, hint: str = "", exit_code: int = 1, *, file: str = "", said: bool = False
+    ) -> None:
         super().__init__(message)
         self.file = file
         """A file whose text is asked for."""
+        self.said = said
+        """Whether the message is all that is to be said, prefixes and all."""
         self.message = message
         self.hint = hint
         self.exit_code = exit_code

@@ -34,9 +34,8 @@ def ended(name: str, command: Callable[[], int]) -> int:
     try:
         return command()
     except Refused as refused:
-        sys.stderr.write(
-            f"{name}: error: {refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else "")
-        )
+        before = "" if refused.said else f"{name}: error: "
+        sys.stderr.write(f"{before}{refused.message}\n" + (f"  {refused.hint}\n" if refused.hint else ""))
         return refused.exit_code
     except Away as away:
         sys.stderr.write(f"{name}: error: {away}; what was asked for may have been done\n")

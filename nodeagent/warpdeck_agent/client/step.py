@@ -14,7 +14,7 @@ import time
 
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
-from .access import Away, Link, Refused
+from .access import SAID, Away, Link, Refused
 from .keys import Keyboard
 from .lines import Lines, write_all
 from .stepfiles import StepFiles
@@ -180,6 +180,7 @@ class StepClient:
                 str(message.get("hint", "")),
                 int(message.get("exit_code", 1)),
                 file=str((message.get("details") or {}).get("file", "")),
+                said=message.get("code") == SAID,
             )
         elif word == "end":
             return self._end(message)

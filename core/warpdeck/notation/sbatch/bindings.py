@@ -111,7 +111,7 @@ def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
             types, found = types - _PLACES | {_NAMES[word]}, ""
         elif word.startswith(("map_mem", "mapmem", "mask_mem", "maskmem")):
             kind = "mask_mem" if word.startswith("mask") else "map_mem"
-            types, found = types - _PLACES | {kind}, _list_of(item, kind)
+            types, found = types - _PLACES | {kind}, _list_of(item, kind, "mem-bind")
         else:
             raise Refusal(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
     return found, types
@@ -130,20 +130,42 @@ def _items(text: str) -> list[str]:
     return re.sub(r",(?!\d|[0-9a-fA-F]*(,|$))", ";", text).split(";")
 
 
-def _list_of(item: str, kind: str) -> str:
+def _list_of(item: str, kind: str, option: str) -> str:
     pieces = re.split("[:=]", item, maxsplit=2)
     if len(pieces) < 2 or not pieces[1]:
-        raise Refusal(f'missing list for "--mem-bind={kind}:<list>"', f"write {kind}:0,1")
+        raise Refusal(f'missing list for "--{option}={kind}:<list>"', f"write {kind}:0,1")
     mask = kind.startswith("mask")
+    digit = r"[^0-9a-fA-F]" if mask else r"\D"
     found: list[str] = []
     for number in filter(None, pieces[1].split(",")):
         digits, star, times = (number.removeprefix("0x") if mask else number).partition("*")
-        bad = re.search(r"\D", times) or re.search(r"[^0-9a-fA-F]" if mask else r"\D", digits)
-        if bad is not None:
-            words = f"Failed to validate number: {digits}, the offending character is {bad[0]}"
-            raise Refusal(words, "write numbers")
+        for word, bad in ((star + times, re.search(r"\D", times)), (digits, re.search(digit, digits))):
+            if bad is not None:
+                words = f"Failed to validate number: {word}, the offending character is {bad[0]}"
+                raise Refusal(words, "write numbers")
         count, _ = strtol(times) if star else (1, "")
         if not 0 < count < LONG_MAX:
             raise Refusal(f"Invalid {kind} multiplier: {times}", "write NUMBER*COUNT")
         found += [digits] * min(count, 4096)
     return ",".join(found)
+
+
+_CPU_LISTS = ("map_cpu", "mask_cpu", "map_ldom", "mask_ldom")
+_BY_RANK = frozenset({"no", "none", "rank", "rank_ldom"})
+_CPU_WORDS = frozenset({"cores", "ldoms", "one_thread", "q", "quiet", "sockets", "threads", "v", "verbose"})
+
+
+def cpu_bind(text: str) -> str:
+    """--cpu-bind as srun shows it: the list of a map or mask, nothing for a binding by rank, else the words. Raises Refusal."""
+    found = text
+    for item in _items(text):
+        word = item.lower()
+        kind = next((kind for kind in _CPU_LISTS if word.startswith((kind, kind.replace("_", "")))), "")
+        if kind:
+            found = _list_of(item, kind, "cpu-bind")
+        elif word in _BY_RANK:
+            found = "(null)"
+        elif word not in _CPU_WORDS:
+            hint = "write none, cores, rank or map_cpu:0,1"
+            raise Refusal(f'unrecognized --cpu-bind argument "{item}"', hint)
+    return found

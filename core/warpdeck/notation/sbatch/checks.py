@@ -27,7 +27,6 @@ def check(fields: Fields, place: Place) -> None:
     if fields.texts.get("bb") and fields.texts.get("bbf"):
         raise Refusal("Cannot specify both --burst-buffer and --bbf", _LEAVE_ONE)
     _take_hint(fields)
-    _complete_paths(fields, place)
     hosts = _read_hosts(fields, place)
     _complete_counts(fields, hosts)
     if fields.deadline and fields.begin and fields.deadline < fields.begin:
@@ -44,6 +43,9 @@ def _check_tasks_per_gpu(fields: Fields) -> None:
     gpu, tres = (fields.given.get(option) for option in ("ntasks-per-gpu", "ntasks-per-tres"))
     if not gpu and not tres:
         return
+    if {gpu, tres} == {LINE, ENVIRONMENT}:
+        fields.take_back("ntasks-per-tres" if gpu == LINE else "ntasks-per-gpu")
+        gpu, tres = (gpu, None) if gpu == LINE else (None, tres)
     if gpu and tres:
         per_gpu, per_tres = fields.counts["ntasks-per-gpu"], fields.counts["ntasks-per-tres"]
         if per_gpu != per_tres:
@@ -124,7 +126,8 @@ def _apply_hint(fields: Fields, word: str) -> None:
             )
 
 
-def _complete_paths(fields: Fields, place: Place) -> None:
+def complete_paths(fields: Fields, place: Place) -> None:
+    """sbatch's files lie where it was called, unless they are absolute."""
     cwd = fields.chdir or place.cwd
     for option in ("error", "input", "output"):
         path = fields.texts.get(option)
@@ -230,6 +233,9 @@ def read_hostfile(name: str, place: Place) -> str:
 
 
 def _complete_counts(fields: Fields, hosts: list[str]) -> None:
+    if fields.cuts_nodelist and fields.nodes_set and 0 < fields.max_nodes < len(hosts):
+        del hosts[fields.max_nodes :]
+        fields.texts["nodelist"] = collapse(hosts)
     if "nodelist" in fields.texts:
         fields.min_nodes = max(len(hosts), fields.min_nodes) if fields.nodes_set else len(hosts)
         fields.nodes_set = True

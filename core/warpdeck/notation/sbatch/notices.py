@@ -81,14 +81,15 @@ def set_signal(fields: Fields, text: str | None, place: Place) -> None:
             fields.warn_batch = fields.warn_batch or letter == "B"
             word = word[1:]
     name, at, lead = word.removeprefix(":").partition("@")
-    number = _signal_number(name) % 2**16
+    number = signal_number(name) % 2**16
     lead_s, rest = strtol(lead) if at else (DEFAULT_LEAD_S, "")
     if not number or not 0 <= lead_s <= MAX_LEAD_S or rest:
         raise invalid("signal", "write [B:]SIGNAL[@SECONDS], such as B:USR1@120")
     fields.warn_signal, fields.warn_s = number, lead_s
 
 
-def _signal_number(name: str) -> int:
+def signal_number(name: str) -> int:
+    """Of a name or a number; 0 is none."""
     number, rest = strtol(name)
     if rest != name:
         return number if is_blank(rest) else 0
@@ -96,8 +97,13 @@ def _signal_number(name: str) -> int:
     return int(signal.Signals["SIG" + word]) if word in _SIGNALS else 0
 
 
-def show_signal(fields: Fields) -> str:
+def signal_name(number: int) -> str:
+    """Its name, or the number of one that Slurm has no name for."""
     names = {int(signal.Signals["SIG" + name]): name for name in _SIGNALS}
+    return names.get(number, str(number))
+
+
+def show_signal(fields: Fields) -> str:
     where = ("R" if fields.warn_reservation else "") + ("B" if fields.warn_batch else "")
     lead = f"@{fields.warn_s}" if fields.warn_s != DEFAULT_LEAD_S else ""
-    return f"{where}{':' if where else ''}{names.get(fields.warn_signal, fields.warn_signal)}{lead}"
+    return f"{where}{':' if where else ''}{signal_name(fields.warn_signal)}{lead}"

@@ -31,15 +31,15 @@ def int32(number: int) -> int:
     return (number + 2**31) % 2**32 - 2**31
 
 
-def count(option: str, text: str | None, *, positive: bool = True) -> int:
-    """A count as Slurm's parse_int takes it. Raises Refusal."""
-    word = text or ""
+def count(option: str, text: str | None, *, positive: bool = True, called: str = "") -> int:
+    """A count as Slurm's parse_int takes it; `called` is how errors name it. Raises Refusal."""
+    word, called = text or "", called or f"--{option}"
     number, rest = strtol(word)
     if rest or number < 0 or (positive and number == 0):
-        raise Refusal(f'Invalid numeric value "{word}" for --{option}.', "write a whole number", exit_code=1)
+        raise Refusal(f'Invalid numeric value "{word}" for {called}.', "write a whole number", exit_code=1)
     if number == LONG_MAX:
         raise Refusal(
-            f"Numeric argument ({number}) to big for --{option}.", "write a smaller number", exit_code=1
+            f"Numeric argument ({number}) to big for {called}.", "write a smaller number", exit_code=1
         )
     return int32(number)
 

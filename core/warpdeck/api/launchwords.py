@@ -1,0 +1,56 @@
+"""What the real srun and salloc would say of words that are refused here: theirs is said in place of ours, with their exit code.
+
+Loaded only where there is reason to ask, as reading the words a second time costs more than a step does.
+"""
+
+from __future__ import annotations
+
+import time
+
+from warpdeck.controller.events import Who
+from warpdeck.errors import SAID, UserError
+from warpdeck.notation.options import Table
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.launch import judge_launch
+from warpdeck.notation.sbatch.verdict import Fault
+from warpdeck.slurm.people import gid_of, uid_of
+from warpdeck.slurm.refusals import WORDS, in_slurms_words
+
+from . import protocol as ask
+
+_FAILED = {"srun": "Unable to allocate resources", "salloc": "Job submit/allocate failed"}
+_TRY = "Try "
+"""The last line of what getopt finds wrong; it names its command itself."""
+_UNREAD = "localhost\n"
+"""What a file that nobody asked the client for is taken to hold: a name."""
+
+
+def check(message: ask.Srun | ask.Salloc, known: Table, *, who: Who, ours: UserError | None) -> None:
+    """Raises UserError in the command's own words where it would refuse the message's. `ours` is what we refuse them for."""
+    files = message.files if isinstance(message, ask.Srun) else {}
+    place = Place(
+        cwd=message.cwd,
+        environ=message.env,
+        now=time.time(),
+        is_root=who.uid == 0,
+        user_id=uid_of,
+        group_id=gid_of,
+        read_text=lambda name: files.get(name, _UNREAD),
+    )
+    fault = judge_launch(message.words, place, known=known).fault
+    if fault is None or (_is_of_getopt(fault) and (ours is None or fault.words[0] not in ours.message)):
+        return  # an option that came after the Slurm that is spoken for
+    said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
+    raise UserError(said, fault.hint, exit_code=fault.exit_code, code=SAID)
+
+
+def _is_of_getopt(fault: Fault) -> bool:
+    return fault.words[-1].startswith(_TRY)
+
+
+def in_its_words(error: UserError, command: str) -> UserError:
+    """What the controller refuses an allocation for, as the command says it."""
+    if error.code not in WORDS and not error.code.startswith(("QOS", "Assoc")):
+        return error
+    words = in_slurms_words(error).replace("\n", f"\n{command}: error: ")
+    return UserError(f"{_FAILED[command]}: {words}", exit_code=error.exit_code)

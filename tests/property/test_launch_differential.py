@@ -1,0 +1,114 @@
+"""What we say of the words of srun and salloc beside what the real commands say of them."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.lab.peer import PACKAGES
+from tests.property.measured import ENVIRON, UNREACHED, VALUES, shown_by, without_controller
+
+from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.launch import judge_launch
+from warpdeck.notation.variables import SALLOC_VARIABLES, SRUN_VARIABLES
+
+COMMAND_S = 60.0
+TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
+VARIABLES = {"salloc": SALLOC_VARIABLES, "srun": SRUN_VARIABLES}
+OF_STEPS = {
+    "cpu-bind": ["none", "v,rank", "map_cpu:0,1*2", "mask_cpu:x", "cores", "x", "map_cpu:", "none,v"],
+    "immediate": ["1", "x", "0"],
+    "kill-on-bad-exit": ["0", "1", "x"],
+    "kill-command": ["TERM", "SIGKILL", "9", "x"],
+    "msg-timeout": ["1", "0", "x"],
+    "overlap": [""],
+    "resv-ports": ["2", "x"],
+    "send-libs": ["yes", "no", "x"],
+    "threads": ["3", "0", "x"],
+    "wait": ["0", "5", "x", "-1"],
+}
+FLAGS = ["--exclusive", "--overcommit", "-s", "--nice", "-k", "--hold", "-H", "-I"]
+_KNOWN = {
+    command: {name: values for name, values in (VALUES | OF_STEPS).items() if name in known.options}
+    for command, known in TABLES.items()
+}
+_UNTOLD = frozenset({"begin", "chdir", "distribution"})
+"""A time that is none is told beside the error, a folder that is none by who changes to it, SLURM_DIST_PLANESIZE is a value."""
+
+
+class Launcher:
+    """The real commands, whose controller is nowhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._environ = {**ENVIRON, **without_controller(folder)}
+
+    def judge(self, command: str, words: list[str], environ: dict[str, str]) -> tuple[int, list[str], object]:
+        """(exit code, 0 where it takes them; the errors; the options it shows)."""
+        done = subprocess.run(
+            [str(PACKAGES / "root/usr/bin" / command), "-vv", *words, "true"],
+            cwd=self.folder,
+            env=self._environ | environ,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        said = done.stderr.decode()
+        if UNREACHED in said:
+            return 0, [], shown_by(command, said)
+        errors = [
+            line for line in said.splitlines() if line.startswith((f"{command}: error", f"{command}: fatal"))
+        ]
+        return done.returncode, [line for line in errors if "Ignoring" not in line], shown_by(command, said)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
+    return Launcher(tmp_path_factory.mktemp("launch"))
+
+
+def _word(name: str, value: str) -> str:
+    return f"--{name}={value}" if value else f"--{name}"
+
+
+@st.composite
+def _lines(draw: st.DrawFn) -> tuple[str, list[str], dict[str, str]]:
+    command = draw(st.sampled_from(sorted(TABLES)))
+    known = _KNOWN[command]
+    names = draw(st.lists(st.sampled_from(sorted(known.keys() - _UNTOLD)), max_size=4))
+    words = [_word(name, draw(st.sampled_from(known[name]))) for name in names]
+    words += draw(st.lists(st.sampled_from(FLAGS), max_size=1))
+    pairs = [(variable, name) for variable, name in VARIABLES[command] if name in known.keys() - _UNTOLD]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=2))
+    return command, words, {variable: draw(st.sampled_from(known[name])) for variable, name in chosen}
+
+
+@pytest.mark.slurm
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(line=_lines())
+def test_the_real_srun_and_salloc_say_the_same(
+    real: Launcher, line: tuple[str, list[str], dict[str, str]]
+) -> None:
+    command, words, environ = line
+    place = Place(
+        cwd=str(real.folder), environ=ENVIRON | environ, now=time.time(), is_root=True, user_id=_number
+    )
+    found = judge_launch([*words, "true"], place, known=TABLES[command])
+    fault = found.fault
+    code, said = (
+        (0, []) if fault is None else (fault.exit_code, [f"{command}: {each}" for each in fault.words])
+    )
+    real_code, real_said, shown = real.judge(command, words, environ)
+    assert (code, found.shown) == (real_code, shown), (said, real_said)
+    assert set(said) <= set(real_said)  # the real ones may tell more faults than the first
+    assert bool(said) == bool(real_said)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None

@@ -1,0 +1,74 @@
+"""What srun and salloc say of their words, beside what the real ones of 22.05 said (tests/data)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.launch import judge_launch
+from warpdeck.notation.sbatch.verdict import Verdict
+
+NOW = 1_800_000_000.0
+DATA = Path(__file__).parents[2] / "data" / "launch_22_05.jsonl"
+TABLES = {"salloc": SALLOC_22_05, "srun": SRUN_22_05}
+
+
+def _id_of(text: str) -> int | None:
+    return 0 if text in ("0", "root") else None
+
+
+def judged(command: str, *words: str, environ: dict[str, str] | None = None) -> Verdict:
+    place = Place(cwd="CWD", environ=environ or {}, now=NOW, is_root=True, user_id=_id_of, group_id=_id_of)
+    return judge_launch(words, place, known=TABLES[command])
+
+
+def test_every_measured_line_has_the_real_verdict_words_and_values() -> None:
+    cases = [json.loads(line) for line in DATA.read_text().splitlines()]
+    refused = dict.fromkeys(TABLES, 0)
+    for case in cases:
+        command, *words = case["words"]
+        found = judged(command, *words, "true", environ=case.get("env"))
+        fault = found.fault
+        told = None if fault is None else ([_told(command, line) for line in fault.words], fault.exit_code)
+        real = None if case["accepted"] else (case["said"], case["exit"])
+        assert (told, *found.shown) == (real, *([case["shown"]] if "shown" in case else found.shown)), case
+        refused[command] += fault is not None
+    assert min(refused.values()) > 100
+
+
+def _told(command: str, line: str) -> str:
+    return line if line.startswith("Try ") else f"{command}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "said"),
+    [
+        (["-r1", "true"], {}, "fatal: --relative option invalid for job allocation request"),
+        (["-r1", "true"], {"SLURM_JOB_ID": "7"}, ""),
+        (["--gpus-per-task=1", "true"], {"SLURM_JOB_ID": "7"}, ""),
+        (["--gpus-per-task=1", "true"], {}, "error: Invalid generic resource (gres) specification"),
+        (["--signal=B:USR1", "true"], {}, "error: Invalid --signal specification"),
+        (["-n1", "sh", "-n", "x"], {}, ""),
+    ],
+)
+def test_inside_a_job_resources_are_not_asked_for_again(
+    words: list[str], environ: dict[str, str], said: str
+) -> None:
+    fault = judged("srun", *words, environ=environ).fault
+    assert (fault.words[-1] if fault else "") == said
+
+
+@given(
+    st.sampled_from(sorted(TABLES)),
+    st.lists(
+        st.one_of(st.text(max_size=20), st.sampled_from(sorted(SRUN_22_05.options)).map("--{}=x".format))
+    ),
+)
+def test_any_words_have_a_verdict(command: str, words: list[str]) -> None:
+    judged(command, *words)
