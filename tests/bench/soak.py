@@ -1,17 +1,23 @@
-"""python -m tests.bench.soak [MINUTES]: the app in a terminal of its own over the demo, walked through all its screens.
+"""python -m tests.bench.soak [MINUTES]: the app in a terminal of its own over the demo, walked through all its screens and dialogs,
+at all sizes and in all themes.
 
-Each minute prints what app and controller hold (resident memory, descriptors, threads), the CPU that they take and the bytes
-that the app writes a second. At the end the growth of the second half is judged: the first half warms caches up.
+Each round, of more than a minute, prints what app and controller hold (resident memory, descriptors, threads), the CPU that
+they take and the bytes that the app writes a second. At the end the growth of the second half of the time is judged: the first
+half warms caches up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import os
 import select
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,34 +31,60 @@ from .rig import rss_mb
 from .screen import forked_app
 
 MINUTES = 60.0
-ROUND_S = 20.0
-KEYS = (
-    "1",
-    "j",
-    "j",
-    "u",
-    "s",
-    "2",
-    "m",
-    "<",
-    ">",
-    "3",
-    "m",
-    "\t",
-    "4",
-    "j",
-    "G",
-    "g",
-    "b",
-    "\x1b",
-    "5",
-    "6",
-    "\t",
-    "\t",
-    "1",
-    "u",
+MINUTE_S = 60.0
+KEY_S = 0.25
+"""From key to key: a person's hand."""
+ESCAPE_S = 1.0
+"""After an escape: read together with the next key it would be Alt with that key."""
+PATIENCE_S = 30.0
+SIZES = ((24, 80), (40, 120), (60, 200))
+TINY = (6, 24)
+ESCAPE = "\x1b"
+
+
+class Station(NamedTuple):
+    """Keys from wherever the walk stands, and a word that is to be painted when the window is resized then."""
+
+    keys: tuple[str, ...]
+    shows: str
+
+
+STATIONS = (
+    Station(("1", "j", "j", "u", "k", "s", "S", "z", "z", " ", " "), "WHY"),
+    Station(("/", *"state:F", "\r", ESCAPE, "C"), "Columns"),
+    Station((ESCAPE, "W"), "Save"),
+    Station((ESCAPE, ESCAPE, ESCAPE, "/", *"state:R", "\r", "g", "c"), "Cancel"),
+    Station(("n", ESCAPE, "n"), "New job"),
+    Station(("\x07",), "Sweep"),
+    Station((ESCAPE, "\x0f"), "Fill"),
+    Station((ESCAPE, ESCAPE, "2", "m", "m", "m", "m", "m"), "gpu01"),
+    Station(("<", "<", ">", ESCAPE, "I"), "WASTED"),
+    Station((ESCAPE, "v", "G", "v", "g", "d"), "Drain gpu01"),
+    Station((ESCAPE, "A"), "Add a node"),
+    Station((ESCAPE, "p", "m", "m", "m"), "NVLink"),
+    Station(
+        (ESCAPE, "1", "/", *"state:R !sweep", "\r", "g", "\r", "/", *"step", "\r", "n", "N", "w", "E", "f"),
+        "[Log]",
+    ),
+    Station(("m", "v", "x"), "[Metrics]"),
+    Station(("\t",), "[Details]"),
+    Station(("\t",), "[GPUs]"),
+    Station(("\t",), "[Code]"),
+    Station(("\t",), "[Events]"),
+    Station(("4", "j", "G", "g", "s", "b"), "Usage"),
+    Station((ESCAPE, "E"), "Export"),
+    Station((ESCAPE, "5", "j"), "forwarded"),
+    Station(("6",), "[Partitions]"),
+    *(Station(("\t",), "]") for _ in range(7)),
+    Station(("w",), "What"),
+    Station((ESCAPE, "1", ":", *"gpu03"), "gpu03"),
+    Station((ESCAPE, "?", "G"), "Help"),
+    Station((ESCAPE, "@"), "done"),
+    Station((ESCAPE, "K", "j"), "preset"),
+    Station((ESCAPE, "T", "j", "j"), "Theme"),
+    Station((ESCAPE, ESCAPE, "t", "M", "M", "u", "\x0c"), "WHY"),
 )
-"""One round through the app; nothing is changed."""
+"""One round through the app; nothing is changed but the theme, the next one in each round."""
 MOST_GROWTH_MB = 8.0
 """Of the second half: allocators do not give back to the byte."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -75,17 +107,59 @@ def read(pid: int) -> Reading:
     return Reading(rss_mb(pid), descriptors, int(fields[17]), ticks / TICKS_PER_S)
 
 
-def walk(terminal: int, seconds: float) -> int:
-    """Presses the keys of one round, and reads all that is painted meanwhile; how many bytes."""
-    painted, pressed = 0, 0
-    began = time.monotonic()
-    while (spent := time.monotonic() - began) < seconds:
-        if pressed < len(KEYS) and spent >= pressed * seconds / len(KEYS):
-            os.write(terminal, KEYS[pressed].encode())
-            pressed += 1
-        if select.select([terminal], [], [], 0.2)[0]:
-            painted += len(os.read(terminal, 1 << 20))
-    return painted
+def guarded_by(guard: int) -> int:
+    """The app's process: the one below the process that guards the terminal."""
+    below = Path(f"/proc/{guard}/task/{guard}/children")
+    deadline = time.monotonic() + PATIENCE_S
+    while not (children := below.read_text().split()):
+        assert time.monotonic() < deadline, "the app has not begun"
+        time.sleep(KEY_S)
+    return int(children[0])
+
+
+class Walk:
+    """The hands and eyes at one terminal."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._turns = itertools.cycle(SIZES)
+        self.painted = 0
+        """Bytes."""
+
+    def minute(self) -> None:
+        """Rounds until a minute has passed."""
+        began = time.monotonic()
+        while time.monotonic() - began < MINUTE_S:
+            for station in STATIONS:
+                self._go(station)
+            self._resize(*TINY)
+            self._see(KEY_S)
+            self._resize(*next(self._turns))
+
+    def _go(self, station: Station) -> None:
+        """Raises AssertionError if the app does not show what it should there."""
+        for key in station.keys:
+            os.write(self._terminal, key.encode())
+            self._see(ESCAPE_S if key == ESCAPE else KEY_S)
+        self._resize(*next(self._turns))
+        shown, began = b"", time.monotonic()
+        while station.shows.encode() not in shown:
+            assert time.monotonic() - began < PATIENCE_S, (
+                f"no {station.shows} after {station.keys}: {shown!r}"
+            )
+            shown += self._see(KEY_S)
+
+    def _resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _see(self, seconds: float) -> bytes:
+        """What is painted in that time."""
+        shown, began = b"", time.monotonic()
+        while (left := seconds - (time.monotonic() - began)) > 0:
+            if select.select([self._terminal], [], [], left)[0]:
+                shown += os.read(self._terminal, 1 << 20)
+        self.painted += len(shown)
+        return shown
 
 
 def soak(minutes: float, app: int, controller: int, terminal: int) -> float:
@@ -95,22 +169,22 @@ def soak(minutes: float, app: int, controller: int, terminal: int) -> float:
     )
     began, half = time.monotonic(), 0.0
     total = 0.0
+    walk = Walk(terminal)
     before = read(app), read(controller)
-    while (spent := time.monotonic() - began) < 60 * minutes:
-        painted, start = 0, time.monotonic()
-        while time.monotonic() - start < 60.0:
-            painted += walk(terminal, ROUND_S)
+    while (spent := time.monotonic() - began) < MINUTE_S * minutes:
+        painted, start = walk.painted, time.monotonic()
+        walk.minute()
         wall = time.monotonic() - start
         now = read(app), read(controller)
         cpu = [100 * (new.cpu_s - old.cpu_s) / wall for new, old in zip(now, before, strict=True)]
         ours, theirs = now
         print(
-            f"{(spent + wall) / 60:>5.1f} {ours.rss_mb:>8.1f} {ours.descriptors:>4} {ours.threads:>4} {cpu[0]:>6.1f}"
-            f" {painted / wall:>7.0f}   {theirs.rss_mb:>8.1f} {theirs.descriptors:>4} {cpu[1]:>6.1f}",
+            f"{(spent + wall) / MINUTE_S:>5.1f} {ours.rss_mb:>8.1f} {ours.descriptors:>4} {ours.threads:>4} {cpu[0]:>6.1f}"
+            f" {(walk.painted - painted) / wall:>7.0f}   {theirs.rss_mb:>8.1f} {theirs.descriptors:>4} {cpu[1]:>6.1f}",
             flush=True,
         )
         total = ours.rss_mb + theirs.rss_mb
-        if not half and spent + wall >= 30 * minutes:
+        if not half and spent + wall >= MINUTE_S * minutes / 2:
             half = total
         before = now
     return total - half
@@ -134,8 +208,8 @@ def main(words: list[str]) -> int:
     minutes = float(words[0]) if words else MINUTES
     with tempfile.TemporaryDirectory(prefix="wd") as home:
         environ = {**os.environ, "WARPDECK_HOME": home, "XDG_CONFIG_HOME": home, "XDG_STATE_HOME": home}
-        with demo(home) as controller, forked_app(console_script(), environ) as (app, terminal):
-            grown = soak(minutes, app, controller, terminal)
+        with demo(home) as controller, forked_app(console_script(), environ) as (guard, terminal):
+            grown = soak(minutes, guarded_by(guard), controller, terminal)
     held = grown <= MOST_GROWTH_MB
     print(
         f"grown in the second half: {grown:+.1f} MB, at most {MOST_GROWTH_MB:.0f}: {'ok' if held else 'OVER'}"
