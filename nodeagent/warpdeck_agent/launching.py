@@ -15,7 +15,7 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import processes
+from . import loginpath, processes
 from .carrying import carrying
 from .containers import Setting, contained
 from .folders import Folders
@@ -308,7 +308,8 @@ def with_programs(env: Dict[str, str], spool: Spool) -> Dict[str, str]:
     """The environment with our own srun before any other on its PATH."""
     own = spool.file(PROGRAMS)
     words = [word for word in env.get("PATH", "").split(":") if word and word != own]
-    return {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}
+    made = {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}
+    return made | loginpath.variables(env, spool.path, uid=os.geteuid())
 
 
 def group_of(meta: Meta) -> int:

@@ -67,16 +67,14 @@ def install(folder: str) -> None:
         source = pkgutil.get_data("warpdeck_agent", name)
         assert source is not None, name
         path = os.path.join(library, "warpdeck_agent", name)
-        if _write(path, source, mode=0o644):
+        if write(path, source, mode=0o644):
             with contextlib.suppress(py_compile.PyCompileError):
                 py_compile.compile(path, doraise=True)
     main = os.path.join(library, "main.py")
-    _write(main, MAIN.encode(), mode=0o644)
+    write(main, MAIN.encode(), mode=0o644)
     python = for_everybody()
     for name in NAMES:
-        _write(
-            os.path.join(folder, PROGRAMS, name), _script(name, python, main, library).encode(), mode=0o755
-        )
+        write(os.path.join(folder, PROGRAMS, name), _script(name, python, main, library).encode(), mode=0o755)
 
 
 def _script(name: str, python: str, main: str, library: str) -> str:
@@ -87,8 +85,8 @@ def _script(name: str, python: str, main: str, library: str) -> str:
     return SCRIPT.format(name=name, **{key: shlex.quote(value) for key, value in words.items()})
 
 
-def _write(path: str, data: bytes, *, mode: int) -> bool:
-    """Whether it had to be written."""
+def write(path: str, data: bytes, *, mode: int) -> bool:
+    """A file as it should be, put in place whole; whether it had to be written. Raises OSError."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         if file.read() == data:
             return False

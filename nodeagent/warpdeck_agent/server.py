@@ -12,6 +12,7 @@ import pwd
 import signal
 from typing import Any, Dict, Optional, Set
 
+from . import loginpath, programs
 from .access import Access
 from .gpus import SILENT, GpuReader, GpuWatch
 from .inside import Entrance
@@ -21,7 +22,6 @@ from .jobs import Jobs
 from .keeping import keeper
 from .logs import LogError, follow
 from .monitor import Monitor
-from .programs import install
 from .spool import Spool
 from .stepsession import StepSession
 from .streams import OutStream
@@ -71,7 +71,8 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         await self.jobs.adopt()
-        install(self._spool.path)
+        programs.install(self._spool.path)
+        loginpath.install(self._spool.path, uid=os.geteuid())
         folder = os.open(self._spool.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         address = f"/proc/self/fd/{folder}/agent.sock"
         with contextlib.suppress(FileNotFoundError):

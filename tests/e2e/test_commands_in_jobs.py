@@ -77,6 +77,10 @@ def test_the_exit_code_is_the_commands_own(job: Job) -> None:
     ]
 
 
+def test_a_login_shell_finds_the_programs_whatever_the_systems_profile_makes_of_its_path(job: Job) -> None:
+    assert job.run("bash -lc 'srun echo found'\nsh -lc 'srun echo found, too'\n") == ["found", "found, too"]
+
+
 def test_a_jobs_process_is_its_user_and_never_an_admin(job: Job) -> None:
     lines = job.run("sbatch --nice=-5 --wrap true\n")
     assert lines[0] == "sbatch: error: Batch job submission failed: Access/permission denied"

@@ -29,9 +29,9 @@ def main(_: str, words: list[str]) -> int:
     if "--pty" in words and "SLURM_JOB_ID" not in os.environ:
         from .terminal import step_on_terminal  # costs every step milliseconds, and few have a terminal
 
-        code = step_on_terminal(words)
-        if code is not None:
-            return code
+        ended = step_on_terminal(words)
+        if ended is not None:
+            return ended
     paths = default_paths()
     links = [_link(paths, greeting)]  # what is wrong now is said; what goes wrong later passes
 
