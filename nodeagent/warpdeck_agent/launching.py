@@ -29,7 +29,7 @@ from .refusal import LaunchError
 from .room import Room, Rooms
 from .scripts import Scripts
 from .spool import LaunchFolder, Meta, Spool
-from .starter import Order
+from .starter import Order, runs_here
 from .supervision import Supervision, SupervisorLost
 from .trees import TreeError, TreeStore, link_ignored
 from .wire.messages import Launch
@@ -183,17 +183,20 @@ class Launcher:
         argv = self._command(launch, job, gid, env=env)
         if any("\0" in text for text in (*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
+        if launch.container is None:
+            argv = carrying(argv, env)
         return Order(
             job_id=launch.job_id,
             restarts=launch.restarts,
             record=job.folder.number,
-            argv=argv if launch.container is not None else carrying(argv, env),
+            argv=argv,
             env=env,
             cwd=job.meta.work_dir,
             out=out,
             err=err,
             append=launch.append,
             stdin=launch.stdin or os.devnull,
+            here=argv[0] == job.meta.script and runs_here(launch.script),
             limits=launch.limits,
             hold=vars(job.meta.hold),
             private=vars(job.meta.private) if job.meta.private is not None else None,

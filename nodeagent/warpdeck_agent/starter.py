@@ -5,6 +5,9 @@ pid into the launch's record, and says "go"; only then anything of the user's is
 of whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program
 it says on the same sockets. A folder on a server that hangs holds up this one process.
 
+A script for that very shell it does not become: it goes on with it (see runs_here). What it says of itself is then the same,
+but for its command line.
+
 A fork of a Python process costs as much as two programs, because it touches its pages: posix_spawn, unless ids must change.
 """
 
@@ -20,18 +23,17 @@ from .rlimits import impose
 
 START = "start.sh"
 """The file of SCRIPT in the agent's folder."""
-SCRIPT = r"""# working folder, input, output, errors ("" joins them), append|truncate; then the command
-cwd=$1 in=$2 out=$3 err=$4 mode=$5
-shift 5
-read -r go <&2 && [ "$go" = go ] || exit 1
+SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
+# the arguments of a script that $0 names. No variables: one of the user's may have the same name.
+read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1
+unset WARPDECK_GO
 fail() {
     echo "$1" >&2
     exit 1
 }
 ready() {
-    folder=${1%/*}/
-    [ -d "$folder" ] || PATH=@PATH@ mkdir -p "$folder" 2>/dev/null || fail "cannot make the folder $folder for the output"
-    if [ "$mode" = append ]; then
+    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" 2>/dev/null || fail "cannot make the folder ${1%/*}/ for the output"
+    if [ "$2" = append ]; then
         true 2>/dev/null >>"$1" || fail "cannot write the output file $1"
     else
         true 2>/dev/null >"$1" || fail "cannot write the output file $1"
@@ -39,17 +41,27 @@ ready() {
 }
 umask "${SLURM_UMASK:-@UMASK@}" 2>/dev/null || umask @UMASK@
 unset SLURM_UMASK
-cd "$cwd" 2>/dev/null || fail "cannot enter the folder $cwd"
-export PWD="$cwd" SLURM_TASK_PID=$$
-true 2>/dev/null <"$in" || fail "cannot read the input file $in"
-ready "$out"
-[ -z "$err" ] || ready "$err"
-if [ -z "$err" ]; then
-    exec "$@" <"$in" >>"$out" 2>&1
+cd "$2" 2>/dev/null || fail "cannot enter the folder $2"
+export PWD="$2" SLURM_TASK_PID=$$
+true 2>/dev/null <"$3" || fail "cannot read the input file $3"
+ready "$4" "$6"
+[ -z "$5" ] || ready "$5" "$6"
+if [ -z "$5" ]; then
+    exec <"$3" >>"$4" 2>&1
 else
-    exec "$@" <"$in" >>"$out" 2>>"$err"
+    exec <"$3" >>"$4" 2>>"$5"
 fi
+if [ "$7" = here ]; then
+    unset -f fail ready
+    shift 7
+    . "$0"
+    exit
+fi
+shift 7
+exec "$@"
 """
+OWN_SHELL = ("#!/bin/sh", "#! /bin/sh")
+"""First lines of the scripts for which the shell at the gate is the very program that they ask for."""
 CHANGED_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD),
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
@@ -74,6 +86,8 @@ class Order(NamedTuple):
     """Hold's fields: what the launch is held by."""
     account: Optional[Tuple[int, int, List[int]]] = None
     stdin: str = os.devnull
+    here: bool = False
+    """The command is a script for the shell that waits at the gate: see runs_here."""
     limits: Optional[Dict[str, int]] = None
     """Soft ones, see rlimits."""
     private: Optional[Dict[str, Any]] = None
@@ -93,11 +107,18 @@ def install(path: str, script: str) -> None:
     os.replace(path + ".new", path)
 
 
+def runs_here(script: str) -> bool:
+    """Whether the shell at the gate can go on with the script, under its name, and need not become another of its kind.
+
+    To become one costs as much as all that the shell has done until then.
+    """
+    return script.partition("\n")[0] in OWN_SHELL
+
+
 def start(order: Order, script: str) -> Tuple[int, socket.socket]:
     """(pid, our end of the gate). Raises OSError; then there is no process."""
     ours, theirs = socket.socketpair()
-    mode = "append" if order.append else "truncate"
-    argv = ["/bin/sh", script, order.cwd, order.stdin, order.out, order.err, mode, *order.argv]
+    argv = _command(order, script)
     try:
         if order.account is None and order.private is None:
             gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
@@ -115,6 +136,13 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
         impose(pid, order.limits)
     ours.setblocking(False)
     return pid, ours
+
+
+def _command(order: Order, script: str) -> List[str]:
+    name, command = (order.argv[0], order.argv[1:]) if order.here else ("sh", order.argv)
+    how = ["append" if order.append else "truncate", "here" if order.here else "exec"]
+    files = [order.cwd, order.stdin, order.out, order.err]
+    return ["/bin/sh", "-c", '. "$1"', name, script, *files, *how, *command]
 
 
 def _covering(order: Order) -> Callable[[], None]:
