@@ -6,16 +6,16 @@ GPUs have no steps, so they are shown by time only. Letters tell the runs apart 
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import groupby
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from warpdeck.api.rows import CurveRow, JobRow
 from warpdeck_tui.widgets.cells import fit, printable
 from warpdeck_tui.widgets.glyphs import UNKNOWN
 from warpdeck_tui.widgets.meter import sparkline
-from warpdeck_tui.widgets.plot import Dot, Frame, frame_of, means, plot
+from warpdeck_tui.widgets.plot import NOBODY, Curve, Frame, Row, frame_of, means, plot
 
 from .cells import Cell, Line, age, plural
 from .readings import Point, Readings
@@ -31,17 +31,26 @@ MARGIN = 10
 LEAST_ROWS = 3
 TICKS_APART = 16
 Points = Sequence[tuple[float, float]]
+_NOTHING = Curve()
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Run:
     """What is known of a run: `readings` as its log has them, `use` (percent) and `power` (watts) by seconds since its start."""
 
     key: str
     label: str
     title: str
     readings: Readings
-    use: Points = ()
-    power: Points = ()
+    use: Curve = _NOTHING
+    power: Curve = _NOTHING
+    _curves: dict[tuple[str, bool], Curve] = field(default_factory=dict, repr=False)
+
+    def curve(self, name: str, *, by_step: bool) -> Curve:
+        """What it printed under that name; made once."""
+        if (name, by_step) not in self._curves:
+            self._curves[name, by_step] = _curve(self.readings.get(name, ()), by_step=by_step)
+        return self._curves[name, by_step]
 
 
 def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
@@ -49,7 +58,7 @@ def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
     use, _ = _measured(curves, "gpu_util_pct", begin=row.start or 0.0)
     power, nodes = _measured(curves, "gpu_power_w", begin=row.start or 0.0)
     total = [(at, nodes * watts) for at, watts in power]
-    return Run(str(row.id), row.label, printable(row.name), readings, use, total)
+    return Run(str(row.id), row.label, printable(row.name), readings, Curve.of(use), Curve.of(total))
 
 
 def _measured(curves: Sequence[CurveRow], column: str, *, begin: float) -> tuple[Points, int]:
@@ -84,7 +93,7 @@ def chart(page: Page, *, width: int, height: int) -> list[Line]:
     """The page's lines, `height` at most."""
     if not page.runs:
         return [(Cell(page.told, "muted"),)]
-    curves = [_curve(run.readings.get(page.name, ()), by_step=page.by_step) for run in page.runs]
+    curves = [run.curve(page.name, by_step=page.by_step) for run in page.runs]
     frame = frame_of(curves)
     room = max(LEAST_ROWS, width - MARGIN - 1)
     lines: list[Line] = [_title(page, curves)]
@@ -104,36 +113,35 @@ def chart(page: Page, *, width: int, height: int) -> list[Line]:
 
 def _whole(frame: Frame, page: Page) -> Frame:
     """From the runs' start on, so that the GPUs' idle minutes before the first number are seen."""
-    ends = [points[-1][0] for run in page.runs[:1] for points in (run.use, run.power) if points]
+    ends = [curve.xs[-1] for run in page.runs[:1] for curve in (run.use, run.power) if curve]
     return frame._replace(left=0.0, right=max([frame.right, *ends]))
 
 
-def _curve(points: Sequence[Point], *, by_step: bool) -> list[tuple[float, float]]:
-    if not by_step:
-        return [(point.at_s, point.value) for point in points]
-    stepped = sorted((point.step, point.value) for point in points if point.step is not None)
-    return [(step, list(same)[-1][1]) for step, same in groupby(stepped, key=lambda each: each[0])]
+def _curve(points: Sequence[Point], *, by_step: bool) -> Curve:
+    if by_step:
+        return Curve.of(
+            dict(sorted((each.step, each.value) for each in points if each.step is not None)).items()
+        )
+    return Curve([each.at_s for each in points], [each.value for each in points])
 
 
-def _title(page: Page, curves: Sequence[Points]) -> Line:
+def _title(page: Page, curves: Sequence[Curve]) -> Line:
     """The number now, its least and most, and which of how many it is."""
     if not page.name:
         words = page.told or 'it prints no numbers that make a curve (loss=0.41, {"loss": 0.41})'
         return (Cell(f" {words}", "muted"),)
-    known = [value for _, value in curves[0] if math.isfinite(value)]
+    curve = curves[0]
     every = names(page.runs)
     place = f"{every.index(page.name) + 1} of {len(every)}" if len(every) > 1 else ""
     cells = [Cell(f" {printable(page.name)} ", "accent")]
-    if known:
-        cells.append(Cell(f" {figure(known[-1])}"))
-        cells.append(Cell(f"   least {figure(min(known))}   most {figure(max(known))}", "muted"))
+    if curve:
+        cells.append(Cell(f" {figure(curve.ys[-1])}"))
+        cells.append(Cell(f"   least {figure(curve.least)}   most {figure(curve.most)}", "muted"))
     elif page.by_step:
         cells.append(Cell(" its lines tell no step; x shows it by time", "muted"))
-    lost = len(curves[0]) - len(known)
-    if lost:
-        at = next(x for x, value in curves[0] if not math.isfinite(value))
-        where = f"step {at:.0f}" if page.by_step else f"after {age(at)}"
-        cells.append(Cell(f"   ⚠ {plural(lost, 'nan')}, the first {where}", "warn"))
+    if curve.gaps:
+        where = f"step {curve.gaps[0]:.0f}" if page.by_step else f"after {age(curve.gaps[0])}"
+        cells.append(Cell(f"   ⚠ {plural(len(curve.gaps), 'nan')}, the first {where}", "warn"))
     cells.append(Cell(f"   {place}" if place else "", "muted"))
     cells.append(Cell(f"   {page.told}" if page.told else "", "muted"))
     return tuple(cells)
@@ -149,7 +157,7 @@ def figure(value: float) -> str:
     return f"{value:.0f}" if size >= 1000 else f"{value:.4g}"
 
 
-def _plotted(curves: Sequence[Points], frame: Frame, size: tuple[int, int]) -> list[Line]:
+def _plotted(curves: Sequence[Curve], frame: Frame, size: tuple[int, int]) -> list[Line]:
     """The drawing, with its highest, middle and lowest number beside it."""
     width, height = size
     drawn = plot(curves, frame, width=width, height=height)
@@ -160,37 +168,34 @@ def _plotted(curves: Sequence[Points], frame: Frame, size: tuple[int, int]) -> l
     for number, row in enumerate(drawn):
         left = figure(numbers[number]) if number in numbers else ""
         cells = [Cell(f"{left:>{MARGIN - 1}} ", "muted")]
-        for curve, dots in groupby(row, key=lambda dot: dot.curve):
-            text = "".join(dot.char for dot in dots)
-            cells.append(Cell(text, STYLES[curve] if curve >= 0 else ""))
+        cells += [Cell(text, "" if curve == NOBODY else STYLES[curve]) for text, curve in row.pieces()]
         lines.append(tuple(cells))
     return lines
 
 
-def _sign(drawn: list[list[Dot]], curves: Sequence[Points], frame: Frame) -> None:
+def _sign(drawn: list[Row], curves: Sequence[Curve], frame: Frame) -> None:
     """The run's letter near the end of its curve, each a little before the other's: curves that agree end in one place."""
-    height, width = len(drawn), len(drawn[0])
-    for number in reversed(range(len(curves))):
-        known = [(x, y) for x, y in curves[number] if math.isfinite(y)]
-        apart = number * LETTERS_APART * (frame.right - frame.left) / width
-        known = [point for point in known if point[0] <= known[-1][0] - apart] or known[:1]
-        if known:
-            x, y = known[-1]
+    height, width = len(drawn), len(drawn[0].text)
+    for number, curve in reversed(list(enumerate(curves))):
+        if curve:
+            apart = number * LETTERS_APART * (frame.right - frame.left) / width
+            at = max(0, bisect_right(curve.xs, curve.xs[-1] - apart) - 1)
+            x, y = curve.xs[at], curve.ys[at]
             column = round((x - frame.left) / (frame.right - frame.left) * (width - 1))
             row = round((frame.high - y) / (frame.high - frame.low) * (height - 1))
-            drawn[row][column] = Dot(LETTERS[number], number)
+            drawn[row] = drawn[row].with_sign(column, char=LETTERS[number], curve=number)
 
 
 def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
     """Utilisation up to 100 %, power up to its own most."""
     lines: list[Line] = []
-    for points, unit in ((run.use, "%"), (run.power, "W")):
-        if not points:
+    for curve, unit in ((run.use, "%"), (run.power, "W")):
+        if not curve:
             continue
-        most = 100.0 if unit == "%" else max(value for _, value in points) or 1.0
-        shares = [None if value is None else 100 * value / most for value in means(points, frame, width=room)]
+        most = 100.0 if unit == "%" else curve.most or 1.0
+        shares = [None if value is None else 100 * value / most for value in means(curve, frame, width=room)]
         drawn = sparkline(shares, room).replace(UNKNOWN, " ")
-        words = f"{points[-1][1]:.0f} {unit}"
+        words = f"{curve.ys[-1]:.0f} {unit}"
         lines.append((Cell(f"{'GPU ' + words:>{MARGIN - 1}} ", "muted"), Cell(drawn, "muted")))
     return lines
 
@@ -206,11 +211,10 @@ def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
     return (Cell(f"{what:>{MARGIN - 1}} ", "muted"), Cell(text, "muted"))
 
 
-def _legend(page: Page, curves: Sequence[Points]) -> list[Line]:
+def _legend(page: Page, curves: Sequence[Curve]) -> list[Line]:
     lines: list[Line] = []
     for number, (run, curve) in enumerate(zip(page.runs, curves, strict=True)):
-        known = [value for _, value in curve if math.isfinite(value)]
-        last = f"{figure(known[-1])}, least {figure(min(known))}" if known else f"prints no {page.name}"
+        last = f"{figure(curve.ys[-1])}, least {figure(curve.least)}" if curve else f"prints no {page.name}"
         lines.append(
             (
                 Cell(f"{LETTERS[number]:>{MARGIN - 1}} ", STYLES[number]),

@@ -17,8 +17,8 @@ from warpdeck_tui.widgets.ansi import without_escapes
 
 MAX_NAMES = 60
 """Different names of one log; a program that prints a thousand is not plotted by hand."""
-MAX_POINTS = 4000
-"""Of one curve: twenty for each column of dots of a wide terminal."""
+MAX_POINTS = 2000
+"""Of one curve: a stretch for each column of dots of a wide terminal."""
 OF_A_STRETCH = 4
 MAX_LINE_BYTES = 4096
 """What follows in a line is not for people, nor for a plot."""

@@ -1,18 +1,26 @@
-"""Curves in braille dots, two by four to a character: a pure function from points to cells.
+"""Curves in braille dots, two by four to a character: a pure function from points to characters.
 
 Of many points in one column of dots all heights between the least and the most are drawn, so that a spike is never lost,
-and neighbouring columns are joined. Where curves share a character the first one's colour counts.
+and neighbouring columns are joined. Where curves share a character the first one's colour counts. A curve's columns are
+found with a look at each column, not at each point, and kept while the curve, the frame and the size are the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate, compress, groupby, pairwise
 from typing import NamedTuple
 
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """The bits of a braille character's dots, by row and column."""
+DOTS_DOWN = len(_DOTS)
+KEPT_REACHES = 16
+"""Curves on the screen at once, in two sizes: a few kilobytes each."""
+NOBODY = -1
 
 
 class Frame(NamedTuple):
@@ -24,105 +32,161 @@ class Frame(NamedTuple):
     high: float
 
 
-class Dot(NamedTuple):
-    """A character of the drawing, and which curve's it is (-1: nobody's)."""
+class Curve:
+    """Points by x, ready to be drawn at any size. A y that is no number leaves a gap.
 
-    char: str
-    curve: int
+    It never changes and is compared by identity, so that what was made of it can be kept.
+    """
+
+    def __init__(self, xs: Sequence[float] = (), ys: Sequence[float] = ()) -> None:
+        known = list(map(math.isfinite, ys))
+        self.xs: Sequence[float] = xs
+        self.ys: Sequence[float] = ys
+        self.parts: list[tuple[int, int]] = [(0, len(xs))]
+        """(first, one past the last) of the points between two gaps."""
+        self.gaps: Sequence[float] = ()
+        """Where no number stood."""
+        if not all(known):
+            self.gaps = [x for x, is_known in zip(xs, known, strict=True) if not is_known]
+            self.xs, self.ys = list(compress(xs, known)), list(compress(ys, known))
+            lengths = [sum(same) for is_known, same in groupby(known) if is_known]
+            self.parts = list(pairwise(accumulate(lengths, initial=0)))
+        self.least, self.most = (min(self.ys), max(self.ys)) if self.ys else (math.nan, math.nan)
+
+    @classmethod
+    def of(cls, points: Iterable[tuple[float, float]]) -> Curve:
+        """The curve of (x, y) in order."""
+        return cls(*zip(*points, strict=True))
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to draw."""
+        return bool(self.xs)
 
 
-def frame_of(curves: Sequence[Sequence[tuple[float, float]]]) -> Frame | None:
+class Row(NamedTuple):
+    """A row of the drawing: its characters, and each one's curve (NOBODY: no curve's)."""
+
+    text: str
+    curves: list[int]
+
+    def with_sign(self, column: int, *, char: str, curve: int) -> Row:
+        """The same with that character there."""
+        owners = [*self.curves[:column], curve, *self.curves[column + 1 :]]
+        return Row(self.text[:column] + char + self.text[column + 1 :], owners)
+
+    def pieces(self) -> list[tuple[str, int]]:
+        """(text, curve) from the left to the right."""
+        found, at = [], 0
+        for curve, same in groupby(self.curves):
+            width = len(list(same))
+            found.append((self.text[at : at + width], curve))
+            at += width
+        return found
+
+
+def frame_of(curves: Sequence[Curve]) -> Frame | None:
     """What shows all points; None where there are none. Flat curves get some room."""
-    points = [point for curve in curves for point in curve if math.isfinite(point[1])]
-    if not points:
+    known = [curve for curve in curves if curve]
+    if not known:
         return None
-    along, up = zip(*points, strict=True)
-    left, right, low, high = min(along), max(along), min(up), max(up)
+    left, right = min(curve.xs[0] for curve in known), max(curve.xs[-1] for curve in known)
+    low, high = min(curve.least for curve in known), max(curve.most for curve in known)
     if high == low:
         room = abs(high) / 10 or 1.0
         low, high = low - room, high + room
     return Frame(left, right if right > left else left + 1.0, low, high)
 
 
-def plot(
-    curves: Sequence[Sequence[tuple[float, float]]],
-    frame: Frame,
-    *,
-    width: int,
-    height: int,
-) -> list[list[Dot]]:
-    """`height` rows of `width` characters, the top one first. Curves are points by x; a y that is no number leaves a gap."""
-    bits = [[0] * width for _ in range(height)]
-    owner = [[-1] * width for _ in range(height)]
+def plot(curves: Sequence[Curve], frame: Frame, *, width: int, height: int) -> list[Row]:
+    """`height` rows of `width` characters, the top one first."""
+    # A column of dots is one number, the topmost dot its highest bit: a hexadecimal digit is half a character.
+    dots = [0] * (2 * width)
+    owner = [[NOBODY] * height for _ in range(width)]
+    last = DOTS_DOWN * height - 1
     for number, curve in reversed(list(enumerate(curves))):
-        for x, least, most in _columns(curve, frame, width=2 * width, height=4 * height):
-            for y in range(least, most + 1):
-                bits[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
-                owner[y // 4][x // 2] = number
-    return [
-        [Dot(chr(_BRAILLE + each) if each else " ", whose) for each, whose in zip(row, owners, strict=True)]
-        for row, owners in zip(bits, owner, strict=True)
-    ]
+        tops, bottoms = reach(curve, frame, 2 * width, DOTS_DOWN * height)
+        for column, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)):
+            if top <= bottom:
+                dots[column] |= (2 << (last - top)) - (1 << (last - bottom))
+                rows = slice(top // DOTS_DOWN, bottom // DOTS_DOWN + 1)
+                owner[column // 2][rows] = [number] * (rows.stop - rows.start)
+    digits = [f"{column:0{height}x}" for column in dots]
+    chars = [map(_CHARS.__getitem__, zip(*digits[at : at + 2], strict=True)) for at in range(0, 2 * width, 2)]
+    texts, owners = zip(*chars, strict=True), zip(*owner, strict=True)
+    return [Row("".join(text), list(curves)) for text, curves in zip(texts, owners, strict=True)]
 
 
-def _columns(
-    curve: Sequence[tuple[float, float]], frame: Frame, *, width: int, height: int
-) -> list[tuple[int, int, int]]:
-    """(column, topmost dot, lowest dot) of the curve; what lies between two points is filled in."""
-    reach: dict[int, tuple[int, int]] = {}
+def _braille(left: int, right: int) -> str:
+    """The character of two columns of four dots, the topmost the highest bit."""
+    bits = 0
+    for row, (at_left, at_right) in enumerate(_DOTS):
+        dot = 1 << (DOTS_DOWN - 1 - row)
+        bits |= (at_left if left & dot else 0) | (at_right if right & dot else 0)
+    return chr(_BRAILLE + bits) if bits else " "
+
+
+_CHARS = {(f"{left:x}", f"{right:x}"): _braille(left, right) for left in range(16) for right in range(16)}
+
+
+@lru_cache(maxsize=KEPT_REACHES)
+def reach(curve: Curve, frame: Frame, width: int, height: int) -> tuple[list[int], list[int]]:
+    """(topmost, lowest) dot of each of `width` columns, of `height` dots; in a column without any the topmost is below the
+    lowest. What lies between two points is filled in."""
+    tops, bottoms = [height] * width, [-1] * width
+    begin, stop = bisect_left(curve.xs, frame.left), bisect_right(curve.xs, frame.right)
+    for first, end in curve.parts:
+        _draw_part(curve, frame, (max(first, begin), min(end, stop)), tops, bottoms, height=height)
+    return tops, bottoms
+
+
+def _draw_part(
+    curve: Curve, frame: Frame, part: tuple[int, int], tops: list[int], bottoms: list[int], *, height: int
+) -> None:
+    """The columns of the points of one part, and what joins them. No y is outside the frame."""
+    xs, per_y = curve.xs, (height - 1) / (frame.high - frame.low)
+    per_column = (frame.right - frame.left) / (len(tops) - 1)
+    ends = [frame.left + (column + 0.5) * per_column for column in range(len(tops))]
+    at, end = part
     before: tuple[int, int] | None = None
-    left, right, high = frame.left, frame.right, frame.high
-    per_x, per_y = (width - 1) / (right - left), (height - 1) / (high - frame.low)
-    for x, y in curve:
-        if not (left <= x <= right and math.isfinite(y)):
-            before = None
-            continue
-        column = round((x - left) * per_x)
-        row = min(height - 1, max(0, round((high - y) * per_y)))
-        if before is not None and before[0] == column:  # what lies between the two is drawn anyway
-            least, most = reach[column]
-            if row < least:
-                reach[column] = (row, most)
-            elif row > most:
-                reach[column] = (least, row)
-        else:
-            for at, dot in _between(before, (column, row)):
-                least, most = reach.get(at, (dot, dot))
-                reach[at] = (min(least, dot), max(most, dot))
-        before = (column, row)
-    return [(column, *rows) for column, rows in reach.items()]
+    while at < end:
+        column = bisect_right(ends, xs[at])
+        stop = bisect_left(xs, ends[column], at, end)
+        rows = [round((frame.high - y) * per_y) for y in curve.ys[at:stop]]
+        if before is not None:
+            _join(before, (column, rows[0]), tops, bottoms)
+        tops[column] = min(tops[column], *rows)
+        bottoms[column] = max(bottoms[column], *rows)
+        before = column, rows[-1]
+        at = stop
 
 
-def _between(before: tuple[int, int] | None, here: tuple[int, int]) -> list[tuple[int, int]]:
-    """The dots on the way; with steep ways a column gets several."""
-    if before is None:
-        return [here]
-    steps = max(abs(here[0] - before[0]), abs(here[1] - before[1]), 1)
-    return [
-        (
-            before[0] + round((here[0] - before[0]) * step / steps),
-            before[1] + round((here[1] - before[1]) * step / steps),
-        )
-        for step in range(steps + 1)
-    ]
+def _join(before: tuple[int, int], here: tuple[int, int], tops: list[int], bottoms: list[int]) -> None:
+    """The dots on the way from one column to another; of a steep way between two each column gets the half that is nearer."""
+    columns = here[0] - before[0]
+    way = [before[1] + round((here[1] - before[1]) * step / columns) for step in range(columns + 1)]
+    for column, (begin, end) in enumerate(pairwise(way), before[0]):
+        middle = begin + int((end - begin) / 2)
+        beyond = middle + (end > begin) - (end < begin)
+        tops[column] = min(tops[column], begin, middle)
+        bottoms[column] = max(bottoms[column], begin, middle)
+        tops[column + 1] = min(tops[column + 1], beyond, end)
+        bottoms[column + 1] = max(bottoms[column + 1], beyond, end)
 
 
-def means(points: Sequence[tuple[float, float]], frame: Frame, *, width: int) -> list[float | None]:
+def means(curve: Curve, frame: Frame, *, width: int) -> list[float | None]:
     """The mean of the points under each character of the same axis; the last one's where they lie further apart.
 
     None after their end.
     """
-    sums = [[0.0, 0.0] for _ in range(width)]
-    last = 0.0
-    for x, y in points:
-        if frame.left <= x <= frame.right and math.isfinite(y):
-            column = min(width - 1, int((x - frame.left) / (frame.right - frame.left) * width))
-            sums[column][0] += y
-            sums[column][1] += 1
-            last = max(last, x)
-    found: list[float | None] = [total / count if count else None for total, count in sums]
-    until = min(width - 1, int((last - frame.left) / (frame.right - frame.left) * width)) if points else -1
-    for column in range(1, until):  # points further apart than characters
-        if found[column] is None:
-            found[column] = found[column - 1]
+    xs, ys = curve.xs, curve.ys
+    per_x = (frame.right - frame.left) / width
+    at, end = bisect_left(xs, frame.left), bisect_right(xs, frame.right)
+    found: list[float | None] = []
+    for column in range(width):
+        if at == end:
+            return found + [None] * (width - column)
+        stop = end if column == width - 1 else bisect_left(xs, frame.left + (column + 1) * per_x, at, end)
+        here = ys[at:stop]
+        found.append(sum(here) / len(here) if here else (found[-1] if found else None))
+        at = stop
     return found
