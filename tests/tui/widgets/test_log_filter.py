@@ -48,7 +48,7 @@ async def test_only_matching_lines_are_shown_and_more_come_as_they_are_written()
         assert [row.rstrip() for row in player.rows()[:2]] == ["line 49", "line 490"]
         await fed(player, b"line 49 again\nother\nline 49 un")
         assert player.rows()[11].startswith("line 49 again")
-        assert not player.rows()[12].strip()
+        assert player.rows()[12].rstrip() == "line 49 un"
         await fed(player, b"finished\n")
         assert player.rows()[12].startswith("line 49 unfinished")
         await player.press("slash", *"again", "enter")
@@ -58,6 +58,54 @@ async def test_only_matching_lines_are_shown_and_more_come_as_they_are_written()
         await player.shows("other")
         assert not player.widget.end_search()
         assert player.rows()[-1].startswith("line 49 unfinished")
+
+
+async def test_a_progress_bar_passes_while_it_moves_and_only_as_it_stands() -> None:
+    async with stage(LogView()) as player:
+        await fed(player, b"begun\nother\n  1%| | loss=3.0")
+        await player.press("ampersand", *"loss=", "enter")
+        await player.shows("&loss=: 1")
+        assert player.rows()[0].rstrip() == "  1%| | loss=3.0"
+        await fed(player, b"\r 40%|#| loss=2.0")
+        assert player.rows()[0].rstrip() == " 40%|#| loss=2.0"
+        await player.press("slash", *"40%", "enter")
+        await player.shows("/40%: line 1 of 1")
+        await fed(player, b"\rsaving")
+        assert not player.rows()[0].strip()
+        await fed(player, b"\r100%|#| loss=1.0\nend\n")
+        assert [row.rstrip() for row in player.rows()[:2]] == ["100%|#| loss=1.0", ""]
+        assert player.widget.unseen == 1  # the search stopped following
+        await player.press("ampersand", *"!loss", "enter")
+        await player.shows("&!loss: 3")
+        await fed(player, b"  0%|")
+        assert player.rows()[3].rstrip() == "  0%|"
+        await fed(player, b" loss=9")
+        assert not player.rows()[3].strip()
+
+
+async def test_a_line_that_grows_while_its_filter_begins_far_from_the_end_is_whole() -> None:
+    file = bytearray(b"step 1 loss 2\n" + b"filler\n" * 100_000 + b"bar lo")
+
+    async def read(at_bytes: int, size_bytes: int, /) -> bytes:
+        return bytes(file[at_bytes : at_bytes + size_bytes])
+
+    def filtered(grown: bytes) -> FilteredText:
+        whole = LogText()
+        whole.clear(at_bytes=len(file), read=read)
+        whole.to_start()
+        text = FilteredText(whole, only("loss"))
+        file.extend(grown)
+        text.feed(grown)
+        return text
+
+    for grown in (b"", b"ss 3", b" again\nloss 4\nloss"):
+        text = filtered(grown)
+        while await text.read_before():
+            pass
+        text.feed(b" 5\n")
+        file.extend(b" 5\n")
+        expected = [line for line in bytes(file).split(b"\n") if b"loss" in line]
+        assert text.lines.text().splitlines() == expected
 
 
 async def test_an_empty_filter_is_none_as_in_less() -> None:

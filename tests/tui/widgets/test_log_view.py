@@ -119,6 +119,18 @@ async def test_a_progress_bar_is_one_line_in_its_last_state() -> None:
         assert player.rows()[1].startswith("done")
 
 
+async def test_a_progress_bar_is_found_while_it_moves_and_only_as_it_stands() -> None:
+    async with stage(LogView()) as player:
+        await fed(player, b"begun\n  1%| | loss=3.0\r 40%|#| loss=2.0")
+        await player.press("slash", *"loss=2", "enter")
+        await player.shows("/loss=2: line 2 of 2")
+        await fed(player, b"\r 41%|#| loss=1.9")
+        await player.press("slash", *"loss=2", "enter")
+        await player.shows("/loss=2: not found")
+        await player.press("slash", *"41%", "enter")
+        await player.shows("/41%: line 2 of 2")
+
+
 async def test_nothing_of_a_hostile_log_reaches_the_terminal() -> None:
     hostile = (
         b"\x1b]52;c;c3RvbGVu\x07clip\n\x1b]0;title\x1b\\title\n\x1b[2J\x1b[H\x1b[?1049lgone\n\x1bP+q544e\x1b\\dcs\n"

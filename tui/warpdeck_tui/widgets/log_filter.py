@@ -1,8 +1,8 @@
 """A log with only some of its lines: those with given words, those without, or those of one rank.
 
 It has the face of `log_text`, so that the view moves, searches and follows in it as in the whole log. What the whole log keeps is
-looked through first, then the file page by page from there backwards, as far as somebody looks; each page in a thread. Lines
-are looked at when they are finished: of a progress bar that is its last state.
+looked through first, then the file page by page from there backwards, as far as somebody looks; each page in a thread. A line
+without an end, as a progress bar is while it moves, is let through or not as it stands at the moment.
 """
 
 from __future__ import annotations
@@ -66,9 +66,13 @@ class FilteredText:
         self.lines = LogLines()
         self.fed_lines = 0
         """Lines that have been fed and let through."""
-        self._partial = b""
         self._first = [piece.data for piece in whole.lines.pieces()] if whole.at_end else []
         self._low = whole.lines.start_bytes if whole.at_end else whole.size_bytes
+        self._is_torn = not whole.at_end
+        """Whether the file is cut at `_low` in a line whose head is still to be read."""
+        self._partial = b""
+        if whole.at_end and whole.lines.unfinished:
+            self._take_partial(self._first.pop())
         self._cannot_read = False
 
     @property
@@ -94,15 +98,30 @@ class FilteredText:
     def feed(self, data: bytes) -> None:
         """More of the log, cut anywhere."""
         self.whole.feed(data)
+        if self._is_torn:
+            data = self._after_torn(data)
         came = self._partial + data
         cut = came.rfind(b"\n") + 1
         if not cut and len(came) > MAX_LINE_BYTES:
             cut = len(came)
-        self._partial = came[cut:]
+        self.lines.restate(b"")
         lines = kept(came[:cut], self.chosen)
         if lines:
             self.lines.append(lines)
             self.fed_lines += lines.count(b"\n")
+        self._take_partial(came[cut:])
+
+    def _take_partial(self, line: bytes) -> None:
+        """The line that has no end yet: what is written over is forgotten."""
+        self._partial = overwritten(line)
+        self.lines.restate(kept(self._partial, self.chosen).removesuffix(b"\n"))
+
+    def _after_torn(self, data: bytes) -> bytes:
+        """What comes after the rest of the torn line, which is read from the file with its head."""
+        cut = data.find(b"\n") + 1
+        self._is_torn = not cut
+        self._low += cut or len(data)
+        return data[cut:] if cut else b""
 
     def to_start(self) -> None:
         """The window stays: what stands before is read as somebody goes there."""
@@ -117,11 +136,19 @@ class FilteredText:
         elif self.at_start:
             return False
         else:
-            at_bytes, data = await self.whole.page_before(self._low)
+            stop = self._low
+            at_bytes, data = await self.whole.page_before(stop)
+            if stop != self._low:  # the torn line has grown meanwhile
+                return True
             if not data:
                 self._cannot_read = True
                 return False
             self._low = at_bytes
+            if self._is_torn:
+                self._is_torn = False
+                cut = data.rfind(b"\n") + 1
+                self._take_partial(data[cut:])
+                data = data[:cut]
         lines = await asyncio.to_thread(kept, data, self.chosen)
         if lines:
             self.lines.prepend(lines)

@@ -134,6 +134,17 @@ class LogLines:
         stop = block.starts[row + 1] if row + 1 < len(block.starts) else len(block.text)
         return bytes(block.text[block.starts[row] : stop - 1]).rstrip(b"\r")
 
+    @property
+    def unfinished(self) -> bytes:
+        """The last line if it has no end yet, as it is now."""
+        self._index()
+        return self._partial
+
+    def restate(self, unfinished: bytes) -> None:
+        """The last line, without an end, is this from now on; b"": there is none."""
+        self._index()
+        self._partial = overwritten(unfinished)
+
     def text(self) -> bytes:
         """All that is kept."""
         self._index()
