@@ -463,7 +463,8 @@ class FrozenCore:
                 node="gpu06",
                 port=8888,
                 local_port=8888,
-                purpose="notebook",
+                purpose="jupyter",
+                page="/lab?token=…",
                 since=NOW - 3000,
             )
         ]

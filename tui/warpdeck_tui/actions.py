@@ -162,7 +162,8 @@ ACTIONS = (
     Action("sessions", "watch", "w", "Watch", "its terminal, to look at only; q leaves it", "Watch"),
     Action("sessions", "cancel", "c", "End", "end the session", "End", _CHANGES),
     Action("sessions", "end_forward", "X", "End forward", "the port is forwarded no more", "", _CHANGES),
-    Action("sessions", "copy", "y", "Copy", "the session's id, or the port's URL"),
+    Action("sessions", "copy", "y", "Copy", "the session's id, or the port's URL with its token"),
+    Action("sessions", "whole_url", "o", "Whole URL", "with the notebook's token, until you move on", "URL"),
     Action("sessions", "back", "escape", "Back", "to the queue"),
     Action(
         "admin", "next_tab", "tab", "Next table", "partitions, reservations, QoS, shares, and on", "Table"

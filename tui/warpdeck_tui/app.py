@@ -266,16 +266,18 @@ class DeckApp(Window):
         """One sentence and the next step."""
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
 
-    def copy(self, text: str) -> None:
-        """To the terminal's clipboard (OSC 52), to tmux' buffer, and into a file for terminals that have neither."""
+    def copy(self, text: str, *, shown: str = "") -> None:
+        """To the terminal's clipboard (OSC 52), to tmux' buffer, and into a file for terminals that have neither.
+
+        `shown`: what is said of it instead of the text, which has a secret in it."""
         if text:
             self.copy_to_clipboard(text)
-            self._keep_copy(text)
+            self._keep_copy(text, shown or text)
 
     @work(exclusive=True, group="copy")
-    async def _keep_copy(self, text: str) -> None:
+    async def _keep_copy(self, text: str, shown: str) -> None:
         places = await clipboard.keep(text, environ=os.environ)
-        self.notify(f"copied {text}\n{places}", markup=False)
+        self.notify(f"copied {shown}\n{places}", markup=False)
 
     # ---- actions
 

@@ -294,6 +294,10 @@ class Core:
         """The ports that the user's clients forward now."""
         return await self._live().forwards()
 
+    async def forward_page(self, number: int) -> str:
+        """What of the URL of one's own forward follows the host, with its token."""
+        return await self._live().forward_page(number)
+
     async def end_forward(self, number: int) -> None:
         await self._live().forward_end(number)
 

@@ -272,6 +272,10 @@ class Client:
         """The ports that this user's clients forward now; an admin sees everybody's."""
         return (await self.request(ask.Forwards(), _Forwards)).forwards
 
+    async def forward_page(self, number: int) -> str:
+        """What of the URL of one's own forward follows the host, with its token. Raises UserError."""
+        return (await self.request(ask.ForwardPage(number=number), dict[str, str]))["page"]
+
     async def forward_end(self, number: int) -> None:
         await self.request(ask.ForwardEnd(number=number), dict[str, Any])
 

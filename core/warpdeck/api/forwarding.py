@@ -42,6 +42,7 @@ class Forwarding:
         local_port: int | None = None,
         node: str = "",
         purpose: str = "",
+        page: str = "",
         say: Callable[[str], None],
     ) -> None:
         self._paths = paths
@@ -49,6 +50,7 @@ class Forwarding:
         self._port = port
         self._node = node
         self._purpose = purpose
+        self._page = page
         self._say = say
         self._said = ""
         self._listener = _listen(port, local_port)
@@ -67,6 +69,7 @@ class Forwarding:
             local_port=self.local_port,
             host=socket.gethostname(),
             purpose=self._purpose,
+            page=self._page,
         )
         while True:
             for word, value in client.events(self._stream):

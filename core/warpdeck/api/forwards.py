@@ -1,8 +1,12 @@
-"""The forwards in force: which client forwards which port of which job. Nothing of it is durable: a forward is its client's."""
+"""The forwards in force: which client forwards which port of which job. Nothing of it is durable: a forward is its client's.
+
+The page that a forward leads to may hold a token. It is told to the forward's own user, and only to who asks for it.
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -12,12 +16,15 @@ from warpdeck.errors import UserError
 
 from .rows import ForwardRow
 
+_VALUE = re.compile(r"(?<==)[^&]+")
+
 
 class KeptForward:
     """One forward. `end` tells its client that it is over."""
 
     def __init__(self, row: ForwardRow, uid: int, end: Callable[[str], None]) -> None:
-        self.row = row
+        self.page = row.page or "/"
+        self.row = msgspec.structs.replace(row, page=masked(self.page))
         self.uid = uid
         self.end = end
         self.connections = 0
@@ -53,9 +60,26 @@ class ForwardTable:
             if who.admin or kept.uid == who.uid
         ]
 
+    def page(self, who: Who, number: int) -> str:
+        """What of its URL follows the host, with its token. Raises UserError."""
+        kept = self.own(who, number)
+        if kept is None:
+            raise _missing(number)
+        return kept.page
+
     def end(self, who: Who, number: int) -> None:
         """Ends one. Raises UserError."""
         kept = self._kept.get(number)
         if kept is None or not (who.admin or kept.uid == who.uid):
-            raise UserError(f"there is no forward {number} of yours", "see `warpdeck forward --list`")
+            raise _missing(number)
         kept.end("it was ended")
+
+
+def masked(page: str) -> str:
+    """The page without the values of its query: "/lab?token=…"."""
+    path, mark, query = page.partition("?")
+    return path + mark + _VALUE.sub("…", query)
+
+
+def _missing(number: int) -> UserError:
+    return UserError(f"there is no forward {number} of yours", "see `warpdeck forward --list`")

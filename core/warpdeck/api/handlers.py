@@ -148,6 +148,8 @@ class Handlers:
                 return await self._stream(message)
             case ask.Forwards():
                 return {"forwards": self._server.forwards.rows(who)}
+            case ask.ForwardPage():
+                return {"page": self._server.forwards.page(who, message.number)}
             case ask.ForwardEnd():
                 self._server.forwards.end(who, message.number)
                 return {}

@@ -20,6 +20,8 @@ MAX_WORDS = 64
 Word = Annotated[str, msgspec.Meta(max_length=64 * 1024)]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
 Name = Annotated[str, msgspec.Meta(max_length=256)]
+Page = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"\A(/[!-~]*)?\Z")]
+"""What of a URL follows the host: printable, and no longer than browsers take."""
 MAX_NAMES = 10_000
 """Of one filter: all nodes of a large site."""
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]

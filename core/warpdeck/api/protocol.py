@@ -38,6 +38,7 @@ from .messages import (
     Names,
     Number,
     Offset,
+    Page,
     Port,
     Reference,
     References,
@@ -298,10 +299,18 @@ class Forward(Message, frozen=True, kw_only=True, tag="forward"):
     """The machine of the client."""
     purpose: Name = ""
     """What listens there: "jupyter", "" is not known."""
+    page: Page = ""
+    """What of its URL follows the host, with its token: for its own user alone."""
 
 
 class Forwards(Message, frozen=True, kw_only=True, tag="forwards"):
     """-> {"forwards": [rows.ForwardRow]}: the caller's own, for an admin everybody's."""
+
+
+class ForwardPage(Message, frozen=True, kw_only=True, tag="forward_page"):
+    """-> {"page": str}: what of the URL of one of the caller's own forwards follows the host, with its token."""
+
+    number: Size
 
 
 class ForwardEnd(Message, frozen=True, kw_only=True, tag="forward_end"):
@@ -409,6 +418,7 @@ ClientMessage = (
     | Tunnel
     | Forward
     | Forwards
+    | ForwardPage
     | ForwardEnd
     | Resize
     | Ack

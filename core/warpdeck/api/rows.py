@@ -301,6 +301,8 @@ class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     local_port: int
     host: str = ""
     purpose: str = ""
+    page: str = "/"
+    """What of its URL follows the host; what it asks for is left out: "/lab?token=…"."""
     since: float = 0.0
     connections: int = 0
 

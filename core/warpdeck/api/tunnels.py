@@ -172,6 +172,7 @@ async def keep_forward(connection: Connection, message: ask.Forward, job: Job) -
         local_port=message.local_port,
         host=message.host,
         purpose=message.purpose,
+        page=message.page,
         since=server.controller.clock(),
     )
     number = server.forwards.add(row, uid=connection.who.uid, end=stream.finish)

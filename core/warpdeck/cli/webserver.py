@@ -173,6 +173,7 @@ def _serve(client: SyncClient, paths: Paths, verb: str, job: str, asked: Asked) 
         local_port=asked.port or 0,
         node=asked.node,
         purpose=verb,
+        page=found.page,
         say=note,
     )
     forwarding.register(client)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from typing import NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from .place import PLACE
 
@@ -109,12 +109,17 @@ class Found(NamedTuple):
     token: str
     base: str = "/"
 
-    def url(self, local_port: int) -> str:
-        """Where the user finds it, once its port is forwarded."""
+    @property
+    def page(self) -> str:
+        """What of its URL follows the host."""
         words = {"openvscode-server": {"tkn": self.token}, "code-server": {}}.get(
             self.kind, {"token": self.token}
         )
-        return f"http://127.0.0.1:{local_port}{self.base}" + (f"?{urlencode(words)}" if words else "")
+        return quote(self.base, safe="/%:@!$&'()*+,;=~") + (f"?{urlencode(words)}" if words else "")
+
+    def url(self, local_port: int) -> str:
+        """Where the user finds it, once its port is forwarded."""
+        return f"http://127.0.0.1:{local_port}{self.page}"
 
 
 def start_beside(kind: str, words: list[str]) -> list[str]:

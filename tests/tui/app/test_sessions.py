@@ -13,6 +13,7 @@ from warpdeck.model import JobState
 from warpdeck_tui.viewmodels.sessions import glance_lines, session_rows, sessions, shell_options, url
 
 NOW = 1_700_000_000.0
+SECRET = "5ec3e7"
 
 
 def shell(number: int, **fields: object) -> JobRow:
@@ -57,11 +58,27 @@ async def test_sessions_and_ports_are_on_one_screen_and_a_forward_is_ended(folde
         client = await asyncio.to_thread(SyncClient.connect, stage.cluster.paths, start=False)
         try:
             facts = {"job": str(job.id), "port": 8888, "local_port": 9000, "purpose": "jupyter"}
+            facts["page"] = f"/lab?token={SECRET}"
             await asyncio.to_thread(client.begin, "forward", **facts)
             await stage.press("5")
             await stage.shows("1 session ", "1 forwarded port", "↳ jupyter", "http://127.0.0.1:9000/")
             await stage.shows("i asks for --gpus=1", "w Watch")
-            await stage.press("down", "X")
+            await stage.press("down")
+            await stage.shows("http://127.0.0.1:9000/lab?token=…", "o URL")
+            assert SECRET not in stage.text() + stage.notices()
+            await stage.press("o")
+            await stage.shows(f"http://127.0.0.1:9000/lab?token={SECRET}")
+            await stage.press("o")
+            await stage.hides(SECRET)
+            await stage.press("o")
+            await stage.shows(SECRET)
+            await stage.press("up", "down")
+            await stage.hides(SECRET)
+            await stage.press("y")
+            await stage.told("copied http://127.0.0.1:9000/lab?token=…")
+            assert stage.app.clipboard == f"http://127.0.0.1:9000/lab?token={SECRET}"
+            assert SECRET not in stage.text() + stage.notices()
+            await stage.press("X")
             await stage.told("port 9000 is forwarded no more")
             await stage.hides("↳ jupyter")
         finally:

@@ -70,6 +70,8 @@ class SessionsScreen(DeckScreen):
         self._ticks = 0
         self._seen: dict[str, Seen] = {}
         """What the sessions that were looked at have on their screens."""
+        self._whole: tuple[str, str] = ("", "")
+        """The forward whose URL is shown with its token, by its key, and that URL; the next move hides it."""
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
@@ -91,7 +93,9 @@ class SessionsScreen(DeckScreen):
     def applies(self, action: str) -> bool:
         if action == "watch":
             return super().applies("attach")
-        return self._forward() is not None if action == "end_forward" else super().applies(action)
+        if action in ("end_forward", "whole_url"):
+            return self._forward() is not None
+        return super().applies(action)
 
     def arrive(self) -> None:
         self.every(TICK_S, self._tick)
@@ -160,6 +164,7 @@ class SessionsScreen(DeckScreen):
         self._tell()
 
     def on_virtual_table_moved(self) -> None:
+        self._whole = ("", "")
         self._tell()
         self._show_glance()
         self._look()
@@ -167,7 +172,10 @@ class SessionsScreen(DeckScreen):
     def _tell(self) -> None:
         """What is under the cursor in full, for the table cuts it; and what the key for a shell would do."""
         board, forward = self.deck.board, self._forward()
-        words = leads_to(forward) if forward is not None else ""
+        words = f"{url(forward)}   {leads_to(forward)}" if forward is not None else ""
+        shown, whole = self._whole
+        if whole and shown == self.table.cursor_key:
+            words = whole
         row = self.deck.find_job(self.job_keys[0]) if self.job_keys else None
         if row is not None and row.why is not None:
             words = row.why.sentence
@@ -204,7 +212,34 @@ class SessionsScreen(DeckScreen):
 
     def action_copy(self) -> None:
         row = self._forward()
-        self.deck.copy(url(row) if row is not None else " ".join(self.job_keys))
+        if row is None:
+            super().action_copy()
+        else:
+            self._copy_url(row)
+
+    @work(exclusive=True, group="url")
+    async def _copy_url(self, row: ForwardRow) -> None:
+        if whole := await self._whole_url(row):
+            self.deck.copy(whole, shown=url(row))
+
+    @work(exclusive=True, group="url")
+    async def action_whole_url(self) -> None:
+        """With the token, or without it again."""
+        key, row = self.table.cursor_key, self._forward()
+        if key == self._whole[0]:
+            self._whole = ("", "")
+        elif row is not None:
+            whole = await self._whole_url(row)
+            self._whole = (key, whole) if key == self.table.cursor_key else ("", "")
+        self._tell()
+
+    async def _whole_url(self, row: ForwardRow) -> str:
+        """With the token; "" where it is not to be had, which is told."""
+        try:
+            return url(row, page=await self.deck.core.forward_page(row.number))
+        except UserError as error:
+            self.deck.tell_error(error)
+            return ""
 
     def action_back(self) -> None:
         self.deck.action_show_queue()

@@ -35,9 +35,9 @@ def session_rows(
     return rows
 
 
-def url(row: ForwardRow) -> str:
-    """Where the port is to be found. A notebook's token is not in it: nobody but its own client knows that."""
-    return f"http://127.0.0.1:{row.local_port}/"
+def url(row: ForwardRow, *, page: str = "") -> str:
+    """Where the port is to be found; a notebook's token is not in it, but where `page` has it."""
+    return f"http://127.0.0.1:{row.local_port}{page or row.page}"
 
 
 def leads_to(row: ForwardRow) -> str:

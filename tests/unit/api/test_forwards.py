@@ -1,0 +1,47 @@
+"""Who is told of a forward's page: its token goes to its own user, who asks for it, and stands in no list."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from warpdeck.api import protocol as ask
+from warpdeck.api.forwards import ForwardTable, masked
+from warpdeck.api.rows import ForwardRow
+from warpdeck.controller.events import Who
+from warpdeck.errors import UserError
+
+ANN, BOB, ADMIN = Who(user="ann", uid=1001), Who(user="bob", uid=1002), Who(user="root", uid=0, admin=True)
+
+
+def forward(page: str) -> ForwardRow:
+    return ForwardRow(number=0, job="7", user="ann", node="n1", port=8888, local_port=9000, page=page)
+
+
+def test_a_page_is_its_own_users_alone_and_no_list_has_its_token() -> None:
+    table = ForwardTable()
+    number = table.add(forward("/lab?token=s3cret&x=1"), uid=ANN.uid, end=lambda words: None)
+    assert table.page(ANN, number) == "/lab?token=s3cret&x=1"
+    for who in (ANN, ADMIN):
+        assert [row.page for row in table.rows(who)] == ["/lab?token=…&x=…"]
+    for who in (BOB, ADMIN):
+        with pytest.raises(UserError, match="no forward 1 of yours"):
+            table.page(who, number)
+    table.drop(number)
+    with pytest.raises(UserError, match="no forward"):
+        table.page(ANN, number)
+
+
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [("/", "/"), ("/?tkn=a=b", "/?tkn=…"), ("/a=b", "/a=b"), ("/?", "/?"), ("/?lab", "/?lab")],
+)
+def test_values_of_a_query_are_left_out(page: str, shown: str) -> None:
+    assert masked(page) == shown
+
+
+@pytest.mark.parametrize("page", ["http://elsewhere/", "/a b", "/\n", "/" + 2048 * "x", "/\x1b]0;t"])
+def test_what_is_no_page_of_a_url_is_refused(page: str) -> None:
+    data = msgspec.json.encode({"t": "forward", "job": "7", "port": 1, "local_port": 1, "page": page})
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(data, type=ask.Forward)
