@@ -345,7 +345,10 @@ class FrozenSite:
         return [EventRow(at=NOW - 97 * at, job=90 + at % 43, text=texts[at % 5]) for at in range(60)]
 
 
-SHELL = b"(base) ann@gpu01:~$ python\r\n>>> import torch\r\n>>> torch.cuda.device_count()\r\n1\r\n>>> "
+SHELL = (
+    b"(base) \x1b[1;32mann@gpu01\x1b[0m:\x1b[1;34m~\x1b[0m$ python\r\n"
+    b">>> import torch\r\n>>> torch.cuda.device_count()\r\n1\r\n>>> "
+)
 
 
 class FrozenCore:

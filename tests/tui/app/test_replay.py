@@ -13,7 +13,7 @@ def shown(*data: bytes, rows: int = 6, cols: int = 20) -> list[str]:
     screen = Screen(rows=rows, cols=cols)
     for each in data:
         screen.feed(each)
-    return screen.lines()
+    return ["".join(written.text for written in line) for line in screen.lines()]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,32 @@ def shown(*data: bytes, rows: int = 6, cols: int = 20) -> list[str]:
     ],
 )
 def test_what_was_written_stands_where_a_terminal_would_show_it(data: bytes, lines: list[str]) -> None:
-    assert shown(data) == lines
-    assert shown(*(data[at : at + 1] for at in range(len(data)))) == lines
+    assert [line.rstrip() for line in shown(data)] == lines
+    assert shown(data) == shown(*(data[at : at + 1] for at in range(len(data))))
+
+
+def coloured(data: bytes) -> list[list[tuple[str, str]]]:
+    screen = Screen(rows=6, cols=20)
+    screen.feed(data)
+    return [[(text, str(style)) for text, style in line] for line in screen.lines()]
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"\x1b[1;32mok\x1b[0m no", [[("ok", "bold color(2)"), (" no", "none")]]),
+        (b"\x1b[38;5;208mx\x1b[48;2;1;2;3my", [[("x", "color(208)"), ("y", "color(208) on #010203")]]),
+        (b"\x1b[31mred\x1b7\x1b[m plain\x1b8!", [[("red!", "color(1)"), ("plain", "none")]]),
+        (b"\x1b[44m\x1b[K", [[(" " * 20, "on color(4)")]]),
+        (b"\x1b[44m\x1b[K\x1b[m\r\x1b[K", []),
+        (b"\x1b[31mone\rt", [[("tne", "color(1)")]]),
+        (b"\x1b[8;5mseen\x1b[>4;2m\x1b[?1m", [[("seen", "none")]]),
+        (b"\x1b[" + b"1;" * 500 + b"31mx", [[("x", "none")]]),
+        ("\x1b[31m漢".encode(), [[("漢", "color(1)")]]),
+    ],
+)
+def test_a_screen_is_seen_in_its_colours(data: bytes, lines: list[list[tuple[str, str]]]) -> None:
+    assert coloured(data) == lines
 
 
 def test_whatever_is_written_the_screen_keeps_its_size() -> None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from rich.style import Style
 from tests.tui.app.stage import ME, on_stage
 
 from warpdeck.api.rows import ForwardRow, JobRow
 from warpdeck.api.sync import SyncClient
 from warpdeck.model import JobState
-from warpdeck_tui.viewmodels.sessions import glance_lines, session_rows, sessions, shell_options, url
+from warpdeck_tui.viewmodels.replay import Written
+from warpdeck_tui.viewmodels.sessions import (
+    glance_text,
+    glance_title,
+    session_rows,
+    sessions,
+    shell_options,
+    url,
+)
 
 NOW = 1_700_000_000.0
 SECRET = "5ec3e7"
@@ -100,11 +109,16 @@ async def test_a_session_is_ended_from_its_screen(folder: Path) -> None:
         await stage.shows("jobs of")
 
 
-def test_a_sessions_screen_is_its_last_lines_and_whose_they_are() -> None:
-    lines = glance_lines(shell(7, name="sh\x1b"), [f"line {number}" for number in range(20)], rows=4)
-    words = ["".join(cell.text for cell in line) for line in lines]
-    assert words == ["7 sh\ufffd   its screen now, to look at only", "line 17", "line 18", "line 19"]
-    assert glance_lines(shell(7), [], rows=4)[1][0].text == "nothing is written there"
+def test_a_sessions_screen_is_its_last_lines_in_the_themes_colours() -> None:
+    screen = [[Written(f"line {number}", Style(color="red"))] for number in range(20)] + [
+        [],
+        [Written("$ \x1b")],
+    ]
+    text = glance_text(screen, rows=4, styles={"ansi1": Style(color="#aa0011")})
+    assert text.plain == "line 18\nline 19\n \n$ \ufffd"
+    assert {str(span.style) for span in text.spans} == {"#aa0011"}
+    assert glance_text([], rows=4, styles={}).plain == "nothing is written there"
+    assert glance_title(shell(7, name="sh\x1b"))[0].text == "7 sh\ufffd"
 
 
 async def test_the_screen_of_a_session_is_looked_at_without_joining_it(folder: Path) -> None:

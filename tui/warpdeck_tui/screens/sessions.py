@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import ClassVar, NamedTuple
 
+from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -14,10 +15,12 @@ from textual.widgets import Static
 from warpdeck.api.rows import ForwardRow
 from warpdeck.errors import UserError
 from warpdeck_tui.bindings import bindings
+from warpdeck_tui.palette import for_terminal
 from warpdeck_tui.viewmodels.replay import Screen
 from warpdeck_tui.viewmodels.sessions import (
     FORWARD,
-    glance_lines,
+    glance_text,
+    glance_title,
     in_words,
     leads_to,
     session_rows,
@@ -62,6 +65,7 @@ class SessionsScreen(DeckScreen):
     """Interactive jobs that wait or run, mine or everybody's as the queue shows them, and forwarded ports."""
 
     place = "sessions"
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (40, "-tall")]  # noqa: RUF012  (as Textual declares it)
     BINDINGS: ClassVar[list[BindingType]] = bindings("sessions")
 
     def __init__(self) -> None:
@@ -151,8 +155,12 @@ class SessionsScreen(DeckScreen):
         seen, row = self._seen.get(key), self.deck.find_job(key) if key else None
         pane.display = seen is not None and row is not None and row.end is None
         if seen is not None and row is not None:
-            lines = glance_lines(row, seen.screen.lines(), rows=max(2, pane.size.height or GLANCE_ROWS))
-            pane.update(paint(lines, self.deck.palette))
+            rows = max(1, (pane.size.height or GLANCE_ROWS) - 1)
+            styles = for_terminal(
+                self.deck.palette, self.app.console.color_system, dark=self.app.current_theme.dark
+            )
+            shown = glance_text(seen.screen.lines(), rows=rows, styles=styles)
+            pane.update(Text("\n", no_wrap=True).join([paint([glance_title(row)], styles), shown]))
 
     def draw(self) -> None:
         board = self.deck.board

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.text import Text
+
 from warpdeck.api.rows import ForwardRow, JobRow
 from warpdeck.notation.times import format_duration
+from warpdeck_tui.palette import Palette
+from warpdeck_tui.widgets.ansi import themed
 from warpdeck_tui.widgets.cells import printable
 
 from .cells import Cell, Line, age, glyph, plural
+from .replay import Written
 
 FORWARD = "forward "
 """Before the number in the key of a forward's row; a session's is its job's id."""
@@ -46,14 +51,22 @@ def leads_to(row: ForwardRow) -> str:
     return f"{used}, to {row.port} on {row.node}"
 
 
-def glance_lines(row: JobRow, screen: Sequence[str], *, rows: int) -> list[Line]:
-    """A session's screen to look at: its last lines, and whose they are."""
-    shown = [printable(line) for line in screen[-(rows - 1) :]] or ["nothing is written there"]
-    title = (
+def glance_title(row: JobRow) -> Line:
+    """Whose screen is looked at."""
+    return (
         Cell(f"{row.label} {printable(row.name)}", "accent"),
         Cell("   its screen now, to look at only", "muted"),
     )
-    return [title, *((Cell(line),) for line in shown)]
+
+
+def glance_text(screen: Sequence[Sequence[Written]], *, rows: int, styles: Palette) -> Text:
+    """The last lines of a session's screen, in its own colours; what is too long is cut."""
+    text = Text(no_wrap=True)
+    for line in screen[-rows:]:
+        text.append("\n" if text else "")
+        for written, style in line or [Written(" ")]:
+            text.append(printable(written), themed(style, styles))
+    return text if screen else Text("nothing is written there")
 
 
 def shell_options(jobs: Iterable[JobRow], *, user: str, has_gpus: bool) -> list[str]:

@@ -14,7 +14,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from warpdeck_tui.palette import PLAIN
+from warpdeck_tui.palette import PLAIN, Palette
 
 TAB_COLUMNS = 8
 MAX_SGR_BYTES = 128
@@ -73,11 +73,19 @@ def segments(line: bytes) -> list[Segment]:
         if piece.startswith(b"\x1b"):
             sgr = _SGR.fullmatch(piece)
             if sgr:
-                style = _apply(style, sgr.group(1))
+                style = apply_sgr(style, sgr.group(1))
         elif text := _tabbed(_text(piece), column):
             column += len(text)
             found.append(Segment(text, style))
     return found
+
+
+def themed(style: Style, styles: Palette) -> Style:
+    """The 16 colours that a terminal chooses are the theme's, but for those on a ground."""
+    colour = style.color
+    if colour is None or colour.number is None or colour.number > 15 or style.bgcolor is not None:
+        return style
+    return style + styles.get(f"ansi{colour.number}", PLAIN)
 
 
 def _text(data: bytes) -> str:
@@ -93,8 +101,8 @@ def _tabbed(text: str, column: int) -> str:
 
 
 @lru_cache(4096)
-def _apply(style: Style, parameters: bytes) -> Style:
-    """The style after an SGR sequence."""
+def apply_sgr(style: Style, parameters: bytes) -> Style:
+    """The style after an SGR sequence with these parameters: digits, `;` and `:`, MAX_SGR_BYTES of them at most."""
     groups = iter(parameters.split(b";"))
     for group in groups:
         first, *parts = [int(each or b"0") for each in group.split(b":")]

@@ -22,7 +22,7 @@ from textual.timer import Timer
 
 from warpdeck_tui.palette import PLAIN, Palette
 
-from .ansi import segments
+from .ansi import segments, themed
 from .cells import fit
 from .glyphs import ELLIPSIS
 from .line_view import LineView
@@ -257,21 +257,13 @@ class LogWindow(LineView):
         return drawn
 
     def _segments(self, number: int) -> list[Segment]:
-        """A line's text in its own colours; the 16 that a terminal chooses are the theme's, but for those on a ground."""
+        """A line's text in its own colours."""
         lines = self._source.lines
         # What came since the last flush may have pushed out the oldest lines.
         if not lines.first <= number < lines.end:
             return []
         drawn = segments(lines.line(number)[:MAX_DRAWN_BYTES])
-        return [
-            Segment(text, self._themed(style)) if style else Segment(text, PLAIN) for text, style, _ in drawn
-        ]
-
-    def _themed(self, style: Style) -> Style:
-        colour = style.color
-        if colour is None or colour.number is None or colour.number > 15 or style.bgcolor is not None:
-            return style
-        return style + self._styles.get(f"ansi{colour.number}", PLAIN)
+        return [Segment(text, themed(style, self._styles) if style else PLAIN) for text, style, _ in drawn]
 
     def _clipped(self, strip: Strip, width: int) -> Strip:
         """The part of the line in view; a sign at the right if there is more."""
