@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -17,7 +17,6 @@ from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_d
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
 
 from . import protocol
-from .handlers import Handlers
 
 if TYPE_CHECKING:
     from .server import ApiServer
@@ -58,6 +57,13 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     lost: asyncio.Event
 
 
+class Answers(Protocol):
+    """What a connection's requests are answered by."""
+
+    async def handle(self, message: Any) -> Any:
+        """The result of a request; None where a stream has begun. Raises UserError."""
+
+
 class Connection:
     """A client. `who` is what the kernel said; `caller` is there for processes of jobs."""
 
@@ -67,6 +73,7 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         who: Who,
+        answers: Callable[[Connection], Answers],
         *,
         caller: Caller | None = None,
         beside: bool = False,
@@ -79,7 +86,7 @@ class Connection:
         self._reader = reader
         self._writer = writer
         self._writer.transport.set_write_buffer_limits(high=OUTBOX_BYTES)
-        self._handlers = Handlers(self)
+        self._answers = answers(self)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._opening: set[int] = set()
         self._slots = asyncio.Semaphore(MAX_REQUESTS_AT_ONCE)
@@ -237,7 +244,7 @@ class Connection:
             while self.unread_bytes >= OUTBOX_BYTES:
                 await self.drain()
             begun = asyncio.get_running_loop().time()
-            result = await self._handlers.handle(message)
+            result = await self._answers.handle(message)
             if result is not None:  # no stream, whose time is the client's own
                 self.send({"t": "ok", "id": message.id, "result": result})
                 took_s = asyncio.get_running_loop().time() - begun

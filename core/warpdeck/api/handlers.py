@@ -51,7 +51,19 @@ from warpdeck.model import (
 from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
-from . import checkup, curves, history, questions
+from . import (
+    allocations,
+    checkup,
+    commands,
+    curves,
+    history,
+    questions,
+    runs,
+    sessions,
+    steps,
+    streams,
+    tunnels,
+)
 from . import protocol as ask
 from .again import asked_again, variables_of
 from .joining import add_node
@@ -65,8 +77,7 @@ _T = TypeVar("_T")
 MAX_ROWS = 100_000
 """Jobs of one answer."""
 JOB_PAGE_ROWS = 1000
-NODE_PAGE_ROWS = 100
-"""Rows in one frame, so that the largest ones (long names, many processes) stay below the frame's limit."""
+"""Jobs in one frame."""
 
 
 class Handlers:
@@ -115,7 +126,7 @@ class Handlers:
                 return await self._settle(JobId(message.job))
             case ask.Nodes():
                 nodes = self._nodes(message.name, facts=message.facts)
-                return await self._paged(message.id, "nodes", nodes, show=list, page_rows=NODE_PAGE_ROWS)
+                return await self._paged(message.id, "nodes", nodes, show=list, page_rows=ask.NODE_PAGE_ROWS)
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)
             case ask.Curves():
@@ -139,9 +150,7 @@ class Handlers:
             case ask.PutTree() | ask.Log() | ask.Attach() | ask.Subscribe() | ask.Tunnel() | ask.Forward():
                 return await self._stream(message)
             case ask.Session():
-                from .sessions import open_session
-
-                return await open_session(self._connection, message, self.submission)
+                return await sessions.open_session(self._connection, message, self.submission)
             case (
                 ask.Run() | ask.Srun() | ask.SrunAttach() | ask.Salloc() | ask.SallocAttach() | ask.Command()
             ):
@@ -244,15 +253,13 @@ class Handlers:
         return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _settle(self, number: JobId) -> dict[str, Any]:
-        from .streams import settle_outputs
-
         jobs = self._controller.state.named(number)
-        await settle_outputs(self._connection, [(job, share.node) for job in jobs for share in job.shares])
+        await streams.settle_outputs(
+            self._connection, [(job, share.node) for job in jobs for share in job.shares]
+        )
         return {}
 
     async def _stream(self, message: Any) -> None:
-        from . import allocations, commands, runs, steps, streams, tunnels
-
         match message:
             case ask.Run():
                 await runs.run(self._connection, message, self.submission)

@@ -23,6 +23,7 @@ from warpdeck.paths import Paths
 from .commands import CommandHost
 from .connection import Caller, Connection
 from .forwards import ForwardTable
+from .handlers import Handlers
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 from .stepkeeper import StepKeeper
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from warpdeck.controller.trees import TreeFiles
 
 log = logging.getLogger("warpdeck.api")
+
+NOBODY = Who(user="", uid=-1)
+"""Somebody to whom no more is said than why not."""
 
 
 class ApiServer:
@@ -92,9 +96,9 @@ class ApiServer:
         try:
             who = identify(writer)
         except UserError as error:
-            Connection(self, reader, writer, Who(user="", uid=-1)).refuse(error)
+            self._client(reader, writer, NOBODY).refuse(error)
             return
-        await self._serve_client(Connection(self, reader, writer, who))
+        await self._serve_client(self._client(reader, writer, who))
 
     async def serve_call(
         self,
@@ -111,19 +115,28 @@ class ApiServer:
         """
         job = self.controller.state.jobs.get(job_id)
         if job is None or job.restarts != restarts or node not in [share.node for share in job.shares]:
-            stranger = Connection(self, reader, writer, Who(user="", uid=-1))
+            stranger = self._client(reader, writer, NOBODY)
             stranger.refuse(UserError(f"job {job_id} does not run on {node}", "", code="no_job"))
             return
         caller = Caller(job_id=job_id, node=node, lost=lost)
-        await self._serve_client(
-            Connection(self, reader, writer, Who(user=job.user, uid=job.uid), caller=caller)
-        )
+        await self._serve_client(self._client(reader, writer, Who(user=job.user, uid=job.uid), caller=caller))
 
     async def serve_beside(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asker: Connection
     ) -> None:
         """A second connection of somebody who is connected already: what they asked us to run for them, who is no more than they."""
-        await self._keep(Connection(self, reader, writer, asker.who, caller=asker.caller, beside=True))
+        await self._keep(self._client(reader, writer, asker.who, caller=asker.caller, beside=True))
+
+    def _client(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        who: Who,
+        *,
+        caller: Caller | None = None,
+        beside: bool = False,
+    ) -> Connection:
+        return Connection(self, reader, writer, who, Handlers, caller=caller, beside=beside)
 
     async def _serve_client(self, connection: Connection) -> None:
         full = self._full(connection.who)

@@ -19,7 +19,6 @@ from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
-from .handlers import NODE_PAGE_ROWS
 from .starting import about
 
 DELTA_INTERVAL_S = 0.1
@@ -320,7 +319,7 @@ async def _tell_changes(connection: Connection, message: ask.Subscribe, listener
         jobs, nodes = listener.take()
         while jobs or nodes or not ready:
             page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
-            node_page, nodes = nodes[:NODE_PAGE_ROWS], nodes[NODE_PAGE_ROWS:]
+            node_page, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
             last = not jobs and not nodes
             delta = _delta(controller, message, page, node_page, ready=last and not ready)
             connection.send({"t": "delta", **delta})
