@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import loginpath, processes
 from .carrying import carrying
-from .containers import Setting, contained
+from .containers import contained
 from .folders import Folders
 from .hold import hold_name
 from .interpreters import Interpreters
@@ -28,6 +28,7 @@ from .programs import PROGRAMS
 from .refusal import LaunchError
 from .room import Room, Rooms
 from .scripts import Scripts
+from .setting import Setting
 from .spool import LaunchFolder, Meta, Spool
 from .starter import Order, runs_here
 from .supervision import Supervision, SupervisorLost
@@ -250,6 +251,7 @@ class Launcher:
             gpus=bool(launch.gpus),
             pty=launch.pty,
             as_root=meta.uid == 0,
+            tasks=launch.tasks if launch.role == "tasks" else 1,
         )
 
     def _environment(self, launch: Launch, job: Job) -> Dict[str, str]:

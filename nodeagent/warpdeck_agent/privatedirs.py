@@ -28,7 +28,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 from .wire.places import place_of
 
 CLONE_NEWNS = 0x0002_0000
-MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x8_0000
+MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 0x8_0000, 0x10_0000
 T = TypeVar("T")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -93,7 +93,10 @@ def within(private: Optional[PrivateDirs], start: Callable[[], T]) -> T:
 def cover(private: PrivateDirs) -> None:
     """This thread, or process of one thread, has mounts of its own from here on. Raises OSError."""
     _leave_mounts()
-    _mount("none", "/", MS_REC | MS_SLAVE)
+    _mount(
+        "none", "/", MS_REC | MS_SLAVE
+    )  # what is mounted on the node later is seen, and nothing of ours there
+    _mount("none", "/", MS_REC | MS_SHARED)  # to those that begin below us: Podman warns where it is not so
     with contextlib.ExitStack() as opened:
         folders = [(place, _open(folder, opened)) for place, folder in private.covers]
         shown: List[Tuple[str, int]] = []

@@ -18,6 +18,9 @@ from . import groups
 from .procfs import table, text
 
 MARK = "WARPDECK_JOB"
+DEAF = "WARPDECK_DEAF"
+"""A variable of processes that only wait for another, which gets the job's signals itself."""
+FOR_ALL = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 LOOKS, LOOK_S = 5, 0.002
 """At a process without an environment: it has none while the kernel puts a program in the place of another, and then it has."""
 _PF_KTHREAD = 0x0020_0000
@@ -146,10 +149,10 @@ def owner_of(pid: int) -> str:
 
 
 def send(pids: Iterable[int], number: int) -> int:
-    """Sends the signal to each; how many took it."""
+    """Sends the signal to each, but for those who are deaf to it; how many took it."""
     taken = 0
     for pid in pids:
-        if pid == os.getpid():
+        if pid == os.getpid() or (number not in FOR_ALL and variable(pid, DEAF)):
             continue
         try:
             os.kill(pid, number)

@@ -8,13 +8,14 @@ import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from .containers import Setting, contained
+from .containers import contained
 from .hold import hold_name
 from .interpreters import Interpreters
 from .launching import account_environment, as_user, group_of, job_variables, with_programs
 from .linestore import Lines
 from .ports import Ports
 from .refusal import LaunchError
+from .setting import Setting
 from .spool import Spool
 from .tasks import SCRIPT_NAME, install_script, run_task
 from .wire.steps import StepLaunch, StepTask

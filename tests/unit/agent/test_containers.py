@@ -9,15 +9,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent import FROM_SOURCE, AgentProcess
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.containers import Setting, contained, find_runtimes
+from warpdeck_agent.containers import contained, find_runtimes
 from warpdeck_agent.images import for_apptainer, for_enroot, for_podman, parse_image
 from warpdeck_agent.refusal import LaunchError
+from warpdeck_agent.setting import Setting
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.messages import Container, Mount
@@ -245,17 +247,20 @@ def test_a_container_is_held_by_the_jobs_groups_and_ends_with_the_job(
     assert agent.processes(1) == []
 
 
+def pack_image(root: Path, folder: Path) -> dict[str, str]:
+    """The image under a name of its own in Podman's store; the environment of jobs that see it there."""
+    env, packed = environment(folder), folder / "root.tar"
+    subprocess.run(["tar", "-C", str(root), "-cf", str(packed), "."], check=True, timeout=60)
+    words = ["podman", "--cgroup-manager=cgroupfs", "import", "-q", str(packed), "localhost/wdtest"]
+    subprocess.run(words, env=env, check=True, timeout=60)
+    return env
+
+
 @pytest.mark.podman
 def test_a_named_container_keeps_what_was_written_into_it(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
-    env = environment(short_tmp)
-    podman = ["podman", "--cgroup-manager=cgroupfs"]
-    packed = short_tmp / "root.tar"
-    subprocess.run(["tar", "-C", str(root), "-cf", str(packed), "."], check=True, timeout=60)
-    subprocess.run(
-        [*podman, "import", "-q", str(packed), "localhost/wdtest"], env=env, check=True, timeout=60
-    )
+    env = pack_image(root, short_tmp)
     asked = Container(image="podman://localhost/wdtest", name="mine")
     assert agent.run(1, "echo kept >/note", container=asked, env=env).exit_code == 0, agent.text(1)
     agent.run(2, "read -r note </note; echo $note", container=Container(name="mine"), env=env)
@@ -272,32 +277,69 @@ def test_an_image_that_is_not_there_fails_the_job_with_the_runtimes_words(
     assert said.exit_code == 125 and "nowhere" in agent.text(1)
 
 
+def step(
+    agent: AgentProcess, folder: Path, words: str, *, number: int, tasks: int, **asked: Any
+) -> list[str]:
+    """What each task of a step of job 1 prints, once all have ended well."""
+    agent.link.send(
+        steps.StepLaunch(
+            job_id=1,
+            restarts=0,
+            step=number,
+            env=environment(folder),
+            cwd=str(folder),
+            argv=["/bin/sh", "-c", words],
+            tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)],
+            container=Container(**asked),
+        )
+    )
+    said = agent.link.expect(steps.StepReport, lambda said: (said.phase, said.step) == ("exited", number))
+    errors = [agent.text(1, f"steps/{number}/{rank}/err") for rank in range(tasks)]
+    assert [end.code for end in said.ends] == [0] * tasks, errors
+    return [agent.text(1, f"steps/{number}/{rank}/out") for rank in range(tasks)]
+
+
+def left(folder: Path) -> list[str]:
+    """The containers that Podman knows."""
+    argv = ["podman", "ps", "--all", "--format", "{{.Names}}"]
+    done = subprocess.run(
+        argv, env=environment(folder), capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.split()
+
+
+MEET = """echo $SLURM_PROCID >/met.$SLURM_PROCID
+until [ -e /met.0 ] && [ -e /met.1 ]; do :; done
+read -r mark </mark; read -r data </in; read -r line; echo "$mark $data $SLURM_PROCID $line" """
+
+
 @pytest.mark.podman
-def test_each_task_of_a_step_runs_in_a_container_of_its_own(
+def test_the_tasks_of_a_step_share_one_container_that_goes_with_the_last(
     agent: AgentProcess, root: Path, short_tmp: Path
 ) -> None:
     agent.launch(1, "sleep 600")
     agent.link.report(1, "running")
     (short_tmp / "input").write_text("data\n")
-    words = (
-        'read -r mark </mark; read -r data </in; echo "$mark $data $SLURM_PROCID"; read -r line; echo $line'
-    )
-    agent.link.send(
-        steps.StepLaunch(
-            job_id=1,
-            restarts=0,
-            step=0,
-            env=environment(short_tmp),
-            cwd=str(short_tmp),
-            argv=["/bin/sh", "-c", words],
-            tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)],
-            container=Container(image=str(root), mounts=[Mount("input", "/in", ["ro"])]),
-        )
-    )
-    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
-    texts = [agent.text(1, f"steps/0/{rank}/out") for rank in (0, 1)]
-    assert texts == ["inside data 0", "inside data 1"], agent.text(1, "steps/0/0/err")
-    assert [end.code for end in said.ends] == [0, 0]
+    image = short_tmp / "own"
+    shutil.copytree(root, image)
+    asked = {"image": str(image), "mounts": [Mount("input", "/in", ["ro"])]}
+    assert step(agent, short_tmp, MEET, number=0, tasks=2, **asked) == ["inside data 0", "inside data 1"]
+    assert left(short_tmp) == []
+
+
+@pytest.mark.podman
+def test_a_named_container_is_shared_by_tasks_and_kept_for_later_steps(
+    agent: AgentProcess, root: Path, short_tmp: Path
+) -> None:
+    pack_image(root, short_tmp)
+    agent.launch(1, "sleep 600")
+    agent.link.report(1, "running")
+    asked = {"image": "podman://localhost/wdtest", "name": "mine"}
+    words = "echo $SLURM_PROCID >/by.$SLURM_PROCID; until [ -e /by.0 ] && [ -e /by.1 ]; do :; done"
+    step(agent, short_tmp, words, number=0, tasks=2, **asked)
+    kept = "for each in /by.*; do echo ${each#/by.}; done"
+    assert step(agent, short_tmp, kept, number=1, tasks=1, name="mine") == ["0\n1"]
+    assert left(short_tmp) == ["warpdeck-mine"]
 
 
 @pytest.mark.podman

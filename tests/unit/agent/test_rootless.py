@@ -195,7 +195,7 @@ def test_a_terminal_in_a_container_is_one_and_has_its_size(agent: AgentProcess, 
 
 
 def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: Path) -> None:
-    """As NCCL and PyTorch's loaders need it: each task has a container of its own, and /dev/shm is one."""
+    """As NCCL and PyTorch's loaders need it, and with the job's other steps and containers."""
     job = agent.new_id()
     given = of_ada(place)
     agent.launch(job, "sleep 600", **{**given, "container": None})
@@ -221,3 +221,46 @@ def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: 
     agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
     agent.link.report(job, "exited")
     assert not os.path.exists(name)
+
+
+def test_the_tasks_of_a_step_are_ended_in_the_container_that_they_share(
+    agent: AgentProcess, place: Path
+) -> None:
+    job = agent.new_id()
+    agent.launch(job, "sleep 600", **{**of_ada(place), "container": None})
+    agent.link.report(job, "running")
+    words = "trap 'echo told; exit 3' TERM; echo up; while :; do read -r nothing </proc/uptime; done"
+    agent.link.send(
+        steps.StepLaunch(
+            job_id=job,
+            restarts=0,
+            step=0,
+            env=environment(place),
+            cwd=str(place / "home"),
+            argv=["/bin/sh", "-c", words],
+            tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)],
+            container=Container(image=str(place / "root")),
+        )
+    )
+    for rank in (0, 1):
+        eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="it runs")
+    agent.link.send(steps.StepKill(job_id=job, restarts=0, step=0, grace_s=30.0))
+    said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
+    assert [(end.code, end.signal) for end in said.ends] == [(3, 0), (3, 0)], agent.text(job, "steps/0/1/err")
+    assert [agent.text(job, f"steps/0/{rank}/out").split() for rank in (0, 1)] == [["up", "told"]] * 2
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+    agent.link.report(job, "exited")
+    assert agent.processes(job) == []
+
+
+def test_containers_of_two_jobs_at_once_have_their_jobs_own_tmp(agent: AgentProcess, place: Path) -> None:
+    given = {**of_ada(place), "private_dirs": ["/tmp"], "shared_dirs": [str(place)]}
+    jobs = [agent.new_id() for _ in range(2)]
+    for job in jobs:
+        words = f"echo {job} >/tmp/note; echo up; until [ -e {place}/home/go ]; do :; done; read -r note </tmp/note; echo $note"
+        agent.launch(job, words, **given)
+        eventually(lambda job=job: "up" in agent.text(job), what="it runs")
+    (place / "home/go").touch()
+    for job in jobs:
+        said = agent.link.report(job, "exited")
+        assert (said.exit_code, agent.text(job).split()[-2:]) == (0, ["up", str(job)]), agent.text(job)
