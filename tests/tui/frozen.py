@@ -113,7 +113,16 @@ def jobs() -> list[JobRow]:
         _running(102, "gpu03", 8, util=71),
         _running(103, "gpu05", 8, util=2, user="carol"),
         *(
-            _running(110 + at, "gpu06", 1, label=f"104_{at}", array_task_id=at, util=60 + at, **task)
+            _running(
+                110 + at,
+                "gpu06",
+                1,
+                label=f"104_{at}",
+                array_task_id=at,
+                util=60 + at,
+                sweep=f"lr=3e-4 seed={at}",
+                **task,
+            )
             for at in range(4)
         ),
         _ended(119, "FAILED", "F", "1:0", label="104_4", array_task_id=4, **task),

@@ -141,7 +141,7 @@ ACTIONS = (
     Action("queue", "filter", "slash", "Filter", "words, user:me, state:F, gpu>4, name~llm, !word", "Filter"),
     Action("queue", "sort", "s", "Sort", "by the next column; a click on a title sorts too"),
     Action("queue", "reverse", "S", "Turn round", "the order, where a column gives it"),
-    Action("queue", "fold", "z", "Open or fold", "an array's tasks below its line, or all in one"),
+    Action("queue", "fold", "z", "Open or fold", "an array's tasks below its line, or all in one", "Tasks"),
     Action("queue", "columns", "C", "Columns", "which, and in which order"),
     Action("queue", "next_view", "w", "Next view", "of the saved ones, then the usual one"),
     Action("queue", "save_view", "W", "Save view", "filter, whose jobs, order and columns, under a name"),

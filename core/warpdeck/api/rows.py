@@ -79,6 +79,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     gpu_mem_bytes: int | None = None
     tree: str = ""
     """The snapshot's tree id."""
+    sweep: str = ""
+    """What a task of a sweep has: "lr=0.1 seed=3"."""
     comment: str = ""
 
     @property

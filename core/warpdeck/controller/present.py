@@ -42,6 +42,7 @@ from warpdeck.model import (
 from warpdeck.model.step import StepPart
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
+from warpdeck.notation.sweep import swept
 from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 
 from .launching import output_paths
@@ -53,6 +54,8 @@ from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
 NORMAL_QOS = "normal"
 """What a job is in that names none."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
+MOST_SWEPT = 200
+"""Characters of a task's values in a row: more are not read in a list."""
 NEXT = "Resources"
 """Slurm's reason of those who wait for nothing but their place."""
 NEVER_STARTED = {"dependency": "DependencyNeverSatisfied", "deadline": "DeadLine"}
@@ -101,6 +104,7 @@ def job_row(state: State, job: Job) -> JobRow:
         gpu_util_pct=util,
         gpu_mem_bytes=mem,
         tree=request.snapshot.tree if request.snapshot else "",
+        sweep="" if job.array_task_id is None else swept(request.script, job.array_task_id)[:MOST_SWEPT],
         comment=request.comment,
     )
 

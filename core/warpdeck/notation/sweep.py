@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
@@ -25,6 +26,8 @@ MAX_TASKS = 100_000
 MAX_TEXT_CHARACTERS = 16 * 1024
 """All values together; a list of files belongs into a file."""
 MAX_PARAMETERS = 16
+KEPT_GRIDS = 64
+"""Sweeps that are in a queue at once: each task's row asks for its script's."""
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "ash")
 """What understands the lines that a sweep writes."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
@@ -82,6 +85,28 @@ def values_of(grid: Grid, task: int) -> dict[str, str]:
         task, at = divmod(task, len(parameter.values))
         found[parameter.name] = parameter.values[at]
     return dict(reversed(found.items()))
+
+
+def swept(script: str, task: int) -> str:
+    """What a task of that script's sweep has, as words: "lr=0.1 seed=2"; "" where there is no sweep. What is the same in all
+    tasks is left out."""
+    if MARK not in script:
+        return ""
+    grid = _grid_of(script)
+    return pairs(values_of(tuple(each for each in grid if len(each.values) > 1), task)) if grid else ""
+
+
+def pairs(values: Mapping[str, str]) -> str:
+    """As a shell would be told them."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _grid_of(script: str) -> Grid:
+    try:
+        return parse_grid(sweep_of(script))
+    except UserError:  # somebody wrote into its lines: they still say what they say, but no grid
+        return ()
 
 
 def with_sweep(text: str, grid_text: str) -> str:

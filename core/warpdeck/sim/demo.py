@@ -40,6 +40,7 @@ MAX_WAITING = 12
 """The workload rests while so many jobs wait, so that the demo can run for days."""
 PAST_S = 2 * 3600.0
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
+SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
 STEP_REST_S = 0.005
 """Real time that the controller gets to plan each step of the past."""
 
@@ -134,7 +135,7 @@ async def live_through(controller: Controller, clock: SimClock, rng: random.Rand
         if step == SHELL_STEP:
             await submit(controller, workload.who("carol"), workload.shell("carol"))
         if step == SWEEP_STEP:
-            await submit(controller, workload.who("alice"), workload.sweep("alice", tasks=24, at_once=6))
+            await submit(controller, workload.who("alice"), workload.sweep("alice", grid=SWEEP, at_once=6))
         await asyncio.sleep(STEP_REST_S)
         clock.jump(rng.uniform(0.5, 1.5) * PAST_S / STEPS)
         await asyncio.sleep(STEP_REST_S)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+import msgspec
+
 from warpdeck.controller.events import Who
 from warpdeck.model import (
     ArraySpec,
@@ -16,6 +18,7 @@ from warpdeck.model import (
     Request,
     Resources,
 )
+from warpdeck.notation.sweep import parse_grid, task_count, with_sweep
 from warpdeck_agent.wire import messages as wire
 
 HOUR_S = 3600
@@ -63,10 +66,11 @@ def any_request(rng: random.Random) -> tuple[Who, Request]:
     return who(user), _request(kind.name, gpus=kind.gpus, nodes=kind.nodes, limit_s=limit_s, user=user)
 
 
-def sweep(user: str, *, tasks: int, at_once: int) -> Request:
-    """An array over learning rates."""
-    array = ArraySpec(ranges=((0, tasks - 1, 1),), throttle=at_once)
-    return _request("lr-sweep", gpus=1, nodes=1, limit_s=HOUR_S, user=user, array=array)
+def sweep(user: str, *, grid: str, at_once: int) -> Request:
+    """An array over all combinations of some values."""
+    array = ArraySpec(ranges=((0, task_count(parse_grid(grid)) - 1, 1),), throttle=at_once)
+    request = _request("lr-sweep", gpus=1, nodes=1, limit_s=HOUR_S, user=user, array=array)
+    return msgspec.structs.replace(request, script=with_sweep(request.script, grid))
 
 
 def shell(user: str) -> Request:

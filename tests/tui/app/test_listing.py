@@ -13,7 +13,7 @@ from warpdeck_tui.viewmodels.arrays import Fold
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, JOB_COLUMNS, JobRows
 from warpdeck_tui.viewmodels.listing import SLICE, Choice, Listing, key_of
 from warpdeck_tui.viewmodels.order import SORTED_BY, Order, Rank
-from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, targets, where
+from warpdeck_tui.viewmodels.queue import array_in_full, confirmation, in_full, targets, where
 
 NOW = 100_000.0
 
@@ -81,6 +81,17 @@ def test_an_open_array_shows_its_tasks_below_its_line() -> None:
     assert text(listing, 1)[0] == "  7_0" and text(listing, 92)[0] == "1"
     listing.toggle(7)
     assert [key_of(entry) for entry in listing.entries] == ["array 7", "1"]
+
+
+def test_an_open_sweeps_tasks_go_by_their_values() -> None:
+    tasks = {100 + at: task(100 + at, at, name="vit", sweep=f"lr=0.1 seed={at}") for at in range(3)}
+    listing = listed(tasks)
+    assert text(listing, 0)[2] == "vit"
+    listing.toggle(7)
+    assert [text(listing, line)[2] for line in (1, 3)] == ["lr=0.1 seed=0", "lr=0.1 seed=2"]
+    assert text(listed({1: job(1, name="vit", sweep="lr=2")}), 0)[2] == "vit lr=2"
+    said = "".join(cell.text for cell in in_full(tasks[102], now=NOW))
+    assert said.startswith("7_2 vit lr=0.1 seed=2  on ")
 
 
 def test_what_waits_as_a_whole_is_a_job_as_it_was() -> None:

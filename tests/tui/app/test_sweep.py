@@ -6,12 +6,10 @@ from pathlib import Path
 
 from tests.tui.app.stage import on_stage
 from tests.tui.app.test_submit import fill, open_form
-from tests.tui.app.test_views import row
 
-from warpdeck.api.rows import JobDetail
 from warpdeck.notation.sweep import with_sweep
 from warpdeck_tui.viewmodels.form import Sheet, check, command_line, typed, written
-from warpdeck_tui.viewmodels.sweep import preview, task_words
+from warpdeck_tui.viewmodels.sweep import preview
 
 NOW = 1_700_000_000.0
 
@@ -70,13 +68,6 @@ def test_a_sweep_that_cannot_be_is_told_beside_its_field() -> None:
     assert "another program" in check(typed(python, "sweep", "lr=1,2"), now=NOW)[0].words
 
 
-def test_a_task_of_a_sweep_tells_its_values() -> None:
-    script = with_sweep("#!/bin/sh\ntrain $lr\n", "lr=0.1,0.01 seed=1,2")
-    assert task_words(JobDetail(row=row(array_task_id=2), script=script)) == "lr=0.01 seed=1"
-    assert task_words(JobDetail(row=row(), script=script)) == ""
-    assert task_words(JobDetail(row=row(array_task_id=2), script="#!/bin/sh\n")) == ""
-
-
 async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path) -> None:
     async with on_stage(folder, size=(120, 40)) as stage:
         await open_form(stage)
@@ -94,5 +85,7 @@ async def test_a_sweep_is_typed_looked_at_and_submitted_as_an_array(folder: Path
         await stage.press("enter")
         await stage.told("submitted job 1_[0-1], 2 tasks")
         await stage.shows("1_[0-1]")
-        await stage.press("z", "j", "enter", "d")
+        await stage.press("z")
+        await stage.shows("  lr=0.1 ", "  lr=0.2 ")
+        await stage.press("j", "enter", "d")
         await stage.shows("sweep lr=0.")

@@ -17,6 +17,7 @@ from warpdeck.notation.sweep import (
     filled_in,
     parse_grid,
     sweep_of,
+    swept,
     task_count,
     values_of,
     with_sweep,
@@ -61,17 +62,24 @@ def test_what_is_no_sweep_is_told_in_one_sentence(text: str, words: str) -> None
 
 
 def test_a_sweep_stands_below_the_options_is_exchanged_and_taken_away() -> None:
-    swept = with_sweep(SCRIPT, "lr=0.1,0.01")
-    lines = swept.split("\n")
+    script = with_sweep(SCRIPT, "lr=0.1,0.01")
+    lines = script.split("\n")
     assert lines[:3] == ["#!/bin/sh", "#SBATCH --gpus=1", "# sweep: lr=0.1,0.01"]
     assert lines[3].startswith("export lr=")
     assert lines[4:] == ["python train.py --lr $lr", ""]
-    assert sweep_of(swept) == "lr=0.1,0.01"
-    other = with_sweep(swept, "lr=1 seed=1..2")
+    assert sweep_of(script) == "lr=0.1,0.01"
+    other = with_sweep(script, "lr=1 seed=1..2")
     assert sweep_of(other) == "lr=1 seed=1..2"
     assert other.count("# sweep") == 1
     assert with_sweep(other, "") == without_sweep(other) == SCRIPT
     assert sweep_of(SCRIPT) == ""
+
+
+def test_a_task_tells_what_differs_between_tasks() -> None:
+    script = with_sweep(SCRIPT, "lr=0.1,0.01 model=vit seed=1,2 note='a b',c")
+    assert swept(script, 4) == "lr=0.01 seed=1 note='a b'"
+    assert swept(SCRIPT, 4) == ""
+    assert swept(script.replace("# sweep: lr=0.1", "# sweep: lr="), 4) == ""
 
 
 @pytest.mark.parametrize(

@@ -67,17 +67,26 @@ class QueueScreen(JobListScreen):
     def shown_job(self, key: str) -> JobRow | None:
         return self.listing.jobs.get(int(key)) if key.isdigit() else None
 
-    def action_fold(self) -> None:
-        """Opens the array under the cursor, or folds in the one whose task is there."""
+    def applies(self, action: str) -> bool:
+        return self._array_number() is not None if action == "fold" else super().applies(action)
+
+    def _array_number(self) -> int | None:
+        """Of the array under the cursor, or whose task is there; None where there is none."""
         key = self.table.cursor_key
         array, row = self.array(key), self.shown_job(key)
-        if array is None and (row is None or not self.listing.stands_below(row)):
+        if array is not None:
+            return array.array_job_id
+        return row.array_job_id if row is not None and self.listing.stands_below(row) else None
+
+    def action_fold(self) -> None:
+        """Opens the array under the cursor, or folds in the one whose task is there."""
+        number, key = self._array_number(), self.table.cursor_key
+        if number is None:
             self.deck.notify("no array is under the cursor", severity="warning")
             return
-        number = array.array_job_id if array is not None else row.array_job_id if row is not None else 0
         self.listing.toggle(number)
         self.tick()
-        if array is None:
+        if self.array(key) is None:
             self.table.go_to(fold_key(number))
 
     def _whose(self) -> str:

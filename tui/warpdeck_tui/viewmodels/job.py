@@ -19,7 +19,6 @@ from warpdeck_tui.widgets.meter import bar
 from .cells import Cell, Line, age, fact, glyph, memory, plural
 from .postmortem import PostMortem
 from .queue import Question, how_ended, ran_s, used_of_limit
-from .sweep import task_words
 
 PANES = ("log", "metrics", "details", "gpus", "code", "events")
 PANE_WORDS = {
@@ -122,7 +121,7 @@ def details(
         *([fact("died of", ended.words)] if ended.words else []),
         *_reasons(detail, now, forecast),
         *_times(row, now),
-        *([fact("sweep", sweep)] if (sweep := task_words(detail)) else []),
+        *([fact("sweep", printable(row.sweep))] if row.sweep else []),
         fact("asked", asked(row)),
         fact("limit", "none" if row.time_limit_s is None else format_duration(row.time_limit_s)),
         fact("user", printable(row.user) + (f", account {row.account}" if row.account else "")),
@@ -183,7 +182,7 @@ def side(detail: JobDetail, *, now: float, forecast: ForecastRow | None = None) 
     facts: list[Line] = gpu_lines(detail) + [()] if detail.gpus else []
     facts += [
         *_reasons(detail, now, forecast),
-        *([fact("sweep", sweep)] if (sweep := task_words(detail)) else []),
+        *([fact("sweep", printable(row.sweep))] if row.sweep else []),
         fact("asked", asked(row)),
         fact("user", printable(row.user)),
     ]

@@ -14,7 +14,7 @@ from warpdeck_tui.widgets.rows import KnownRows
 from .arrays import Fold
 from .cells import Cell, Line, age, glyph
 from .listing import Listing, key_of
-from .queue import clock, is_idle, progress, used_of_limit, where
+from .queue import clock, full_name, is_idle, progress, used_of_limit, where
 
 LIMIT_WIDTH = 6
 UTIL_WIDTH = 5
@@ -52,9 +52,16 @@ class JobRows(KnownRows):
         if isinstance(entry, Fold):
             return array_row(entry, self._columns, now=self._now)
         line = job_row(entry, self._columns, now=self._now)
-        if self._columns[0] == "job" and self._listing.stands_below(entry):
-            return (Cell(f"  {line[0].text}", line[0].style), *line[1:])
-        return line
+        return self._below(entry, line) if self._listing.stands_below(entry) else line
+
+    def _below(self, row: JobRow, line: Line) -> Line:
+        """A task below its array's line: a little to the right, and by what it has of a sweep, as the name stands above."""
+        cells = dict(zip(self._columns, line, strict=True))
+        if self._columns[0] == "job":
+            cells["job"] = Cell(f"  {cells['job'].text}", cells["job"].style)
+        if row.sweep and "name" in cells:
+            cells["name"] = Cell(row.sweep, cells["name"].style)
+        return tuple(cells.values())
 
     def key(self, index: int) -> str:
         return key_of(self._entries[index])
@@ -138,7 +145,9 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda row, now: Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state),
     ),
     "name": JobColumn(
-        Column("NAME", 14, key="name", flex=1, most=28), lambda row, now: Cell(row.name, _plain(row))
+        Column("NAME", 14, key="name", flex=1, most=28),
+        lambda row, now: Cell(full_name(row), _plain(row)),
+        lambda array, now: Cell(array.head.name, _plain(array.head)),
     ),
     "user": JobColumn(Column("USER", 8, 1, key="user"), lambda row, now: Cell(row.user, "muted")),
     "account": JobColumn(Column("ACCOUNT", 8, 4, key="account"), lambda row, now: Cell(row.account, "muted")),

@@ -89,9 +89,14 @@ def _what_is_missing(sentence: str) -> str:
     return missing if colon and wants.startswith("waits for ") else sentence
 
 
+def full_name(row: JobRow) -> str:
+    """Of a task of a sweep with what it has of it: "vit lr=0.1 seed=3"."""
+    return f"{row.name} {row.sweep}" if row.sweep else row.name
+
+
 def in_full(row: JobRow, *, now: float) -> Line:
     """One job in a sentence: where it runs and how, the whole reason why it waits, or how it ended."""
-    name = Cell(f"{row.label} {printable(row.name)}  ", "accent")
+    name = Cell(f"{row.label} {printable(full_name(row))}  ", "accent")
     if row.end is not None:
         ran = f", after {format_duration(ran_s(row, now))}" if row.start else ""
         return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)

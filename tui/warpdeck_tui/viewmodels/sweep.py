@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.api.rows import JobDetail
 from warpdeck.api.submission import script_options
 from warpdeck.errors import UserError
 from warpdeck.model import Request
 from warpdeck.notation.request import build_request
-from warpdeck.notation.sweep import Grid, filled_in, parse_grid, sweep_of, task_count, values_of
+from warpdeck.notation.sweep import Grid, filled_in, pairs, parse_grid, task_count, values_of
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable
 
@@ -55,16 +54,6 @@ def preview(sheet: Sheet, grid_text: str, *, now: float) -> Preview:
     return Preview(words, rows)
 
 
-def task_words(detail: JobDetail) -> str:
-    """Of a task of a sweep: "lr=0.1 seed=2"; "" for other jobs."""
-    task = detail.row.array_task_id
-    try:
-        grid = parse_grid(sweep_of(detail.script)) if detail.script and task is not None else ()
-    except UserError:
-        return ""
-    return _pairs(values_of(grid, task)) if grid and task is not None else ""
-
-
 def _sum(request: Request, tasks: int) -> str:
     gpus, limit_s = request.resources.gpu_count(), request.time_limit_s
     each = f" of {plural(gpus, 'GPU')} each" if gpus else ""
@@ -83,11 +72,7 @@ def _row(sheet: Sheet, values: dict[str, str], task: int) -> Line:
     if named:
         return Cell(str(task), "accent"), Cell(printable("; ".join(named)))
     first = sheet.value("script") or next((line.strip() for line in lines if line.strip()), "")
-    return Cell(str(task), "accent"), Cell(printable(f"{_pairs(values)}  {first}"))
-
-
-def _pairs(values: dict[str, str]) -> str:
-    return printable(" ".join(f"{name}={value}" for name, value in values.items()))
+    return Cell(str(task), "accent"), Cell(printable(f"{pairs(values)}  {first}"))
 
 
 def _unused(body: str, grid: Grid) -> list[str]:
