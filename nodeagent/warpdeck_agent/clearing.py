@@ -1,6 +1,7 @@
 """What has to be so before the end of a launch is told: nothing of it runs, is kept, or holds a GPU.
 
-Most launches leave nothing, and cost one look at their groups, and one turn of a thread that all ends of a moment share (`settle`).
+Most launches leave nothing, and cost one look at their groups (`is_over`), and one turn of a thread that all ends of a moment share
+(`settle`).
 For the others (`clear`): processes that take time to die are waited for, and after a while named as the node's fault; then the site's
 epilog runs, temporary files are removed, with its user's last launch here what those left in shared memory, and the GPUs are
 watched until they are empty.
@@ -52,21 +53,20 @@ class Clearing:
         self._remnants = remnants
         self._remark = remark
 
-    async def settle(self, batch: List[Job]) -> List[Job]:
-        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`."""
-        over = [job for job in batch if self._is_over(job)]
-        others = [job for job in batch if job not in over]
-        for job in over:
-            if not (job.meta.gpus or job.meta.hooks):
-                self._on_free(job)  # the disk concerns only those who are told of its end
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
-
-    def _is_over(self, job: Job) -> bool:
+    def is_over(self, job: Job) -> bool:
         """Whether its groups say that nothing of it is left, and are gone: no more than a few words with the kernel."""
         if not job.grouped or groups.pids(job.meta.hold.groups):
             return False
         _take_usage(job)
-        return self._release(job)
+        if not self._release(job):
+            return False
+        if not (job.meta.gpus or job.meta.hooks):
+            self._on_free(job)  # the disk concerns only those who are told of its end
+        return True
+
+    async def settle(self, over: List[Job], others: List[Job]) -> List[Job]:
+        """Durable exit statuses, KILL to all that is left, and what was used; who needs `clear`. `over`: see is_over."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._settle, over, others)
 
     def _settle(self, over: List[Job], others: List[Job]) -> List[Job]:
         """What may block, in a thread: the disk, and ending what `others` have left."""

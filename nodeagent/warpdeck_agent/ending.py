@@ -1,9 +1,9 @@
 """The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
 
 What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
-walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told; ends that
-come while one walk is on share the next. The exit status is durable before anybody is told of it. What else has to be so
-before that, `clearing` sees to.
+walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told. Ends that
+come closely share a walk, a write to the disk and a message; the places of launches that left nothing are free before that.
+The exit status is durable before anybody is told of it. What else has to be so before that, `clearing` sees to.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from .stepending import end_steps
 
 STRAGGLERS_S = 1.0
 """How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
+GATHER_S = 0.01
+"""Ends are told no more often than this: each telling costs a wait for the disk here, and a transaction at the controller."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a job still forks while it is being ended."""
 KILL_S = 3.0
@@ -46,8 +48,11 @@ class Ending:
         self._clearing = clearing
         self._signals = signals
         self._tell = tell
-        self._ended: List[Job] = []
+        self._over: List[Job] = []
+        self._others: List[Job] = []
+        """Those that have ended since the last telling: who has left nothing, and who may have."""
         self._finishing = False
+        self._told_at = -GATHER_S
         self._left: List[str] = []
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
@@ -87,7 +92,7 @@ class Ending:
         elif job.phase == "running":
             job.phase = "ending"
             job.ended_at = time.time()
-            self._ended.append(job)
+            (self._over if self._clearing.is_over(job) else self._others).append(job)
             if not self._finishing:
                 self._finishing = True
                 self._spawn(self._finish())
@@ -126,15 +131,17 @@ class Ending:
 
     async def _finish(self) -> None:
         try:
-            while self._ended:
-                batch, self._ended = self._ended, []
-                unclear = await self._clearing.settle(batch)
-                for job in batch:
+            while self._over or self._others:
+                await asyncio.sleep(self._told_at + GATHER_S - time.monotonic())
+                over, others, self._over, self._others = self._over, self._others, [], []
+                unclear = await self._clearing.settle(over, others)
+                self._told_at = time.monotonic()
+                for job in over + others:
                     if job in unclear:
                         self._spawn(self._clear(job))
                     else:
                         self._close(job)
-                self._look_again([job.mark for job in batch if job.grouped])
+                self._look_again([job.mark for job in over + others if job.grouped])
         finally:
             self._finishing = False
 
@@ -166,7 +173,8 @@ class Ending:
         self._close(job)
 
     async def _sweep_hold(self, job: Job) -> None:
-        if await self._clearing.settle([job]):
+        is_over = self._clearing.is_over(job)
+        if await self._clearing.settle([job] if is_over else [], [] if is_over else [job]):
             await self._clearing.clear(job)
         self._tell_end(job)
 

@@ -15,10 +15,11 @@ import socket
 import subprocess
 from typing import Dict, List, Set
 
+from .accounts import account_environment, as_user, group_of
 from .carrying import carrying
 from .hold import contain
 from .job import Job
-from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .launching import job_variables, with_programs
 from .privatedirs import within
 from .spool import Spool
 

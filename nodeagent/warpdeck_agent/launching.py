@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import pwd
 import secrets
 import time
 from concurrent.futures import Executor
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from . import loginpath, processes
+from .accounts import Account, account, account_environment, as_user, group_of, groups_of
 from .carrying import carrying
 from .containers import contained
 from .folders import Folders
@@ -40,13 +40,6 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
 MAX_ATTEMPTS = 3
 """How often a launch is ordered anew because the supervisor was killed under it."""
-
-
-class Account(NamedTuple):
-    """A user on this node."""
-
-    uid: int
-    gid: int
 
 
 class Launcher:
@@ -201,7 +194,7 @@ class Launcher:
             limits=launch.limits,
             hold=vars(job.meta.hold),
             private=vars(job.meta.private) if job.meta.private is not None else None,
-            account=None if uid == os.geteuid() else (uid, gid, os.getgrouplist(launch.user, gid)),
+            account=None if uid == os.geteuid() else (uid, gid, groups_of(launch.user, gid=gid)),
         )
 
     def _outputs(self, launch: Launch, job: Job, gid: int) -> Tuple[str, str]:
@@ -277,27 +270,6 @@ def _is_seen(launch: Launch) -> bool:
     return launch.cwd_visible and not any(place_of(path, launch.private_dirs) for path in files)
 
 
-def account(launch: Launch) -> Account:
-    """Whose it is on this node. A root agent looks the user up by name, once a launch; any other runs everything as itself."""
-    if os.geteuid() != 0:
-        return Account(os.geteuid(), os.getegid())
-    try:
-        found = pwd.getpwnam(launch.user)
-    except KeyError as error:
-        raise LaunchError(f"there is no user {launch.user} on this node") from error
-    return Account(found.pw_uid, found.pw_gid)
-
-
-def account_environment(uid: int) -> Dict[str, str]:
-    """What this node says of the user; nothing where the account is not listed (containers)."""
-    try:
-        known = pwd.getpwuid(uid)
-    except KeyError:
-        return {}
-    shell = known.pw_shell or "/bin/sh"
-    return {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name, "SHELL": shell}
-
-
 def job_variables(job: Job, spool: Spool) -> Dict[str, str]:
     """What every process of a job carries: its mark, its own TMPDIR, and how it proves to us whose it is."""
     return {
@@ -315,18 +287,6 @@ def with_programs(env: Dict[str, str], spool: Spool) -> Dict[str, str]:
     words = [word for word in env.get("PATH", "").split(":") if word and word != own]
     made = {**env, "PATH": ":".join([own, *(words or DEFAULT_PATH.split(":"))])}
     return made | loginpath.variables(env, spool.path, uid=os.geteuid())
-
-
-def group_of(meta: Meta) -> int:
-    """The gid of the job's processes."""
-    return pwd.getpwnam(meta.user).pw_gid if os.geteuid() == 0 else os.getegid()
-
-
-def as_user(user: str, *, uid: int, gid: int) -> Dict[str, Any]:
-    """Popen's arguments that drop to the user before exec; none where that is who we are (and Popen stays a vfork)."""
-    if os.geteuid() != 0 or uid == 0:
-        return {}
-    return {"user": uid, "group": gid, "extra_groups": os.getgrouplist(user, gid)}
 
 
 def _sentence(error: BaseException) -> str:

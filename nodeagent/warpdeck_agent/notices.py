@@ -11,8 +11,8 @@ import pwd
 import subprocess
 from concurrent.futures import Executor
 
+from .accounts import as_user
 from .job import Job
-from .launching import as_user
 from .program import SYSTEM_PATH
 
 WRITE_S = 10.0

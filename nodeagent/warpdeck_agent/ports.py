@@ -25,11 +25,12 @@ class Ports:
     def __init__(self) -> None:
         self._held: Dict[Tuple[int, int], Set[int]] = {}
         self._random = random.Random()
+        self._range = _range()
 
     def reserve(self, launch: Tuple[int, int]) -> int:
         """A port for the launch (job id, restarts), 0 if none is found."""
         taken = {port for ports in self._held.values() for port in ports}
-        low, high = _range()
+        low, high = self._range
         for _ in range(TRIES):
             port = self._random.randint(low, high)
             if port not in taken and _is_free(port):

@@ -234,17 +234,23 @@ class LaunchFolder(Folder):
         super().__init__(path)
         self._table = table
         self.record = record
+        self._is_empty = False
+        """Known to hold nothing of ours, so that a short launch asks for none of the files that it may have."""
 
     def create(self, *, uid: int, gid: int, terminal: bool) -> None:
         """A record for a new launch. Raises OSError where the disk is full."""
         if os.path.exists(self.path):
             shutil.rmtree(self.path, ignore_errors=True)
         self.record = self._table.take()
+        self._is_empty = True
         if terminal:
             self._make()
             os.mkdir(self.file("terminal"), 0o700)
             if os.geteuid() == 0:
                 os.chown(self.file("terminal"), uid, gid)
+
+    def read(self, name: str) -> str:
+        return "" if self._is_empty else super().read(name)
 
     def write(self, name: str, text: str, *, durable: bool = True) -> None:
         self._make()
@@ -303,7 +309,7 @@ class LaunchFolder(Folder):
 
     def keeps_output(self) -> bool:
         """Whether there is output that nobody has but this node."""
-        return any(os.path.exists(self.file(name)) for name in ("out", "err"))
+        return not self._is_empty and any(os.path.exists(self.file(name)) for name in ("out", "err"))
 
     def release(self) -> None:
         """The launch is known no more; what the folder holds stays."""
@@ -312,6 +318,7 @@ class LaunchFolder(Folder):
         self.record = None
 
     def _make(self) -> None:
+        self._is_empty = False
         os.makedirs(self.path, mode=_passable(), exist_ok=True)
 
 

@@ -19,10 +19,10 @@ from concurrent.futures import Executor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import processes
+from .accounts import group_of
 from .affinity import allowed_cpus, bind, own_cpus
 from .exchange import Exchange
 from .job import Job
-from .launching import group_of
 from .metering import Meter
 from .ports import Ports
 from .refusal import LaunchError

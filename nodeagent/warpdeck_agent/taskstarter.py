@@ -8,10 +8,11 @@ import os
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from .accounts import account_environment, as_user, group_of
 from .containers import contained
 from .hold import hold_name
 from .interpreters import Interpreters
-from .launching import account_environment, as_user, group_of, job_variables, with_programs
+from .launching import job_variables, with_programs
 from .linestore import Lines
 from .ports import Ports
 from .refusal import LaunchError

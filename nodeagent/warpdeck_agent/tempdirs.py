@@ -45,7 +45,7 @@ class TempDirs:
         self._note(place)
         path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
         os.mkdir(path, 0o700)
-        if os.geteuid() == 0:
+        if uid != os.geteuid():
             os.chown(path, uid, gid)
         return path
 

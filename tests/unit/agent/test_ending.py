@@ -1,0 +1,58 @@
+"""How often ends are told: each telling waits for the disk, and costs the controller a transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import comes
+
+from warpdeck_agent.ending import Ending
+from warpdeck_agent.job import Job
+from warpdeck_agent.signals import Signals
+from warpdeck_agent.spool import Meta, Spool
+
+TASKS = 200
+
+
+class CountedClearing:
+    """Finds nothing left of any launch; `settled` has how many ends each telling was of."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[int] = []
+        self.settled: list[int] = []
+
+    def is_over(self, job: Job) -> bool:
+        self.looked_at.append(job.meta.job_id)
+        return True
+
+    async def settle(self, over: list[Job], others: list[Job]) -> list[Job]:
+        self.settled.append(len(over + others))
+        return []
+
+
+def launch(spool: Spool, number: int) -> Job:
+    folder = spool.job(number, 0)
+    folder.create(uid=0, gid=0, terminal=False)
+    plain = {"role": "batch", "user": "root", "uid": 0, "started_at": 0.0, "time_limit_s": None}
+    files: dict[str, Any] = {"grace_s": 0.0, "stdout": "", "stderr": "", "work_dir": "/", "pty": False}
+    return Job(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
+
+
+async def test_ends_that_come_closely_are_told_together_and_their_places_looked_at_one_by_one(
+    tmp_path: Path,
+) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = Ending(pool, Signals(pool), clearing, told.append, on_free=lambda job: None)  # type: ignore[arg-type]
+        jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
+        for count, job in enumerate(jobs, 1):
+            ending.ended(job)
+            assert clearing.looked_at[-1] == count, "its place is free before anything is waited for"
+            await asyncio.sleep(0)
+        await comes(lambda: len(told) == TASKS, what="all ends are told")
+    assert sum(clearing.settled) == TASKS
+    assert clearing.settled[0] < 10, "the first end after a pause is told at once"
+    assert len(clearing.settled) < TASKS / 4
