@@ -22,7 +22,7 @@ from .job import Job, Key
 from .leftovers import Leftovers
 from .procfs import text
 from .remnants import Remnants
-from .tempdirs import remove_empty, remove_tree
+from .tempdirs import TempDirs, remove_tree
 
 LOOK_S = 0.05
 """Between two looks at processes that are dying."""
@@ -42,6 +42,7 @@ class Clearing:
         containment: Containment,
         leftovers: Leftovers,
         remnants: Remnants,
+        tempdirs: TempDirs,
         *,
         remark: Callable[[Key, str], None],
         on_free: Callable[[Job], None],
@@ -51,6 +52,7 @@ class Clearing:
         self._containment = containment
         self._leftovers = leftovers
         self._remnants = remnants
+        self._tempdirs = tempdirs
         self._remark = remark
 
     def is_over(self, job: Job) -> bool:
@@ -78,15 +80,21 @@ class Clearing:
             _take_usage(job)
             if left or not self._release(job):
                 unclear.append(job)
+        unclear += [job for job in over if not self._leaves_nothing(job, nobody_left=True)]
         return unclear + [
-            job for job in over + others if job not in unclear and not self._leaves_nothing(job)
+            job for job in others if job not in unclear and not self._leaves_nothing(job, nobody_left=False)
         ]
 
-    def _leaves_nothing(self, job: Job) -> bool:
+    def tidy(self) -> None:
+        """Removes what was kept for launches that did not come. Blocks."""
+        self._tempdirs.drop_spares()
+
+    def _leaves_nothing(self, job: Job, *, nobody_left: bool) -> bool:
         """Whether its end needs no more: neither GPUs nor hooks are to be waited for, TMPDIR and shared memory are empty."""
         if job.meta.gpus or job.meta.hooks:
             return False
-        return not job.meta.private and remove_empty(job.meta.tmp_dir) and not self._left_remnants(job)
+        gone = not job.meta.private and self._tempdirs.leave(job.meta.tmp_dir, nobody_left=nobody_left)
+        return gone and not self._left_remnants(job)
 
     def _left_remnants(self, job: Job) -> bool:
         return self._remnants.leave(job.meta.uid, hold_name(*job.key))

@@ -153,6 +153,7 @@ class Ending:
     def _end_stragglers(self) -> None:
         marks, self._left = self._left, []
         self._pool.submit(_end_marked, marks)
+        self._pool.submit(self._clearing.tidy)
 
     def _close(self, job: Job) -> None:
         status = job.folder.exit_status()

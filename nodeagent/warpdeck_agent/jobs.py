@@ -116,6 +116,7 @@ class Jobs:
             self.containment,
             leftovers,
             self._remnants,
+            self._tempdirs,
             remark=self._remark,
             on_free=self._place_is_free,
         )
@@ -369,6 +370,11 @@ class Jobs:
     async def finish_kills(self) -> None:
         """Waits, before the agent ends, for jobs that were to be killed at once."""
         await self._ending.finish_kills()
+
+    def close(self) -> None:
+        """Leaves nothing behind, unless jobs go on."""
+        self.containment.close()
+        self._tempdirs.drop_spares()
 
     def kill(self, asked: Kill) -> None:
         """Ends, suspends, resumes or signals a launch. One that is not there yet is asked again when it reports that it runs."""

@@ -93,7 +93,7 @@ class Agent:
         self._access.close()
         for task in background:
             task.cancel()
-        self.jobs.containment.close()
+        self.jobs.close()
         for session in self._connections.values():
             session.close()
         if self._connections:

@@ -17,6 +17,7 @@ from typing import Container, List, Sequence, Tuple
 
 from .privatedirs import PrivateDirs
 from .program import SYSTEM_PATH
+from .sparedirs import MODE, SpareDirs
 from .spool import Spool
 from .wire.places import place_of
 
@@ -32,11 +33,12 @@ MAX_PLACES = 64
 
 
 class TempDirs:
-    """Makes and removes them. All methods block as long as the disk does."""
+    """Makes and removes them. All methods block as long as the disk does; `leave` and `drop_spares` may run in any thread."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._prefix = f"warpdeck-{spool.identity}-"
+        self._spares = SpareDirs(self._prefix)
         self._places: List[str] = spool.read(NOTE).splitlines()
 
     def make(self, name: str, *, below: str, uid: int, gid: int) -> str:
@@ -44,10 +46,22 @@ class TempDirs:
         place = below or DEFAULT_PLACE
         self._note(place)
         path = f"{place}/{self._prefix}{name}-{secrets.token_hex(RANDOM_BYTES)}"
-        os.mkdir(path, 0o700)
-        if uid != os.geteuid():
-            os.chown(path, uid, gid)
+        owner = (place, uid, gid)
+        if not self._spares.take(path, owner):
+            os.mkdir(path, MODE)
+            if uid != os.geteuid():
+                os.chown(path, uid, gid)
+        self._spares.made(path, owner)
         return path
+
+    def leave(self, path: str, *, nobody_left: bool) -> bool:
+        """Whether it is gone, because it held nothing. `nobody_left`: no process of its launch may still write into it."""
+        return (nobody_left and self._spares.keep(path)) or remove_empty(path)
+
+    def drop_spares(self) -> None:
+        """Removes those that were kept for the next launch."""
+        for path in self._spares.drop():
+            remove_tree(path)
 
     def cover(self, name: str, *, places: Sequence[str], shared: Sequence[str], tmp_dir: str) -> PrivateDirs:
         """What a launch sees in the place of these. Those that the node lacks are left out. Raises OSError, and leaves nothing."""

@@ -52,6 +52,17 @@ def test_two_jobs_do_not_share_a_tmpdir_and_the_users_own_is_not_taken(
     assert agent.text(1) != agent.text(2) and "/nowhere" not in (agent.text(1), agent.text(2))
 
 
+def test_nothing_is_left_of_many_short_launches(agent: AgentProcess, place: Path) -> None:
+    jobs = [agent.new_id() for _ in range(40)]
+    for job in jobs:
+        agent.launch(job, 'echo "$TMPDIR"; ls -A "$TMPDIR"', tmp_dir=str(place))
+    for job in jobs:
+        agent.link.report(job, "exited")
+    told = [agent.text(job).splitlines() for job in jobs]
+    assert all(len(lines) == 1 for lines in told) and len({lines[0] for lines in told}) == len(jobs)
+    eventually(lambda: not list(place.iterdir()), what="no folder is kept for launches that do not come")
+
+
 def test_what_a_killed_agent_left_is_removed_when_it_starts_again(agent: AgentProcess, place: Path) -> None:
     agent.launch(1, 'touch "$TMPDIR/mine"; sleep 1000', tmp_dir=str(place))
     (kept,) = eventually(lambda: [path for path in place.glob("*") if (path / "mine").exists()])

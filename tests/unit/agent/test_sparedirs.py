@@ -1,0 +1,69 @@
+"""Folders that go from one launch to the next: only as good as new, only to the same user, and not for long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from warpdeck_agent.sparedirs import MOST, Owner, SpareDirs
+
+ALWAYS_S = 1e6
+"""Launches are close however slow this machine is."""
+
+
+def made(spares: SpareDirs, path: Path, owner: Owner) -> Path:
+    """A launch's folder, as it is made."""
+    if not spares.take(str(path), owner):
+        path.mkdir(0o700)
+    spares.made(str(path), owner)
+    return path
+
+
+@pytest.fixture
+def spares(tmp_path: Path) -> SpareDirs:
+    found = SpareDirs("own-", close_s=ALWAYS_S)
+    assert not found.take("nothing", ("/", 0, 0))
+    return found
+
+
+def test_an_untouched_folder_is_the_next_launch_s_of_the_same_user(spares: SpareDirs, tmp_path: Path) -> None:
+    owner = (str(tmp_path), 1000, 1000)
+    first = made(spares, tmp_path / "first", owner)
+    number = first.stat().st_ino
+    assert spares.keep(str(first)) and not first.exists()
+    assert made(spares, tmp_path / "stranger", (str(tmp_path), 1001, 1000)).stat().st_ino != number
+    assert made(spares, tmp_path / "second", owner).stat().st_ino == number
+    assert {path.name for path in tmp_path.iterdir()} == {"stranger", "second"}
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        lambda path: (path / "file").touch(),
+        lambda path: path.chmod(0o755),
+        lambda path: path.rmdir(),
+        lambda path: (path.rmdir(), path.symlink_to("/")),
+    ],
+    ids=["filled", "opened", "removed", "replaced"],
+)
+def test_a_folder_that_its_launch_has_changed_is_nobody_else_s(
+    spares: SpareDirs, tmp_path: Path, touch: Callable[[Path], object]
+) -> None:
+    folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
+    touch(folder)
+    assert not spares.keep(str(folder)) and not spares.drop()
+
+
+def test_a_folder_is_kept_only_while_launches_are_close(tmp_path: Path) -> None:
+    spares = SpareDirs("own-", close_s=0.0)
+    folder = made(spares, tmp_path / "folder", (str(tmp_path), 0, 0))
+    assert not spares.keep(str(folder)) and folder.exists()
+
+
+def test_no_more_are_kept_than_a_node_runs_at_once(spares: SpareDirs, tmp_path: Path) -> None:
+    owner = (str(tmp_path), 0, 0)
+    folders = [made(spares, tmp_path / str(number), owner) for number in range(MOST + 1)]
+    assert [spares.keep(str(folder)) for folder in folders] == [True] * MOST + [False]
+    assert len(spares.drop()) == MOST and spares.drop() == []
