@@ -1,8 +1,8 @@
 """The end of launches: asked for (TERM, a grace time, KILL), or noticed; either way nothing of them is left running.
 
 What a group holds is ended with it, before the end is told; processes that left their group are found by their mark in a
-walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told. Ends that
-come closely share a walk, a write to the disk and a message; the places of launches that left nothing are free before that.
+walk over /proc, which all ends of a second share. A launch without a group has that walk before its end is told. Ends of
+launches that left nothing, whose places are free at once, share a wait for the disk and a message where they come closely.
 The exit status is durable before anybody is told of it. What else has to be so before that, `clearing` sees to.
 """
 
@@ -42,8 +42,10 @@ class Ending:
         tell: Callable[[Any], None],
         *,
         on_free: Callable[[Job], None],
+        gather_s: float = GATHER_S,
     ) -> None:
         self._on_free = on_free
+        self._gather_s = gather_s
         self._pool = pool
         self._clearing = clearing
         self._signals = signals
@@ -52,7 +54,9 @@ class Ending:
         self._others: List[Job] = []
         """Those that have ended since the last telling: who has left nothing, and who may have."""
         self._finishing = False
-        self._told_at = -GATHER_S
+        self._told_at = -gather_s
+        self._is_pressing = asyncio.Event()
+        """One has ended that keeps its place until it is settled."""
         self._left: List[str] = []
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
@@ -92,10 +96,17 @@ class Ending:
         elif job.phase == "running":
             job.phase = "ending"
             job.ended_at = time.time()
-            (self._over if self._clearing.is_over(job) else self._others).append(job)
+            self._take(job)
             if not self._finishing:
                 self._finishing = True
                 self._spawn(self._finish())
+
+    def _take(self, job: Job) -> None:
+        if self._clearing.is_over(job):
+            self._over.append(job)
+        else:
+            self._others.append(job)
+            self._is_pressing.set()
 
     def end_hold(self, job: Job) -> None:
         """A share without processes of its own ends when it is told to."""
@@ -132,7 +143,10 @@ class Ending:
     async def _finish(self) -> None:
         try:
             while self._over or self._others:
-                await asyncio.sleep(self._told_at + GATHER_S - time.monotonic())
+                with contextlib.suppress(asyncio.TimeoutError):
+                    left_s = self._told_at + self._gather_s - time.monotonic()
+                    await asyncio.wait_for(self._is_pressing.wait(), max(0.0, left_s))
+                self._is_pressing.clear()
                 over, others, self._over, self._others = self._over, self._others, [], []
                 unclear = await self._clearing.settle(over, others)
                 self._told_at = time.monotonic()

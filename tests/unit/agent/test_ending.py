@@ -18,15 +18,16 @@ TASKS = 200
 
 
 class CountedClearing:
-    """Finds nothing left of any launch; `settled` has how many ends each telling was of."""
+    """Finds nothing left of launches but of some; `settled` has how many ends each telling was of."""
 
-    def __init__(self) -> None:
+    def __init__(self, *leftovers: int) -> None:
+        self.leftovers = leftovers
         self.looked_at: list[int] = []
         self.settled: list[int] = []
 
     def is_over(self, job: Job) -> bool:
         self.looked_at.append(job.meta.job_id)
-        return True
+        return job.meta.job_id not in self.leftovers
 
     async def settle(self, over: list[Job], others: list[Job]) -> list[Job]:
         self.settled.append(len(over + others))
@@ -56,3 +57,24 @@ async def test_ends_that_come_closely_are_told_together_and_their_places_looked_
     assert sum(clearing.settled) == TASKS
     assert clearing.settled[0] < 10, "the first end after a pause is told at once"
     assert len(clearing.settled) < TASKS / 4
+
+
+async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(tmp_path: Path) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(3), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = Ending(
+            pool,
+            Signals(pool),
+            clearing,  # type: ignore[arg-type]
+            told.append,
+            on_free=lambda job: None,
+            gather_s=1e6,
+        )
+        ending.ended(launch(spool, 1))
+        await comes(lambda: len(told) == 1, what="the first end after a pause is told")
+        ending.ended(launch(spool, 2))
+        await asyncio.sleep(0)
+        assert len(told) == 1, "the second waits for more"
+        ending.ended(launch(spool, 3))
+        await comes(lambda: len(told) == 3, what="the third makes haste, and takes the second along")
+    assert clearing.settled == [1, 2]
