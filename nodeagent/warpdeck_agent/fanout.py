@@ -5,35 +5,35 @@ It ends as the task did that ended worst: with the highest exit code, or by the 
 
 from __future__ import annotations
 
-FANOUT = r"""# number of tasks, rank of the first; then the command
-tasks=$1 rank=$2
+FANOUT = r"""# number of tasks, rank of the first; then the command. The variables must not be called as the tasks' own
+WARPDECK_TASKS=$1 WARPDECK_RANK=$2
 shift 2
 trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
 # What a shell starts with & ignores two signals for ever, but for this program (coreutils 8.31).
-listens="env --default-signal=INT,QUIT"
-$listens true 2>/dev/null || listens=
-case $1 in *=*) listens= ;; esac
-i=0 pids=
-while [ "$i" -lt "$tasks" ]; do
-    export SLURM_PROCID=$((rank + i)) SLURM_LOCALID=$i
-    [ -z "${LOCAL_WORLD_SIZE-}" ] || export RANK=$SLURM_PROCID LOCAL_RANK=$i
-    @SETSID@ $listens "$@" &
-    pids="$pids $!"
-    i=$((i + 1))
+WARPDECK_LISTENS="env --default-signal=INT,QUIT"
+$WARPDECK_LISTENS true 2>/dev/null || WARPDECK_LISTENS=
+case $1 in *=*) WARPDECK_LISTENS= ;; esac
+WARPDECK_I=0 WARPDECK_PIDS=
+while [ "$WARPDECK_I" -lt "$WARPDECK_TASKS" ]; do
+    export SLURM_PROCID=$((WARPDECK_RANK + WARPDECK_I)) SLURM_LOCALID=$WARPDECK_I
+    [ -z "${LOCAL_WORLD_SIZE-}" ] || export RANK=$SLURM_PROCID LOCAL_RANK=$WARPDECK_I
+    @SETSID@ $WARPDECK_LISTENS "$@" &
+    WARPDECK_PIDS="$WARPDECK_PIDS $!"
+    WARPDECK_I=$((WARPDECK_I + 1))
 done
-code=0
-for pid in $pids; do
+WARPDECK_CODE=0
+for WARPDECK_PID in $WARPDECK_PIDS; do
     while :; do
-        wait "$pid"
-        ended=$?
-        kill -0 "$pid" 2>/dev/null || break
+        wait "$WARPDECK_PID"
+        WARPDECK_ENDED=$?
+        kill -0 "$WARPDECK_PID" 2>/dev/null || break
     done
-    [ "$ended" -le "$code" ] || code=$ended
+    [ "$WARPDECK_ENDED" -le "$WARPDECK_CODE" ] || WARPDECK_CODE=$WARPDECK_ENDED
 done
-if [ "$code" -gt 128 ] && [ "$code" -le 192 ]; then
+if [ "$WARPDECK_CODE" -gt 128 ] && [ "$WARPDECK_CODE" -le 192 ]; then
     ulimit -c 0
-    trap - $((code - 128)) 2>/dev/null
-    kill -$((code - 128)) $$ 2>/dev/null
+    trap - $((WARPDECK_CODE - 128)) 2>/dev/null
+    kill -$((WARPDECK_CODE - 128)) $$ 2>/dev/null
 fi
-exit "$code"
+exit "$WARPDECK_CODE"
 """

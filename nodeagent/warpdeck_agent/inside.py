@@ -23,7 +23,7 @@ from .launching import job_variables, with_programs
 from .privatedirs import within
 from .spool import Spool
 
-GATE = 'read -r go <&2 && [ "$go" = go ] || exit 1; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
+GATE = 'read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1; unset WARPDECK_GO; cd "$1" 2>/dev/null || cd /; shift; exec "$@"'
 ERROR_TAIL_BYTES = 4096
 """How much of what the process says on its standard error is kept, to tell why it failed."""
 REAP_FIRST_S, REAP_LAST_S = 0.02, 2.0

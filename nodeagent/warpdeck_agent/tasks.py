@@ -29,31 +29,32 @@ MAX_HOOKS = 2
 """Before a task and behind it: the site's and the user's."""
 TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
 # standard output. A prolog's words are carried out where the task's own process begins. It runs in the foreground: what a shell
-# starts with & ignores SIGINT for ever.
-dir=$1 cwd=$2 other=$3 before=$4 then_before=$5 after=$6 then_after=$7
+# starts with & ignores SIGINT for ever. Its variables must not be called as any of the task's own, which would be changed.
+WARPDECK_DIR=$1 WARPDECK_CWD=$2 WARPDECK_OTHER=$3
+WARPDECK_BEFORE=$4 WARPDECK_THEN_BEFORE=$5 WARPDECK_AFTER=$6 WARPDECK_THEN_AFTER=$7
 shift 7
 exec 3<&1
 trap : TERM INT HUP QUIT USR1 USR2 ALRM PIPE
-read -r go <&2 && [ "$go" = go ] || exit 1
+read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1
 exec 2>/dev/null
-echo "$$" 1<>"$dir/pid" || exit 1
+echo "$$" 1<>"$WARPDECK_DIR/pid" || exit 1
 umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
-exec >>"$dir/out" 2>>"$dir/err"
-if ! cd "$cwd" 2>/dev/null; then
-    echo "srun: error: couldn't chdir to \`$cwd': going to $other instead" >&2
-    cd "$other" || cd /
-    cwd=$PWD
+exec >>"$WARPDECK_DIR/out" 2>>"$WARPDECK_DIR/err"
+if ! cd "$WARPDECK_CWD" 2>/dev/null; then
+    echo "srun: error: couldn't chdir to \`$WARPDECK_CWD': going to $WARPDECK_OTHER instead" >&2
+    cd "$WARPDECK_OTHER" || cd /
+    WARPDECK_CWD=$PWD
 fi
-export PWD="$cwd"
-/bin/sh -c @BEGIN@ srun "$dir/said" "$before" "$then_before" "$@" <&3 3<&-
-code=$?
+export PWD="$WARPDECK_CWD"
+/bin/sh -c @BEGIN@ srun "$WARPDECK_DIR/said" "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE" "$@" <&3 3<&-
+WARPDECK_CODE=$?
 exec 3<&- 2>/dev/null
-times 1<>"$dir/times"
-[ -z "$after$then_after" ] || read -r pid <"$dir/said"
-for hook in "$after" "$then_after"; do
-    [ -z "$hook" ] || SLURM_TASK_PID=$pid SLURM_SCRIPT_CONTEXT=epilog_task "$hook" </dev/null
+times 1<>"$WARPDECK_DIR/times"
+[ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || read -r WARPDECK_PID <"$WARPDECK_DIR/said"
+for WARPDECK_HOOK in "$WARPDECK_AFTER" "$WARPDECK_THEN_AFTER"; do
+    [ -z "$WARPDECK_HOOK" ] || SLURM_TASK_PID=$WARPDECK_PID SLURM_SCRIPT_CONTEXT=epilog_task "$WARPDECK_HOOK" </dev/null
 done
-echo "$code 0 end" 1<>"$dir/rc"
+echo "$WARPDECK_CODE 0 end" 1<>"$WARPDECK_DIR/rc"
 """
 BEGIN_SCRIPT = r"""WARPDECK_HOOK=$1
 export SLURM_TASK_PID=$$

@@ -59,6 +59,17 @@ def test_tasks_do_not_ignore_ctrl_c_and_may_be_called_anything(
     assert agent.link.report(1, "exited").signal == number
 
 
+def test_the_variables_of_several_tasks_are_what_they_were_whatever_they_are_called(
+    agent: AgentProcess,
+) -> None:
+    words = ("tasks", "rank", "listens", "i", "pids", "pid", "code", "ended", "go", "mode")
+    tell = "".join(f'echo "{name}=${name}"; ' for name in words)
+    env = {"PATH": "/usr/bin:/bin", **{name: f"own {name}" for name in words}}
+    agent.launch(1, role="tasks", argv=["sh", "-c", tell], tasks=2, env=env)
+    assert agent.link.report(1, "exited").exit_code == 0
+    assert sorted(agent.text(1).splitlines()) == sorted(f"{name}=own {name}" for name in words * 2)
+
+
 def test_a_launch_asked_for_twice_runs_once_and_a_restart_runs_again(agent: AgentProcess) -> None:
     runs = agent.folder.parent / "runs"
     for restarts in (0, 0, 1):

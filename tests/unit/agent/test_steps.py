@@ -127,6 +127,16 @@ def test_a_task_is_told_its_own_pid(agent: AgentProcess, job: int) -> None:
     assert own == told
 
 
+def test_a_task_s_variables_are_what_they_were_whatever_they_are_called(
+    agent: AgentProcess, job: int
+) -> None:
+    words = ("dir", "cwd", "other", "before", "after", "code", "pid", "hook", "go")
+    tell = "".join(f'echo "{name}=${name}"; ' for name in words)
+    start(agent, job, "sh", "-c", tell, env={name: f"own {name}" for name in words})
+    ended(agent, job)
+    assert agent.text(job, "steps/0/0/out").splitlines() == [f"{name}=own {name}" for name in words]
+
+
 def test_what_a_task_prolog_prints_is_set_for_the_task(agent: AgentProcess, job: int) -> None:
     folder = agent.folder.parent
     said = "export ONE=a b=c\\nunset TWO\\nexport 3=x\\nexport PPID=3\\nprint hello there\\nexport four"
