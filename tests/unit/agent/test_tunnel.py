@@ -173,7 +173,7 @@ def test_a_tunnel_to_a_port_ends_with_the_job(agent: AgentProcess, job: int, lis
 def test_a_process_is_told_when_nobody_listens_any_more(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, argv=["sh", "-c", "echo $$; exec sleep 1000"])
     pid = int(agent.link.output(1, b"\n"))
-    assert pid in agent.processes(1)
+    eventually(lambda: pid in agent.processes(1), what="it is seen, which it is not in the midst of its exec")
     agent.link.send(wire.StreamEnd(stream=1))
     eventually(lambda: pid not in agent.processes(1), what="it is gone")
     eventually(lambda: agent.processes(1), what="the job itself goes on")
