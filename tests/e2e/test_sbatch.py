@@ -155,6 +155,7 @@ def test_the_script_reads_the_file_of_input(home: Home, work: Path) -> None:
 
 
 def test_soft_limits_of_the_submitter_hold_for_the_script_and_its_steps(home: Home, work: Path) -> None:
+    home.ok("up")  # with the limits of this process, which jobs without others have
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     script = "ulimit -Sn; srun sh -c 'ulimit -Sn'; ulimit -Sn 100; srun sh -c 'ulimit -Sn'"
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
