@@ -52,9 +52,17 @@ sys.exit(5)
 SCRIPT = "#!/bin/sh\nsrun -l {python} task.py {folder}/gate {folder}/ticks {port}\necho code $?\nexit 6\n"
 
 
+SHORT_TASKS, BEFORE_CUT = 200, 100
+SHORT_TASK = """
+[ $SLURM_ARRAY_TASK_ID -le {before} ] || until [ -e more ]; do sleep 0.05; done
+echo $SLURM_ARRAY_TASK_ID >>short
+sleep 0.05
+"""
+
+
 class Busy:
-    """Two nodes with all that can go on over a link: a batch job on the first whose srun has a task on each, and on the second
-    a session at a terminal and a port that is forwarded."""
+    """Two nodes with all that can go on over a link: a batch job on the first whose srun has a task on each, and short tasks
+    of an array that are handed to it ahead of time; on the second a session at a terminal and a port that is forwarded."""
 
     def __init__(self, home: Home, folder: Path) -> None:
         self.home = home
@@ -68,6 +76,9 @@ class Busy:
         self.session = AtTerminal(home, "run", "-w", "gpu2", "--pty", "env", "PS1=> ", "sh")
         self.session.until("> ")
         self.session_job = str(max(row["id"] for row in home.json("queue")))
+        words = ["submit", "--no-snapshot", f"--array=1-{SHORT_TASKS}", "-w", "gpu1", "-o", "short.%a"]
+        command = SHORT_TASK.format(before=BEFORE_CUT)
+        self.array = home.json(*words, "--wrap", command, cwd=folder)["job_id"]
         self.forward = subprocess.Popen(
             [sys.executable, "-m", "warpdeck.cli.main", "forward", self.job, f"{PORT}:0", "--node", "gpu2"],
             env=home.environ,
@@ -82,6 +93,17 @@ class Busy:
     def ticks(self, rank: int) -> int:
         path = self.folder / f"ticks{rank}"
         return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def shorts(self) -> list[int]:
+        """Which of the short tasks have run, in that order."""
+        path = self.folder / "short"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def hurry(self) -> None:
+        """From here on short tasks follow one another."""
+        (self.folder / "more").touch()
+        some = BEFORE_CUT + 10
+        eventually(lambda: len(self.shorts()) > some, timeout_s=BACK_S, what="short tasks run")
 
     def goes_on(self) -> None:
         """The tasks tick a while longer: far less than a link's time-out, on a busy machine too."""
@@ -106,6 +128,7 @@ class Busy:
         eventually(
             lambda: self.home.job(self.job)["end"], timeout_s=BACK_S, what=f"{self.home.job(self.job)}"
         )
+        self.shorts_end_well()
         row = self.home.job(self.job)
         assert (row["state"], row["exit_code"], row["restarts"]) == ("FAILED", "6:0", 0)
         out = self.folder / "out"
@@ -114,6 +137,18 @@ class Busy:
         for rank in (0, 1):
             wanted = [*map(str, range(1, self.ticks(rank) + 1)), f"over {self.ticks(rank)}"]
             assert [line[3:] for line in lines if line.startswith(f"{rank}: ")] == wanted
+
+    def shorts_end_well(self) -> None:
+        """Each of them has run, and run once."""
+
+        def rows() -> list[dict[str, object]]:
+            found: list[dict[str, object]] = self.home.json("queue", "--all")
+            return [row for row in found if row["array_job_id"] == self.array]
+
+        eventually(lambda: all(row["end"] for row in rows()), timeout_s=BACK_S, what="all have ended")
+        assert sorted(self.shorts()) == list(range(1, SHORT_TASKS + 1))
+        ends = [(row["state"], row["restarts"]) for row in rows()]
+        assert ends == [("COMPLETED", 0)] * SHORT_TASKS
 
     def close(self) -> None:
         self.forward.kill()
@@ -159,7 +194,9 @@ def test_what_goes_over_a_link_outlives_a_short_cut_unharmed(home: Home, lab: La
     eventually(busy.counts, what="the port is there")
     with busy.dial() as link, link.makefile("rb") as counted:
         assert counted.readline() == b"0\n"
+        busy.hurry()
         with cut(lab, (1, 2)):
+            assert len(busy.shorts()) < SHORT_TASKS
             busy.session.type("echo typed-$((1+1))\n")
             busy.goes_on()
         busy.session.until("typed-2", timeout_s=BACK_S)
@@ -172,9 +209,11 @@ def test_what_goes_over_a_link_outlives_a_short_cut_unharmed(home: Home, lab: La
 def test_what_goes_over_a_link_comes_back_after_a_long_cut(
     home: Home, lab: Lab, busy: Busy, hosts: tuple[int, ...]
 ) -> None:
+    busy.hurry()
     busy.session.type("sleep 3; echo typed-$((1+1))\n")
     busy.session.until("\n")
     with cut(lab, hosts):
+        assert len(busy.shorts()) < SHORT_TASKS
         for host in hosts:
             lost = f"gpu{host}"
             eventually(lambda lost=lost: state(home, lost) == "down", timeout_s=BACK_S, what="it is lost")
