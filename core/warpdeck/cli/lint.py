@@ -45,6 +45,7 @@ def main(_: str, words: list[str]) -> int:
     with _Site() as site:
         known = with_plugins(SBATCH_22_05, site.plugins())
         verdict = judge(text, name, _place(cwd), known=known)
+        _check_size(verdict, name)
         warnings = remarks(text, verdict, is_folder=os.path.isdir)
         if verdict.fault is not None and verdict.fault.hint:
             warnings.insert(0, Remark(verdict.fault.line, verdict.fault.hint))
@@ -61,6 +62,18 @@ def main(_: str, words: list[str]) -> int:
     else:
         _say(verdict, warnings)
     return 0 if verdict.accepted else 1
+
+
+MAX_SHOWN_CHARS = 1 << 24
+"""Of all components: each repeats what holds for the job as a whole, and a script may have thousands."""
+
+
+def _check_size(verdict: Verdict, name: str) -> None:
+    if sum(len(value) for shown in verdict.shown for value in shown.values()) > MAX_SHOWN_CHARS:
+        words = (
+            f"the options of {name}'s {len(verdict.shown):,} components are over {MAX_SHOWN_CHARS >> 20} MiB"
+        )
+        raise UserError(words, "shorten the values that hold for all of them")
 
 
 def _read(path: str) -> bytes:

@@ -102,6 +102,10 @@ def split_words(text: str, where: str) -> list[str]:
         words.append(word)
 
 
+_PLAIN = {"": re.compile(r"[^ \t\v\f\r\n\\'\"#]+"), "'": re.compile(r"[^\\']+"), '"': re.compile(r'[^\\"]+')}
+"""Letters that mean themselves: outside of quotes, and inside of each kind."""
+
+
 def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
     """(the next word, None at the end; where it ends)."""
     start = at
@@ -113,28 +117,28 @@ def _next_word(text: str, at: int, where: str) -> tuple[str | None, int]:
         raise UserError(
             f"{where}: Unexpected `:` in [{text[start:]}]", "write an option, or take the line out"
         )
-    word, quote, escaped = None, "", False
+    pieces, quote, begun = list[str](), "", False
     while at < len(text) and (quote or text[at] not in BLANKS):
         letter = text[at]
-        if escaped:
-            escaped = False
-        elif letter == "\\":
-            escaped = True
-            at += 1
-            continue
-        elif quote:
-            if letter == quote:
-                quote = ""
+        if letter == "\\":
+            if at + 1 < len(text) and (quote or text[at + 1] not in BLANKS):
+                pieces.append(text[at + 1])
+                begun = True
                 at += 1
-                continue
-        elif letter in "'\"":
+            at += 1
+        elif letter == quote:
+            quote = ""
+            at += 1
+        elif not quote and letter in "'\"":
             quote = letter
             at += 1
-            continue
-        elif letter == "#":
+        elif not quote and letter == "#":
             break
-        word = (word or "") + letter
-        at += 1
+        else:
+            run = _PLAIN[quote].match(text, at)
+            assert run is not None
+            pieces.append(run[0])
+            begun, at = True, run.end()
     if quote:
         raise UserError(f"{where}: Unmatched `{quote}` in [{text[start:]}]", f"close the quote with {quote}")
-    return word, at
+    return ("".join(pieces) if begun else None), at

@@ -34,6 +34,7 @@ MAX_COUNT = 10_000_000
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
 _KEPT = frozenset({"SLURM_HOSTFILE"})
 """Variables of Slurm's that are the user's word on steps to come."""
+_HOSTLISTS = frozenset({"exclude", "nodelist"})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Options = list[tuple[str, str, str]]
@@ -52,7 +53,7 @@ def build_request(
     request: dict[str, Any] = {"resources": {"gpus": {}}}
     notes: list[str] = []
     apart = {"export": ("ALL", ""), "export-file": ("", ""), "propagate": ("ALL", "")}
-    for option, value, where in with_hosts(outrank_memory(options), environ, read):
+    for option, value, where in with_hosts(_last_hosts(outrank_memory(options)), environ, read):
         here = known.options[option].here if option in known.options else REFUSED
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
@@ -84,6 +85,12 @@ def build_request(
     fit_tasks_to_gpus(request["resources"])
     _spread(request["resources"])
     return request, notes
+
+
+def _last_hosts(options: Options) -> Options:
+    """Without the lists of nodes that later ones replace: each may stand for very many."""
+    last = {option: at for at, (option, _, _) in enumerate(options) if option in _HOSTLISTS}
+    return [one for at, one in enumerate(options) if last.get(one[0], at) == at]
 
 
 def _limits(value: str, read: Reader | None) -> dict[str, int]:

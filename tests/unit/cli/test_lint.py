@@ -24,7 +24,7 @@ perf = "none"
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
-    with tempfile.TemporaryDirectory(prefix="wdl", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="wdl", dir="/tmp", ignore_cleanup_errors=True) as folder:
         home = Home(Path(folder) / "home")
         home.path.mkdir(mode=0o700)
         (home.path / "config.toml").write_text(SITE)
@@ -105,6 +105,13 @@ def test_the_text_says_what_is_meant_and_what_bites(alone: Run) -> None:
 def test_what_is_no_file_is_said(alone: Run, words: list[str], message: str) -> None:
     code, out, err = alone("lint", *words)
     assert (code, out) == (1, "") and message in err
+
+
+def test_values_that_many_components_repeat_have_a_limit(alone: Run) -> None:
+    name = script(f"#SBATCH --comment={'x' * 100_000}", *["#SBATCH hetjob"] * 200)
+    code, out, err = alone("lint", name)
+    assert (code, out) == (1, "")
+    assert "the options of job.sh's 201 components are over 16 MiB" in err
 
 
 def test_more_than_any_node_has_is_told_where_a_controller_runs(run: Run) -> None:

@@ -166,3 +166,42 @@ def test_a_very_long_line_has_a_verdict() -> None:
 
 def test_nodes_that_are_one_too_many_are_the_last_by_name() -> None:
     assert judged("#SBATCH -w n3,n1,n2 -n 2").shown == [{"nodelist": "n[1-2]", "ntasks": "2"}]
+
+
+MANY_LINES = 10_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH hetjob",
+        "#SBATCH -n 2",
+        "#SBATCH -J " + "x" * 10,
+        "#SBATCH --gres=gpu:a:1,gpu:b:2",
+    ],
+)
+def test_a_script_of_very_many_lines_is_read(line: str) -> None:
+    lines = [line] * MANY_LINES
+    found = judged(*lines)
+    assert found.accepted and len(found.shown) == 1 + lines.count("#SBATCH hetjob")
+
+
+@pytest.mark.parametrize(
+    "line", ["--comment=", "--exclude=", "--dependency=", "--gres=gres:", '--comment="', "--propagate=AS,"]
+)
+def test_a_value_as_long_as_a_script_may_be_is_read_once(line: str) -> None:
+    """What takes more than one look at each letter takes minutes here."""
+    closing = '"' if line.endswith('"') else ""
+    found = judged(f"#SBATCH {line}{'AS,' * 500_000}{closing}", *["#SBATCH hetjob"] * 500)
+    assert found.fault is None or "gres" in line
+    assert found.shown
+
+
+def test_the_nodes_that_all_components_name_have_a_limit() -> None:
+    found = judged(*["#SBATCH -w n[1-60000]", "#SBATCH hetjob"] * 1000)
+    assert found.fault is not None
+    assert found.fault.words == [
+        "error: the components name over 1,000,000 nodes",
+        "error: memory allocation failure",
+    ]
+    assert len(found.shown) == 16

@@ -28,6 +28,9 @@ def check(fields: Fields, place: Place) -> None:
         raise Refusal("Cannot specify both --burst-buffer and --bbf", _LEAVE_ONE)
     _take_hint(fields)
     hosts = _read_hosts(fields, place)
+    fields.hosts_named += len(hosts)
+    if fields.hosts_named > MAX_HOSTS_NAMED:
+        raise _no_hosts(f"error: the components name over {MAX_HOSTS_NAMED:,} nodes")
     _complete_counts(fields, hosts)
     if fields.deadline and fields.begin and fields.deadline < fields.begin:
         raise Refusal(
@@ -212,6 +215,10 @@ def _numbers(item: str) -> list[str]:
 
 MAX_NUMBER = 18
 """Digits of a node's number."""
+
+
+MAX_HOSTS_NAMED = 1_000_000
+"""By all components of a script together: a thousand of them could name the largest list each."""
 
 
 def _no_hosts(words: str) -> Refusal:

@@ -92,6 +92,8 @@ class Fields:
         """Options whose value is a number and nothing else."""
         self.given: dict[str, str] = {}
         """Option -> LINE or ENVIRONMENT."""
+        self.hosts_named = 0
+        """By this component and those before it."""
 
     def take_back(self, option: str) -> None:
         """As if it had not been given."""
@@ -103,9 +105,11 @@ class Fields:
 
     def begin_component(self) -> None:
         """Only what holds for the job as a whole stays."""
-        for name, option in SBATCH_22_05.options.items():
-            if option.each:
-                self.take_back(name)
+        for kept in (self.given, self.texts, self.counts):
+            for option in kept.keys() & EACH:
+                del kept[option]
+        for name in self.__dict__.keys() & _EACH_FIELDS:
+            del self.__dict__[name]
 
     def by(self, option: str, where: str) -> bool:
         """Whether it was given there."""
@@ -136,6 +140,10 @@ FIELDS_OF: dict[str, tuple[str, ...]] = {
     "threads-per-core": ("threads",),
 }
 """What an option that begins anew sets beside its own entry."""
+
+EACH = frozenset(name for name, option in SBATCH_22_05.options.items() if option.each)
+"""Options that each component begins without."""
+_EACH_FIELDS = frozenset(field for option in EACH for field in FIELDS_OF.get(option, ()))
 
 Setter = Callable[[Fields, str | None, Place], None]
 """Keeps an option's value; raises Refusal."""

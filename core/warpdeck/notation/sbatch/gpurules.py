@@ -5,6 +5,8 @@ Requests for a job, a node, a socket and a task are gathered by name and type; t
 
 from __future__ import annotations
 
+import re
+
 from .fields import Fields, Place
 from .numbers import LONG_MAX, strtol
 from .refusal import Refusal
@@ -106,15 +108,12 @@ def _prefixed(text: str) -> list[str]:
     return [f"gpu:{item}" for item in text.split(",") if item]
 
 
+_ITEM = re.compile(r"gres:([^,]*)")
+
+
 def _split(gres: str) -> list[str]:
     """The items of --gres, each begun by "gres:"; what stands before the first is passed over."""
-    found = []
-    rest = gres
-    while "gres:" in rest:
-        item, _, rest = rest.partition("gres:")[2].partition(",")
-        if item:
-            found.append(item)
-    return found
+    return [item for item in _ITEM.findall(gres) if item]
 
 
 def _gather(

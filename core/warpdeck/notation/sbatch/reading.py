@@ -40,6 +40,8 @@ class Reading:
         self._known = known
         self._own = own
         self._environ = dict(place.environ)
+        self._set: list[tuple[str, str]] | None = None
+        """Those of the variables that are set; None: not looked up yet. A script may have a hundred thousand components."""
         self.given: list[Given] = []
         self.early: set[str] = set()
         """Those of EARLY that were among the words."""
@@ -48,10 +50,10 @@ class Reading:
     def variables(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Those of the environment that stand for options: (variable, option). Raises Refusal."""
         self.line = 0
-        for variable, option in pairs:
-            text = self._environ.get(variable)
-            if text is None:
-                continue
+        if self._set is None:
+            self._set = [pair for pair in pairs if pair[0] in self._environ]
+        for variable, option in self._set:
+            text = self._environ[variable]
             is_flag = self._takes(option) == NONE
             if is_flag and not is_on(text):
                 self.fields.take_back(option)
@@ -63,6 +65,7 @@ class Reading:
         """A hint that was taken is a variable of the components that follow."""
         if "hint" in self.fields.given:
             self._environ["SLURM_HINT"] = self.fields.hint
+            self._set = None
 
     def words(self, words: Sequence[str], lines: Sequence[int]) -> int:
         """The options in front; where the first word stands that is none. Raises Refusal."""

@@ -6,6 +6,7 @@ stays shown.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -81,8 +82,8 @@ def shown(fields: Fields, known: Table) -> dict[str, str]:
     """The options that were given, with their canonical values."""
     return {
         name: show_value(fields, name)
-        for name in sorted(known.options)
-        if name in fields.given and name not in _UNSHOWN
+        for name in sorted(fields.given)
+        if name in known.options and name not in _UNSHOWN
     }
 
 
@@ -118,6 +119,7 @@ def check_rest(fields: Fields, place: Place) -> None:
         raise Refusal(words, "name a file that can be read")
 
 
+@functools.lru_cache(maxsize=1)  # every component of a job has the same
 def _check_limits(text: str) -> None:
     if text in ("ALL", "NONE"):
         return
