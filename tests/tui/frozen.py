@@ -38,6 +38,7 @@ from warpdeck.api.siterows import (
     ReservationRow,
     ShareRow,
 )
+from warpdeck.model import GpuLinks
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.paths import Paths
 from warpdeck_tui.app import DeckApp
@@ -186,6 +187,23 @@ def _holder(node: int, index: int) -> str:
     return f"104_{index}" if node == 5 and index < 4 else HELD[node]
 
 
+def _links(util: int, *, lanes: int) -> GpuLinks:
+    """Eighteen NVLinks; a GPU that idles lowers its PCIe."""
+    moved = util * 30_000_000
+    return GpuLinks(
+        pcie_gen=5 if util else 1,
+        pcie_gen_max=5,
+        pcie_width=lanes,
+        pcie_width_max=16,
+        pcie_tx_bytes_s=moved // 3,
+        pcie_rx_bytes_s=moved,
+        nvlinks=18,
+        nvlinks_up=18,
+        nvlink_tx_bytes_s=50 * moved,
+        nvlink_rx_bytes_s=49 * moved,
+    )
+
+
 def _gpu(node: int, index: int, job: str) -> GpuRow:
     util = (2 if job == "103" else 60 + (node * 13 + index * 7) % 40) if job else 0
     stranger = (node, index) == (3, 3)
@@ -205,6 +223,7 @@ def _gpu(node: int, index: int, job: str) -> GpuRow:
         temp_c=34 + util // 3,
         island=index // 4,
         numa_node=index // 4,
+        links=_links(util, lanes=8 if (node, index) == (0, 1) else 16),
         job=job,
         job_user="alice" if job == "101" else "bob" if job else "",
         blocked="a process of no job: jupyter-lab of dave" if stranger else "",

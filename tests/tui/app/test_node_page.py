@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tui.app.stage import on_stage
 
 from warpdeck.api.rows import CheckRow, CurveRow, GpuRow, NodeRow
+from warpdeck.model import GpuLinks
 from warpdeck_tui.viewmodels.nodepage import page, resampled
 
 
@@ -50,6 +52,43 @@ def test_what_is_not_well_is_said_with_its_gpu() -> None:
     ]
     shown = "\n".join(text(node(health=checks), []))
     assert "ecc ✗ GPU 3: 2 errors" in shown and "disk ! " in shown
+
+
+LINKS = GpuLinks(
+    pcie_gen=5,
+    pcie_gen_max=5,
+    pcie_width=16,
+    pcie_width_max=16,
+    pcie_tx_bytes_s=1_250_000_000,
+    pcie_rx_bytes_s=12_600_000_000,
+    nvlinks=18,
+    nvlinks_up=18,
+    nvlink_tx_bytes_s=121_000_000_000,
+    nvlink_rx_bytes_s=0,
+)
+
+
+def linked(*, width: int = 80, **fields: object) -> list[str]:
+    """The lines of its links below a GPU's graphs."""
+    gpu = msgspec.structs.replace(node().gpus[0], links=msgspec.structs.replace(LINKS, **fields))
+    shown = text(node(gpus=[gpu]), [], width=width)
+    return [
+        line.rstrip() for line in shown[next(at for at, line in enumerate(shown) if " util " in line) + 1 :]
+    ]
+
+
+def test_what_goes_over_a_gpus_links_stands_below_its_graphs() -> None:
+    assert linked() == ["   PCIe 5.0 x16, 1.2 out, 13 in GB/s    NVLink 18/18, 121 out, 0.0 in GB/s"]
+    assert linked(nvlinks=0) == ["   PCIe 5.0 x16, 1.2 out, 13 in GB/s"]
+    assert linked(pcie_gen=None, nvlink_tx_bytes_s=None, nvlink_rx_bytes_s=None) == [" NVLink 18/18"]
+    assert linked(pcie_gen=None, nvlinks=0) == []
+
+
+def test_a_link_that_lacks_lanes_is_pointed_out_and_one_that_idles_is_not() -> None:
+    narrow = linked(pcie_width=8, nvlinks_up=17)
+    assert narrow == ["   PCIe 5.0 x8 of x16!, 1.2 out, 13 in GB/s", " NVLink 17/18!, 121 out, 0.0 in GB/s"]
+    assert linked(width=120, pcie_gen=1)[0].startswith("   PCIe 5.0 x16 (now 1.0), 1.2 out")
+    assert linked(pcie_gen=1) == linked()
 
 
 async def test_the_page_of_a_node_opens_from_the_map_and_goes_back_in_time(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from warpdeck.api.rows import CurveRow, GpuRow, NodeRow
-from warpdeck.model import format_ranges, ranges_of
+from warpdeck.model import GpuLinks, format_ranges, ranges_of
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import sparkline
 
@@ -20,6 +20,8 @@ GRAPH_MIN = 8
 GRAPH_MAX = 60
 """More points than that say no more."""
 MARGIN = 4
+WHOLE_FROM = 10
+"""Gigabytes a second from which tenths say no more."""
 
 
 def page(node: NodeRow, curves: Sequence[CurveRow], *, span: int, told: str, width: int) -> list[Line]:
@@ -106,7 +108,54 @@ def _gpu(gpu: GpuRow, curve: CurveRow | None, width: int) -> list[Line]:
         *gpu_holder(gpu),
         Cell(f"   {used}, {known(gpu.temp_c, ' °C')}", "muted"),
     )
-    return [head, (*use, Cell("  "), *power), *process_lines(gpu)]
+    return [head, (*use, Cell("  "), *power), *_ways(gpu.links, width), *process_lines(gpu)]
+
+
+def _ways(links: GpuLinks, width: int) -> list[Line]:
+    """The GPU's PCIe and NVLink, each below a graph if there is room; nothing of what is not known."""
+    half = _graph_width(width, 2) + FIGURE_WIDTH
+    ways = (("PCIe", _pcie(links, half)), ("NVLink", _nvlink(links)))
+    cells = [(Cell(f"{title:>{LABEL_WIDTH}} ", "muted"), told) for title, told in ways if told is not None]
+    if len(cells) == 2 and all(len(told.text) <= half for _, told in cells):
+        (title, told), second = cells
+        return [(title, told._replace(text=f"{told.text:<{half}}"), Cell("  "), *second)]
+    return list(cells)
+
+
+def _pcie(links: GpuLinks, room: int) -> Cell | None:
+    """Its generation is what it can be: a GPU that idles lowers it, which is said where there is room. Missing lanes are a
+    fault."""
+    if links.pcie_gen is None or links.pcie_width is None:
+        return None
+    missing = links.pcie_width < (links.pcie_width_max or 0)
+    lanes = f"x{links.pcie_width}" + (f" of x{links.pcie_width_max}!" if missing else "")
+    most = max(links.pcie_gen, links.pcie_gen_max or 0)
+    now = f" (now {links.pcie_gen}.0)" if links.pcie_gen < most else ""
+    link, traffic = f"{most}.0 {lanes}", _traffic(links.pcie_tx_bytes_s, links.pcie_rx_bytes_s)
+    words = f"{link}{now}{traffic}"
+    return Cell(words if len(words) <= room else f"{link}{traffic}", "warn" if missing else "")
+
+
+def _nvlink(links: GpuLinks) -> Cell | None:
+    """None where the GPU has none. Each link should be up."""
+    if not links.nvlinks:
+        return None
+    missing = links.nvlinks_up < links.nvlinks
+    up = f"{links.nvlinks_up}/{links.nvlinks}" + ("!" if missing else "")
+    return Cell(
+        f"{up}{_traffic(links.nvlink_tx_bytes_s, links.nvlink_rx_bytes_s)}", "warn" if missing else ""
+    )
+
+
+def _traffic(sent: int | None, received: int | None) -> str:
+    """ ", 12 out, 3.1 in GB/s": as the GPU sees it."""
+    ways = [f"{_rate(each)} {way}" for each, way in ((sent, "out"), (received, "in")) if each is not None]
+    return "".join(f", {way}" for way in ways) + (" GB/s" if ways else "")
+
+
+def _rate(bytes_s: int) -> str:
+    giga = bytes_s / 1e9
+    return f"{giga:.1f}" if giga < WHOLE_FROM else f"{giga:.0f}"
 
 
 def _graph(title: str, points: Sequence[float | None], most: float, width: int) -> Line:
