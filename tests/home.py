@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import eventually
+from warpdeck.paths import Paths
+from warpdeck.submitter.place import folder_of
 
 VERB_S = 60.0
 
@@ -100,6 +102,7 @@ class Home:
             about = _words(name, "environ")  # a job's names the agent's socket
             if mark in about or any(folder in word for word in (*about, *_words(name, "cmdline"))):
                 _kill(int(name))
+        shutil.rmtree(folder_of(Paths(str(self.path))), ignore_errors=True)  # of a submitter that was killed
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
             for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
                 shutil.rmtree(left, ignore_errors=True)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: the command line imports this
+    from collections.abc import Mapping
+
 SITE_HOME = "/var/lib/warpdeck/site"
 """The home that `warpdeck up --shared` makes. Only root can, so that nobody else can have users send their jobs to it."""
 
@@ -78,6 +82,11 @@ class Paths:
         return self._of_user("recorder")
 
     @property
+    def submitter(self) -> str:
+        """Locks and logs of this user's submitters (submitter)."""
+        return self._of_user("submitter")
+
+    @property
     def ssh(self) -> str:
         """This user's key for SSH into jobs, and the jobs' host keys."""
         return self._of_user("ssh")
@@ -95,18 +104,18 @@ class Paths:
     def _of_user(self, name: str) -> str:
         """What is the user's own. In a home of somebody else's it lies in the XDG data folder."""
         if self.is_of_another:
-            return os.path.join(_xdg("XDG_DATA_HOME", ".local/share"), "warpdeck", name)
+            return os.path.join(_xdg("XDG_DATA_HOME", ".local/share", os.environ), "warpdeck", name)
         return os.path.join(self.home, name)
 
 
-def default_paths() -> Paths:
+def default_paths(environ: Mapping[str, str] = os.environ) -> Paths:
     """$WARPDECK_HOME, else the site's, else $XDG_STATE_HOME/warpdeck, else ~/.local/state/warpdeck."""
-    explicit = os.environ.get("WARPDECK_HOME")
+    explicit = environ.get("WARPDECK_HOME")
     if explicit:
         return Paths(os.path.abspath(os.path.expanduser(explicit)))
     if os.path.isdir(SITE_HOME):
         return Paths(SITE_HOME)
-    return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state"), "warpdeck"))
+    return Paths(os.path.join(_xdg("XDG_STATE_HOME", ".local/state", environ), "warpdeck"))
 
 
 def config_dir() -> str:
@@ -114,9 +123,11 @@ def config_dir() -> str:
     explicit = os.environ.get("WARPDECK_HOME")
     if explicit and not default_paths().is_of_another:
         return os.path.join(os.path.abspath(os.path.expanduser(explicit)), "config")
-    return os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "warpdeck")
+    return os.path.join(_xdg("XDG_CONFIG_HOME", ".config", os.environ), "warpdeck")
 
 
-def _xdg(variable: str, fallback: str) -> str:
-    value = os.environ.get(variable, "")
-    return value if os.path.isabs(value) else os.path.join(os.path.expanduser("~"), fallback)
+def _xdg(variable: str, fallback: str, environ: Mapping[str, str]) -> str:
+    value = environ.get(variable, "")
+    if os.path.isabs(value):
+        return value
+    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), fallback)

@@ -31,8 +31,8 @@ MADE_BY_LIBRARIES = (
     *("sm_segment", "vader_segment", "mpich_", "MPICH_", "psm2_shm", "ucx_", "ucp_", "boost_interprocess"),
 )
 """What the names begin with that NCCL, PyTorch, CUDA, Python, Open MPI, MPICH, UCX and others give."""
-KEPT = ("libpod_",)
-"""Podman's table of locks for all containers of a user, also of those that are kept."""
+KEPT = ("libpod_", "warpdeck-")
+"""Podman's table of locks for all containers of a user, also of those that are kept; where a user's shells ask to submit."""
 COARSE_S = 0.02
 """A file is stamped with the time of the kernel's last tick."""
 WHOLE_S = 1.0

@@ -103,7 +103,7 @@ def test_there_is_one_recorder_and_it_takes_the_orders_of_others(
     monkeypatch.chdir(work)  # it leaves the folder that it was started in
     umask = os.umask(0o022)
     try:
-        record(str(home.path), '{"job":1,"folder":"/"}\n')  # returns: another holds the place
+        record(str(home.path), '{"jobs":[1],"folder":"/"}\n')  # returns: another holds the place
     finally:
         os.umask(umask)
     assert len(before) == 1 and recorders(home) == before

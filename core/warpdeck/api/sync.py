@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import select
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
@@ -102,6 +103,12 @@ class SyncClient:
     def detach(self) -> socket.socket:
         """The greeted connection itself, for who speaks frames; nothing was asked on it yet."""
         return self._link
+
+    def duplicate(self) -> socket.socket:
+        """Another handle of the same connection: for a client of its own, while nothing is asked on this one."""
+        import _socket
+
+        return _socket.socket(fileno=os.dup(self._link.fileno()))
 
     def __enter__(self) -> Self:
         return self

@@ -43,7 +43,7 @@ from .forecast import Forecaster
 from .hub import Hub
 from .measurements import to_reading
 from .moments import next_moment
-from .passes import Passes, goes_along
+from .passes import Passes, goes_along, may_rest
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .recall import Recall
 from .reduce import reduce
@@ -120,6 +120,7 @@ class Controller:
         self._groups_every_s = groups_every_s
         self._planned = asyncio.Event()
         self._alarm: asyncio.TimerHandle | None = None
+        self._rest: asyncio.TimerHandle | None = None
         self._told_priorities = ToldPriorities()
         self._passes = Passes()
         self._succession = Succession()
@@ -158,8 +159,8 @@ class Controller:
                 group.create_task(self._estimate_starts(), name="estimates")
                 group.create_task(self._effects.run(), name="effects")
         finally:
-            if self._alarm is not None:
-                self._alarm.cancel()
+            for timer in filter(None, (self._alarm, self._rest)):
+                timer.cancel()
             await self.fleet.close()
 
     async def apply(self, event: Event) -> Outcome:
@@ -271,8 +272,16 @@ class Controller:
             self._effects.add(starting.effects)
             self._take_whys(made)
             replan = starting.replan
-        if replan:
+        if replan and may_rest(outcomes):
+            self._plan_after_rest()
+        elif replan:
             self._plan_wanted.set()
+
+    def _plan_after_rest(self) -> None:
+        """One pass for all who submit in a loop what cannot start yet, and none between two of them."""
+        loop = asyncio.get_running_loop()
+        if self._rest is None or self._rest.when() <= loop.time():
+            self._rest = loop.call_later(REST_S, self._plan_wanted.set)
 
     def _give_up(self, txn: Transaction, batch: list[_Asked], error: StoreError) -> None:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""

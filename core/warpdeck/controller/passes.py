@@ -39,6 +39,12 @@ def goes_along(state: State, outcomes: Iterable[tuple[object, Outcome | None]]) 
     return is_small(state) and state.has_to_plan and any(not _must_wait(each.job) for each in made)
 
 
+def may_rest(outcomes: Iterable[tuple[object, Outcome | None]]) -> bool:
+    """Whether nothing that these outcomes call for could start by a pass: then it need not be made before the next request."""
+    made = [outcome for _, outcome in outcomes if outcome is not None and outcome.replan]
+    return bool(made) and all(_must_wait(each.job) for each in made)
+
+
 def _must_wait(job: Job | None) -> bool:
     return job is not None and (job.held or job.request.code_due_unix is not None)
 

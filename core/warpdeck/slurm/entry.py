@@ -8,11 +8,13 @@ is a verb of warpdeck or the app.
 
 from __future__ import annotations
 
+import binascii
 import os
 import sys
 
 from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
+from warpdeck.submitter.place import ensure
 from warpdeck_agent.client import command
 from warpdeck_agent.client.access import Refused, connect_path, greeting
 from warpdeck_agent.client.main import ended
@@ -22,6 +24,7 @@ from .recording import order
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket as socket
+    from collections.abc import Callable
 
 ASKED = (
     "sacct",
@@ -41,18 +44,41 @@ LOCAL = ("listpids", "pidinfo", "write")
 """Words of scontrol that are about this machine: its processes, and a file that is written."""
 
 
-def main(name: str, words: list[str]) -> int:
-    """Runs the command; its exit code, unless the process ends here already."""
+def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda: None) -> int:
+    """Runs the command; its exit code, unless the process ends here already. `afterwards` follows what a controller did for us."""
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
     if name in ASKED and not _is_local(name, words):
         link = _controller()
         if link is not None:
             # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
-            os._exit(ended(name, lambda: command.run(lambda: greeting(link), name, words, record=_record)))
+            code = ended(name, lambda: command.run(lambda: greeting(link), name, words, record=_record))
+            afterwards()
+            os._exit(code)
     from .main import main as run_here
 
     return run_here(name, words)
+
+
+def from_shell(name: str, words: list[str], environ_fd: int) -> int:
+    """The same for a script of the shell's (submitter/shell), which hands us the variables that it was started with."""
+    with open(environ_fd, "rb") as file:
+        block = binascii.a2b_base64(file.read())
+    if block:  # else this machine has no base64, and the shell's own must do
+        os.environ.clear()
+        for entry in block.split(b"\0"):
+            key, _, value = entry.partition(b"=")
+            if key:
+                os.environb.setdefault(key, value)
+    return main(name, words, afterwards=_ensure_submitter)
+
+
+def _ensure_submitter() -> None:
+    """For the next time."""
+    try:
+        ensure(default_paths())
+    except OSError:
+        return  # it goes without
 
 
 def _srun(words: list[str]) -> int:
@@ -68,7 +94,7 @@ def _srun(words: list[str]) -> int:
 
 
 def _record(job: int, folder: str) -> str:
-    return order(default_paths(), job, folder)
+    return order(default_paths(), [job], folder)
 
 
 def _controller() -> socket.socket | None:

@@ -13,7 +13,7 @@ from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
-from .recording import order
+from .recording import order_or_tell
 from .units import stamped
 
 COMMANDS: dict[str, str] = {
@@ -88,15 +88,8 @@ def own_console() -> Console:
         read_file=_read,
         paths=default_paths(),
         columns=columns,
-        record=_record,
+        record=lambda job, folder: order_or_tell(default_paths(), [job], folder),
     )
-
-
-def _record(job: int, folder: str) -> None:
-    note = order(default_paths(), job, folder)
-    if note:
-        with SyncClient.connect(default_paths(), start=False) as client:
-            client.call("code_recorded", jobs=[str(job)], note=note)
 
 
 def _folder() -> str:

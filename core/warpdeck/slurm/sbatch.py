@@ -171,6 +171,8 @@ def _read(name: str, console: Console) -> bytes:
 def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: Console) -> int:
     if console.record is not None:
         draft.request["code_due_unix"] = time.time() + RECORDED_S
+    if "wait" in asked:
+        console.linger()  # before the job is there: it is a reason for some callers to go another way
     try:
         done = submit(client, draft, snapshot="none")
     except UserError as error:
@@ -186,7 +188,6 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
         console.out.flush()
     if "wait" not in asked:
         return 0
-    console.linger()
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
 
 

@@ -1,4 +1,5 @@
-"""The scripts that carry Slurm's command names: one each, in a folder of the user's own."""
+"""The scripts that carry Slurm's command names: one each, in a folder of the user's own. sbatch, which shells call in loops, is a
+script of the shell's."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import os
 import sys
 
 from warpdeck.paths import Paths
+from warpdeck.submitter import shell
+from warpdeck.submitter.place import folder_of
 
 from .main import APP, COMMANDS, FRONTED
 
@@ -15,6 +18,7 @@ sys.path[:] = {folders!r}
 from warpdeck.slurm.entry import main
 sys.exit(main({name!r}, sys.argv[1:]))
 """
+SBATCH = "sbatch"
 LONGEST_INTERPRETER = 120
 """Of a first line; kernels cut it at 127 bytes."""
 
@@ -27,9 +31,11 @@ def install(paths: Paths) -> str:
     if len(interpreter) > LONGEST_INTERPRETER or " " in sys.executable:
         interpreter = "/usr/bin/env python3"
     folders = [path for path in sys.path if path]
-    for name in (*COMMANDS, *FRONTED, APP):
+    for name in sorted({*COMMANDS, *FRONTED, APP} - {SBATCH}):
         text = SHIM.format(interpreter=interpreter, folders=folders, name=name)
         _write(os.path.join(folder, name), text)
+    own = shell.script(folder=folder_of(paths), interpreter=sys.executable, folders=folders)
+    _write(os.path.join(folder, SBATCH), own)
     return folder
 
 

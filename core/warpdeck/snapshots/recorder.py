@@ -40,6 +40,8 @@ TELL_S = 60.0
 """How long a controller that is away is tried; after that its jobs do not wait any more."""
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
+NICE = 10
+"""Behind whoever submits, and yet so that a busy login node does not keep the jobs waiting."""
 MAX_FOLDERS = 64
 """Whose last capture is remembered."""
 
@@ -48,6 +50,7 @@ def main(home: str, line: str) -> None:
     """Serves until there is nothing left to do; `line` is the first order."""
     os.chdir("/")
     os.umask(0o077)
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
     paths = Paths(home)
     lock = os.open(socket_of(paths) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + TAKE_OVER_S
@@ -124,7 +127,7 @@ class Recorder:
     def _take(self, line: str) -> None:
         asked = jsontext.loads(line)
         with self._changed:
-            self._asked.setdefault(str(asked["folder"]), []).append(int(asked["job"]))
+            self._asked.setdefault(str(asked["folder"]), []).extend(map(int, asked["jobs"]))
             self._changed.notify()
 
     def _has_work(self) -> bool:

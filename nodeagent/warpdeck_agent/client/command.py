@@ -25,6 +25,7 @@ REQUEST = 1
 AFTERWARDS = 2
 """The other request of its connection: that a job need not wait for its record."""
 RECEIVE_BYTES = 1 << 18
+UNWRITTEN = "what was asked for may have been done"
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of a file, whatever is asked for."""
 
@@ -71,6 +72,11 @@ def folder(environ: Mapping[str, str]) -> str:
         here = os.getcwd()
     except FileNotFoundError as error:
         raise Refused("the current folder does not exist any more", "change to one that does") from error
+    return by_name(here, environ)
+
+
+def by_name(here: str, environ: Mapping[str, str]) -> str:
+    """The folder by the name that the shell has for it."""
     named = environ.get("PWD", "")
     return named if os.path.isabs(named) and os.path.realpath(named) == here else here
 
@@ -87,7 +93,12 @@ def _receive(link: Link) -> bytes:
 
 def _print(link: Link, piece: bytes) -> None:
     """Bytes behind the number of the descriptor they go to."""
-    write_all(2 if piece[:1] == b"\2" else 1, piece[1:])
+    try:
+        write_all(2 if piece[:1] == b"\2" else 1, piece[1:])
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Refused("the answer cannot be written", UNWRITTEN) from error
     link.socket.sendall(json_frame({"t": "ack", "stream": REQUEST, "size": len(piece)}))
 
 

@@ -1,0 +1,163 @@
+"""Who asks, as /proc tells it: a shell that waits for our answer, and what it was started with.
+
+That it is the process which holds the slot open proves that no number was used again and that it is seen from where we are.
+It must be as we are, in rights, groups and what it sees of the machine, so that what we read for it is what it would read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Self
+
+from warpdeck.notation.submitfiles import LIMITS_FILE
+from warpdeck.paths import Paths, default_paths
+from warpdeck_agent.client.command import by_name, is_text
+from warpdeck_agent.client.umask import UMASK
+
+from .shell import ANSWER_FD
+from .slots import Question
+
+MAX_BLOCK_BYTES = 8 * 1024 * 1024
+"""Of words and of variables: more than a request may have."""
+ALIKE = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
+"""Lines of a process's status that are as ours."""
+SEEN = ("ns/mnt", "ns/uts", "ns/user", "root")
+"""What a process sees of the machine."""
+MAX_LINKS = 40
+"""The kernel's own bound."""
+BEYOND = ("/proc/", "/dev/")
+"""What is there differs from process to process."""
+
+
+class OtherRoad(Exception):
+    """This is not for a submitter: the client in Python does it."""
+
+
+class Caller:
+    """A shell's words, variables (with its umask as Slurm's commands send it) and folder."""
+
+    def __init__(self, question: Question, paths: Paths) -> None:
+        """Raises OtherRoad."""
+        try:
+            self._process = os.open(f"/proc/{question.pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise OtherRoad("it has gone") from error
+        try:
+            self._read_all(question, paths)
+        except OSError as error:
+            self.close()
+            raise OtherRoad(str(error)) from error
+        except OtherRoad:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self._process)
+
+    def read(self, path: str, size: int) -> bytes:
+        """So much of a file. Raises OSError as it would there, OtherRoad for what is no file."""
+        if path == LIMITS_FILE:
+            return self._block("limits")[:size]
+        _check_name(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OtherRoad(f"{path} is no file")
+            return file.read(size)
+
+    def _read_all(self, question: Question, paths: Paths) -> None:
+        held = os.stat(f"fd/{ANSWER_FD}", dir_fd=self._process)
+        if (held.st_dev, held.st_ino) != question.slot.identity:
+            raise OtherRoad("it is not the one that waits")
+        for number in (1, 2):
+            os.stat(f"fd/{number}", dir_fd=self._process)  # where the answer is to go
+        status = self._block("status").splitlines()
+        if _alike(status) != _own_status() or self._sees() != _own_sight():
+            raise OtherRoad("it is not as we are")
+        self.words = _texts(self._block("cmdline"))[-question.words :] if question.words else []
+        self.env = self._variables(status)
+        if _home_of(self.env) != paths.home or self.env.get("TZ", "") != os.environ.get("TZ", ""):
+            raise OtherRoad("it has another home or time zone")
+        self.folder = self._folder()
+        if len(self.words) != question.words or not all(map(is_text, (self.folder, *self.words))):
+            raise OtherRoad("it has words that cannot be sent")
+
+    def _variables(self, status: list[bytes]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for entry in _texts(self._block("environ")):
+            name, equals, value = entry.partition("=")
+            if name and equals and is_text(entry):
+                found.setdefault(name, value)  # Python's own choice among several
+        if UMASK not in found:
+            mask = next((line.split()[1] for line in status if line.startswith(b"Umask:")), b"")
+            if not mask:
+                raise OtherRoad("its umask cannot be told")
+            found[UMASK] = f"{int(mask, 8):04o}"
+        return found
+
+    def _folder(self) -> str:
+        here = os.readlink("cwd", dir_fd=self._process)
+        if not os.path.samestat(os.stat(here), os.stat("cwd", dir_fd=self._process)):
+            raise OtherRoad("its folder is elsewhere")
+        return by_name(here, self.env)
+
+    def _sees(self) -> tuple[str, ...]:
+        return tuple(os.readlink(name, dir_fd=self._process) for name in SEEN)
+
+    def _block(self, name: str) -> bytes:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process)
+        with open(descriptor, "rb") as file:
+            data = file.read(MAX_BLOCK_BYTES + 1)
+        if len(data) > MAX_BLOCK_BYTES:
+            raise OtherRoad(f"its {name} is too long")
+        return data
+
+
+def _texts(block: bytes) -> list[str]:
+    """Each ends with a zero byte."""
+    return [os.fsdecode(each) for each in block.split(b"\0")[:-1]]
+
+
+def _alike(status: list[bytes]) -> list[bytes]:
+    return [line for line in status if line.startswith(ALIKE)]
+
+
+@lru_cache(maxsize=1)
+def _own_status() -> list[bytes]:
+    with open("/proc/self/status", "rb") as file:
+        return _alike(file.read().splitlines())
+
+
+@lru_cache(maxsize=1)
+def _own_sight() -> tuple[str, ...]:
+    return tuple(os.readlink(f"/proc/self/{name}") for name in SEEN)
+
+
+def _home_of(env: Mapping[str, str]) -> str:
+    """Raises OtherRoad where it hangs on more than the variables."""
+    if not env.get("HOME") or env.get("WARPDECK_HOME", "/")[:1] not in ("", "/"):
+        raise OtherRoad("its home is relative")
+    return default_paths(env).home
+
+
+def _check_name(path: str) -> None:
+    """Raises OtherRoad for what names something else here than there: /dev/stdin, /dev/fd/63, and links to such."""
+    for _ in range(MAX_LINKS):
+        folder, name = os.path.split(os.path.join("/", path))
+        path = os.path.join(os.path.realpath(folder), name)
+        if path.startswith(BEYOND):
+            raise OtherRoad(f"{path} is another process's")
+        try:
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        except OSError:  # the end of the links, or nothing is there
+            return
+    raise OtherRoad(f"{path} has no end")

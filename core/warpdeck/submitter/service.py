@@ -1,0 +1,186 @@
+"""The submitter: one process of a user's that submits for their shells.
+
+One thread takes questions, a few answer them, so that a script on a file system that does not answer holds up nobody else: who
+has waited too long for one of them goes the other road. One more hands the recorder the folders of what was submitted. It ends
+with the controller, after a while without work, when its program is replaced, and with any fault of its own; whoever waits for
+an answer sees that it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import select
+import threading
+import time
+from collections import deque
+
+import warpdeck
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UserError
+from warpdeck.paths import Paths
+from warpdeck.slurm.recording import order_or_tell
+
+from .caller import Caller, OtherRoad
+from .place import folder_of, lock_of
+from .slots import LEAST_READY, READY, Question, Slots
+from .submission import Unanswered, submit
+
+LINGER_S = 300.0
+"""Without work: who submits now and then finds it, and who has stopped keeps no 40 MB on a login node."""
+WORKERS = 4
+"""Submissions under way at once: most of their time they wait for the controller's disk."""
+PATIENCE_S = 1.0
+"""How long a question waits for a worker: by then the other road would have answered ten times."""
+TICK_S = 0.5
+MAX_ORDERS = 10_000
+"""Jobs whose folder the recorder was not told yet; one more waits for its answer."""
+MAX_ORDERED = 1000
+"""In one order to the recorder, which reads so many."""
+
+
+def main(home: str) -> None:
+    """Serves until there is no reason to."""
+    os.chdir("/")
+    os.umask(0o077)
+    paths = Paths(home)
+    lock = os.open(lock_of(paths), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    try:
+        controller = SyncClient.connect(paths, start=False)
+    except UserError:
+        return
+    _preload()
+    with controller:
+        Submitter(paths, Slots(folder_of(paths)), controller).run()
+
+
+def _preload() -> None:
+    """What a first submission would import."""
+    from warpdeck.slurm import sbatch
+
+    assert sbatch
+
+
+class Waiting:
+    """Questions, oldest first. Those that wait too long can be taken out again."""
+
+    def __init__(self) -> None:
+        self._questions: deque[Question] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, question: Question) -> None:
+        with self._changed:
+            self._questions.append(question)
+            self._changed.notify()
+
+    def take(self) -> Question | None:
+        """The next one, when it comes; None when none will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._questions or self._closed)
+            return self._questions.popleft() if self._questions else None
+
+    def overdue(self, now: float) -> list[Question]:
+        """Those that have waited too long; they are taken out."""
+        found = []
+        with self._changed:
+            while self._questions and now - self._questions[0].since > PATIENCE_S:
+                found.append(self._questions.popleft())
+        return found
+
+    def close(self) -> None:
+        """None will come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Submitter:
+    """`controller` is a connection on which nothing is asked: it ends when the controller does."""
+
+    def __init__(self, paths: Paths, slots: Slots, controller: SyncClient) -> None:
+        self._paths = paths
+        self._slots = slots
+        self._controller = controller
+        self._program = _program()
+        self._waiting = Waiting()
+        self._orders: queue.Queue[tuple[int, str] | None] = queue.Queue(MAX_ORDERS)
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Until it is over. What was submitted by then the recorder has been told."""
+        workers = [threading.Thread(target=self._work, daemon=True) for _ in range(WORKERS)]
+        clerk = threading.Thread(target=self._tell_recorder, daemon=True)
+        for thread in (*workers, clerk):
+            thread.start()
+        self._take_questions()
+        self._slots.close()
+        self._waiting.close()
+        for thread in workers:
+            thread.join(PATIENCE_S)
+        self._orders.put(None)
+        clerk.join()
+
+    def _take_questions(self) -> None:
+        last = time.monotonic()
+        watched: list[Slots | SyncClient] = [self._slots, self._controller]
+        while not self._over.is_set() and time.monotonic() - last < LINGER_S:
+            ready, _, _ = select.select(watched, [], [], TICK_S)
+            if self._controller in ready or _program() != self._program:
+                return
+            for question in self._slots.questions():
+                last = time.monotonic()
+                self._waiting.put(question)
+            self._slots.refill(LEAST_READY if ready else READY)
+            for question in self._waiting.overdue(time.monotonic()):
+                question.slot.close()
+            self._slots.sweep()
+
+    def _work(self) -> None:
+        link: SyncClient | None = None
+        try:
+            while (question := self._waiting.take()) is not None:
+                try:
+                    link = link or SyncClient.connect(self._paths, start=False)
+                    self._answer(question, link)
+                finally:
+                    question.slot.close()
+        except (UserError, Unanswered):
+            pass  # the controller has gone, and so do we
+        finally:
+            self._over.set()
+
+    def _answer(self, question: Question, link: SyncClient) -> None:
+        """Raises Unanswered."""
+        # An answer that has no room is lost, and the shell says so.
+        with contextlib.suppress(OtherRoad, BlockingIOError), Caller(question, self._paths) as caller:
+            submit(caller, question.slot, link, record=lambda job, folder: self._orders.put((job, folder)))
+
+    def _tell_recorder(self) -> None:
+        """All jobs of a folder that were submitted meanwhile in one order."""
+        over = False
+        while not over:
+            orders = [self._orders.get()]
+            while len(orders) < MAX_ORDERED and not self._orders.empty():
+                orders.append(self._orders.get())
+            over = None in orders
+            jobs_of: dict[str, list[int]] = {}
+            for job, folder in filter(None, orders):
+                jobs_of.setdefault(folder, []).append(job)
+            for folder, jobs in jobs_of.items():
+                order_or_tell(self._paths, jobs, folder)
+
+
+def _program() -> tuple[int, int, int]:
+    """Which program this is, as it lies on the disk; zeros where it lies there no more."""
+    try:
+        found = os.stat(warpdeck.__file__)
+    except OSError:
+        return 0, 0, 0
+    return found.st_dev, found.st_ino, found.st_mtime_ns

@@ -1,0 +1,117 @@
+"""One submission for a shell: the same command as everywhere (slurm/sbatch), on a console that looks at the shell from outside.
+
+Rule: the shell gets an answer only for a job that was submitted. Before that anything goes the other road; the mark SENT, which
+is said before the request leaves, tells what became of those who get no answer at all.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.slurm.console import Console
+from warpdeck.slurm.main import run
+
+from .caller import Caller, OtherRoad
+from .shell import DONE, ERR, OUT, REFUSED, SENT
+from .slots import Slot
+
+Record = Callable[[int, str], None]
+
+
+class Unanswered(Exception):
+    """A request left and no answer came: the connection is of no use any more."""
+
+
+class _Progress:
+    """How far a submission has come."""
+
+    def __init__(self) -> None:
+        self.is_sent = False
+        self.is_answered = True
+
+
+class _Asking(SyncClient):
+    """A connection of one submission: it says the mark before the request leaves, and notes whether an answer came."""
+
+    slot: Slot
+    progress: _Progress
+    _kind = ""
+
+    def begin(self, kind: str, **fields: Any) -> int:
+        self._kind = kind
+        return super().begin(kind, **fields)
+
+    def _send(self, frame: bytes) -> None:
+        if self._kind == "submit":
+            self.slot.say(f"{SENT}\n")
+            self.progress.is_sent = True
+        self.progress.is_answered = False
+        super()._send(frame)
+
+    def _deliver(self, event: tuple[int, str, Any]) -> tuple[int, str, Any]:
+        self.progress.is_answered = True
+        return super()._deliver(event)
+
+
+class _Said(io.StringIO):
+    """What the command prints, line by line behind the sign of where it goes."""
+
+    def __init__(self, lines: list[str], sign: str) -> None:
+        super().__init__()
+        self._lines = lines
+        self._sign = sign
+        self._open = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._open = (self._open + text).split("\n")
+        self._lines += [f"{self._sign}{line}" for line in whole]
+        return len(text)
+
+
+def submit(caller: Caller, slot: Slot, link: SyncClient, *, record: Record) -> None:
+    """Says the shell its answer. Raises OtherRoad, Unanswered; whoever closes the slot then has said it all."""
+    progress = _Progress()
+
+    def connect() -> SyncClient:
+        asking = _Asking.greeted(link.duplicate(), link.welcome)
+        asking.slot, asking.progress = slot, progress
+        return asking
+
+    lines: list[str] = []
+    console = Console(
+        env=caller.env,
+        folder=caller.folder,
+        user=link.welcome["user"],
+        host=os.uname().nodename,
+        stdin=io.StringIO(),
+        out=_Said(lines, OUT),
+        err=_Said(lines, ERR),
+        connect=connect,
+        read_file=_reader(caller),
+        linger=_other_road,
+        record=record,
+    )
+    code = run("sbatch", caller.words, console)
+    if not progress.is_answered:
+        raise Unanswered
+    if progress.is_sent and code == 0:
+        slot.say("".join(f"{line}\n" for line in [*lines, DONE]))
+    elif progress.is_sent:
+        slot.say(f"{REFUSED}\n")
+
+
+def _reader(caller: Caller) -> Callable[[str, int], bytes]:
+    def read(path: str, size: int) -> bytes:
+        if path == "-":
+            raise OtherRoad("its script comes on its standard input")
+        return caller.read(path, size)
+
+    return read
+
+
+def _other_road() -> None:
+    raise OtherRoad("it waits for the end of its job")
