@@ -22,6 +22,7 @@ from .slots import Question
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """Of words and of variables: more than a request may have."""
+READ_BYTES = 1 << 16
 ALIKE = (b"Uid:", b"Gid:", b"Groups:", b"CapEff:", b"NoNewPrivs:", b"Seccomp:")
 """Lines of a process's status that are as ours."""
 SEEN = ("ns/mnt", "ns/uts", "ns/user", "root")
@@ -115,10 +116,14 @@ class Caller:
 
     def _block(self, name: str) -> bytes:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._process)
-        with open(descriptor, "rb") as file:
-            data = file.read(MAX_BLOCK_BYTES + 1)
-        if len(data) > MAX_BLOCK_BYTES:
-            raise OtherRoad(f"its {name} is too long")
+        data = b""
+        try:
+            while piece := os.read(descriptor, READ_BYTES):
+                data += piece
+                if len(data) > MAX_BLOCK_BYTES:
+                    raise OtherRoad(f"its {name} is too long")
+        finally:
+            os.close(descriptor)
         return data
 
 

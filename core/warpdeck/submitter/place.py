@@ -20,22 +20,35 @@ def folder_of(paths: Paths) -> str:
     return os.path.join(SHARED, f"warpdeck-{os.getuid()}.{_key(paths)}")
 
 
+def ensure(paths: Paths) -> None:
+    """Starts a submitter unless one runs. Raises OSError."""
+    if not listens(paths):
+        os.makedirs(paths.submitter, mode=0o700, exist_ok=True)
+        start("warpdeck.submitter.service", paths.home, log=log_of(paths))
+
+
+def listens(paths: Paths) -> bool:
+    """Whether a submitter has the FIFO open for reading."""
+    try:
+        descriptor = os.open(
+            os.path.join(folder_of(paths), ASK), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
+    except OSError:
+        return False
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+
+
 def lock_of(paths: Paths) -> str:
     """Who holds it is the submitter."""
     return os.path.join(paths.submitter, f"{_own(paths)}.lock")
 
 
-def ensure(paths: Paths) -> None:
-    """Starts a submitter unless one runs. Raises OSError."""
-    if not _listens(os.path.join(folder_of(paths), ASK)):
-        os.makedirs(paths.submitter, mode=0o700, exist_ok=True)
-        start(
-            "warpdeck.submitter.service", paths.home, log=os.path.join(paths.submitter, f"{_own(paths)}.log")
-        )
-
-
-def _key(paths: Paths) -> str:
-    return f"{zlib.crc32(os.fsencode(f'{paths.home}:{warpdeck.__file__}')):08x}"
+def log_of(paths: Paths) -> str:
+    """What the last one said of its own bugs."""
+    return os.path.join(paths.submitter, f"{_own(paths)}.log")
 
 
 def _own(paths: Paths) -> str:
@@ -43,13 +56,5 @@ def _own(paths: Paths) -> str:
     return f"{os.uname().nodename}.{_key(paths)}"
 
 
-def _listens(path: str) -> bool:
-    """Whether somebody has the FIFO open for reading."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-    finally:
-        os.close(descriptor)
+def _key(paths: Paths) -> str:
+    return f"{zlib.crc32(os.fsencode(f'{paths.home}:{warpdeck.__file__}')):08x}"

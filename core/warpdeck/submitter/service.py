@@ -37,6 +37,8 @@ PATIENCE_S = 1.0
 TICK_S = 0.5
 MAX_ORDERS = 10_000
 """Jobs whose folder the recorder was not told yet; one more waits for its answer."""
+GATHER_S = 0.02
+"""A loop of submissions gives the recorder one order for several; a single job starts so much later."""
 MAX_ORDERED = 1000
 """In one order to the recorder, which reads so many."""
 
@@ -167,6 +169,8 @@ class Submitter:
         over = False
         while not over:
             orders = [self._orders.get()]
+            if orders[0] is not None:
+                time.sleep(GATHER_S)
             while len(orders) < MAX_ORDERED and not self._orders.empty():
                 orders.append(self._orders.get())
             over = None in orders
