@@ -17,8 +17,10 @@ SCRIPT = '#!/bin/bash\n#SBATCH -J named\necho "$SLURM_JOB_NAME $@"\nexit ${CODE:
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
+    """One for all tests of the module; its node is there, so that what it cannot give is refused."""
     with passing_home() as made:
+        made.ok("up")
+        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
         yield made
 
 

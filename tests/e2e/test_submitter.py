@@ -129,6 +129,7 @@ def site() -> Iterator[Site]:
         (folder / "variables").write_bytes(b"A=1\0B=two words\0")
         (folder / "stdin.sh").symlink_to("/dev/stdin")
         home.ok("up")
+        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
         made = Site(home, folder)
         made.start_submitter()
         yield made
