@@ -79,8 +79,6 @@ class Caller:
         held = os.stat(f"fd/{ANSWER_FD}", dir_fd=self._process)
         if (held.st_dev, held.st_ino) != question.slot.identity:
             raise OtherRoad("it is not the one that waits")
-        for number in (1, 2):
-            os.stat(f"fd/{number}", dir_fd=self._process)  # where the answer is to go
         status = self._block("status").splitlines()
         if _alike(status) != _own_status() or self._sees() != _own_sight():
             raise OtherRoad("it is not as we are")

@@ -29,7 +29,8 @@ trap 'exit 130' INT
 set -C
 slot= line= sent= lost=
 folder={folder}
-if [ $# -gt 0 ] && [ -O "$folder" ] && ! [ -e /dev/fd/6 ] && ! [ -e /dev/fd/7 ] && ! [ -e /dev/fd/8 ]; then
+fd=/dev/fd
+if [ $# -gt 0 ] && [ -O "$folder" ] && [ -e $fd/1 ] && ! [ -e $fd/6 ] && ! [ -e $fd/7 ] && ! [ -e $fd/8 ]; then
   {{
     for slot in "$folder"/*.slot; do [ -p "$slot" ] && [ -O "$slot" ] && >"$slot.taken" && break; slot=; done
     [ "$slot" ] && command exec 8<>"$slot" 6<"$slot" 8>&- 7<>"$folder/ask" || slot=
@@ -48,7 +49,7 @@ if [ "$slot" ]; then
   done
   [ "$line" != . ] || {{
     [ ! "$lost" ] && exit 0
-    [ -p /dev/fd/1 ] || printf '%s\\n' "sbatch: error: the answer cannot be written" "  {written}" >&2
+    [ -p $fd/1 ] || printf '%s\\n' "sbatch: error: the answer cannot be written" "  {written}" >&2
     exit 1
   }}
   [ ! "$sent" ] || {{

@@ -232,3 +232,11 @@ def test_descriptors_of_the_callers_own_are_left_alone(desk: Desk, number: int) 
     ) as asking:
         out, _ = asking.communicate(timeout=WAIT_S)
     assert (out, desk.slots.questions()) == ("held", [])
+
+
+def test_who_has_no_output_asks_nobody(desk: Desk) -> None:
+    mark = desk.folder.parent / "mark"
+    (desk.folder.parent / "python").write_text(f"#!/bin/sh\n: >{mark}\n")
+    line = 'exec >&-; exec "$@"'
+    subprocess.run(["sh", "-c", line, "sh", *desk.shell, desk.program, "x"], timeout=WAIT_S, check=True)
+    assert mark.exists() and desk.slots.questions() == []
