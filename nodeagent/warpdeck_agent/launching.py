@@ -259,9 +259,19 @@ class Launcher:
         env["PWD"] = job.meta.work_dir
         env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
+        env.update(_times(launch))
         if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
             env.pop("XDG_RUNTIME_DIR", None)
         return with_programs(env, self._spool)
+
+
+def _times(launch: Launch) -> Dict[str, str]:
+    """When it began, which is now, and when its limit ends it: the controller hears of its start later than it needs them."""
+    begun = int(time.time())
+    made = {"SLURM_JOB_START_TIME": str(begun)}
+    if launch.time_limit_s is not None:
+        made["SLURM_JOB_END_TIME"] = str(begun + int(launch.time_limit_s))
+    return made
 
 
 def _is_seen(launch: Launch) -> bool:

@@ -4,6 +4,7 @@ they do not follow from the machines."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,8 @@ def test_jobs_are_told_what_slurm_tells_them(
         ours_told = found["ours"][process]
         assert set(real) - NOT_OURS <= set(ours_told), (process, set(real) - NOT_OURS - set(ours_told))
         assert set(ours_told) - set(real) <= MORE, (process, set(ours_told) - set(real) - MORE)
+        begins, ends = (int(ours_told[f"SLURM_JOB_{word}_TIME"]) for word in ("START", "END"))
+        assert (ends - begins, 0 <= time.time() - begins < 300) == (300, True)
         if "SLURM_NTASKS" not in real:  # as many as there is room for
             real["SLURM_TASKS_PER_NODE"] = ours_told["SLURM_TASKS_PER_NODE"]
         for name in set(real) & set(ours_told) - DIFFERENT:
