@@ -63,7 +63,7 @@ class Window:
         if self.whenever and math.isinf(self.until):
             return True
         began = job.eligible_at_unix <= self.until and end >= self.since
-        if job.start_at_unix is None and job.held:
+        if job.start_at_unix is None and _was_always_held(job):
             return False  # it was never eligible
         return began and (job.state is not JobState.PENDING or _is_eligible(state, job))
 
@@ -85,7 +85,12 @@ class Window:
 def _is_eligible(state: State, job: Job) -> bool:
     """Whether nothing of its own keeps a waiting job from starting."""
     why = state.whys.get(job.id)
-    return not job.held and (why is None or why.code not in NOT_ELIGIBLE)
+    return not _was_always_held(job) and (why is None or why.code not in NOT_ELIGIBLE)
+
+
+def _was_always_held(job: Job) -> bool:
+    """What was held only when it was put back had been eligible before."""
+    return job.held and not job.restarts
 
 
 async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The format strings of Slurm's viewers: `-o "%.18i %.9P"` with letters, `-O jobid:.18,name` with names.
 
-A column is `%[[.]WIDTH]LETTER[SUFFIX]` or `NAME[:[.][WIDTH][SUFFIX]]`. A width pads and cuts, a point puts the text to the
-right; without a width (a name alone has 20) the text is as long as it is. What comes before the first % stands in every
-line. A letter that there is not is complained of and printed as it was written. Source: squeue(1), sinfo(1), and the commands.
+A column is `%[[.]WIDTH]LETTER[SUFFIX]` or `NAME[:[.][WIDTH][SUFFIX]]`. A width pads and cuts; a point puts the text to the
+right, where times and lists of nodes are not cut. Without a width (a name alone has 20) the text is as long as it is. What
+comes before the first % stands in every line. A letter that there is not is complained of and printed as it was written; of
+such a name only its suffix is. Source: squeue(1), sinfo(1), and the commands.
 """
 
 from __future__ import annotations
@@ -23,12 +24,27 @@ Row = dict[str, Any]
 Complain = Callable[[str], None]
 
 
+NULL = "(null)"
+"""What C prints for no text; in a narrower column to the left it prints nothing."""
+
+
+def cut(text: str, width: int, right: bool) -> str:
+    """How most texts are made to fit."""
+    return "" if text == NULL and width < len(NULL) and not right else text[:width]
+
+
+def whole(text: str, width: int, right: bool) -> str:
+    """To the right it is never cut: a time, a list of nodes."""
+    return text if right else cut(text, width, right)
+
+
 class Field(NamedTuple):
-    """A thing that can be printed: its title, the columns of a row that it needs, its text."""
+    """A thing that can be printed: its title, the columns of a row that it needs, its text, and how that fits a width."""
 
     title: str
     needs: str
     text: Callable[[Row], str]
+    fit: Callable[[str, int, bool], str] = cut
 
 
 class Column(NamedTuple):
@@ -45,7 +61,8 @@ def short_columns(
 ) -> list[Column]:
     """The columns of a -o format. `letters`: letter -> field. sprio leaves out what it complains of."""
     if form.lower() == ALL:
-        return [Column(field, suffix="|") for field in letters.values()]
+        last = list(letters)[-1]
+        return [Column(field, suffix="" if letter == last else "|") for letter, field in letters.items()]
     literal, *tokens = form.split("%") if form else [""]
     columns = [Column("", suffix=literal)] if literal else []
     for token in tokens:
@@ -72,13 +89,14 @@ def long_columns(form: str, names: Mapping[str, str], complain: Complain) -> lis
         if not token:
             continue
         name, colon, rest = token.partition(":")
-        field = names.get(name.lower())
-        if field is None:
-            complain(name)
-            continue
         match = _LONG.fullmatch(rest)
         assert match is not None, "the pattern takes any text"
         point, width, suffix = match.groups()
+        field = names.get(name.lower())
+        if field is None:
+            complain(name)
+            columns.append(Column("", suffix=suffix))
+            continue
         size = min(int(width or 0), MAX_WIDTH) if colon else LONG_WIDTH
         columns.append(Column(field, size, bool(point), suffix))
     return columns
@@ -94,20 +112,28 @@ class Layout:
     """Columns as lines of text."""
 
     def __init__(self, columns: Sequence[Column], fields: Mapping[str, Field]) -> None:
-        self._fields = [fields[column.field] for column in columns if column.field]
+        printed = [column for column in columns if column.field]
+        self._titles = [cut(fields[each.field].title, each.width or MAX_WIDTH, True) for each in printed]
+        self._texts = [_fitted(fields[column.field], column) for column in printed]
         self._form = "".join(_form(column) for column in columns)
 
     def titles(self) -> str:
-        return self._form % tuple(field.title for field in self._fields)
+        return self._form % tuple(self._titles)
 
     def line(self, row: Row) -> str:
-        return self._form % tuple([field.text(row) for field in self._fields])
+        return self._form % tuple([text(row) for text in self._texts])
 
 
 def _form(column: Column) -> str:
     suffix = column.suffix.replace("%", "%%")
     if not column.field:
         return suffix
+    return f"%{'' if column.right else '-'}{column.width}s{suffix}" if column.width else f"%s{suffix}"
+
+
+def _fitted(field: Field, column: Column) -> Callable[[Row], str]:
+    """The field's text for the column, not padded yet."""
     if not column.width:
-        return f"%s{suffix}"
-    return f"%{'' if column.right else '-'}{column.width}.{column.width}s{suffix}"
+        return field.text
+    text, fit, width, right = field.text, field.fit, column.width, column.right
+    return lambda row: fit(text(row), width, right)

@@ -5,6 +5,7 @@ The controller filters; here only what it does not know is looked up (users, hos
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.arrays import parse_array
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.jobids import TaskRanges, parse_job_id
+from warpdeck.notation.lists import words_of
 
 from .fields import Row
 from .jobstates import CODES, ENDED, OURS
@@ -21,6 +23,8 @@ from .words import WordsError, listed
 
 MAX_JOBS = 100_000
 """Of one answer, as the controller has it."""
+_STEP = re.compile(r"(\.\w+|\+0)$")
+"""Behind a job's id, of a step of it or of the one part that each of our jobs has."""
 BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
 """Options that let through what they name; an empty list lets nothing through."""
 
@@ -52,7 +56,7 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
             states
         )  # else those that have not ended, which is what the controller takes
     rows = _ask(client, "jobs", **filters, ids=ids, limit=MAX_JOBS, fields=needs)
-    if len(ids) == 1 and not rows and not _ask(client, "jobs", ids=ids, limit=1, fields=["id"]):
+    if len(ids) == 1 and not rows and not _exists(ids[0], client):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
     named = [parse_job_id(word) for word in ids]
     if not named and not asked.has("array"):
@@ -66,11 +70,14 @@ def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
     filters = _filters(asked, client)
     if filters is None:
         return []
-    names = filters.pop("names", None)
     kept = {name: filters[name] for name in ("users", "partitions", "nodes") if name in filters}
     ids = sorted({job for job, _ in wanted}) or _ids(asked)
     rows = [{**step, **step["row"]} for step in _ask(client, "steps", ids=ids, **kept)]
-    return [row for row in rows if _is_wanted(row, wanted) and (names is None or row["name"] in names)]
+    return [row for row in rows if _is_wanted(row, wanted)]
+
+
+def _exists(job: str, client: SyncClient) -> bool:
+    return bool(_ask(client, "jobs", ids=[job.partition("_")[0]], limit=1, fields=["id"]))
 
 
 def _ask(client: SyncClient, kind: str, **fields: Any) -> list[Row]:
@@ -85,29 +92,33 @@ def _is_wanted(row: Row, wanted: frozenset[tuple[str, str]]) -> bool:
 
 def _states(asked: Asked) -> frozenset[str]:
     """The states that are wanted. Raises WordsError."""
-    text = asked.values.get("states") or ("PENDING" if asked.has("start") else "")
-    if not text:
+    text = asked.values.get("states", "PENDING" if asked.has("start") else None)
+    if text is None:
         return OURS - ENDED
+    if text.lower() == "all":
+        return OURS
     wanted: set[str] = set()
     for word in listed(text):
         named = [state for state, code in CODES.items() if word.upper() in (state, code)]
-        if not named and word.lower() != "all":
+        if not named:
             raise WordsError(
                 f"squeue: error: Invalid job state specified: {word}\n"
                 f"squeue: error: Valid job states include: {','.join(CODES)}\n"
             )
-        wanted |= set(named or CODES)
+        wanted |= set(named)
     return frozenset(wanted) & OURS
 
 
 def _ids(asked: Asked) -> list[str]:
     """Raises WordsError."""
-    words = asked.listed("jobs")
+    words = [_STEP.sub("", word) for word in words_of(asked.values.get("jobs", ""))]
     for word in words:
         try:
-            parse_job_id(word)
+            named = parse_job_id(word)[0]
         except UserError:
-            raise WordsError(f"squeue: error: Invalid job id: {word}") from None
+            named = 0
+        if not named:
+            raise WordsError(f"squeue: error: Invalid job id: {word}")
     return words
 
 

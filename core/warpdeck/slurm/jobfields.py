@@ -13,7 +13,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import MAX_TASKS, number_ranges, parse_array
 from warpdeck.notation.times import format_duration
 
-from .fields import Field, Row
+from .fields import NULL, Field, Row, cut, whole
 from .jobstates import CODES
 from .people import group_of
 from .stamps import Stamps
@@ -30,7 +30,7 @@ LETTERS = {
     "R": "reasonlist", "S": "starttime", "T": "state", "U": "userid", "V": "submittime", "W": "licenses",
     "X": "corespec", "Y": "schednodes", "Z": "workdir",
 }  # fmt: skip
-NULL, NOT_ASKED = "(null)", "N/A"
+NOT_ASKED = "N/A"
 FIXED = {
     "admin_comment": ("ADMIN_COMMENT", NULL), "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"),
     "boardspernode": ("BOARDS_PER_NODE", "0"), "burstbuffer": ("BURST_BUFFER", NULL),
@@ -74,6 +74,13 @@ PLAIN = {
     "username": ("USER", "user", ""), "workdir": ("WORK_DIR", "work_dir", NULL),
 }  # fmt: skip
 """Fields that are a column of a row as it stands: title, column, and what is printed for nothing."""
+OLD_NAMES = {
+    "cpuspertask": "cpus-per-task", "packjobid": "hetjobid", "packjobidset": "hetjobidset",
+    "packjoboffset": "hetjoboffset", "shared": "oversubscribe",
+}  # fmt: skip
+"""Names of earlier releases, which scripts still have."""
+WHOLE = frozenset({"nodelist", "schednodes", "resizetime"})
+"""Plain fields that a column to the right does not cut."""
 DEFAULT_BITSTR_LEN = 64
 ID_LENGTH = 31
 """Characters of a job's id while SLURM_BITSTR_LEN says nothing, as Slurm's own squeue has them."""
@@ -90,19 +97,21 @@ class JobFields:
         text = env.get("SLURM_BITSTR_LEN", "")
         self._bitstr_len = int(text) if text.isdecimal() else None
         self.by_name: dict[str, Field] = {
-            **{name: Field(title, "", _always(text)) for name, (title, text) in FIXED.items()},
-            **{name: Field(title, key, _plain(key, empty)) for name, (title, key, empty) in PLAIN.items()},
+            **{name: Field(title, "", _always(text), _fit(name)) for name, (title, text) in FIXED.items()},
+            **{
+                name: Field(title, key, _plain(key, empty), _fit(name))
+                for name, (title, key, empty) in PLAIN.items()
+            },
             **self._times(),
             **self._ids(),
             **self._amounts(),
         }
+        self.by_name |= {old: self.by_name[name] for old, name in OLD_NAMES.items()}
 
     def _times(self) -> dict[str, Field]:
         stamp = self._stamps.text
         return {
-            "accruetime": Field(
-                "ACCRUE_TIME", "eligible", lambda row: stamp(row["eligible"], unknown="Unknown")
-            ),
+            "accruetime": Field("ACCRUE_TIME", "eligible", lambda row: stamp(row["eligible"])),
             "deadline": Field("DEADLINE", "deadline", lambda row: stamp(row["deadline"])),
             "eligibletime": Field("ELIGIBLE_TIME", "eligible", lambda row: stamp(row["eligible"])),
             "endtime": Field("END_TIME", "ends", lambda row: stamp(row["ends"])),
@@ -112,9 +121,9 @@ class JobFields:
             "preempttime": Field("PREEMPT_TIME", "leaves", lambda row: stamp(row["leaves"])),
             "starttime": Field("START_TIME", STARTS, lambda row: stamp(start_of(row))),
             "submittime": Field("SUBMIT_TIME", "submit", lambda row: stamp(row["submit"])),
-            "timeleft": Field("TIME_LEFT", f"limit_s {USED}", self._left),
-            "timelimit": Field("TIME_LIMIT", "limit_s", lambda row: format_duration(row["limit_s"])),
-            "timeused": Field("TIME", USED, lambda row: _duration(int(row["used_s"]))),
+            "timeleft": Field("TIME_LEFT", f"limit_s {USED}", self._left, whole),
+            "timelimit": Field("TIME_LIMIT", "limit_s", lambda row: format_duration(row["limit_s"]), whole),
+            "timeused": Field("TIME", USED, lambda row: _duration(int(row["used_s"])), whole),
             "wait4switch": Field("WAIT4SWITCH", "max_switches switches_wait_s", _switches_wait),
         }
 
@@ -129,7 +138,7 @@ class JobFields:
             "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
             "statecompact": Field("ST", "state", lambda row: CODES[row["state"]]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
-            "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list),
+            "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason),
         }
 
     def _amounts(self) -> dict[str, Field]:
@@ -224,6 +233,15 @@ def _plain(key: str, empty: str) -> Callable[[Row], str]:
 def _reason_list(row: Row) -> str:
     waits = row["state"] == "PENDING" or row["reason"] != "None"
     return f"({row['reason']})" if waits else str(row["node_list"])
+
+
+def _fit(name: str) -> Callable[[str, int, bool], str]:
+    return whole if name in WHOLE else cut
+
+
+def _fit_reason(text: str, width: int, right: bool) -> str:
+    """Reasons are cut, nodes are not."""
+    return cut(text, width, right) if text.startswith("(") else whole(text, width, right)
 
 
 def _exit_code(row: Row) -> str:

@@ -77,12 +77,13 @@ def _numbers(fields: JobFields) -> dict[str, Key]:
         "c": Key(
             "cpus_per_task tasks_per_node", lambda row: row["cpus_per_task"] * max(1, row["tasks_per_node"])
         ),
-        "e": Key("ends", lambda row: row["ends"] or NEVER),
+        "e": Key("ends", lambda row: row["ends"] or 0),
         "i": Key("array_job_id array_task_id", by_id),
         "l": Key("limit_s", lambda row: row["limit_s"] or NEVER),
         "L": Key(f"limit_s {USED}", lambda row: (row["limit_s"] or NEVER) - row["used_s"]),
         "m": Key("mem_per_node_bytes mem_per_cpu_bytes", _memory),
         "M": Key(USED, _column("used_s")),
+        "N": Key("batch_host", lambda row: (not row["batch_host"], row["batch_host"])),
         "p": Key("priority_told", lambda row: row["priority_told"] or 0),
         "Q": Key("priority_told", lambda row: row["priority_told"] or 0),
         "S": Key(STARTS, lambda row: start_of(row) or NEVER),

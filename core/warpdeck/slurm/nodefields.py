@@ -12,7 +12,7 @@ from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.times import format_duration
 
-from .fields import Field, Row
+from .fields import Field, Row, cut
 from .nodestates import complete_word, long_word, rank, short_word
 from .stamps import Stamps
 from .units import MIB
@@ -44,6 +44,8 @@ class Print(NamedTuple):
     exact: bool = False
     value: Callable[[Row], Any] | None = None
     """What -S sorts by; None: the text."""
+    fit: Callable[[str, int, bool], str] = cut
+    """How a text longer than its column is made to fit."""
 
 
 def group(part: Row, nodes: Sequence[Row]) -> Row:
@@ -58,7 +60,7 @@ def prints(stamps: Stamps) -> dict[str, Print]:
 
 def as_fields(named: dict[str, Print]) -> dict[str, Field]:
     """For a layout."""
-    return {name: Field(each.title, "", each.text) for name, each in named.items()}
+    return {name: Field(each.title, "", each.text, each.fit) for name, each in named.items()}
 
 
 def _of_partitions() -> dict[str, Print]:
@@ -78,7 +80,7 @@ def _of_partitions() -> dict[str, Print]:
         "priorityjobfactor": of_part("PRIO_JOB_FACTOR", lambda part: str(part["priority_job_factor"])),
         "preemptmode": of_part("PREEMPT_MODE", lambda part: (part["preempt_mode"] or "off").upper()),
         "size": of_part("JOB_SIZE", _job_size),
-        "partition": of_part("PARTITION", lambda part: part["name"] + ("*" if part["default"] else "")),
+        "partition": of_part("PARTITION", _starred)._replace(fit=_keep_star),
         "partitionname": of_part("PARTITION", lambda part: str(part["name"])),
         "root": fixed("ROOT", "no"),
         "allocnodes": fixed("ALLOCNODES", "all"),
@@ -190,6 +192,15 @@ def _names(key: str) -> Callable[[Row], str]:
 
 def _available(part: Row) -> str:
     return {"UP": "up", "DOWN": "down", "DRAIN": "drain"}.get(str(part["state"]), "inact")
+
+
+def _starred(part: Row) -> str:
+    return str(part["name"]) + ("*" if part["default"] else "")
+
+
+def _keep_star(text: str, width: int, right: bool) -> str:
+    """The default partition is told from the others in any width."""
+    return text[: width - 1] + "*" if len(text) > width and text.endswith("*") else cut(text, width, right)
 
 
 def _limit(seconds: int | None) -> str:

@@ -111,7 +111,7 @@ def _list(asked: Asked, console: Console, client: SyncClient) -> None:
     """One listing. Raises WordsError."""
     only_ours("sinfo", asked.values.get("clusters", ""))
     now = time.time()
-    if asked.has("long", "iterate") and not asked.has("json", "yaml"):
+    if asked.has("long", "iterate") and not asked.has("json", "yaml", "noheader"):
         print(ctime(now), file=console.out)
     stamps = Stamps(console.env, now)
     if stamps.complaint:
@@ -217,8 +217,8 @@ def _rows(asked: Asked, site: Site, printed: list[Print], *, of_names: bool) -> 
 
 
 def _partitions(asked: Asked, site: Site) -> list[Row]:
-    wanted = listed(asked.values.get("partition", ""))
-    return [part for part in site.partitions if not wanted or part["name"] in wanted]
+    wanted = asked.values.get("partition")
+    return [part for part in site.partitions if wanted is None or part["name"] in listed(wanted)]
 
 
 def _nodes_of(part: Row, site: Site) -> Iterable[Row]:
@@ -228,13 +228,13 @@ def _nodes_of(part: Row, site: Site) -> Iterable[Row]:
 
 def _filter(asked: Asked) -> Callable[[Row], bool]:
     """Which nodes are meant. Raises WordsError for a state or a list that cannot be."""
-    states = asked.values.get("states") or (REASONS if asked.has("list-reasons") else "")
-    tests = [_state_test(word) for word in listed(states)]
-    names = _names(asked.values.get("nodes", ""))
+    states = asked.values.get("states", REASONS if asked.has("list-reasons") else "all")
+    tests = None if states.lower() == "all" else [_state_test(word) for word in listed(states)]
+    names = _names(asked.values.get("nodes"))
 
     def is_meant(node: Row) -> bool:
         return (
-            (not tests or any(test(node) for test in tests))
+            (tests is None or any(test(node) for test in tests))
             and (names is None or node["name"] in names)
             and not (asked.has("dead") and node["responding"])
             and not (asked.has("responding") and not node["responding"])
@@ -263,8 +263,8 @@ EXAMPLE: Row = {"base": "idle"} | dict.fromkeys(
 """A node's state, to try words on."""
 
 
-def _names(text: str) -> frozenset[str] | None:
-    if not text:
+def _names(text: str | None) -> frozenset[str] | None:
+    if text is None:
         return None
     try:
         return frozenset(expand(text))

@@ -22,9 +22,11 @@ from .words import Words, WordsError, is_informed, only_ours, options, read, ref
 OPTIONS = options(
     "squeue",
     "account=,A all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
-    "licenses=,L local long,l me name=,n noconvert nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
+    "licenses=,L local long,l me name=,n noconvert node= nodes= nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
     "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u verbose,v version,V yaml",
 )
+OTHER_NAMES = {"node": "nodelist", "nodes": "nodelist"}
+"""Spellings that squeue takes without saying so -> option."""
 USAGE = """\
 Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
               [-o format | -O format] [-p partitions] [-q qos] [-R reservation]
@@ -90,7 +92,12 @@ def main(words: list[str], console: Console) -> int:
 
 def _asked(found: Words, console: Console) -> Asked:
     """Raises WordsError for what cannot be together."""
-    values, env = dict(found), console.env
+    values: dict[str, str] = {}
+    env = console.env
+    for name, value in found:
+        if name in ("me", "user"):  # the later of them counts
+            values.pop("user" if name == "me" else "me", None)
+        values[OTHER_NAMES.get(name, name)] = value
     forms = [name for name, _ in found if name.lower() == "format"]
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]
@@ -150,8 +157,8 @@ def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, n
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
-    if asked.has("long", "iterate"):
-        lines.insert(0, ctime(now))
+        if asked.has("long", "iterate"):
+            lines.insert(0, ctime(now))
     if lines:
         print("\n".join(lines), file=console.out)
 

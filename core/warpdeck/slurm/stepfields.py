@@ -7,7 +7,7 @@ from collections.abc import Callable
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.times import format_duration
 
-from .fields import Field, Row
+from .fields import NULL, Field, Row, whole
 from .joborder import Key
 from .stamps import Stamps
 
@@ -15,14 +15,14 @@ LETTERS = {
     "b": "tres-per-node", "i": "stepid", "j": "stepname", "l": "timelimit", "u": "username", "A": "numtasks",
     "M": "timeused", "N": "nodes", "P": "partition", "S": "starttime", "U": "userid",
 }  # fmt: skip
-NULL, NOT_ASKED = "(null)", "N/A"
+NOT_ASKED = "N/A"
 FIXED = {
-    "cluster": ("CLUSTER", CLUSTER_NAME), "container": ("CONTAINER", NULL), "cpufreq": ("CPU_FREQ", NOT_ASKED),
-    "cpus-per-tres": ("CPUS_PER_TRES", NOT_ASKED), "mem-per-tres": ("MEM_PER_TRES", NOT_ASKED),
-    "network": ("NETWORK", NULL), "resvport": ("RESV_PORTS", NULL), "timelimit": ("TIME_LIMIT", "UNLIMITED"),
-    "tres-bind": ("TRES_BIND", NOT_ASKED), "tres-freq": ("TRES_FREQ", NOT_ASKED),
-    "tres-per-node": ("TRES_PER_JOB", NULL), "tres-per-socket": ("TRES_PER_SOCKET", NOT_ASKED),
-    "tres-per-step": ("TRES_PER_STEP", NOT_ASKED), "tres-per-task": ("TRES_PER_TASK", NOT_ASKED),
+    "cluster": ("CLUSTER", CLUSTER_NAME), "container": ("CONTAINER", NULL), "cpufreq": ("CPU_FREQ", "0-0:0"),
+    "cpus-per-tres": ("CPUS_PER_TRES", NULL), "gres": ("TRES_PER_JOB", NULL), "mem-per-tres": ("MEM_PER_TRES", NULL),
+    "network": ("NETWORK", NULL), "resvports": ("RESERVED_PORTS", NULL), "timelimit": ("TIME_LIMIT", "UNLIMITED"),
+    "tres-bind": ("TRES_BIND", NULL), "tres-freq": ("TRES_FREQ", NULL), "tres-per-job": ("TRES_PER_STEP", NULL),
+    "tres-per-node": ("TRES_PER_JOB", NULL), "tres-per-socket": ("TRES_PER_SOCKET", NULL),
+    "tres-per-step": ("TRES_PER_STEP", NULL), "tres-per-task": ("TRES_PER_TASK", NULL),
 }  # fmt: skip
 
 
@@ -30,10 +30,10 @@ def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
     """The fields by name. Rows are LiveSteps with those of `row` beside the rest."""
     made = {name: Field(title, "", _always(text)) for name, (title, text) in FIXED.items()}
     return made | {
-        "arrayjobid": Field("ARRAY_JOB_ID", "", lambda row: str(row["array_job_id"])),
+        "arrayjobid": Field("ARRAY_JOB_ID", "", _array),
         "arraytaskid": Field("ARRAY_TASK_ID", "", _task),
         "jobid": Field("JOB_ID", "", lambda row: str(row["job_id"])),
-        "nodes": Field("NODELIST", "", lambda row: row["node_list"]),
+        "nodes": Field("NODELIST", "", lambda row: row["node_list"], whole),
         "numcpus": Field("NUM_CPUS", "", lambda row: str(row["cpus"])),
         "numtasks": Field("TASKS", "", lambda row: str(row["tasks"])),
         "partition": Field("PARTITION", "", lambda row: row["partition"]),
@@ -41,7 +41,7 @@ def step_fields(*, now: float, stamps: Stamps) -> dict[str, Field]:
         "stepid": Field("STEPID", "", lambda row: row["id"]),
         "stepname": Field("NAME", "", lambda row: row["name"]),
         "stepstate": Field("STATE", "", lambda row: row["state"]),
-        "timeused": Field("TIME", "", lambda row: format_duration(now - row["start"])),
+        "timeused": Field("TIME", "", lambda row: format_duration(now - row["start"]), whole),
         "userid": Field("UID", "", lambda row: str(row["uid"])),
         "username": Field("USER", "", lambda row: row["user"]),
     }
@@ -64,6 +64,11 @@ def by_id(row: Row) -> tuple[int, int, float, str]:
     last = str(row["id"]).rpartition(".")[2]
     number = float(last) if last.isdecimal() else -1.0
     return row["array_job_id"], row["array_task_id"] or 0, number, last
+
+
+def _array(row: Row) -> str:
+    """0 where the job is no task of an array."""
+    return "0" if row["array_task_id"] is None else str(row["array_job_id"])
 
 
 def _task(row: Row) -> str:

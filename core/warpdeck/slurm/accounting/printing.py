@@ -31,11 +31,11 @@ class UnknownField(ValueError):
 
 
 def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None = None) -> list[Column]:
-    """The columns of a --format; `widths` has all fields by name. Names are matched without case. Raises UnknownField.
+    """The columns of a --format; `widths` has all fields by name. Raises UnknownField.
 
-    `find` tells which field a word means where more than its name does; "" is none.
+    `find` tells which field a word means, "" is none. Usually it is the first that begins with it, in any case: elap, nnod.
     """
-    known = {name.lower(): name for name in widths}
+    find = find or _beginning
     found: list[Column] = []
     for word in form.split(","):
         if not word.strip():
@@ -46,12 +46,17 @@ def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None =
         if match[1].lower() == "all":
             found += [Column(name, width) for name, width in widths.items()]
             continue
-        name = find(match[1], widths) if find is not None else known.get(match[1].lower(), "")
+        name = find(match[1], widths)
         if not name:
             raise UnknownField(match[1])
         width = int(match[2]) if match[2] and int(match[2]) else widths[name]
         found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width))))
     return found
+
+
+def _beginning(word: str, widths: Mapping[str, int]) -> str:
+    begins = word.lower()
+    return next((name for name in widths if begins and name.lower().startswith(begins)), "")
 
 
 def print_header(

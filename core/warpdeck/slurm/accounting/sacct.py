@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.errors import UserError
 from warpdeck.notation.lists import words_of
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.jobstates import CODES, OURS
-from warpdeck.slurm.people import name_of, uid_of
+from warpdeck.slurm.people import gid_of, group_of, name_of, uid_of
 from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
@@ -27,7 +28,7 @@ OPTIONS = options(
     "constraints=,C delimiter= duplicates,D endtime=,E env-vars expand-patterns federation file=,f flags=,F format=,o gid=,g "
     "group= helpformat,e help,h jobs=,j json local long,l allclusters,L name= ncpus=,I nnodes=,i nodelist=,N noconvert "
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
-    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whetjob= yaml",
+    "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
 )
 NEVER = "BOOT_FAIL"
 """A state that no job of ours is in: what is asked of states that there are not here finds nothing."""
@@ -45,13 +46,12 @@ REFUSED = {
     "completion": "the history is the controller's own",
     "env-vars": "environments are not shown: they may hold secrets",
     "file": "the history is the controller's own",
-    "allclusters": "there is one cluster",
-    "gid": "name users instead: --user",
-    "group": "name users instead: --user",
-    "whetjob": "there are no heterogeneous jobs",
+    "flags": "take --state",
     "yaml": "take --json",
 }
 """Options that would change what is shown, and are not here -> what to do."""
+EMPTY = ("wckeys", "associations")
+"""Options that name what no job of ours has: nothing is found."""
 REST_OF_SECOND_S = 0.999999
 """Slurm's times are whole seconds: what ended within that of --endtime ended by then."""
 HELP = """sacct [<OPTION>]
@@ -72,6 +72,7 @@ class Asked:
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
         self.given = dict(words)
+        self.given |= {"format": ",".join(value for name, value in words if name == "format" and value)}
         self.console = console
         self.now = time.time()
         for name, reason in REFUSED.items():
@@ -79,6 +80,8 @@ class Asked:
                 raise CommandError(f"--{name} is not supported: {reason}")
         self.steps = "allocations" not in self.given
         self.jobs, self.only = _jobs(self.given.get("jobs", ""))
+        if not self.steps:
+            self.only = []
         self.since, self.until = self._times()
         self.unit = self._unit()
 
@@ -117,8 +120,16 @@ class Asked:
             return "raw"
         unit = self.given.get("units", "").upper()
         if unit and unit not in "KMGTP":
-            raise WordsError("sacct: fatal: Invalid unit type")
+            possible = f"Invalid unit type '{unit}'. Possible options are 'KMGTP'"
+            raise WordsError(f"sacct: error: {possible}\nsacct: fatal: Invalid unit type")
         return unit
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether what is named there cannot be here."""
+        clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
+        elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
+        return elsewhere or any(self.given.get(name) for name in EMPTY)
 
     def question(self) -> Record:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
@@ -225,8 +236,7 @@ def _run(asked: Asked) -> int:
     question = asked.question()
     if asked.has("batch-script"):
         return _scripts(asked, question)
-    with asked.console.connect() as client:
-        jobs = [job for job in client.call("records", **question)["jobs"] if _fits(job, asked)]
+    jobs = [] if asked.finds_nothing else _jobs_of(asked, question)
     if asked.has("json"):
         from .sacctjson import answer
 
@@ -250,6 +260,18 @@ def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
                     yield step_values(step, job, window, unit=asked.unit)
 
 
+def _jobs_of(asked: Asked, question: Record) -> list[Record]:
+    with asked.console.connect() as client:
+        jobs = [job for job in client.call("records", **question)["jobs"] if _fits(job, asked)]
+    return sorted(jobs, key=_place)
+
+
+def _place(job: Record) -> tuple[int, int]:
+    """The tasks of an array behind one another, those that wait before them."""
+    task = job["array_task_id"]
+    return job["array_job_id"], -1 if task is None else task
+
+
 def _wants(asked: Asked, job: Record, step: str) -> bool:
     """Whether a line is named by -j: a whole job, or one step of it."""
     names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"])}
@@ -264,12 +286,13 @@ def _wants(asked: Asked, job: Record, step: str) -> bool:
 
 def _fits(job: Record, asked: Asked) -> bool:
     """The filters that are seldom used."""
-    limit_min = None if job["limit_s"] is None else job["limit_s"] / 60
+    limit_s = job["limit_s"]
     tests: list[tuple[str, Callable[[str], bool]]] = [
         ("nnodes", lambda text: _in_range(job["nodes"], text)),
         ("ncpus", lambda text: _in_range(job["cpus"], text)),
-        ("timelimit-min", lambda text: limit_min is None or limit_min >= _minutes(text)),
-        ("timelimit-max", lambda text: limit_min is not None and limit_min <= _minutes(text)),
+        ("timelimit-min", lambda text: _in_limits(limit_s, text, asked.given.get("timelimit-max", text))),
+        ("gid", lambda text: _is_group(job["uid"], text)),
+        ("group", lambda text: _is_group(job["uid"], text)),
         ("reason", lambda text: job["reason"] in listed(text)),
         ("constraints", lambda text: all(word in job["features"] for word in listed(text))),
     ]
@@ -279,14 +302,29 @@ def _fits(job: Record, asked: Asked) -> bool:
 def _in_range(count: int, text: str) -> bool:
     low, dash, high = text.partition("-")
     if not low.isdecimal() or (high and not high.isdecimal()):
-        raise CommandError(f"{text!r} is no number or range: write MIN or MIN-MAX")
+        raise CommandError(f'Invalid numeric value "{text}" for requested node range.')
     return int(low) <= count <= int(high) if dash else count == int(low)
 
 
-def _minutes(text: str) -> float:
+def _in_limits(limit_s: int | None, low: str, high: str) -> bool:
+    """-k alone is that very limit; with -K it is the least."""
     from warpdeck.notation.times import parse_limit
 
-    return (parse_limit(text) or 0) / 60
+    try:
+        least, most = parse_limit(low), parse_limit(high)
+    except UserError:
+        raise WordsError("sacct: fatal: Invalid time limit specification") from None
+    no_limit = float("inf")
+    return (least or no_limit) <= (limit_s or no_limit) <= (most or no_limit)
+
+
+def _is_group(uid: int, text: str) -> bool:
+    """Whether the user's first group is one of those, by name or number. Raises CommandError."""
+    wanted = {word: gid_of(word) for word in listed(text)}
+    for word, gid in wanted.items():
+        if gid is None:
+            raise CommandError(f"Invalid group id: {word}")
+    return group_of(uid)[1] in wanted.values()
 
 
 def _jobs(text: str) -> tuple[list[str], list[tuple[str, str]]]:

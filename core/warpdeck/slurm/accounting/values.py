@@ -16,7 +16,7 @@ Record = dict[str, Any]
 FORM = """
 Account:10 AdminComment:15 AllocCPUS:10 AllocNodes:10 AllocTRES:10 AssocID:7 AveCPU:10 AveCPUFreq:10 AveDiskRead:14
 AveDiskWrite:14 AvePages:10 AveRSS:10 AveVMSize:10 BlockID:16 Cluster:10 Comment:14 Constraints:19 ConsumedEnergy:14
-ConsumedEnergyRaw:17 Container:19 CPUTime:10 CPUTimeRAW:10 DBIndex:10 DerivedExitCode:15 Elapsed:10 ElapsedRaw:10 Eligible:19
+ConsumedEnergyRaw:17 Container:19 CPUTime:10 CPUTimeRAW:10 DBIndex:-10 DerivedExitCode:15 Elapsed:10 ElapsedRaw:10 Eligible:19
 End:19 ExitCode:8 Flags:19 GID:6 Group:9 JobID:-12 JobIDRaw:-12 JobName:10 Layout:9 MaxDiskRead:12 MaxDiskReadNode:15
 MaxDiskReadTask:15 MaxDiskWrite:12 MaxDiskWriteNode:16 MaxDiskWriteTask:16 MaxPages:8 MaxPagesNode:12 MaxPagesTask:14
 MaxRSS:10 MaxRSSNode:10 MaxRSSTask:10 MaxVMSize:10 MaxVMSizeNode:14 MaxVMSizeTask:14 McsLabel:12 MinCPU:10 MinCPUNode:10
@@ -73,14 +73,13 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
     limit_s = job["limit_s"]
     own = {
         "AdminComment": "",
-        "AssocID": "0",
         "Comment": job["comment"],
         "Constraints": job["features"],
         "Container": job["container"],
         "DerivedExitCode": derived_exit_code(job),
         "ExitCode": exit_code(job),
         "Eligible": moment(job["eligible"]),
-        "Flags": "SchedMain" if start else "",
+        "Flags": "SchedMain,StartRecieved" if start else "",  # spelt so in all releases
         "GID": str(gid),
         "Group": group,
         "JobID": label(job),
@@ -149,28 +148,33 @@ def step_values(step: Record, job: Record, window: Window, *, unit: str = "") ->
         "Submit": moment(row["start"]),
         **dict.fromkeys(("ReqCPUFreq", "ReqCPUFreqGov", "ReqCPUFreqMax", "ReqCPUFreqMin"), frequency),
     }
-    tres = tres_text(step["tres"], by_name=True, unit="" if unit == "raw" else unit)
+    tres = tres_text(plain_tres(step["tres"]), by_name=True, unit="" if unit == "raw" else unit)
     return (
-        _both(facts, window, tres=tres, account=job["account"], db=job["id"])
+        _both(facts, window, tres=tres, account=job["account"], db=job["id"], is_step=True)
         | own
         | usage_fields(step, unit=unit)
     )
 
 
-def _both(facts: Mapping[str, Any], window: Window, *, tres: str, account: str, db: int) -> dict[str, str]:
+def _both(
+    facts: Mapping[str, Any], window: Window, *, tres: str, account: str, db: int, is_step: bool = False
+) -> dict[str, str]:
     """What a job and a step have in the same way."""
     start, end = facts["start"], facts["end"]
     elapsed_s = 0 if start is None else int(max(0.0, (end or window.now) - start - facts["suspended_s"]))
     cpus, used = facts["cpus"], facts["used"]
     energy = energy_j(used)
+    if energy is None and is_step and end is not None:
+        energy = 0
     return {
         "Account": account,
         "AllocCPUS": str(cpus if start is not None else facts.get("held_cpus", cpus)),
         "AllocNodes": str(facts["nodes"] if start is not None else 0),
         "AllocTRES": tres,
+        "AssocID": "0",
         "Cluster": CLUSTER_NAME,
-        "ConsumedEnergy": "" if end is None else rounded(energy or 0),
-        "ConsumedEnergyRaw": "" if end is None else str(energy or 0),
+        "ConsumedEnergy": "" if energy is None else rounded(energy),
+        "ConsumedEnergyRaw": "" if energy is None else str(energy),
         "CPUTime": clock(elapsed_s * cpus),
         "CPUTimeRAW": str(elapsed_s * cpus),
         "DBIndex": str(db),
