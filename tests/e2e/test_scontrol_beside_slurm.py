@@ -151,6 +151,18 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
         "show licenses",
         "show reservation",
         "show step 99",
+        "show partitionname=debug nothing",
+        "show partitionname=zz",
+        "show reservationname=zz",
+        "show topology n1",
+        "show bbstat",
+        "show burstbuffer",
+        "show federation",
+        "show frontend",
+        "write foo 1",
+        "requeue 3",
+        "notify 99 hello",
+        "-o show job 4_3",
     ],
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:

@@ -171,7 +171,9 @@ class Handlers:
             case ask.Cancel():
                 return await self._cancel(message)
             case ask.Hold():
-                return await self._change(Held(**await self._named(message.jobs)))
+                return await self._change(
+                    Held(for_owner=message.for_owner, **await self._named(message.jobs))
+                )
             case ask.Release():
                 return await self._change(Released(**await self._named(message.jobs)))
             case ask.Requeue():

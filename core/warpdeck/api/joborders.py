@@ -22,7 +22,9 @@ class Cancel(OnJobs, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Hold(OnJobs, frozen=True, kw_only=True, tag="hold"):
-    """Waiting jobs must not start."""
+    """Waiting jobs must not start. `for_owner`: their owner may release them too, though an admin holds them."""
+
+    for_owner: bool = False
 
 
 class Release(OnJobs, frozen=True, kw_only=True, tag="release"):

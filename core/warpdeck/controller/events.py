@@ -64,7 +64,9 @@ class Cancelled(Order, frozen=True, kw_only=True):
 
 
 class Held(Order, frozen=True, kw_only=True):
-    """Waiting jobs must not start."""
+    """Waiting jobs must not start. `for_owner`: their owner may release them too, though an admin holds them."""
+
+    for_owner: bool = False
 
 
 class Released(Order, frozen=True, kw_only=True):

@@ -215,7 +215,7 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 def hold(txn: Transaction, event: Held) -> Outcome:
     """Waiting jobs stay where they are until released; one that runs waits so once it is requeued. What an admin holds of
     somebody else's only an admin releases."""
-    return on_each(txn, event, lambda job: _hold_one(txn, job, event.who))
+    return on_each(txn, event, lambda job: _hold_one(txn, job, event))
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
@@ -223,9 +223,12 @@ def release(txn: Transaction, event: Released) -> Outcome:
     return on_each(txn, event, lambda job: _release_one(txn, job, event.who))
 
 
-def _hold_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
     _check_unfinished(job)
+    who = event.who
     by_admin = job.held_by_admin or (who.admin and who.uid != job.uid)
+    if who.admin and event.for_owner:
+        by_admin = False
     if not job.held or by_admin is not job.held_by_admin:
         txn.put_job(amend(job, held=True, held_by_admin=by_admin))
         txn.log(job.id, f"held by {who.user}")
@@ -262,6 +265,10 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 
 
 def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
+    if not job.request.requeue:
+        raise UserError(
+            f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
+        )
     if job.state is JobState.PENDING:
         raise UserError(f"job {job.label()} is waiting already", code="pending")
     if job.request.pty is not None or job.request.holder:

@@ -35,6 +35,7 @@ WORDS = {
     "finished": "Job has already finished",
     "ending": "Job can not be altered now, try later",
     "limit": "Requested time limit is invalid (missing or exceeds some limit)",
+    "no_requeue": "Requested operation is presently disabled",
     "no_batch": "Only batch jobs are accepted or processed",
 }
 

@@ -16,6 +16,7 @@ from warpdeck.controller.events import (
     Outcome,
     Planned,
     Released,
+    Requeued,
     Resumed,
     Suspended,
 )
@@ -245,6 +246,26 @@ def test_a_hold_of_an_admin_is_released_by_admins_only() -> None:
     assert core.job(job_id).held_by_admin
     core.apply(Released(who=ROOT, jobs=(str(job_id),)))
     assert not core.job(job_id).held and not core.job(job_id).held_by_admin
+
+
+def test_what_an_admin_holds_for_its_owner_the_owner_releases() -> None:
+    core = Core("a")
+    job_id = core.submit()
+    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
+    core.apply(Held(who=ANN, jobs=(str(job_id),), for_owner=True))
+    assert core.job(job_id).held_by_admin, "an owner cannot undo an admin's hold so"
+    core.apply(Held(who=ROOT, jobs=(str(job_id),), for_owner=True))
+    core.plan()
+    assert core.state.whys[JobId(job_id)].code == "JobHeldUser"
+    core.apply(Released(who=ANN, jobs=(str(job_id),)))
+    assert not core.job(job_id).held
+
+
+def test_a_job_that_never_wants_to_be_requeued_is_not() -> None:
+    core = Core("a")
+    job_id = core.submit(ask(requeue=False))
+    said = core.apply(Requeued(who=ROOT, jobs=(str(job_id),)))
+    assert "--no-requeue" in said.errors[0]
 
 
 def test_an_admin_holds_own_jobs_like_anybody() -> None:

@@ -35,6 +35,7 @@ def _nothing(session: Session, words: list[str]) -> None:
 
 HELD = frozenset({"not_pending"})
 """To hold what runs already is no error in Slurm, and changes nothing now."""
+LOG = "the log has all that there is"
 REBOOT = "drain the node, reboot it, and resume it"
 KEYWORDS = {
     "all": Keyword(1, 0, 0, _nothing),
@@ -45,12 +46,17 @@ KEYWORDS = {
     "create": Keyword(2, 0, None, reserving.create),
     "delete": Keyword(3, 0, None, reserving.delete),
     "details": Keyword(3, 0, 0, _details),
+    "errnumstr": Keyword(5, 0, None, orders.refused("errnumstr", "errors have words here, not numbers")),
     "exit": Keyword(1, 0, 0, _quit),
+    "fsdampeningfactor": Keyword(
+        3, 0, None, orders.refused("fsdampeningfactor", "shares stand in config.toml, [accounts]")
+    ),
+    "getaddrs": Keyword(2, 0, None, orders.refused("getaddrs", "`scontrol show node` has addresses")),
     "help": Keyword(2, 0, 0, _help),
     "hide": Keyword(2, 0, 0, _nothing),
     "hold": Keyword(3, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
-    "holdu": Keyword(5, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
-    "uhold": Keyword(2, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend")),
+    "holdu": Keyword(5, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
+    "uhold": Keyword(2, 1, None, orders.on_jobs("hold", alike=HELD, after="slurm_suspend", for_owner=True)),
     "listpids": Keyword(1, 0, 2, orders.listpids),
     "notify": Keyword(1, 2, None, orders.notify),
     "oneliner": Keyword(1, 0, 0, _oneliner),
@@ -64,7 +70,9 @@ KEYWORDS = {
     "requeue": Keyword(3, 1, None, orders.on_jobs("requeue")),
     "requeuehold": Keyword(7, 1, None, orders.on_jobs("requeue", hold=True)),
     "resume": Keyword(3, 1, None, orders.on_jobs("resume")),
-    "setdebug": Keyword(2, 0, None, orders.refused("setdebug", "the log has all that there is")),
+    "schedloglevel": Keyword(3, 0, None, orders.refused("schedloglevel", LOG)),
+    "setdebug": Keyword(2, 0, None, orders.refused("setdebug", LOG)),
+    "setdebugflags": Keyword(9, 0, None, orders.refused("setdebugflags", LOG)),
     "show": Keyword(3, 0, None, show.show),
     "shutdown": Keyword(8, 0, None, orders.refused("shutdown", "`warpdeck down` stops the controller")),
     "suspend": Keyword(2, 1, None, orders.on_jobs("suspend")),

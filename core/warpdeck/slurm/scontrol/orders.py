@@ -16,7 +16,17 @@ from .session import Failed, Session
 from .show import alive, records
 
 SAYS_ALL = frozenset(
-    {"not_found", "not_pending", "pending", "not_running", "not_suspended", "finished", "ending", "denied"}
+    {
+        "no_requeue",
+        "not_found",
+        "not_pending",
+        "pending",
+        "not_running",
+        "not_suspended",
+        "finished",
+        "ending",
+        "denied",
+    }
 )
 """Codes for which Slurm's words are enough."""
 POLL_S = 0.5
@@ -74,7 +84,9 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
     found: list[str] = []
     for word in words:
         key, equals, value = word.partition("=")
-        if equals and "jobname".startswith(key.lower()) and len(key) > 3:
+        if equals and key.lower() == "state":
+            raise Failed(f"scontrol: error: {word} is not supported: take requeuehold")
+        if equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
             found += _of_name(session, value)
         else:
             found += words_of(value if equals else word)
@@ -137,7 +149,7 @@ def wait_job(session: Session, words: list[str]) -> None:
 def write(session: Session, words: list[str]) -> None:
     """write batch_script JOB [FILE]: `-` is standard output."""
     if not (len(words[0]) >= 1 and "batch_script".startswith(words[0].lower())):
-        raise Failed(f"invalid write argument: {words[0]}")
+        raise Failed(f"invalid write argument:{words[0]}")
     if len(words) < 2:
         raise Failed("missing job id")
     with session.connect() as client:

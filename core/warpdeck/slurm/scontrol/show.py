@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warpdeck.notation.jobids import is_job_id
+from warpdeck.notation.arrays import number_ranges, parse_array
+from warpdeck.notation.jobids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.slurm import jobdump
 from warpdeck.slurm.jobdump import job_object
 from warpdeck.slurm.units import moment
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from warpdeck.api.sync import SyncClient
 
 Row = dict[str, Any]
+NO_TASK = "4294967294"
+"""What stands for %a in the names of files of tasks that wait together."""
 WANTED = sorted({*FIELDS, *jobdump.NEEDS.split()})
 
 
@@ -67,7 +70,25 @@ def records(client: SyncClient, word: str = "", *, steps: bool = False) -> list[
     base = word.partition(".")[0]
     if not is_job_id(base):
         raise Failed("scontrol_print_job error: Invalid job id specified")
-    return list(client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"])
+    found = client.call("records", ids=[base], fields=WANTED, steps=steps)["jobs"]
+    return [_narrowed(job, base) for job in found]
+
+
+def _narrowed(job: Row, word: str) -> Row:
+    """Of tasks that wait inside their array those that are named."""
+    ranges = parse_job_id(word)[1]
+    waiting = job["tasks_text"].partition("%")[0]
+    if ranges is None or job["array_task_id"] is not None or not waiting:
+        return job
+    tasks = _numbers(ranges) & _numbers(tuple(parse_array(waiting)[0]))
+    files = {
+        name: job[name].replace(NO_TASK, str(min(tasks))) for name in ("stdout", "stderr") if len(tasks) == 1
+    }
+    return {**job, "tasks_text": number_ranges(tasks), "tasks_pending": len(tasks), **files}
+
+
+def _numbers(ranges: TaskRanges) -> set[int]:
+    return {number for first, last, step in ranges for number in range(first, last + 1, step)}
 
 
 def _jobs(session: Session, word: str) -> None:
@@ -206,7 +227,8 @@ def _daemons(session: Session, word: str) -> None:
 
 
 def _topology(session: Session, word: str) -> None:
-    session.console.err.write("scontrol: error: No topology information available\n")
+    told = f"Topology information contains no switch or node named {word}"
+    session.console.err.write(f"scontrol: error: {told if word else 'No topology information available'}\n")
 
 
 def _aliases(session: Session, word: str) -> None:
@@ -227,29 +249,38 @@ def _assoc_mgr(session: Session, word: str) -> None:
     print_associations(session.console, shares, qos)
 
 
-def _refused(what: str) -> Callable[[Session, str], None]:
-    def refuse(session: Session, word: str) -> None:
-        raise Failed(f"there is nothing to show of {what} here")
+def _none(session: Session, word: str) -> None:
+    """Of what no cluster of ours has, as of what a cluster of Slurm's happens not to have."""
 
-    return refuse
+
+def _front_ends(session: Session, word: str) -> None:
+    session.console.out.write("No nodes in the system\n")
+
+
+def _slurmd(session: Session, word: str) -> None:
+    raise Failed("scontrol: error: there is no slurmd here: `warpdeck nodes` shows the agents")
 
 
 ENTITIES = {
     "aliases": Entity(1, _aliases),
     "assoc_mgr": Entity(2, _assoc_mgr),
-    "bbstat": Entity(2, _refused("burst buffers")),
-    "burstbuffer": Entity(2, _refused("burst buffers")),
+    "bbstat": Entity(2, _none),
+    "burstbuffer": Entity(2, _none),
+    "cache": Entity(2, _assoc_mgr),
     "config": Entity(1, _config),
     "daemons": Entity(1, _daemons),
-    "federation": Entity(1, _refused("federations")),
-    "frontend": Entity(1, _refused("front ends")),
+    "dwstat": Entity(2, _none),
+    "federation": Entity(1, _none),
+    "frontend": Entity(1, _front_ends),
     "jobs": Entity(1, _jobs),
     "jobid": Entity(1, _jobs),
     "licenses": Entity(2, _licenses),
     "nodes": Entity(1, _nodes),
     "partitions": Entity(1, _partitions),
+    "partitionname": Entity(1, _partitions),
     "reservations": Entity(1, _reservations),
-    "slurmd": Entity(2, _refused("slurmd")),
+    "reservationname": Entity(1, _reservations),
+    "slurmd": Entity(2, _slurmd),
     "steps": Entity(2, _steps),
     "topology": Entity(1, _topology),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from warpdeck.notation.arrays import number_ranges
 from warpdeck.slurm.units import clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
@@ -27,9 +28,8 @@ def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[s
         f"Gres={or_null(gres)}",
     ]
     if details and node["gpus"]:
-        used = [gpu for gpu in node["gpus"] if gpu["job"]]
         lines.append("GresDrain=N/A")
-        lines.append(f"GresUsed=gpu:{len(used)}(IDX:{','.join(str(gpu['index']) for gpu in used) or 'N/A'})")
+        lines.append(f"GresUsed={_gres_used(node['gpus'])}")
     lines.append(
         f"NodeAddr={node['address'] or node['target']} NodeHostName={node['hostname'] or node['name']} Version={RELEASE}"
     )
@@ -79,6 +79,17 @@ def gres_text(gpus: Sequence[Row]) -> str:
         kinds[gpu["type"]] = kinds.get(gpu["type"], 0) + 1
     return ",".join(
         f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in sorted(kinds.items())
+    )
+
+
+def _gres_used(gpus: Sequence[Row]) -> str:
+    """gpu:a100:2(IDX:0-1), by type."""
+    held: dict[str, list[int]] = {}
+    for gpu in gpus:
+        held.setdefault(gpu["type"], []).extend([gpu["index"]] if gpu["job"] else [])
+    return ",".join(
+        f"gpu:{kind + ':' if kind else ''}{len(used)}(IDX:{number_ranges(used) or 'N/A'})"
+        for kind, used in sorted(held.items())
     )
 
 
