@@ -19,8 +19,8 @@ from .spool import write_all
 PROGRAMS = "bin"
 LIBRARY = "programs"
 NAMES = (
-    *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue", "srun"),
-    *("sshare", "sstat"),
+    *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "seff", "sinfo", "sprio", "squeue"),
+    *("sreport", "srun", "sshare", "sstat", "strigger"),
 )
 MODULES = (
     "__init__.py",

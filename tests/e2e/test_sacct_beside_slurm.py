@@ -213,6 +213,60 @@ def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: Pair, job: int) 
     assert told == {}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sreport user top start=2001-01-01 end=2001-01-02",
+        "sreport -P user TopUsage start=2001-01-01 end=2001-01-02 topcount=3",
+        "sreport -t hourper user top start=2001-01-01 end=2001-01-02",
+        "sreport -T cpu,mem user top start=2001-01-01 end=2001-01-02",
+        "sreport cluster accountutil start=2001-01-01 end=2001-01-02",
+        "sreport -p -t secper cluster UserUtilizationByAccount start=2001-01-01 end=2001-01-02",
+        "sreport job sizesbyaccount start=2001-01-01 end=2001-01-02",
+        "sreport -n job sizesbyaccount start=2001-01-01 end=2001-01-02",
+        "sreport -t hours job sizes start=2001-01-01 end=2001-01-02 printjobcount",
+        "sreport foo bar",
+        "sreport cluster",
+        "sreport cluster foo",
+        "sreport job foo",
+    ],
+)
+def test_sreport_prints_what_slurms_prints(pair: Pair, line: str) -> None:
+    pair.same(line)
+
+
+def test_sreport_sums_what_jobs_held(pair: Pair) -> None:
+    """How long each ran differs from run to run; that all of it is somewhere does not."""
+    words = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
+    [row] = pair.ours.run(words).out.splitlines()
+    allocated, idle, reported = (int(row.split("|")[at]) for at in (1, 4, 6))
+    assert allocated + idle == reported == 3600 * 4 * 16
+    header = pair.ours.run(words[:1] + words[2:]).out.splitlines()
+    theirs = pair.theirs.run(words[:1] + words[2:]).out.splitlines()
+    assert header[2:6] == theirs[2:6]
+
+
+def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: Pair) -> None:
+    told = pair.ours.run(["seff", "5"]).out.splitlines()
+    assert told[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
+    assert told[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
+    assert [line.partition(":")[0] for line in told[6:]] == [
+        "CPU Utilized",
+        "CPU Efficiency",
+        "Job Wall-clock time",
+        "Memory Utilized",
+        "Memory Efficiency",
+    ]
+    assert told[-1].endswith("of 400.00 MB")
+    assert f"Array Job ID: {ARRAY}_2" in pair.ours.run(["seff", f"{ARRAY}_2"]).out
+    assert "State: FAILED (exit code 137)" in pair.ours.run(["seff", "3"]).out
+    waits = pair.ours.run(["seff", str(REQUEUED)]).out
+    assert waits.endswith("Efficiency not available for jobs in the PENDING state.\n")
+    missing = pair.ours.run(["seff", "999"])
+    assert (missing.rc, missing.err) == (2, "Job not found.\n")
+    assert pair.ours.run(["seff"]).rc == 1
+
+
 UNLIKE = re.compile(
     r"\.(time|tres|flags|priority|working_directory|cluster|statistics)\b|association\.cluster"
 )

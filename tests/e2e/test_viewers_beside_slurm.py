@@ -286,6 +286,19 @@ def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
     pair.same(line)
 
 
+@pytest.mark.parametrize(
+    "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
+)
+def test_there_are_no_triggers(pair, line):
+    pair.same(line)
+
+
+def test_a_trigger_is_refused_with_what_does_the_same(pair):
+    said = pair.ours.run(["strigger", "--set", "--fini", "--jobid=1", "--program=/bin/true"])
+    assert said.rc == 1
+    assert "--set is not supported" in said.err and "--dependency" in said.err
+
+
 def test_sdiag_has_slurms_lines(pair):
     def labels(text: str) -> list[str]:
         before_calls = text.partition("Remote Procedure Call")[0]

@@ -33,11 +33,14 @@ ASKED = (
     "scancel",
     "scontrol",
     "sdiag",
+    "seff",
     "sinfo",
     "sprio",
     "squeue",
+    "sreport",
     "sshare",
     "sstat",
+    "strigger",
 )
 """main.COMMANDS; repeated because that imports what a command needs."""
 LOCAL = ("listpids", "pidinfo", "write")

@@ -23,11 +23,14 @@ COMMANDS: dict[str, str] = {
     "scancel": "scancel",
     "scontrol": "scontrol",
     "sdiag": "sdiag",
+    "seff": "accounting.seff",
     "sinfo": "sinfo",
     "sprio": "sprio",
     "squeue": "squeue",
+    "sreport": "accounting.sreport",
     "sshare": "sshare",
     "sstat": "accounting.sstat",
+    "strigger": "strigger",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
 FRONTED = {"srun": "srun", "salloc": "salloc"}

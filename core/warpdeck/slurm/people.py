@@ -39,6 +39,15 @@ def name_of(uid: int) -> str:
 
 
 @functools.cache
+def full_name_of(name: str) -> str:
+    """What the directory calls the user, up to the first comma; nothing where it does not know the name."""
+    try:
+        return pwd.getpwnam(name).pw_gecos.partition(",")[0]
+    except KeyError:
+        return ""
+
+
+@functools.cache
 def group_of(uid: int) -> tuple[str, int]:
     """The user's first group: name and number; ("nobody", 65534) where the user is not known."""
     try:

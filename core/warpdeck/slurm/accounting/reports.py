@@ -1,0 +1,195 @@
+"""sreport's reports: what jobs have held in a window, by cluster, account, user and size. Pure.
+
+A job counts with the part of its time that lies in the window, and with what it held then: TRES x seconds. How long nodes were
+down, or kept free for somebody, is not kept; it counts as idle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from warpdeck.cluster import CLUSTER_NAME
+
+Row = dict[str, Any]
+Texts = dict[str, str]
+FIELDS = ("id", "user", "uid", "account", "tres", "start", "end", "cpus", "suspended_s")
+PER_WIDTH = 17
+"""Of an amount with its percentage."""
+UNITS_S = {"seconds": 1, "minutes": 60, "hours": 3600}
+ROOT = "root"
+"""The account above all, and of jobs that name none."""
+GROUPS = (50, 250, 500, 1000)
+ALL_USERS = 10
+"""How many users are the top ones."""
+
+
+class Window(NamedTuple):
+    """From when to when, in seconds; `until` is the first moment that is not in it."""
+
+    since: float
+    until: float
+
+    @property
+    def length_s(self) -> int:
+        return int(self.until - self.since)
+
+    def part_s(self, job: Row) -> float:
+        """How long the job ran in it."""
+        if job["start"] is None:
+            return 0.0
+        ran_s = min(job["end"] or self.until, self.until) - max(job["start"], self.since)
+        return max(0.0, float(ran_s) - float(job["suspended_s"]))
+
+    def text(self) -> str:
+        return f"{_stamp(self.since)} - {_stamp(self.until - 1)}"
+
+
+class Form(NamedTuple):
+    """How amounts are told: the unit's seconds (None: percent alone), whether percent stands behind, of which TRES."""
+
+    unit: str = "minutes"
+    percent: str = ""
+    """"", "only" or "too"."""
+    tres: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self.tres or ("cpu",)
+
+    def line(self) -> str:
+        what, unit = "TRES" if self.tres else "CPU", self.unit.capitalize()
+        if self.percent == "only":
+            return "Usage reported in Percentage of Total"
+        return f"Usage reported in {what} {unit}{'/Percentage of Total' if self.percent else ''}"
+
+    def amount(self, seconds: float, whole: float) -> str:
+        share = f"{100 * seconds / whole if whole else 0:.2f}%"
+        if self.percent == "only":
+            return share
+        text = f"{seconds / UNITS_S[self.unit]:.0f}"
+        return f"{text}({share})" if self.percent else text
+
+    def width(self) -> int:
+        return PER_WIDTH if self.percent == "too" else 8
+
+
+class Report(NamedTuple):
+    """A table: its heading, the fields with their widths and titles, which are shown without format=, and the rows."""
+
+    heading: list[str]
+    widths: dict[str, int]
+    titles: dict[str, str]
+    shown: list[str]
+    rows: list[Texts]
+
+
+def utilization(jobs: Iterable[Row], have: Mapping[str, int], window: Window, form: Form) -> Report:
+    """cluster Utilization. `have`: what all nodes have of each TRES."""
+    held = _held(jobs, window)
+    rows = []
+    for tres in form.named:
+        whole = float(have.get(tres, 0) * window.length_s)
+        used = min(held.get(tres, 0.0), whole)
+        parts = {"Allocated": used, "Down": 0, "PlannedDown": 0, "Idle": whole - used, "Planned": 0}
+        texts = {name: form.amount(count, whole) for name, count in {**parts, "Reported": whole}.items()}
+        rows.append({"Cluster": CLUSTER_NAME, "TresName": tres, "TresCount": str(have.get(tres, 0)), **texts})
+    amounts = ["Allocated", "Down", "PlannedDown", "Idle", "Planned", "Reported"]
+    widths = {"Cluster": 9, "TresName": 14, **dict.fromkeys(amounts, form.width()), "TresCount": 10}
+    shown = ["Cluster", *(["TresName"] if form.tres else []), *amounts]
+    titles = {"TresName": "TRES Name", "PlannedDown": "PLND Down", "TresCount": "TRES Count"}
+    return Report([f"Cluster Utilization {window.text()}", form.line()], widths, titles, shown, rows)
+
+
+def by_people(
+    jobs: Iterable[Row], have: Mapping[str, int], window: Window, form: Form, *, report: str, top: int = 0
+) -> Report:
+    """AccountUtilizationByUser ("account"), UserUtilizationByAccount ("user") and TopUsage ("top", so many)."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    for job in jobs:
+        of_job = _held([job], window)
+        account = job["account"] or ROOT
+        keys = [(account, job["user"])]
+        if report == "account":
+            keys += [(each, "") for each in dict.fromkeys((account, ROOT))]
+        for key in keys:
+            into = sums.setdefault(key, {})
+            for tres, seconds in of_job.items():
+                into[tres] = into.get(tres, 0.0) + seconds
+    first = form.named[0]
+    order: Callable[[tuple[str, str]], Any] = lambda key: (-sums[key].get(first, 0.0), key)  # noqa: E731
+    if report == "account":
+        order = lambda key: (key[0] != ROOT, key)  # noqa: E731
+    keys = [key for key in sorted(sums, key=order) if any(sums[key].values())][: top or None]
+    rows = [
+        _person(key, tres, form.amount(sums[key].get(tres, 0.0), float(have.get(tres, 0) * window.length_s)))
+        for key in keys
+        for tres in form.named
+    ]
+    widths = {"Cluster": 9, "Account": 15, "Login": 9, "Proper": 15, "TresName": 14}
+    widths |= {"Used": form.width(), "Energy": form.width()}
+    people = ["Account", "Login", "Proper"] if report == "account" else ["Login", "Proper", "Account"]
+    shown = ["Cluster", *people, *(["TresName", "Used"] if form.tres else ["Used", "Energy"])]
+    heads = {
+        "account": "Cluster/Account/User Utilization",
+        "user": "Cluster/User/Account Utilization",
+        "top": f"Top {top} Users",
+    }
+    heading = [f"{heads[report]} {window.text()} ({window.length_s} secs)", form.line()]
+    return Report(heading, widths, {"Proper": "Proper Name", "TresName": "TRES Name"}, shown, rows)
+
+
+def sizes(
+    jobs: Iterable[Row], window: Window, form: Form, *, groups: tuple[int, ...] = GROUPS, count: bool = False
+) -> Report:
+    """job SizesByAccount: time, or with `count` jobs, by the number of CPUs; `groups` are where the next size begins."""
+    titles = _size_titles(groups)
+    sums: dict[str, list[float]] = {}
+    for job in jobs:
+        ran_s = window.part_s(job)
+        if not ran_s:
+            continue
+        place = sum(job["cpus"] >= each for each in groups)
+        into = sums.setdefault(job["account"] or ROOT, [0.0] * len(titles))
+        into[place] += 1 if count else ran_s * job["cpus"]
+    whole = sum(map(sum, sums.values()))
+    unit_s = 1 if count else UNITS_S[form.unit]
+    rows = [
+        {"Cluster": CLUSTER_NAME, "Account": account}
+        | {title: f"{each / unit_s:.0f}" for title, each in zip(titles, found, strict=True)}
+        | {"% of cluster": f"{100 * sum(found) / whole:.2f}%"}
+        for account, found in sorted(sums.items())
+    ]
+    widths = {"Cluster": 9, "Account": 9, **dict.fromkeys(titles, 13), "% of cluster": 12}
+    told = "Units are in number of jobs ran" if count else f"Time reported in {form.unit.capitalize()}"
+    heading = [f"Job Sizes {window.text()} ({window.length_s} secs)", told]
+    return Report(heading, widths, {}, list(widths), rows)
+
+
+def _size_titles(groups: tuple[int, ...]) -> list[str]:
+    lows = (0, *groups[:-1])
+    spans = [f"{low}-{high - 1} CPUs" for low, high in zip(lows, groups, strict=True)]
+    return [*spans, f">= {groups[-1]} CPUs"]
+
+
+def _held(jobs: Iterable[Row], window: Window) -> dict[str, float]:
+    """TRES -> what was held of it x seconds."""
+    held: dict[str, float] = {}
+    for job in jobs:
+        ran_s = window.part_s(job)
+        for tres, amount in (job["tres"] or {}).items() if ran_s else ():
+            held[tres] = held.get(tres, 0.0) + amount * ran_s
+    return held
+
+
+def _person(key: tuple[str, str], tres: str, used: str) -> Texts:
+    from warpdeck.slurm.people import full_name_of
+
+    account, user = key
+    named = {"Cluster": CLUSTER_NAME, "Account": account, "Login": user, "TresName": tres}
+    return {**named, "Proper": full_name_of(user) if user else "", "Used": used, "Energy": "0"}
+
+
+def _stamp(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))

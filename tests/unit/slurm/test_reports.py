@@ -1,0 +1,65 @@
+from warpdeck.slurm.accounting.reports import Form, Window, by_people, sizes, utilization
+
+DAY = 86_400.0
+WINDOW = Window(DAY, 2 * DAY)
+HAVE = {"cpu": 10, "gres/gpu": 4}
+
+
+def job(number=1, *, user="ann", account="bio", start=DAY, end=DAY + 3600, cpus=2, **tres):
+    held = {"cpu": cpus, **({"gres/gpu": tres["gpus"]} if "gpus" in tres else {})}
+    row = {"id": number, "user": user, "uid": 1000, "account": account, "start": start, "end": end}
+    return {**row, "cpus": cpus, "tres": held, "suspended_s": tres.get("suspended_s", 0.0)}
+
+
+def used(report):
+    return {(row["Account"], row["Login"]): row["Used"] for row in report.rows}
+
+
+def test_only_the_part_of_a_job_in_the_window_counts():
+    jobs = [
+        job(start=0.0, end=DAY + 60),
+        job(start=2 * DAY - 60, end=None),
+        job(start=None, end=None),
+        job(start=DAY, end=DAY + 120, suspended_s=60.0),
+    ]
+    [row] = utilization(jobs, HAVE, WINDOW, Form()).rows
+    assert (row["Allocated"], row["Idle"], row["Reported"]) == ("6", "14394", "14400")
+
+
+def test_each_tres_has_a_line_and_its_share():
+    report = utilization(
+        [job(end=DAY + 3600 * 12, gpus=2)], HAVE, WINDOW, Form("hours", "too", ("cpu", "gres/gpu"))
+    )
+    assert [(row["TresName"], row["Allocated"]) for row in report.rows] == [
+        ("cpu", "24(10.00%)"),
+        ("gres/gpu", "24(25.00%)"),
+    ]
+    assert "TresName" in report.shown
+
+
+def test_the_users_who_held_most_come_first():
+    jobs = [job(user="ann"), job(user="bob", end=DAY + 7200), job(user="cy", end=DAY + 60)]
+    report = by_people(jobs, HAVE, WINDOW, Form(), report="top", top=2)
+    assert list(used(report).items()) == [(("bio", "bob"), "240"), (("bio", "ann"), "120")]
+    assert report.heading[0].startswith("Top 2 Users ")
+
+
+def test_an_account_is_the_sum_of_its_users_and_root_that_of_all():
+    jobs = [job(user="ann"), job(user="bob"), job(user="cy", account="")]
+    found = used(by_people(jobs, HAVE, WINDOW, Form(), report="account"))
+    assert found == {
+        ("root", ""): "360",
+        ("root", "cy"): "120",
+        ("bio", ""): "240",
+        ("bio", "ann"): "120",
+        ("bio", "bob"): "120",
+    }
+    assert next(iter(found)) == ("root", "")
+
+
+def test_jobs_are_sorted_into_sizes():
+    jobs = [job(cpus=1), job(cpus=4), job(cpus=4, account="chem"), job(cpus=9)]
+    report = sizes(jobs, WINDOW, Form(), groups=(2, 8), count=True)
+    assert [row["Account"] for row in report.rows] == ["bio", "chem"]
+    assert report.rows[0] | {"0-1 CPUs": "1", "2-7 CPUs": "1", ">= 8 CPUs": "1"} == report.rows[0]
+    assert report.rows[1]["% of cluster"] == "25.00%"
