@@ -21,8 +21,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 
-START = "start.sh"
-"""The file of SCRIPT in the agent's folder."""
+START = "gate.sh"
+"""The file of SCRIPT in the agent's folder. A supervisor may be of an earlier build: another order of the words is another file."""
 SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
 # the arguments of a script that $0 names. No variables: one of the user's may have the same name.
 read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1

@@ -220,8 +220,10 @@ class Supervisor:
 
 
 def _order(values: Dict[str, Any]) -> Order:
-    account = values.pop("account")
-    return Order(account=tuple(account) if account else None, **values)
+    """What an agent ordered. That may be of a later build than we are, who stay as long as our jobs: what we do not know is left."""
+    known = {name: value for name, value in values.items() if name in Order._fields}
+    account = known.pop("account", None)
+    return Order(account=tuple(account) if account else None, **known)
 
 
 def _listen(folder: str) -> socket.socket:
