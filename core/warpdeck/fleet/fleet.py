@@ -33,6 +33,7 @@ from warpdeck_agent.wire.places import place_of
 from .calls import CallServer, take_call
 from .channel import Channel
 from .deploy import Progress, connect_ssh
+from .heap import Burst, trim_later
 from .local import connect_local
 from .transport import Transport, machine_name
 
@@ -80,6 +81,7 @@ class AgentFleet:
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
+        self._opening = Burst(trim_later)
 
     def start(self, on_event: Callable[[FleetEvent], None]) -> None:
         self._on_event = on_event
@@ -93,7 +95,8 @@ class AgentFleet:
         link = Link(node)
         self._adding[node.name] = link
         try:
-            welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
+            with self._opening.one():
+                welcome = await self._open(link, accept_host_key=accept_host_key, progress=progress)
         finally:
             del self._adding[node.name]
         for gpu in welcome.inventory.gpus:
@@ -209,7 +212,8 @@ class AgentFleet:
         while True:
             try:
                 if welcome is None:
-                    welcome = await self._open(link)
+                    with self._opening.one():
+                        welcome = await self._open(link)
                     self._on_event((name, welcome))
                 attempt = 0
                 assert link.channel is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.agent import ANSWER_S, FROM_SOURCE, AgentProcess
+from tests.waiting import eventually
 
 import warpdeck_agent
 from warpdeck_agent.wire import messages as wire
@@ -45,6 +46,7 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
     short_tmp: Path, file: str, function: str, moment: str
 ) -> None:
     runs = short_tmp / "runs"
+    (short_tmp / "own").mkdir()
     was_let_go = (file, function) in LETTING_GO
     agent = AgentProcess(short_tmp / "agent", program=[sys.executable, str(CRASH), file, function, moment])
     try:
@@ -65,13 +67,16 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
         assert agent.connect().jobs == []
         assert runs.read_text() == "ran\n"
         assert not list((agent.folder / "jobs").glob("1.*"))
+        eventually(lambda: not list((short_tmp / "own").iterdir()), what="the folders of its own are gone")
     finally:
         agent.close()
 
 
 def ask(agent: AgentProcess, runs: Path) -> None:
-    """Job 1: it says that it ran, in a file of its own, and needs a moment."""
-    agent.launch(1, f"echo ran >>{runs}; sleep 0.2", stdout="/dev/null")
+    """Job 1: it says that it ran, in a file of its own, leaves one in a folder that it has for itself, and needs a moment."""
+    own = runs.parent / "own"
+    script = f"echo ran >>{runs}; touch {own}/left; sleep 0.2"
+    agent.launch(1, script, stdout="/dev/null", private_dirs=[str(own)])
 
 
 JOBS = 1000

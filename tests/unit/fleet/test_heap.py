@@ -1,0 +1,46 @@
+"""Memory that a burst of handshakes took is given back once it is over, and only then."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from warpdeck.fleet.heap import MANY, Burst, trim
+
+BLOCKS, BLOCK_BYTES = 400, 100_000
+"""Each below what the C library maps by itself."""
+
+
+@pytest.mark.parametrize(("count", "calls"), [(MANY, 1), (MANY - 1, 0)])
+def test_only_many_at_once_are_followed_by_a_call_and_by_one(count: int, calls: int) -> None:
+    over: list[int] = []
+    burst = Burst(lambda: over.append(1))
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(burst.one())
+        assert not over, "they are under way"
+    assert len(over) == calls
+
+
+def test_what_fails_is_no_longer_under_way_and_few_now_and_then_never_add_up() -> None:
+    over: list[int] = []
+    burst = Burst(lambda: over.append(1))
+    for _ in range(2 * MANY):
+        with pytest.raises(ValueError, match="no"), burst.one():
+            raise ValueError("no")
+    assert not over
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_free_memory_between_used_memory_goes_back() -> None:
+    blocks = [bytearray(BLOCK_BYTES) for _ in range(BLOCKS)]
+    for place in range(0, BLOCKS - 1, 2):
+        blocks[place] = bytearray()
+    before = resident_bytes()
+    if trim():
+        assert before - resident_bytes() > BLOCKS * BLOCK_BYTES // 4
