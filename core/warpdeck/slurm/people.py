@@ -58,17 +58,6 @@ def group_of(uid: int) -> tuple[str, int]:
 
 
 @functools.cache
-def gid_of(name: str) -> int | None:
-    """The group's number; None is unknown. A number stands for itself."""
-    if name.isdecimal():
-        return int(name)
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        return None
-
-
-@functools.cache
 def group_name(gid: int) -> str:
     """The group's name, or its number."""
     try:
