@@ -139,6 +139,15 @@ def test_an_allocation_without_a_shell_stays(home: Home, short_tmp: Path) -> Non
 def test_what_slurm_refuses_is_refused_in_its_words(
     home: Home, short_tmp: Path, words: list[str], said: str, code: int
 ) -> None:
-    done = home.run(*words, cwd=short_tmp)
-    assert done.stderr.startswith((said, f"warpdeck: {said.partition(': error: ')[2]}")), done.stderr
+    done = home.slurm(*words, cwd=short_tmp)
+    assert done.stderr.startswith(said)
     assert (done.stdout, done.returncode) == ("", code)
+
+
+@pytest.mark.parametrize("words", [["salloc", "-I"], ["srun", "--immediate=1", "true"]])
+def test_who_does_not_want_to_wait_is_told_so(home: Home, short_tmp: Path, words: list[str]) -> None:
+    words[1:1] = ["--begin=now+1hour"]
+    done = home.slurm(*words, cwd=short_tmp, SLURM_EXIT_IMMEDIATE="9")
+    assert "Unable to allocate resources: Requested nodes are busy" in done.stderr
+    assert done.returncode == 9
+    eventually(lambda: last_job(home)["state"] == "CANCELLED", what="its job is not kept")

@@ -156,10 +156,54 @@ def test_an_srun_that_is_killed_takes_its_step_along(batch: Batch) -> None:
 
 def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
     lines = batch.run("srun -n9 true; echo $?\nsrun -N3 true; echo $?\nsrun -w nowhere true; echo $?\n")
-    assert "9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[0]
-    assert "it asks for 3 nodes" in lines[3]
-    assert "the job has no node nowhere" in lines[6]
+    said = [line.partition(": ")[2] for line in lines if line.startswith("srun: error: Unable")]
+    said = [line.partition("job ")[2].partition(": ")[2] for line in said]
+    assert said == [
+        "More processors requested than permitted",
+        "Requested node configuration is not available",
+        "Requested node configuration is not available",
+    ]
+    assert "srun: error: 9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[1]
+    assert "it asks for 3 nodes" in lines[4]
+    assert "the job has no node nowhere" in lines[7]
     assert [lines[2], lines[5], lines[8]] == ["1", "1", "1"]
+
+
+def test_scripts_choose_the_exit_code_of_what_never_ran(batch: Batch) -> None:
+    script = """
+export SLURM_EXIT_ERROR=77 SLURM_EXIT_IMMEDIATE=78
+srun -n9 true; echo $?
+srun --exact --whole true; echo $?
+srun -n x true; echo $?
+srun sh -c 'exit 5'; echo $?
+"""
+    codes = [line for line in batch.run(script, "-n1") if line.isdecimal()]
+    assert codes == ["77", "77", "1", "5"]
+
+
+def test_counts_that_a_script_exports_are_options(batch: Batch) -> None:
+    script = """
+srun -l true; echo $SLURM_NTASKS
+SLURM_NTASKS=1 srun -l echo one
+SLURM_NTASKS=1 srun -n2 -l echo two | sort
+SLURM_REMOTE_CWD=/ srun -n1 pwd
+SLURM_JOB_NUM_NODES=3 srun true; echo $?
+"""
+    lines = batch.run(script, "-n2")
+    assert lines[:5] == ["2", "0: one", "0: two", "1: two", "/"]
+    assert "Requested node configuration is not available" in lines[5] and lines[-1] == "1"
+
+
+def test_a_step_that_cannot_begin_at_once_may_be_given_up(batch: Batch) -> None:
+    script = """
+srun sh -c 'touch begun; while [ ! -e over ]; do sleep 0.1; done' &
+while [ ! -e begun ]; do sleep 0.1; done
+SLURM_EXIT_IMMEDIATE=78 srun -I true; echo $?
+touch over; wait
+"""
+    lines = batch.run(script, "-n1")
+    assert "Requested nodes are busy" in lines[0]
+    assert lines[-1] == "1"
 
 
 def test_what_is_no_command_line_is_refused_in_one_sentence(batch: Batch) -> None:

@@ -40,6 +40,8 @@ class Wish(NamedTuple):
 
     request: Request
     notes: list[str]
+    immediate_s: float | None = None
+    """--immediate: given back if it does not begin in so long."""
 
 
 def wish_of(
@@ -56,10 +58,16 @@ def wish_of(
 
 
 async def allocate(
-    connection: Connection, number: int, submission: Submission, *, wish: Wish, known: Table
+    connection: Connection,
+    message: ask.Srun | ask.Salloc,
+    submission: Submission,
+    *,
+    wish: Wish,
+    known: Table,
 ) -> Job:
     """A new allocation, running; whoever does not wait for it takes it back. Raises UserError, in the words of the command
     whose options are `known`."""
+    number = message.id
     controller = connection.server.controller
     for note in wish.notes:
         await connection.progress(number, note)
@@ -68,13 +76,19 @@ async def allocate(
     except UserError as error:
         from .launchwords import in_its_words  # seldom needed
 
-        raise in_its_words(error, known.command) from None
+        raise in_its_words(error, known, message.env) from None
     assert outcome.job is not None
     job = outcome.job
     connection.server.steps.holds(job.id)
     try:
         if controller.state.jobs[job.id].state is not JobState.RUNNING:
-            job = await _wait(connection, number, job)
+            async with asyncio.timeout(wish.immediate_s):
+                job = await _wait(connection, number, job)
+    except TimeoutError:
+        connection.server.steps.lets_go(job.id)
+        from .launchwords import too_late  # seldom needed
+
+        raise too_late(message.env) from None
     except BaseException:
         connection.server.steps.lets_go(job.id)
         raise
@@ -161,10 +175,10 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
             name="interactive",
             cwd=message.cwd,
             now=controller.clock(),
-        )
+        )._replace(immediate_s=asked.immediate_s)
         if wish.notes:
             judge(None)
-    job = await allocate(connection, message.id, submission, wish=wish, known=SALLOC_22_05)
+    job = await allocate(connection, message, submission, wish=wish, known=SALLOC_22_05)
     stream = HeldStream(connection, message.id, job)
     made = made_environment(job, 0, submit_host="")
     result = {

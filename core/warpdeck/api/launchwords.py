@@ -6,9 +6,13 @@ Loaded only where there is reason to ask, as reading the words a second time cos
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from warpdeck.controller.events import Who
+from warpdeck.controller.steps import BUSY
 from warpdeck.errors import SAID, UserError
+from warpdeck.model import JobId
+from warpdeck.notation.exitcodes import IMMEDIATE, PLAIN, exit_code
 from warpdeck.notation.options import Table
 from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.launch import judge_launch
@@ -48,9 +52,31 @@ def _is_of_getopt(fault: Fault) -> bool:
     return fault.words[-1].startswith(_TRY)
 
 
-def in_its_words(error: UserError, command: str) -> UserError:
+def in_its_words(error: UserError, known: Table, environ: Mapping[str, str]) -> UserError:
     """What the controller refuses an allocation for, as the command says it."""
+    return _told(error, f"{_FAILED[known.command]}: ", known.command, environ)
+
+
+def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> UserError:
+    """What a step is refused for, as srun says it."""
+    if error.code == BUSY:
+        words = f"Unable to create step for job {job_id}: Requested nodes are busy"
+        return UserError(words, "other steps hold them; --overlap shares with these")
+    return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
+
+
+def too_late(environ: Mapping[str, str]) -> UserError:
+    """--immediate, and there was no room in time."""
+    return UserError(
+        "Unable to allocate resources: Requested nodes are busy",
+        "leave --immediate out to wait for them",
+        exit_code=exit_code(environ, IMMEDIATE),
+    )
+
+
+def _told(error: UserError, begun: str, command: str, environ: Mapping[str, str]) -> UserError:
+    code = exit_code(environ) if error.exit_code == PLAIN else error.exit_code
     if error.code not in WORDS and not error.code.startswith(("QOS", "Assoc")):
-        return error
+        return UserError(error.message, error.hint, exit_code=code, code=error.code)
     words = in_slurms_words(error).replace("\n", f"\n{command}: error: ")
-    return UserError(f"{_FAILED[command]}: {words}", exit_code=error.exit_code)
+    return UserError(begun + words, exit_code=code)

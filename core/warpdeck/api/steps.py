@@ -7,7 +7,9 @@ what the step needs, the client is told so and it is asked for again whenever so
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,7 +17,7 @@ from warpdeck.controller.events import StepAsked
 from warpdeck.controller.steps import BUSY, plan_step
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
-from warpdeck.model.step import Step, StepAsk
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.notation.master import has_own_master
 from warpdeck.notation.options import SRUN_22_05
@@ -31,6 +33,7 @@ from .stepstream import StepStream
 RETRY_S = 10.0
 """How often a step that waits is asked for again even if nothing was heard of its job."""
 NO_TASK = -1
+_COUNT = re.compile(r"[0-9]{1,6}")
 
 
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
@@ -41,13 +44,15 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
             connection.send({"t": "told", "id": message.id, "text": asked.told})
             return
         wanted = _convert(asked, has_input=message.has_input)
-        if asked.passed_over:
-            judge(None)
         job = _find_job(connection, asked)
+        if asked.passed_over or (job is None and wanted.relative is not None):
+            judge(None)
         wish = _wish(connection, message, asked) if job is None else None
     if wish is not None:
-        job = await allocate(connection, message.id, submission, wish=wish, known=SRUN_22_05)
-    assert job is not None
+        job = await allocate(connection, message, submission, wish=wish, known=SRUN_22_05)
+    else:
+        assert job is not None
+        wanted = _as_variables_say(wanted, job, message.env)
     event = StepAsked(
         who=connection.who,
         job_id=job.id,
@@ -60,9 +65,13 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     )
     try:
         step = await _place(connection, message.id, event)
-    except BaseException:
+    except BaseException as error:
         if job.request.holder == "srun":
             connection.server.steps.lets_go(job.id)
+        if isinstance(error, UserError):
+            from .launchwords import of_step  # seldom needed
+
+            raise of_step(error, job.id, message.env) from None
         raise
     connection.server.steps.released(job.id)  # from here on its step holds it
     stream = StepStream(connection, message.id, step, wait_s=wanted.wait_s)
@@ -90,7 +99,7 @@ def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:
         name=asked.ask["name"],
         cwd=message.cwd,
         now=connection.server.controller.clock(),
-    )
+    )._replace(immediate_s=asked.immediate_s)
 
 
 async def attach(connection: Connection, message: ask.SrunAttach) -> None:
@@ -108,6 +117,25 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
     stream = StepStream(connection, message.id, step, wait_s=0)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
     await stream.join(message.have)
+
+
+def _as_variables_say(wanted: StepAsk, job: Job, environ: Mapping[str, str]) -> StepAsk:
+    """SLURM_NTASKS and SLURM_JOB_NUM_NODES are options of srun's where somebody has set them to other values than the job's."""
+    shares = job.allocation.shares if job.allocation is not None else ()
+    tasks = _count_of(environ, "SLURM_NTASKS", own=sum(share.tasks for share in shares))
+    nodes = _count_of(environ, "SLURM_JOB_NUM_NODES", own=len(shares))
+    if tasks and wanted.tasks is None:
+        wanted = msgspec.structs.replace(wanted, tasks=tasks)
+    if nodes and wanted.nodes_min is None and not wanted.nodelist:
+        wanted = msgspec.structs.replace(wanted, nodes_min=nodes, nodes_max=nodes)
+    return wanted
+
+
+def _count_of(environ: Mapping[str, str], variable: str, *, own: int) -> int:
+    """The variable's number; 0 where it says none, or the job's own."""
+    text = environ.get(variable, "")
+    found = int(text) if _COUNT.fullmatch(text) else 0
+    return 0 if found == own or found > MAX_STEP_TASKS else found
 
 
 def _find_job(connection: Connection, asked: Srun) -> Job | None:

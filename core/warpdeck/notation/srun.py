@@ -40,11 +40,22 @@ _STREAMS_ONLY = frozenset(
 _OF_JOBS = (
     frozenset(name for name, option in SBATCH.options.items() if option.here == HONOURED) - _STREAMS_ONLY
 )
+_APART = (
+    ("exact", "whole"),
+    ("exclusive", "overlap"),
+    ("pty", "error"),
+    ("pty", "input"),
+    ("pty", "output"),
+    ("quiet", "verbose"),
+)
 _COUNT = re.compile(r"\d{1,9}")
 _VARIABLES = {
+    "SLURM_BCAST": "bcast",
     "SLURM_CPU_BIND": "cpu-bind",
     "SLURM_DISTRIBUTION": "distribution",
+    "SLURM_EPILOG": "epilog",
     "SLURM_EXACT": "exact",
+    "SLURM_EXCLUSIVE": "exclusive",
     "SLURM_GPUS_PER_TASK": "gpus-per-task",
     "SLURM_GPU_BIND": "gpu-bind",
     "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
@@ -54,12 +65,20 @@ _VARIABLES = {
     "SLURM_OPEN_MODE": "open-mode",
     "SLURM_OVERCOMMIT": "overcommit",
     "SLURM_OVERLAP": "overlap",
+    "SLURM_PROLOG": "prolog",
+    "SLURM_REMOTE_CWD": "chdir",
+    "SLURM_SRUN_MULTI": "multi-prog",
     "SLURM_STDERRMODE": "error",
     "SLURM_STDINMODE": "input",
     "SLURM_STDOUTMODE": "output",
+    "SLURM_STEP_GRES": "gres",
+    "SLURM_TASK_EPILOG": "task-epilog",
+    "SLURM_TASK_PROLOG": "task-prolog",
+    "SLURM_TIMELIMIT": "time",
     "SLURM_UNBUFFEREDIO": "unbuffered",
     "SLURM_WAIT": "wait",
     "SLURM_WHOLE": "whole",
+    "SLURM_WORKING_DIR": "chdir",
     "SRUN_CPUS_PER_TASK": "cpus-per-task",
 }
 """Variables that stand for options; the job's own (SLURM_NTASKS ...) say what the controller knows better."""
@@ -98,6 +117,8 @@ class Srun(msgspec.Struct, kw_only=True):
     files: Mapping[str, str] = {}
     needs: str = ""
     """A file whose text is needed before it can be understood."""
+    immediate_s: float | None = None
+    """How long an allocation that is made for it is waited for; None: as long as it takes."""
     passed_over: bool = False
     """Whether an option was given that changes nothing here."""
     told: str = ""
@@ -115,11 +136,13 @@ def parse_srun(
     site's plug-ins, which change nothing here. Raises UserError."""
     options, command = parse_leading(words, WHERE, with_plugins(SRUN, plugins) if plugins else SRUN)
     options = [one for one in options if one[0] in SRUN.options]
+    _check_pairs({name for name, _ in options})
     job = environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID", "")
     asked = Srun(ask={}, streams=Streams(), job=job, environ=environ, files=files)
     asked.ask["limits"] = propagated("ALL", files.get(LIMITS_FILE, ""))
     inside = bool(asked.job) or any(option == "jobid" for option, _ in options)
-    for option, value, variable in _by_variables(environ, inside=inside):
+    set_by = _by_variables(environ, inside=inside)
+    for option, value, variable in set_by:
         _apply(asked, option, value, f"{WHERE}: {variable}")
     for option, value in options:
         if option == "nodefile" or (option in ("nodelist", "exclude") and "/" in value):
@@ -134,7 +157,7 @@ def parse_srun(
         return asked
     if not command:
         raise UserError("No command given to execute.", "write: srun [OPTIONS] COMMAND...", exit_code=1)
-    if any(option == "multi-prog" for option, _ in options):
+    if any(one[0] == "multi-prog" for one in (*set_by, *options)):
         if command[0] in files:
             asked.ask["programs"] = parse_programs(files[command[0]], command[0])
         else:
@@ -145,6 +168,13 @@ def parse_srun(
     asked.ask.setdefault("name", (command[0].rsplit("/", 1)[-1])[:1024])
     asked.ask["env"] = exported(asked.export or "ALL", environ)
     return asked
+
+
+def _check_pairs(given: set[str]) -> None:
+    """Raises UserError for options that srun does not take together."""
+    for one, other in _APART:
+        if one in given and other in given:
+            raise UserError(f"{WHERE}: --{one} and --{other} exclude each other", "keep one of them")
 
 
 def _names(asked: Srun, file: str) -> list[str]:
@@ -184,6 +214,8 @@ class Salloc(msgspec.Struct, kw_only=True):
     options: Options
     command: list[str]
     has_shell: bool = True
+    immediate_s: float | None = None
+    """As Srun's."""
 
 
 def parse_salloc(
@@ -197,8 +229,12 @@ def parse_salloc(
         *((name, value, "salloc") for name, value in options),
     ]
     asked: Options = [one for one in given if SALLOC.options[one[0]].here != COMMAND]
+    patience = [value for name, value, _ in given if name == "immediate"]
     return Salloc(
-        options=asked, command=command, has_shell=not any(name == "no-shell" for name, _ in options)
+        options=asked,
+        command=command,
+        has_shell=not any(name == "no-shell" for name, _ in options),
+        immediate_s=_patience(patience[-1]) if patience else None,
     )
 
 
@@ -294,6 +330,16 @@ def _exclusive(asked: Srun, value: str) -> None:
     asked.ask["exact"] = True
 
 
+def _immediate(asked: Srun, value: str) -> None:
+    asked.immediate_s = _patience(value)
+    asked.ask["immediate"] = asked.immediate_s is not None
+
+
+def _patience(value: str) -> float | None:
+    """The seconds of --immediate; 0 is none."""
+    return float(_count(value or "1", "immediate", 0)) or None
+
+
 def _mpi(asked: Srun, value: str) -> None:
     """Tasks that were not told of each other would each be a rank 0, and nobody would notice: so others are refused."""
     if value == "list":
@@ -335,7 +381,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "gpus-per-node": _gpus("gpus-per-node"),
     "gpus-per-task": _gpus("gpus-per-task"),
     "gres": _gpus("gres"),
-    "immediate": _flag("immediate"),
+    "immediate": _immediate,
     "input": _stream("input"),
     "job-name": lambda asked, value: asked.ask.update(name=value),
     "jobid": lambda asked, value: setattr(asked, "job", value),

@@ -102,6 +102,7 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
             + " + ".join(str(room.cpus) for room in rooms)
             + " CPUs",
             "ask the job for more (-n, -c), or srun for fewer; --overcommit lets tasks share CPUs",
+            code="step_cpus",
         )
     plane = {"cyclic": 1, "plane": ask.plane_size}.get(ask.distribution, 0)
     return _shares(ask, chosen, _ranks(counts, plane=plane), each)
@@ -126,12 +127,13 @@ def _as_listed(ask: StepAsk, rooms: list[_Room], job: Resources, listed: Sequenc
             return _never(
                 f"{len(ranks[room.share.node])} tasks of {each} CPUs are more than {room.share.node} has",
                 "name it less often, or let tasks share CPUs with --overcommit",
+                code="step_cpus",
             )
     return _shares(ask, chosen, [tuple(ranks[room.share.node]) for room in chosen], each)
 
 
-def _never(what: str, hint: str) -> UserError:
-    return UserError(f"Unable to create step: {what}", hint)
+def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
+    return UserError(what, hint, code=code)
 
 
 def _node_count(ask: StepAsk, most: int) -> int:
@@ -277,7 +279,9 @@ def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int
 def _too_few(rooms: list[_Room]) -> UserError:
     have = " + ".join(str(len(room.gpus)) for room in rooms)
     return _never(
-        f"it asks for more GPUs than there are on its nodes: {have}", "ask the job for more: --gpus"
+        f"it asks for more GPUs than there are on its nodes: {have}",
+        "ask the job for more: --gpus",
+        code="step_gpus",
     )
 
 

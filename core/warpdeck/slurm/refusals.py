@@ -36,6 +36,9 @@ WORDS = {
     "ending": "Job can not be altered now, try later",
     "limit": "Requested time limit is invalid (missing or exceeds some limit)",
     "no_requeue": "Requested operation is presently disabled",
+    "step_cpus": "More processors requested than permitted",
+    "step_gpus": "Invalid generic resource (gres) specification",
+    "step_nodes": "Requested node configuration is not available",
     "no_batch": "Only batch jobs are accepted or processed",
 }
 

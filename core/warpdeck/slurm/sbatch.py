@@ -25,6 +25,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
+from warpdeck.notation.exitcodes import exit_code
 from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
 from warpdeck.notation.options import COMMAND, SBATCH, Table
 
@@ -123,7 +124,7 @@ def _draft(
         if error.code not in (UNKNOWN, COMPONENTS):
             check(text, name, options, console)
         if error.code in WORDS:
-            raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
+            raise _failed(error, console) from error
         raise
     if draft.notes:  # what we pass over may still have a value that it cannot have
         check(text, name, options, console)
@@ -176,7 +177,7 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     try:
         done = submit(client, draft, snapshot="none")
     except UserError as error:
-        raise CommandError(f"Batch job submission failed: {in_slurms_words(error)}") from error
+        raise _failed(error, console) from error
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
@@ -189,6 +190,11 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if "wait" not in asked:
         return 0
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
+
+
+def _failed(error: UserError, console: Console) -> CommandError:
+    words = f"Batch job submission failed: {in_slurms_words(error)}"
+    return CommandError(words, exit_code=exit_code(console.env))
 
 
 def _test(client: SyncClient, draft: Draft, console: Console) -> int:

@@ -11,7 +11,7 @@ from .bindings import cpu_bind
 from .checks import check
 from .fields import LINE, Fields, Place
 from .launchvalues import SALLOCS, SRUNS
-from .reading import Reading
+from .reading import Reading, exit_of
 from .refusal import VALUE_EXIT, Refusal
 from .verdict import Fault, Verdict, check_clusters, check_rest, shown
 
@@ -43,7 +43,7 @@ def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict
         if not (is_srun and _is_inside(fields, place)):
             _check_allocation(fields, place)
     except Refusal as error:
-        return verdict._replace(fault=Fault(error.lines, 0, error.hint, error.exit_code or 1))
+        return verdict._replace(fault=Fault(error.lines, 0, error.hint, exit_of(error, place)))
     return verdict
 
 

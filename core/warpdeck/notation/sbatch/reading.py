@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
+from warpdeck.notation.exitcodes import PLAIN, exit_code
 from warpdeck.notation.getopt import Reader
 from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table
 from warpdeck.notation.variables import is_on
@@ -19,6 +20,13 @@ EARLY = frozenset({"help", "quiet", "usage", "verbose", "version", "wrap"})
 SBATCHS: Mapping[str, Setter] = {}
 """sbatch has no setters but those of `values`."""
 SAME = {"cpu_bind": "cpu-bind", "pack-group": "het-group", "tasks-per-node": "ntasks-per-node"}
+
+
+def exit_of(error: Refusal, place: Place) -> int:
+    """Where the error says none it is that of words which were read and do not go together."""
+    if error.exit_code:
+        return error.exit_code
+    return PLAIN if error.level == "fatal" else exit_code(place.environ)
 
 
 class Given(NamedTuple):

@@ -18,7 +18,7 @@ from warpdeck.notation.variables import SBATCH_VARIABLES
 from .checks import check, complete_paths
 from .fields import Fields, Place
 from .gpurules import check_gpus
-from .reading import EARLY, Given, Reading
+from .reading import EARLY, Given, Reading, exit_of
 from .refusal import Refusal, invalid
 from .values import show_value
 
@@ -74,7 +74,7 @@ def judge(
             check_rest(fields, place)
         check_clusters(fields)
     except Refusal as error:
-        return verdict._replace(fault=Fault(error.lines, reading.line, error.hint, error.exit_code or 1))
+        return verdict._replace(fault=Fault(error.lines, reading.line, error.hint, exit_of(error, place)))
     return verdict
 
 
