@@ -19,7 +19,19 @@ from .spool import write_all
 PROGRAMS = "bin"
 LIBRARY = "programs"
 NAMES = (
-    *("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag", "seff", "sinfo", "sprio", "squeue"),
+    *(
+        "sacct",
+        "sacctmgr",
+        "sbatch",
+        "sbcast",
+        "scancel",
+        "scontrol",
+        "sdiag",
+        "seff",
+        "sinfo",
+        "sprio",
+        "squeue",
+    ),
     *("sreport", "srun", "sshare", "sstat", "strigger"),
 )
 MODULES = (
@@ -34,6 +46,7 @@ MODULES = (
     "client/keys.py",
     "client/lines.py",
     "client/main.py",
+    "client/sbcast.py",
     "client/step.py",
     "client/stepfiles.py",
     "client/umask.py",

@@ -137,3 +137,20 @@ def test_gpus_are_bound_to_tasks_as_the_job_was_asked(cluster: Home, short_tmp: 
     assert all(len(own) == 1 for own in pairs.values())
     own = gpus(run(cluster, short_tmp / "v", SEEN.format(""), "--gpus-per-task=1", "-n2", "-N1"))
     assert len(own["0"]) == len(own["1"]) == 1 and own["0"] != own["1"]
+
+
+def test_sbcast_brings_a_file_to_every_node_of_the_job(cluster: Home, short_tmp: Path) -> None:
+    """A file of bytes that no text has, larger than any buffer on its way; a second time only with --force."""
+    there = f"/tmp/{short_tmp.name}.bin"
+    script = f"""head -c 3000000 /dev/urandom > data; chmod 750 data; touch -d @1000000000 data
+sbcast -p data {there} && echo sent
+sbcast data {there} 2>&1 | sort -u
+sbcast --force data {there} && echo again
+srun sh -c 'stat -c %a {there}; sha256sum < {there}'
+sha256sum < data
+srun rm -f {there}
+"""
+    out = run(cluster, short_tmp / "w", script, "-N2", "-n2", "--ntasks-per-node=1").splitlines()
+    digest = out[-1]
+    assert out[:3] == ["sent", f"sbcast: error: {there}: File exists", "again"]
+    assert sorted(out[3:-1]) == sorted(["750", digest] * 2)

@@ -15,7 +15,7 @@ from .folder import current_folder
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a step begins in less than it takes to import these
     import _socket as socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
 def main(_: str, words: list[str]) -> int:
@@ -32,6 +32,11 @@ def main(_: str, words: list[str]) -> int:
         ended = step_on_terminal(words)
         if ended is not None:
             return ended
+    return step("srun", words, os.environ)
+
+
+def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
+    """A step of srun's words, for the command of that name; its exit code. Raises UserError."""
     paths = default_paths()
     links = [_link(paths, greeting)]  # what is wrong now is said; what goes wrong later passes
 
@@ -44,8 +49,8 @@ def main(_: str, words: list[str]) -> int:
             raise Away(error.message) from error
 
     try:
-        client = StepClient(lambda: patiently(connect, "srun"))
-        return client.run(words, with_umask(os.environ), current_folder())
+        client = StepClient(lambda: patiently(connect, name), name=name)
+        return client.run(words, with_umask(environ), current_folder())
     except Refused as refused:
         code = SAID if refused.said else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused

@@ -33,7 +33,7 @@ COMMANDS: dict[str, str] = {
     "strigger": "strigger",
 }
 """Command -> module of this package with `main(words, console) -> exit code`."""
-FRONTED = {"srun": "srun", "salloc": "salloc"}
+FRONTED = {"srun": "srun", "salloc": "salloc", "sbcast": "sbcast"}
 """Commands that are verbs of warpdeck: command -> module of warpdeck.cli."""
 APP = "sview"
 

@@ -10,7 +10,7 @@ from .umask import with_umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
-    from typing import Callable, List
+    from typing import Callable, List, Mapping
 
 OUTSIDE_EXIT = 1
 LOST_EXIT = 1
@@ -47,12 +47,20 @@ def ended(name: str, command: Callable[[], int]) -> int:
         return 130
 
 
+def _step(name: str, words: List[str], environ: Mapping[str, str]) -> int:
+    from .step import StepClient
+
+    client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
+    return client.run(words, with_umask(environ), os.getcwd())
+
+
 def _ask(name: str, words: List[str]) -> int:
     if name == "srun":
-        from .step import StepClient
+        return _step(name, words, os.environ)
+    if name == "sbcast":
+        from . import sbcast
 
-        client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
-        return client.run(words, with_umask(os.environ), os.getcwd())
+        return sbcast.main(words, os.environ, lambda words, environ: _step(name, words, environ))
     from . import command
 
     return command.run(lambda: patiently(lambda: connect(os.environ), name), name, words)

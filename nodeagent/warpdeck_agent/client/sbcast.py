@@ -1,0 +1,124 @@
+"""sbcast: a file to all nodes of a job. It is the standard input of a step with one task a node, each of which writes it there.
+
+The copy has the file's mode, lies under another name until it is whole, and replaces what is there only with --force. Options
+about blocks, fan-out and compression change nothing that a user sees, and are accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from .access import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: it is 3 ms
+    from typing import Callable, Dict, List, Mapping, Tuple
+
+USAGE = "Usage: sbcast [-CfFjpstvV] SOURCE DEST"
+HELP = """\
+Copies a file of this node to all nodes of the job: sbcast [OPTIONS] SOURCE DEST
+  -f, --force        replace DEST where it is there already
+  -p, --preserve     the copies' times are the file's
+  -j, --jobid=JOB    of that job, not this one's
+  -C -F -s -t        --compress, --fanout, --size, --timeout: accepted, and change nothing here
+
+  sbcast my.prog /tmp/my.prog
+  srun /tmp/my.prog
+"""
+LETTERS = "CF:fj:ps:t:vVh"
+NAMES = (
+    *(
+        "compress=",
+        "exclude=",
+        "fanout=",
+        "force",
+        "help",
+        "jobid=",
+        "preserve",
+        "send-libs=",
+        "size=",
+        "timeout=",
+    ),
+    *("treewidth=", "usage", "verbose", "version"),
+)
+BARE = {"--compress": "--compress=lz4", "--send-libs": "--send-libs=yes"}
+"""Options whose value may be left out."""
+COPY = """
+if [ -d "$1" ]; then set -- "$1/$5" "$2" "$3" "$4"; fi
+if [ -e "$1" ] && [ -z "$3" ]; then echo "sbcast: error: $1: File exists" >&2; exit 1; fi
+new=$(mktemp "$1.XXXXXX") || exit 1
+trap 'rm -f "$new"' EXIT
+cat > "$new" && chmod "$2" "$new" || exit 1
+if [ -n "$4" ]; then touch -d "@$4" "$new" || exit 1; fi
+mv -f "$new" "$1"
+"""
+"""Of each task: destination, mode, whether to replace, time or nothing, the source's own name."""
+KEPT = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF")
+"""All other variables that srun reads are about the job's own steps."""
+SRUN = ["--overlap", "--ntasks-per-node=1", "--job-name=sbcast", "--mem=0", "--quiet"]
+
+
+def main(
+    words: List[str], environ: Mapping[str, str], step: Callable[[List[str], Dict[str, str]], int]
+) -> int:
+    """Copies; the exit code. `step` runs srun's words with an environment. Raises Refused."""
+    given, rest = read(words)
+    if given.keys() & {"help", "usage", "version"}:
+        print("slurm 22.05.8" if "version" in given else USAGE if "usage" in given else HELP, end="\n")
+        return 0
+    if len(rest) != 2:
+        raise Refused(f"Need two file names, have {len(rest)} names", USAGE)
+    job = given.get("jobid", "").partition(".")[0] or environ.get("SLURM_JOB_ID", "")
+    if not job:
+        raise Refused("Need a job id to run this command.", "run it in a job, or name one: --jobid=JOB")
+    return _send(rest[0], os.path.abspath(rest[1]), job, given, environ, step)
+
+
+def read(words: List[str]) -> Tuple[Dict[str, str], List[str]]:
+    """(long option -> value, the other words). Raises Refused."""
+    import getopt
+
+    long_of = {"C": "compress", "F": "fanout", "f": "force", "j": "jobid", "p": "preserve", "s": "size"}
+    long_of.update(t="timeout", v="verbose", V="version", h="help")
+    try:
+        found, rest = getopt.gnu_getopt([BARE.get(word, word) for word in words], LETTERS, list(NAMES))
+    except getopt.GetoptError as error:
+        raise Refused(str(error), USAGE) from None
+    return {long_of.get(name.lstrip("-"), name.lstrip("-")): value for name, value in found}, rest
+
+
+def _send(
+    source: str,
+    target: str,
+    job: str,
+    given: Dict[str, str],
+    environ: Mapping[str, str],
+    step: Callable[[List[str], Dict[str, str]], int],
+) -> int:
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Refused(f"Can't open `{source}`: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused(f"`{source}` is no file", "an archive takes a whole folder: tar -cf FILE FOLDER")
+    os.dup2(descriptor, 0)
+    force = given.keys() & {"force"} or environ.get("SBCAST_FORCE")
+    keeps = given.keys() & {"preserve"} or environ.get("SBCAST_PRESERVE")
+    told = [
+        f"{stat.S_IMODE(status.st_mode) & 0o777:o}",
+        "1" if force else "",
+        str(int(status.st_mtime)) if keeps else "",
+    ]
+    program = ["/bin/sh", "-c", COPY, "sbcast", target, *told, os.path.basename(source)]
+    return step([f"--jobid={job}", *SRUN, *program], without_steps(environ))
+
+
+def without_steps(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The environment without what srun would take for its options."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in KEPT or not name.startswith(("SLURM_", "SRUN_", "SBCAST_"))
+    }
