@@ -19,20 +19,8 @@ from .spool import write_all
 PROGRAMS = "bin"
 LIBRARY = "programs"
 NAMES = (
-    *(
-        "sacct",
-        "sacctmgr",
-        "sbatch",
-        "sbcast",
-        "scancel",
-        "scontrol",
-        "sdiag",
-        "seff",
-        "sinfo",
-        "sprio",
-        "squeue",
-    ),
-    *("sreport", "srun", "sshare", "sstat", "strigger"),
+    *("sacct", "sacctmgr", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "seff", "sinfo"),
+    *("sprio", "squeue", "sreport", "srun", "sshare", "sstat", "strigger"),
 )
 MODULES = (
     "__init__.py",

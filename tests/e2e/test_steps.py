@@ -154,3 +154,20 @@ srun rm -f {there}
     digest = out[-1]
     assert out[:3] == ["sent", f"sbcast: error: {there}: File exists", "again"]
     assert sorted(out[3:-1]) == sorted(["750", digest] * 2)
+
+
+def test_sattach_tells_where_the_tasks_of_a_step_are(cluster: Home, short_tmp: Path) -> None:
+    script = """srun -n3 sh -c 'touch began$SLURM_PROCID; while [ ! -e over ]; do sleep 0.05; done' &
+until [ -e began2 ]; do sleep 0.05; done
+sattach --layout $SLURM_JOB_ID.0; sattach $SLURM_JOB_ID.0; sattach --layout $SLURM_JOB_ID.7; sattach x
+touch over; wait
+"""
+    out = run(cluster, short_tmp / "w", script, "-N2", "-n3").splitlines()
+    assert out[:2] == ["Job step layout:", "\t3 tasks, 2 nodes (step[1-2])"]
+    assert [line.partition(": ")[2] for line in out[3:5]] == ["0 1 ", "2 "]
+    assert "warpdeck logs -f" in out[5]
+    assert out[6:] == [
+        "sattach: error: Could not get job step info: Invalid job id specified",
+        "sattach: error: Failed to parse stepid from command line options",
+        "Usage: sattach [options] <jobid.stepid>",
+    ]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ASKED = (
     "sacct",
     "sacctmgr",
+    "sattach",
     "sbatch",
     "scancel",
     "scontrol",

@@ -19,6 +19,7 @@ from .units import stamped
 COMMANDS: dict[str, str] = {
     "sacct": "accounting.sacct",
     "sacctmgr": "accounting.sacctmgr",
+    "sattach": "sattach",
     "sbatch": "sbatch",
     "scancel": "scancel",
     "scontrol": "scontrol",

@@ -1,0 +1,89 @@
+"""sattach: where the tasks of a running step are. Its streams belong to the srun that began it, so they are not shown twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.notation.hostlist import collapse
+from warpdeck.notation.jobids import is_job_id
+
+from .console import CommandError, Console
+from .words import WordsError, is_informed, options, read
+
+Row = dict[str, Any]
+OPTIONS = options(
+    "sattach",
+    "error-filter= help,h input-filter= label,l layout output-filter= pty quiet,Q usage,u verbose,v version,V",
+)
+USAGE = "Usage: sattach [options] <jobid.stepid>"
+HELP = """\
+Usage: sattach --layout JOB.STEP
+  --layout   on which nodes the tasks of a running step are
+  -h --help  -u --usage  -V --version
+
+The streams of a step are its srun's. In their place: `warpdeck logs -f JOB` follows what a job writes, and `warpdeck attach JOB`
+joins its terminal."""
+INSTEAD = (
+    "follow the job's output with `warpdeck logs -f {job}`, or join its terminal with `warpdeck attach {job}`"
+)
+CYCLIC = "Cyclic"
+
+
+def main(words: list[str], console: Console) -> int:
+    """Prints the layout; the exit code."""
+    try:
+        found, rest = read(words, OPTIONS)
+        if is_informed(found, console, usage=USAGE, help_text=HELP):
+            return 0
+    except WordsError as error:
+        print(error.message, file=console.err)
+        return error.exit_code
+    if len(rest) > 1:
+        raise CommandError("too many parameters")
+    job, dot, step = (rest or [""])[0].partition(".")
+    if not dot or not is_job_id(job) or not step.isdecimal():
+        print("sattach: error: Failed to parse stepid from command line options", file=console.err)
+        print(USAGE, file=console.err)
+        return 1
+    record = _running(console, job, step)
+    if "layout" not in dict(found):
+        raise CommandError(
+            f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
+        )
+    print(layout(record["parts"], cyclic=record["layout"] == CYCLIC), file=console.out)
+    return 0
+
+
+def _running(console: Console, job: str, step: str) -> Row:
+    with console.connect() as client:
+        jobs = client.call("records", ids=[job], fields=["id", "state"], steps=True)["jobs"]
+    for each in (step for record in jobs for step in record["steps"]):
+        row: Row = each["row"]
+        if row["state"] == "RUNNING" and row["id"].rpartition(".")[2] == step:
+            found: Row = each
+            return found
+    raise CommandError("Could not get job step info: Invalid job id specified")
+
+
+def layout(parts: list[Row], *, cyclic: bool) -> str:
+    """The tasks of each node, as sattach lays them out."""
+    tasks = _ranks([part["tasks"] for part in parts], cyclic=cyclic)
+    head = (
+        f"\t{sum(map(len, tasks))} tasks, {len(parts)} nodes ({collapse([part['node'] for part in parts])})\n"
+    )
+    lines = [
+        f"\tNode {number} ({part['node']}), {len(ranks)} task(s): {' '.join(map(str, ranks))} "
+        for number, (part, ranks) in enumerate(zip(parts, tasks, strict=True))
+    ]
+    return "\n".join(["Job step layout:", head, *lines])
+
+
+def _ranks(counts: list[int], *, cyclic: bool) -> list[list[int]]:
+    """Numbers of tasks: node after node, or in turn one to each that has room."""
+    whole, ranks = sum(counts), [list[int]() for _ in counts]
+    turns = [node for node, count in enumerate(counts) for _ in range(count)]
+    if cyclic:
+        turns = [node for turn in range(whole) for node, count in enumerate(counts) if turn < count]
+    for rank, node in enumerate(turns):
+        ranks[node].append(rank)
+    return ranks
