@@ -19,6 +19,8 @@ from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import Done, RealSlurm
 
+from warpdeck.config import decode
+
 pytestmark = pytest.mark.slurm
 JOBS = (
     ("-H", "-J", "plain"),
@@ -202,3 +204,16 @@ HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True)
 def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
     for entity in ("hostlist", "hostlistsorted", "hostnames"):
         pair.same("show", entity, ",".join(names))
+
+
+def test_an_update_of_a_partition_tells_the_lines_of_the_configuration_that_say_it(pair: Pair) -> None:
+    words = (
+        "AllowAccounts=a,b State=down Nodes=n[1-3] MaxTime=5 MaxNodes=3 QoS=high GraceTime=60 PreemptMode=OFF"
+    )
+    said = pair.ours.run(["scontrol", "update", "partitionname=debug", *words.split()]).err
+    lines = said.partition("[partitions.debug]\n")[2]
+    text = f"[accounts.a]\n[accounts.b]\n[qos.high]\n[partitions.debug]\n{lines}"
+    debug = decode(text, "config.toml").config.partitions["debug"]
+    assert debug.allow_accounts == ("a", "b") and debug.state == "DOWN" and debug.grace_s == 60
+    refused = pair.ours.run(["scontrol", "update", "partitionname=debug", "LLN=yes"]).err
+    assert refused.startswith("Update of this parameter is not supported: LLN=yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -255,6 +256,17 @@ KEYS: dict[str, Callable[[str], Change]] = {
     "workdir": _text("chdir"),
 }
 """Slurm's key -> fields of model.JobChange."""
+PARTITION_KEYS = {
+    "allowaccounts": "allow_accounts", "allowgroups": "allow_groups", "allowqos": "allow_qos",
+    "defaulttime": "default_time", "denyaccounts": "deny_accounts", "denyqos": "deny_qos", "gracetime": "grace_s",
+    "maxnodes": "max_nodes", "maxtime": "max_time", "minnodes": "min_nodes", "nodes": "nodes",
+    "preemptmode": "preempt_mode", "priorityjobfactor": "priority_job_factor", "prioritytier": "priority_tier",
+    "qos": "qos", "state": "state",
+}  # fmt: skip
+"""Slurm's key of a partition -> ours in [partitions.NAME]."""
+LISTS = frozenset({"allow_accounts", "allow_groups", "allow_qos", "deny_accounts", "deny_qos"})
+TEXTS = frozenset({"nodes", "qos", "max_time", "default_time"})
+"""Settings that are text though they look like a number."""
 LEAST = {"partition": 1, "priority": 2, "qos": 1, "account": 1, "requeue": 4, "reservationname": 3, "nice": 2}
 LEAST |= {"timelimit": 5, "timemin": 5, "minmemorynode": 10, "minmemorycpu": 10, "features": 1, "gres": 2}
 """Letters of a key that must be written, where it is not three."""
@@ -348,19 +360,24 @@ def _partition(session: Session, pairs: list[tuple[str, str]]) -> None:
             raise Failed("slurm_update error: Invalid partition name specified")
     if len(pairs) < 2:
         raise Failed("No changes specified")
-    lines = [f"{_toml_key(key)} = {_toml_value(value)}" for key, value in pairs[1:]]
+    lines = [_setting(key, value) for key, value in pairs[1:]]
     raise Failed(
         f"slurm_update error: partition {name} stands in config.toml\n"
         f"write there, then `scontrol reconfigure`:\n[partitions.{name}]\n" + "\n".join(lines)
     )
 
 
-def _toml_key(key: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
-
-
-def _toml_value(value: str) -> str:
-    return value if value.isdecimal() else '"' + value.upper().replace('"', "") + '"'
+def _setting(key: str, value: str) -> str:
+    """The line of config.toml that says the same. Raises Failed for what partitions do not have here."""
+    lowered = key.lower()
+    name = PARTITION_KEYS.get(lowered, lowered)
+    if name not in PARTITION_KEYS.values():
+        raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
+    if name in ("state", "preempt_mode"):
+        value = value.upper() if name == "state" else value.lower()
+    if name in LISTS:
+        return f"{name} = {json.dumps([word for word in value.split(',') if word])}"
+    return f"{name} = {value if value.isdecimal() and name not in TEXTS else json.dumps(value)}"
 
 
 def _reservation(session: Session, pairs: list[tuple[str, str]]) -> None:
