@@ -52,6 +52,7 @@ PLACES = {
     "sweep": "Grid of a sweep",
     "add": "Add a node",
     "reserve": "Reservation",
+    "rule": "QoS or partition",
     "choose": "Choice of a job",
     "fill": "Presets and jobs",
     "done": "What was done",
@@ -79,6 +80,7 @@ MEETINGS = (
     ("script",),
     ("add",),
     ("reserve",),
+    ("rule",),
 )
 """Places whose keys count at the same time."""
 NO_KEY = "no_key"
@@ -169,9 +171,9 @@ ACTIONS = (
         "admin", "next_tab", "tab", "Next table", "partitions, reservations, QoS, shares, and on", "Table"
     ),
     Action("admin", "previous_tab", "shift+tab", "Table before", "the same, backwards"),
-    Action("admin", "new", "n", "New reservation", "set nodes aside", "New", _CHANGES),
-    Action("admin", "change", "e", "Change reservation", "the one under the cursor", "Change", _CHANGES),
-    Action("admin", "remove", "X", "Remove reservation", "give its nodes back", "Remove", _CHANGES),
+    Action("admin", "new", "n", "New", "a reservation, a QoS or a partition, by a form", "New", _CHANGES),
+    Action("admin", "change", "e", "Change", "the one under the cursor, by its form", "Change", _CHANGES),
+    Action("admin", "remove", "X", "Remove", "the one under the cursor", "Remove", _CHANGES),
     Action(
         "admin", "drain", "d", "Drain or resume", "take no new jobs, or take them again", "Drain", _CHANGES
     ),
@@ -387,6 +389,14 @@ ACTIONS = (
         call="app.focus_previous",
     ),
     Action("reserve", "give_up", "escape", "Give up", "change nothing", "goes back"),
+    Action("rule", "submit", "enter", "Use it", "write it into config.toml and have it read", "uses it"),
+    Action(
+        "rule", "next", "tab,down", "Next field", "to the next field", "next field", call="app.focus_next"
+    ),
+    Action(
+        "rule", "previous", "shift+tab,up", "Field before", "to the field before", call="app.focus_previous"
+    ),
+    Action("rule", "give_up", "escape", "Give up", "change nothing", "goes back"),
     Action("choose", "give_up", "escape,q", "Give up", "choose none", "goes back"),
     Action("fill", "remove", "X", "Remove", "the preset under the cursor", "removes the preset"),
     Action("fill", "give_up", "escape,q", "Give up", "leave the form as it is", "goes back"),

@@ -20,6 +20,7 @@ from textual.screen import Screen
 
 from warpdeck.api.client import Delta
 from warpdeck.api.rows import JobRow
+from warpdeck.api.site import Reloaded
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
@@ -265,6 +266,10 @@ class DeckApp(Window):
     def tell_error(self, error: UserError) -> None:
         """One sentence and the next step."""
         self.notify(f"{error.message}\n{error.hint}".strip(), severity="error", markup=False)
+
+    def tell_reloaded(self, reloaded: Reloaded) -> None:
+        """What another config.toml has changed."""
+        self.notify("\n".join([*reloaded.changes, *reloaded.warnings]) or "nothing has changed", markup=False)
 
     def copy(self, text: str, *, shown: str = "") -> None:
         """To the terminal's clipboard (OSC 52), to tmux' buffer, and into a file for terminals that have neither.

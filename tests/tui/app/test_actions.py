@@ -18,6 +18,7 @@ from warpdeck_tui.screens.node_page import NodeScreen
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.screens.queue import QueueScreen
 from warpdeck_tui.screens.reserve import Reserve
+from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
@@ -35,6 +36,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "sessions": (SessionsScreen,),
     "admin": (AdminScreen,),
     "reserve": (Reserve,),
+    "rule": (RuleForm,),
     "log": (LogView,),
     "grid": (CellGrid,),
     "list": (VirtualTable,),

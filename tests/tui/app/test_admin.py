@@ -163,13 +163,62 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         await stage.shows("[QoS]")
         screen, path = stage.app.screen, Path(stage.cluster.paths.config)
         assert isinstance(screen, AdminScreen)
-        screen.use_config("[qos.high]\npriority = nonsense\n", before="")
+        screen.use_config("[qos.high]\npriority = nonsense\n")
         await stage.shows("config.toml is not in force", "Nothing was changed")
         assert path.read_text() == ""
         await stage.press("escape")
-        screen.use_config("[qos.high]\npriority = 10\n", before="")
+        screen.use_config("[qos.high]\npriority = 10\n")
         await stage.shows("high", "10")
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        path = Path(stage.cluster.paths.config)
+        path.write_text("# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n")
+        await stage.press("6", "tab", "tab", "n")
+        await stage.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter uses it")
+        await stage.type("high")
+        stage.field("priority").value = "many"
+        await stage.shows("priority is a number, not 'many'")
+        stage.field("priority").value = "10"
+        stage.field("preempts").value = "normal, none"
+        await stage.shows('[qos.high] priority = 10, preempts = ["normal", "none"]')
+        await stage.press("enter")
+        await stage.shows("there is no QoS 'none'")
+        assert "high" not in path.read_text()
+        stage.field("preempts").value = "normal"
+        await stage.press("enter")
+        await stage.shows("[QoS]", "▌high", "max_wall")
+        await stage.press("G", "e")
+        await stage.shows("Change QoS normal", "1:00:00")
+        stage.field("max_wall").value = "2:00:00"
+        await stage.press("enter")
+        await stage.shows("max_wall 2:00:00")
+        assert path.read_text() == (
+            '# ours\n[qos.normal]\nmax_wall = "2:00:00" # short\n'
+            '\n[qos.high]\npriority = 10\npreempts = ["normal"]\n'
+        )
+        await stage.press("g", "X")
+        await stage.shows("Take QoS high out of config.toml?")
+        await stage.press("y")
+        await stage.hides("high")
+        assert "high" not in path.read_text()
+
+
+async def test_a_partition_is_changed_by_its_form(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 30)) as stage:
+        await stage.press("6", "n")
+        await stage.shows("New partition")
+        await stage.type("short")
+        stage.field("max_time").value = "1:00:00"
+        await stage.press("enter")
+        await stage.shows("[Partitions]", "short", "1:00:00")
+        await stage.press("enter")
+        await stage.shows("Change partition short")
+        stage.field("state").value = "SIDEWAYS"
+        await stage.press("enter")
+        await stage.shows("SIDEWAYS", "Change partition short")
 
 
 async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_it(folder: Path) -> None:

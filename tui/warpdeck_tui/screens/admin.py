@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from textual import work
@@ -18,12 +17,15 @@ from warpdeck.api.site import Priorities, Shares
 from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError
 from warpdeck.notation.reservations import Wish
+from warpdeck.notation.rules import without_table
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
+from warpdeck_tui.rules import Rules
 from warpdeck_tui.viewmodels import sitetables as tables
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.queue import Question
+from warpdeck_tui.viewmodels.rules import KINDS
 from warpdeck_tui.viewmodels.whatif import COLUMNS, EXAMPLE, MEANING, NOTHING_YET, what_if_rows, what_if_words
 from warpdeck_tui.whatif import WhatIf, what_if
 from warpdeck_tui.widgets.columns import Column
@@ -36,6 +38,7 @@ from .node_add import NodeAdd
 from .node_page import NodeScreen
 from .nodeverbs import NodeVerbs
 from .reserve import Reserve
+from .rule import RuleForm
 
 ASK_S = 5.0
 """Tables of a site change seldom; only the one that is looked at is asked for."""
@@ -55,7 +58,7 @@ TABS = {
     "reservations": Tab(
         "Reserved", tables.RESERVATION_COLUMNS, "nothing is reserved; n sets nodes aside", "reservations"
     ),
-    "qos": Tab("QoS", tables.QOS_COLUMNS, "no QoS is configured; E edits config.toml", "qos"),
+    "qos": Tab("QoS", tables.QOS_COLUMNS, "no QoS is configured; n makes one", "qos"),
     "accounts": Tab(
         "Shares",
         tables.ACCOUNT_COLUMNS,
@@ -68,10 +71,11 @@ TABS = {
     "what-if": Tab("What if", COLUMNS, NOTHING_YET, "simulate --history"),
 }
 NAMES = tuple(TABS)
+FORMS = ("reservations", *KINDS)
 USED_WITH = {
-    "new": ("reservations",),
-    "change": ("reservations",),
-    "remove": ("reservations",),
+    "new": FORMS,
+    "change": FORMS,
+    "remove": FORMS,
     "drain": ("drains",),
     "add": ("drains",),
     "what_if": ("what-if",),
@@ -199,8 +203,7 @@ class AdminScreen(NodeVerbs):
                 found_jobs = (row for row in jobs if str(row.number or row.label) == key)
                 return next((tables.priority_words(row, weights) for row in found_jobs), "")
             case "qos":
-                limits = next((tables.limit_words(row.limits) for row in self._qos if row.name == key), "")
-                return f"{limits or 'no limits'}\nE edits config.toml, where they stand" if self._qos else ""
+                return next((tables.qos_words(row) for row in self._qos if row.name == key), "")
             case "drains":
                 return self.node.reason if self.node is not None else ""
             case "what-if" if self._what_if is not None:
@@ -262,7 +265,7 @@ class AdminScreen(NodeVerbs):
             self.deck.push_screen(NodeScreen(self.node.name))
         elif self._tab == "accounts" and (user := event.key.partition(" ")[2]):
             self.deck.open_user(user)
-        elif self._tab == "reservations":
+        elif self.check_action("change", ()):
             self.action_change()
 
     def action_back(self) -> None:
@@ -283,20 +286,41 @@ class AdminScreen(NodeVerbs):
 
     # ---- what changes something
 
+    @property
+    def _rules(self) -> Rules:
+        return Rules(self.deck.core.paths.config, self.deck.core.site)
+
     def action_new(self) -> None:
-        self.deck.push_screen(Reserve(Wish(""), instead=False), self._reserved)
+        if self._tab in KINDS:
+            self._open_rule("")
+        else:
+            self.deck.push_screen(Reserve(Wish(""), instead=False), self._made)
 
     def action_change(self) -> None:
         row = self._reservation
-        if row is not None:
-            self.deck.push_screen(Reserve(_wish(row), instead=True), self._reserved)
+        if self._tab in KINDS and self.table.cursor_key:
+            self._open_rule(self.table.cursor_key)
+        elif row is not None:
+            self.deck.push_screen(Reserve(_wish(row), instead=True), self._made)
 
-    def _reserved(self, name: str | None) -> None:
+    def _open_rule(self, rule: str) -> None:
+        """The form of a QoS or a partition, filled from config.toml."""
+        try:
+            form = RuleForm(KINDS[self._tab], self._rules, text=self._rules.read(), rule=rule)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
+        self.deck.push_screen(form, self._made)
+
+    def _made(self, name: str | None) -> None:
         if name:
             self.table.go_to(name)
             self._ask()
 
     def action_remove(self) -> None:
+        if self._tab in KINDS:
+            self._remove_rule(KINDS[self._tab].noun, self.table.cursor_key)
+            return
         row = self._reservation
         if row is None:
             return
@@ -311,38 +335,46 @@ class AdminScreen(NodeVerbs):
             remove,
         )
 
+    def _remove_rule(self, noun: str, name: str) -> None:
+        table = self._tab
+
+        async def remove() -> None:
+            self.deck.tell_reloaded(await self._rules.use(without_table(self._rules.read(), table, name)))
+            self._ask()
+
+        if name:
+            self.confirmed(
+                Question(f"Take {noun} {name} out of config.toml?", "warpdeck config reload"), remove
+            )
+
     def action_add(self) -> None:
         self.deck.push_screen(NodeAdd(self.deck.core))
 
     def action_config(self) -> None:
         """The site's rules in the user's editor; what is wrong with them is said, and then nothing has changed."""
-        path = Path(self.deck.core.paths.config)
         try:
-            before = path.read_text() if path.exists() else ""
-            text = edited(self.app, self._draft or before, name=path.name)
-        except (OSError, UserError) as error:
-            self.deck.tell_error(error if isinstance(error, UserError) else UserError(str(error), ""))
+            before = self._rules.read()
+            text = edited(self.app, self._draft or before, name=self._rules.name)
+        except UserError as error:
+            self.deck.tell_error(error)
             return
         if text != before:
             self._draft = text
-            self.use_config(text, before=before)
+            self.use_config(text)
 
     @work(exclusive=True, group="config")
-    async def use_config(self, text: str, *, before: str) -> None:
+    async def use_config(self, text: str) -> None:
         """The text is in force, or what was before still is."""
-        path = Path(self.deck.core.paths.config)
         try:
-            _write(path, text)
-            told = await self.deck.core.site.reload()
-        except (OSError, UserError) as error:
-            _write(path, before)
-            problems = str(error.details.get("problems", "")) if isinstance(error, UserError) else ""
-            words = f"{problems or error}\n\nNothing was changed; E goes on with your text.\n"
+            reloaded = await self._rules.use(text)
+        except UserError as error:
+            problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}"
+            words = f"{problems}\n\nNothing was changed; E goes on with your text.\n"
             self.app.push_screen(TextPage("config.toml is not in force", words))
             return
         self._draft = ""
         self.deck.chronicle.add("warpdeck config reload")
-        self.app.notify("\n".join([*told.changes, *told.warnings]) or "nothing has changed", markup=False)
+        self.deck.tell_reloaded(reloaded)
         self._ask()
 
     def action_what_if(self) -> None:
@@ -403,11 +435,3 @@ def _wish(row: ReservationRow) -> Wish:
         ",".join(row.accounts),
         ",".join(flags),
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """By rename, so that no half file is ever read."""
-    new = path.with_name(path.name + ".new")
-    new.touch(mode=0o600)
-    new.write_text(text)
-    new.rename(path)

@@ -183,14 +183,21 @@ def qos_rows(rows: Sequence[QosRow]) -> list[Row]:
     ]
 
 
+def qos_words(row: QosRow) -> str:
+    """All its limits, and how its jobs give way."""
+    mode = f"its jobs give way by {row.preempt_mode}" if row.preempt_mode else ""
+    grace = f"{row.grace_s} s of grace" if row.grace_s else ""
+    return ", ".join(words for words in (limit_words(row.limits) or "no limits", mode, grace) if words)
+
+
 def limit_words(limits: Mapping[str, Mapping[str, int] | int]) -> str:
-    """ "max_tres_per_user gpu=8, max_jobs_per_user 4"."""
+    """ "max_tres_per_user gpu=8, max_jobs_per_user 4, max_wall 12:00:00"."""
     words = []
     for name, value in limits.items():
         if isinstance(value, Mapping):
             told = ",".join(f"{tres}={count}" for tres, count in value.items())
         else:
-            told = format_duration(value) if name.endswith(("_time", "_time_s")) else str(value)
+            told = format_duration(value) if name.endswith("_wall") else str(value)
         words.append(f"{name} {told}")
     return ", ".join(words)
 

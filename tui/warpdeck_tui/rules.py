@@ -1,0 +1,50 @@
+"""The site's rules as the app changes them: another config.toml is in force whole, or the one before still is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from warpdeck.api.site import Reloaded, Site
+from warpdeck.errors import UserError
+
+
+class Rules:
+    """Of the controller that `site` asks. All calls raise UserError."""
+
+    def __init__(self, path: str, site: Site) -> None:
+        self._path = Path(path)
+        self._site = site
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def read(self) -> str:
+        """ "" where there is no file yet."""
+        try:
+            return self._path.read_text() if self._path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{self._path} cannot be read: {error}", "ask whoever runs the site") from error
+
+    async def use(self, text: str) -> Reloaded:
+        """Writes it and has it read; what is wrong with it stands in the error's `details["problems"]`."""
+        before = await asyncio.to_thread(self.read)
+        await asyncio.to_thread(self._write, text)
+        try:
+            return await self._site.reload()
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(self._write, before))
+            raise
+
+    def _write(self, text: str) -> None:
+        """By rename, so that no half file is ever read."""
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            new.touch(mode=0o600)
+            new.write_text(text)
+            new.rename(self._path)
+        except OSError as error:
+            raise UserError(
+                f"{self._path} cannot be written: {error.strerror}", "ask whoever runs the site"
+            ) from error

@@ -1,0 +1,105 @@
+"""The form of a QoS or a partition: what it changes stands in config.toml, and is in force at once or not at all."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from warpdeck.errors import UserError
+from warpdeck.notation.rules import values_of, with_values
+from warpdeck_tui.bindings import bindings
+from warpdeck_tui.rules import Rules
+from warpdeck_tui.viewmodels.rules import Kind, asked, field_texts, told
+
+from .base import Arrives
+from .keyline import DialogKeys
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+
+_PLACE = re.compile(r"^\S+:\d+: ", re.MULTILINE)
+"""Of a problem: the line of a file that was not kept."""
+
+
+class RuleForm(Arrives[str], ModalScreen[str]):
+    """Its name once it is in force; "" if it was given up. `name` "": a new one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings("rule")
+
+    def __init__(self, kind: Kind, rules: Rules, *, text: str, rule: str = "") -> None:
+        super().__init__()
+        self._kind = kind
+        self._rules = rules
+        self._text = text
+        self._rule = rule
+        self._before = field_texts(kind, values_of(text, kind.table, rule) if rule else {})
+
+    def compose(self) -> ComposeResult:
+        title = f"Change {self._kind.noun} {self._rule}" if self._rule else f"New {self._kind.noun}"
+        with Vertical(classes="dialog rule"):
+            yield Static(title, classes="title", markup=False)
+            with Horizontal(classes="field"):
+                yield Static("name", classes="label", markup=False)
+                name = Input(self._rule, placeholder="what it is called", id="name", compact=True)
+                name.disabled = bool(self._rule)
+                yield name
+            for field in self._kind.fields:
+                with Horizontal(classes="field"):
+                    yield Static(field.name, classes="label", markup=False)
+                    yield Input(self._before[field.name], placeholder=field.hint, id=field.name, compact=True)
+            yield Static("", id="error", classes="error", markup=False)
+            yield Static("", id="command", classes="command", markup=False)
+            yield DialogKeys("rule")
+
+    def arrive(self) -> None:
+        self.query_one("#error").display = False
+        self.query_one(f"#{self._kind.fields[0].name}" if self._rule else "#name").focus()
+        self.on_input_changed()
+
+    def _field(self, name: str) -> str:
+        return self.query_one(f"#{name}", Input).value.strip()
+
+    def _asked(self) -> dict[str, str | int | float | list[str] | None]:
+        return asked(
+            self._kind, self._before, {each.name: self._field(each.name) for each in self._kind.fields}
+        )
+
+    def on_input_changed(self) -> None:
+        if self.is_left:
+            return
+        try:
+            words = told(self._kind, self._field("name"), self._asked())
+        except UserError as error:
+            words = error.message
+        self.query_one("#command", Static).update(words)
+
+    def on_input_submitted(self) -> None:
+        self.action_submit()
+
+    @work(exclusive=True)
+    async def action_submit(self) -> None:
+        deck, name = cast("DeckApp", self.app), self._field("name")
+        try:
+            if not self._rule and values_of(self._text, self._kind.table, name):
+                raise UserError(f"there is a {self._kind.noun} {name} already", "e changes it")
+            reloaded = await self._rules.use(with_values(self._text, self._kind.table, name, self._asked()))
+        except UserError as error:
+            line = self.query_one("#error", Static)
+            problems = _PLACE.sub("", str(error.details.get("problems", "")))
+            line.update(problems or f"{error.message}\n{error.hint}".strip())
+            line.display = True
+        else:
+            deck.chronicle.add("warpdeck config reload")
+            deck.tell_reloaded(reloaded)
+            self.dismiss(name)
+
+    def action_give_up(self) -> None:
+        self.dismiss("")
