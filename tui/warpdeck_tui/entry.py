@@ -13,25 +13,40 @@ from warpdeck.errors import UserError
 from .guard import end_with_parent, guarded
 from .settings import Settings, read_settings
 
+SWITCHES = {
+    "--readonly": "look only: nothing can be changed",
+    "--low-bandwidth": "for slow links: news every two seconds, no bars, no mouse",
+    "--ascii": "for terminals and fonts without other signs",
+    "--no-mouse": "the mouse is the terminal's own; M gives it back",
+}
+"""Options without a value, and what each does."""
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """Set by `warpdeck serve`: the terminal is a browser's."""
 
 
-def main(argv: Sequence[str] = (), *, everybody: bool = False, at: tuple[str, str] = ("queue", "")) -> int:
-    """Opens the app on the default home, at that screen, of that job or node. Raises UserError."""
+def main(argv: Sequence[str] = ()) -> int:
+    """Opens the app on the default home. Raises UserError."""
     parser = argparse.ArgumentParser(prog="warpdeck", description="The full-screen app.")
-    parser.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
-    parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
-    parser.add_argument(
-        "--low-bandwidth",
-        action="store_true",
-        help="for slow links: news every two seconds, no bars, no mouse",
-    )
-    parser.add_argument("--ascii", action="store_true", help="for terminals and fonts without other signs")
-    parser.add_argument(
-        "--no-mouse", action="store_true", help="the mouse is the terminal's own; M gives it back"
-    )
-    args = parser.parse_args(list(argv))
+    add_options(parser)
+    return start(parser.parse_args(list(argv)))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The app's own, for every verb that opens it."""
+    group = parser.add_argument_group("the app")
+    group.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
+    for option, words in SWITCHES.items():
+        group.add_argument(option, action="store_true", help=words)
+
+
+def options_of(args: argparse.Namespace) -> list[str]:
+    """What was given of them, as a command line."""
+    given = [option for option in SWITCHES if getattr(args, option.strip("-").replace("-", "_"))]
+    return [*([f"--theme={args.theme}"] if args.theme else []), *given]
+
+
+def start(args: argparse.Namespace, *, everybody: bool = False, at: tuple[str, str] = ("queue", "")) -> int:
+    """Opens the app with these options at that screen, of that job or node. Raises UserError."""
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
         return run(args, everybody=everybody, at=at)

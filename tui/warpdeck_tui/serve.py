@@ -41,7 +41,7 @@ class DeckServer(Server):
     """`options`: the app's own, as on its command line."""
 
     def __init__(self, port: int, *, options: Sequence[str] = ()) -> None:
-        command = shlex.join([sys.executable, "-m", "warpdeck.cli.main", *(options or ("--theme=",))])
+        command = shlex.join([sys.executable, "-m", "warpdeck.cli.main", *options])
         super().__init__(f"exec {command}", host=HOST, port=port, title="warpdeck")
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._tabs = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import shutil
@@ -29,7 +30,7 @@ EXAMPLES = {
     "up": ("warpdeck up", "warpdeck up --no-local-node     this machine runs no jobs"),
     "down": ("warpdeck down",),
     "status": ("warpdeck status", "warpdeck status --json"),
-    "demo": ("warpdeck demo",),
+    "demo": ("warpdeck demo", "warpdeck demo --theme deck-light --ascii"),
 }
 
 
@@ -47,6 +48,9 @@ def main(verb: str, words: list[str]) -> int:
         )
     if verb == "status":
         parser.add_argument("--json", action="store_true", help="print JSON")
+    if verb == "demo":
+        # By name: the core does not depend on the app, which depends on the core.
+        importlib.import_module("warpdeck_tui.entry").add_options(parser)
     args = parser.parse_args(words)
     if verb == "up":
         return _up(local_node=not args.no_local_node, shared=args.shared)
@@ -54,10 +58,10 @@ def main(verb: str, words: list[str]) -> int:
         return _down()
     if verb == "status":
         return _status(as_json=args.json)
-    return _demo()
+    return _demo(args)
 
 
-def _demo() -> int:
+def _demo(args: argparse.Namespace) -> int:
     """A simulated controller in a folder of its own, and the app on it; nothing is left behind.
 
     The controller ends with its standard input and takes its folder along, so it goes even when we are killed.
@@ -70,7 +74,7 @@ def _demo() -> int:
     try:
         app = importlib.import_module("warpdeck_tui.entry")
         wait_for_start(default_paths(), child)
-        return int(app.main(everybody=True))
+        return int(app.start(args, everybody=True))
     finally:
         assert child.stdin is not None
         child.stdin.close()

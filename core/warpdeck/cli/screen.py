@@ -31,6 +31,9 @@ def main(_: str, words: list[str]) -> int:
     parser.add_argument("what", nargs="?", default="", metavar="WHAT", help="of job and node: which")
     parser.add_argument("--plain", action="store_true", help="print it once")
     parser.add_argument("-a", "--all", action="store_true", help="everybody's jobs, not only mine")
+    # By name: the core does not depend on the app, which depends on the core.
+    app = importlib.import_module("warpdeck_tui.entry")
+    app.add_options(parser)
     args = parser.parse_args(words)
     if args.screen in OF_ONE and not args.what:
         raise UserError(f"warpdeck screen {args.screen} wants {OF_ONE[args.screen]}", exit_code=USAGE_EXIT)
@@ -40,7 +43,6 @@ def main(_: str, words: list[str]) -> int:
             f"leave out {args.what}",
             exit_code=USAGE_EXIT,
         )
-    # By name: the core does not depend on the app, which depends on the core.
     if args.plain:
         plain = importlib.import_module("warpdeck_tui.plain")
         return int(plain.main(default_paths(), args.screen, what=args.what, everybody=args.all))
@@ -50,8 +52,4 @@ def main(_: str, words: list[str]) -> int:
             f"warpdeck screen {args.screen} --plain",
             exit_code=USAGE_EXIT,
         )
-    return int(
-        importlib.import_module("warpdeck_tui.entry").main(
-            (), everybody=args.all, at=(args.screen, args.what)
-        )
-    )
+    return int(app.start(args, everybody=args.all, at=(args.screen, args.what)))

@@ -21,17 +21,16 @@ def main(_: str, words: list[str]) -> int:
         examples=("warpdeck serve", "warpdeck serve --port 9000 --readonly"),
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"on 127.0.0.1 (default {PORT})")
-    parser.add_argument("--readonly", action="store_true", help="look only: nothing can be changed")
-    parser.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
+    # By name: the core does not depend on the app, which depends on the core.
+    app = importlib.import_module("warpdeck_tui.entry")
+    app.add_options(parser)
     args = parser.parse_args(words)
     if not 0 < args.port <= MAX_PORT:
         raise UserError(
             f"there is no port {args.port}", f"choose one from 1 to {MAX_PORT}", exit_code=USAGE_EXIT
         )
-    options = [*(["--readonly"] if args.readonly else []), f"--theme={args.theme}"]
     try:
-        # By name: the core does not depend on the app, which depends on the core.
         serve = importlib.import_module("warpdeck_tui.serve")
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is not installed", "pip install 'warpdeck[serve]'") from error
-    return int(serve.main(port=args.port, options=options))
+    return int(serve.main(port=args.port, options=app.options_of(args)))
