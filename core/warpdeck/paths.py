@@ -83,7 +83,7 @@ class Paths:
 
     @property
     def submitter(self) -> str:
-        """Locks and logs of this user's submitters (submitter)."""
+        """What this user's submitters say of their bugs (submitter)."""
         return self._of_user("submitter")
 
     @property

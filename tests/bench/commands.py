@@ -7,8 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck.slurm.shims import install
+from warpdeck.submitter.place import listens
 
 from .jobs import console_script
 from .rig import Rig
@@ -51,7 +53,8 @@ def _submission_rate(rig: Rig) -> Measured:
     """A loop in a shell's script, of jobs that stay held, with the record of their code taken behind it. They are cancelled."""
     script = rig.submit_dir / "true.sh"
     script.write_text("#!/bin/sh\ntrue\n")
-    _shim(rig, "sbatch", "-H", str(script))  # the first finds no worker and no recorder
+    _shim(rig, "sbatch", "-H", str(script))  # the first finds no worker, no recorder and no submitter
+    eventually(lambda: listens(rig.paths), what="a submitter can be asked")
     begun = time.perf_counter()
     for _ in range(SUBMISSIONS):
         _shim(rig, "sbatch", "-H", str(script))

@@ -267,6 +267,7 @@ def test_both_roads_refuse_in_the_same_words(outcomes: dict, place: int) -> None
         (("fifo",), "rm -f fifo; mkfifo fifo"),
         (("--export-file=3", *WRAP), "exec 3<variables"),
         (("--wait", *WRAP), ""),
+        (WRAP, "export SBATCH_WAIT=1"),
         (("--test-only", *WRAP), ""),
         (("-J", b"\xff", *WRAP), ""),
         (("-t", "never", *WRAP), ""),

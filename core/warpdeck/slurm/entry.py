@@ -78,7 +78,9 @@ def from_shell(name: str, words: list[str], environ_fd: int) -> int:
 
 
 def _ensure_submitter() -> None:
-    """For the next time."""
+    """For the next time. Not in a job, whose end would be that of its processes too."""
+    if "WARPDECK_TOKEN" in os.environ:
+        return
     try:
         ensure(default_paths())
     except OSError:

@@ -50,7 +50,6 @@ def main(home: str, line: str) -> None:
     """Serves until there is nothing left to do; `line` is the first order."""
     os.chdir("/")
     os.umask(0o077)
-    os.setpriority(os.PRIO_PROCESS, 0, NICE)
     paths = Paths(home)
     lock = os.open(socket_of(paths) + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + TAKE_OVER_S
@@ -59,6 +58,7 @@ def main(home: str, line: str) -> None:
         if hand_over(paths, line) or time.monotonic() > deadline:
             return
         time.sleep(PAUSE_S / 10)
+    os.setpriority(os.PRIO_PROCESS, 0, NICE)
     Recorder(paths).run(line)
 
 

@@ -9,5 +9,6 @@ alone, and whoever reads it sees its end when the other is killed.
 The submitter answers nothing but submissions that succeeded. All else is the other road's, today's client in Python: what is
 read from a descriptor, what waits, what is refused, what is asked where no submitter runs, and any doubt. So there is one text
 of each message, and the client in Python is the one that knows everything. Before a submission leaves, the shell is told: from
-then on a lost answer is said to be lost, and nothing is submitted twice.
+then on a lost answer is said to be lost, and nothing is submitted twice. A submitter that is killed may owe the recorder the jobs
+of the last moment: they start without a record once they have waited for one.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 import zlib
 
 import warpdeck
@@ -13,6 +14,8 @@ from warpdeck.paths import Paths
 SHARED = "/dev/shm"
 """In memory, where a file is made in 5 microseconds; on a disk it takes 300, and a question needs two. This machine's own."""
 ASK = "ask"
+AGAIN_S = 60.0
+"""After one that failed: its start takes ten times what it saves."""
 
 
 def folder_of(paths: Paths) -> str:
@@ -21,8 +24,8 @@ def folder_of(paths: Paths) -> str:
 
 
 def ensure(paths: Paths) -> None:
-    """Starts a submitter unless one runs. Raises OSError."""
-    if not listens(paths):
+    """Starts a submitter, unless one runs or one has just failed. Raises OSError."""
+    if not listens(paths) and os.path.isdir(SHARED) and not _has_just_failed(log_of(paths)):
         os.makedirs(paths.submitter, mode=0o700, exist_ok=True)
         start("warpdeck.submitter.service", paths.home, log=log_of(paths))
 
@@ -41,19 +44,17 @@ def listens(paths: Paths) -> bool:
         os.close(descriptor)
 
 
-def lock_of(paths: Paths) -> str:
-    """Who holds it is the submitter."""
-    return os.path.join(paths.submitter, f"{_own(paths)}.lock")
-
-
 def log_of(paths: Paths) -> str:
-    """What the last one said of its own bugs."""
-    return os.path.join(paths.submitter, f"{_own(paths)}.log")
+    """What the last one said of its own bugs. Of this machine's: others may share the home."""
+    return os.path.join(paths.submitter, f"{os.uname().nodename}.{_key(paths)}.log")
 
 
-def _own(paths: Paths) -> str:
-    """Of this machine's: others may share the home."""
-    return f"{os.uname().nodename}.{_key(paths)}"
+def _has_just_failed(log: str) -> bool:
+    try:
+        found = os.stat(log)
+    except FileNotFoundError:
+        return False
+    return found.st_size > 0 and time.time() - found.st_mtime < AGAIN_S
 
 
 def _key(paths: Paths) -> str:

@@ -9,7 +9,6 @@ an answer sees that it has ended.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import queue
 import select
@@ -24,8 +23,8 @@ from warpdeck.paths import Paths
 from warpdeck.slurm.recording import order_or_tell
 
 from .caller import Caller, OtherRoad
-from .place import folder_of, lock_of
-from .slots import LEAST_READY, READY, Question, Slots
+from .place import folder_of
+from .slots import LEAST_READY, READY, Question, Slots, hold
 from .submission import Unanswered, submit
 
 LINGER_S = 300.0
@@ -48,18 +47,19 @@ def main(home: str) -> None:
     os.chdir("/")
     os.umask(0o077)
     paths = Paths(home)
-    lock = os.open(lock_of(paths), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
+    folder = folder_of(paths)
     try:
         controller = SyncClient.connect(paths, start=False)
     except UserError:
-        return
-    _preload()
+        return  # there is nobody to submit to
     with controller:
-        Submitter(paths, Slots(folder_of(paths)), controller).run()
+        try:
+            held = hold(folder)
+        except BlockingIOError:
+            return  # another does it
+        _preload()
+        Submitter(paths, Slots(folder), controller).run()
+        os.close(held)
 
 
 def _preload() -> None:
@@ -178,7 +178,8 @@ class Submitter:
             for job, folder in filter(None, orders):
                 jobs_of.setdefault(folder, []).append(job)
             for folder, jobs in jobs_of.items():
-                order_or_tell(self._paths, jobs, folder)
+                with contextlib.suppress(UserError):  # all of them were cancelled, and nobody waits
+                    order_or_tell(self._paths, jobs, folder)
 
 
 def _program() -> tuple[int, int, int]:

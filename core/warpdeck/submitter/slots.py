@@ -11,11 +11,11 @@ the shell reads, whenever that is. A slot is used once, and no name comes twice:
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import re
 import secrets
-import stat
 import time
 
 from .place import ASK
@@ -72,15 +72,23 @@ class Question:
         self.since = time.monotonic()
 
 
+def hold(folder: str) -> int:
+    """Makes the folder, for this process alone as long as the descriptor is open. Raises BlockingIOError where another has it,
+    PermissionError where others could reach it, OSError where it cannot be."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not this user's alone")
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
 class Slots:
-    """The folder, served by one process. Raises OSError where it cannot be, and PermissionError where others could reach it."""
+    """A folder that this process holds, open for questions. Raises OSError."""
 
     def __init__(self, folder: str) -> None:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o700)
-        found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise PermissionError(f"{folder} is not this user's alone")
         for name in os.listdir(folder):  # of one that was killed
             os.unlink(os.path.join(folder, name))
         self._folder = folder

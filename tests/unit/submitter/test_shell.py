@@ -28,7 +28,8 @@ LOST = f"sbatch: error: the answer was lost, and the job may have been submitted
 
 KILLED = """
 import select
-from warpdeck.submitter.slots import Slots
+from warpdeck.submitter.slots import Slots, hold
+held = hold({folder!r})
 slots = Slots({folder!r})
 print("ready", flush=True)
 select.select([slots], [], [])
@@ -45,6 +46,7 @@ class Desk:
 
     def __init__(self, folder: Path, shell: list[str]) -> None:
         self.folder = folder / "asked"
+        self.folder.mkdir(mode=0o700)
         self.slots = Slots(str(self.folder))
         self.shell = shell
         python = folder / "python"
