@@ -102,7 +102,9 @@ class Home:
             about = _words(name, "environ")  # a job's names the agent's socket
             if mark in about or any(folder in word for word in (*about, *_words(name, "cmdline"))):
                 _kill(int(name))
-        shutil.rmtree(folder_of(Paths(str(self.path))), ignore_errors=True)  # of a submitter that was killed
+        asked = Path(folder_of(Paths(str(self.path))))
+        for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
+            shutil.rmtree(left, ignore_errors=True)
         for identity in self.path.glob("agent/identity"):  # of killed agents, which have removed nothing
             for left in Path("/tmp").glob(f"warpdeck-{identity.read_text()}-*"):
                 shutil.rmtree(left, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
 from warpdeck.paths import SITE_HOME
+from warpdeck.submitter.shell import script
 from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 
 pytestmark = pytest.mark.lab
@@ -155,6 +157,33 @@ def test_slurms_commands_are_their_callers(site: Home, alice: User) -> None:
     assert call("scontrol", "update", f"job={job}", "nice=-5").returncode == 1
     assert call("scancel", str(job)).returncode == 0
     assert site.job(job)["state"] == "CANCELLED"
+
+
+def test_a_users_shells_have_a_submitter_of_their_own(site: Home, alice: User, bob: User) -> None:
+    def sbatch(user: User, program: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            user.argv("/bin/sh", program, "-H", "--parsable", "--wrap", "true", capability=READER),
+            cwd=user.folder,
+            env=user.environ,
+            capture_output=True,
+            text=True,
+            timeout=VERB_S,
+            check=False,
+        )
+
+    program = Path(alice.ok("shims", "--folder").strip()) / "sbatch"
+    (folder,) = re.findall(r"^folder=(/dev/shm/\S+)$", program.read_text(), flags=re.M)
+    jobs = [sbatch(alice, str(program))]
+    eventually(Path(folder, "ask").exists, what="alice's submitter can be asked")
+    asking = alice.folder / "asking"  # begins nothing else
+    asking.write_text(script(folder=folder, interpreter="/bin/false", folders=[]))
+    jobs.append(sbatch(alice, str(asking)))
+    assert [(done.returncode, done.stderr) for done in jobs] == [(0, "")] * 2
+    assert [site.job(done.stdout.strip())["user"] for done in jobs] == ["alice"] * 2
+    found = os.stat(folder)
+    assert (found.st_uid, found.st_mode & 0o777) == (ALICE, 0o700)
+    assert sbatch(bob, str(asking)).returncode == 1  # it is not his, and he asks nobody
+    alice.ok("cancel", *(done.stdout.strip() for done in jobs))
 
 
 ASKED_IN_BOBS_JOB = """
