@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import threading
 import time
 from typing import Dict, List, Tuple
 
@@ -36,13 +37,16 @@ class SpareDirs:
         self._made: Dict[str, Tuple[Owner, int]] = {}
         """By path: whose, and when it was changed last."""
         self._kept: Dict[Owner, List[str]] = {}
+        self._lock = threading.Lock()
 
     def take(self, path: str, owner: Owner) -> bool:
         """Gives a kept folder that path; False if there is none."""
         now = time.monotonic()
         self._are_close, self._taken_at = now - self._taken_at < self._close_s, now
-        kept = self._kept.get(owner)
-        return kept is not None and len(kept) > 0 and _renamed(kept.pop(), path)
+        with self._lock:
+            kept = self._kept.get(owner)
+            spare = kept.pop() if kept else ""
+        return bool(spare) and _renamed(spare, path)
 
     def made(self, path: str, owner: Owner) -> None:
         """A folder that is empty and begins its life for a launch."""
@@ -59,20 +63,19 @@ class SpareDirs:
         owner, changed_ns = self._made.pop(path, (None, 0))
         if owner is None or not self._are_close or not _is_untouched(path, changed_ns):
             return False
-        kept = self._kept.setdefault(owner, [])
         spare = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
-        if len(kept) >= MOST or not _renamed(path, spare):
-            return False
-        kept.append(spare)
-        return True
+        with self._lock:
+            kept = self._kept.setdefault(owner, [])
+            if len(kept) >= MOST or not _renamed(path, spare):
+                return False
+            kept.append(spare)
+            return True
 
     def drop(self) -> List[str]:
         """Keeps none any more; those that were kept."""
-        dropped: List[str] = []
-        for kept in list(self._kept.values()):
-            while kept:
-                dropped.append(kept.pop())
-        return dropped
+        with self._lock:
+            dropped, self._kept = self._kept, {}
+        return [path for kept in dropped.values() for path in kept]
 
 
 def _is_untouched(path: str, changed_ns: int) -> bool:
