@@ -10,7 +10,7 @@ import os
 import re
 import signal
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Pattern, Sequence, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Pattern, Sequence
 
 from .procfs import number, table, text, write
 
@@ -21,14 +21,32 @@ NO_LIMIT_BYTES = 2**62
 _OWN_FILE_PAGES = re.compile(r"^(?:in)?active_file (\d+)$", re.MULTILINE)
 _ALL_FILE_PAGES = re.compile(r"^total_(?:in)?active_file (\d+)$", re.MULTILINE)
 """Of memory.stat: what of files the kernel keeps because nobody else wants the memory. v1 has them with children as total_."""
+FEW_BYTES = 1 << 20
+"""Where a group has less than this at its end, it is not worth a look at what of it the kernel keeps of files."""
 MOST_KNOWN = 64
 """Folders of groups of which it is remembered which files their groups have."""
 
 
+class MemoryFiles(NamedTuple):
+    """What the files of a memory controller are called."""
+
+    now: str
+    peak: str
+    limit: str
+    events: str
+
+
+V1 = MemoryFiles(
+    "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control"
+)
+V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.events")
+
+
 @dataclass(frozen=True)
 class Usage:
-    """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory. The peak
-    is without what the kernel still keeps of files that were read or written; where processes were killed, it is all there was."""
+    """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory; without any
+    the limit is not told. The peak is without what the kernel still keeps of files that were read or written; where processes
+    were killed, it is all there was."""
 
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
@@ -100,28 +118,31 @@ def usage(groups: Sequence[str]) -> Usage:
         if has(group, "cgroup.controllers"):  # v2
             spent_s = spent_s or number(table(f"{group}/cpu.stat").get("usage_usec", "")) / 1e6
             if has(group, "memory.max"):
-                memory = _memory(group, ("memory.peak", "memory.max", "memory.events"))
-        elif has(group, "memory.limit_in_bytes") and not memory.limit_bytes:
-            names = ("memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control")
-            memory = _memory(group, names)
+                memory = _memory(group, V2)
+        elif has(group, "memory.limit_in_bytes"):
+            memory = _memory(group, V1)
         if not spent_s and has(group, "cpuacct.usage"):
             spent_s = number(text(f"{group}/cpuacct.usage")) / 1e9
     return Usage(memory.peak_mem_bytes, spent_s, memory.oom_kills, memory.limit_bytes)
 
 
-def _memory(group: str, names: Tuple[str, str, str]) -> Usage:
-    """What the group's memory controller says. v2 has no peak before Linux 5.19."""
-    peak, limit, events = names
-    limit_bytes, peak_bytes = number(text(f"{group}/{limit}")), number(text(f"{group}/{peak}"))
-    oom_kills = number(table(f"{group}/{events}").get("oom_kill", ""))
+def _memory(group: str, names: MemoryFiles) -> Usage:
+    """What the group's memory controller says. v2 has no peak before Linux 5.19. The limit is asked for where it was in the way."""
+    peak_bytes = number(text(f"{group}/{names.peak}"))
+    oom_kills = number(table(f"{group}/{names.events}").get("oom_kill", ""))
+    if not oom_kills:
+        return Usage(peak_mem_bytes=max(0, peak_bytes - _file_bytes(group, names)))
+    limit_bytes = number(text(f"{group}/{names.limit}"))
     return Usage(
-        peak_mem_bytes=peak_bytes if oom_kills else max(0, peak_bytes - _file_bytes(group)),
+        peak_mem_bytes=peak_bytes,
         limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
         oom_kills=oom_kills,
     )
 
 
-def _file_bytes(group: str) -> int:
+def _file_bytes(group: str, names: MemoryFiles) -> int:
+    if number(text(f"{group}/{names.now}")) < FEW_BYTES:
+        return 0
     stat = text(f"{group}/memory.stat")
     return _sum(_ALL_FILE_PAGES, stat) or _sum(_OWN_FILE_PAGES, stat)
 
