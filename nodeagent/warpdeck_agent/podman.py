@@ -25,7 +25,16 @@ CDI = ("/etc/cdi", "/var/run/cdi")
 OF_HOLDER = ("WARPDECK_JOB", "WARPDECK_STEP")
 """Variables of the shell that only waits: with them it is found, and ended, as a process of the job's."""
 
-PODMAN_READY = r"""uid=$(id -u)
+LIVES = r"""lives() {
+    while read -r key value rest; do
+        if [ "$key" = State: ]; then [ "$value" != Z ]; return; fi
+    done <"/proc/$1/status"
+    return 1
+} 2>/dev/null
+"""
+PODMAN_READY = (
+    LIVES
+    + r"""uid=$(id -u)
 run=${XDG_RUNTIME_DIR:-/run/user/$uid}
 if [ ! -d "$run" ] || [ ! -O "$run" ]; then
     run=/tmp/podman-run-$uid
@@ -33,12 +42,6 @@ if [ ! -d "$run" ] || [ ! -O "$run" ]; then
     if [ ! -O "$run" ] || [ -L "$run" ]; then echo "$run is somebody else's, and Podman's state must lie there" >&2; exit 125; fi
 fi
 export XDG_RUNTIME_DIR="$run"
-lives() {
-    while read -r key value rest; do
-        if [ "$key" = State: ]; then [ "$value" != Z ]; return; fi
-    done <"/proc/$1/status"
-    return 1
-} 2>/dev/null
 runs_one() {
     for each in /proc/[0-9]*; do
         if [ -O "$each" ] && read -r name <"$each/comm" && [ "$name" = conmon ] && lives "${each#/proc/}"; then return 0; fi
@@ -51,19 +54,41 @@ if [ -n "$pid" ] && ! lives "$pid" && ! runs_one; then
 fi
 exec "$@"
 """
+)
 """Before a user's own Podman. It keeps in its database where its state lies, for all times: that must not be the TMPDIR of one
 job. And containers that were killed with their job run for ever in that database, so that none begins any more: without these
 two files it looks anew, as after a reboot."""
-SHARED = r"""engine=$1 name=$2 image=$3 mark=$4 kept=$5 count=$6 state=$TMPDIR/$2
+DROP = r"""drop() { "$engine" rm --force --time 0 "$1" || "$engine" rm --force --time 0 "$1"; }
+"""
+"""Of one whose processes were killed the first attempt only finds out that it does not run."""
+STALE = (
+    LIVES
+    + DROP
+    + r"""engine=$1 age=$2
+shift 2
+{
+    "$engine" ps --all --filter label=warpdeck=unnamed --filter "until=$age" --format "{{.ID}} {{.Pid}}" |
+        while read -r id pid; do lives "$pid" || drop "$id" </dev/null; done
+} </dev/null >/dev/null 2>&1 &
+exec "$@"
+"""
+)
+"""Beside what it begins: removes what is left of containers that were killed with their job, and had no name to be kept for."""
+STALE_AFTER = "10m"
+"""One that is only just made has no process either."""
+SHARED = (
+    LIVES
+    + DROP
+    + r"""engine=$1 name=$2 image=$3 mark=$4 kept=$5 count=$6 state=$TMPDIR/$2
 shift 6
 trap : TERM INT HUP QUIT USR1 USR2 ALRM
 alive() {
-    pid=$("$engine" container inspect --format "{{.State.Pid}}" "$name" 2>/dev/null) && [ "$pid" -gt 0 ] && [ -d "/proc/$pid" ]
+    pid=$("$engine" container inspect --format "{{.State.Pid}}" "$name" 2>/dev/null) && [ "$pid" -gt 0 ] && lives "$pid"
 }
 create() {
     if "$engine" container exists "$name"; then
         [ -z "$kept" ] || "$engine" commit --quiet "$name" "localhost/$name" >/dev/null || return
-        "$engine" rm --force --time 0 "$name" >/dev/null || return
+        drop "$name" >/dev/null || return
     fi
     if [ -n "$kept" ] && "$engine" image exists "localhost/$name"; then image=localhost/$name; fi
     if [ -z "$image" ]; then echo "there is no container called ${name#warpdeck-} on this node" >&2; return 1; fi
@@ -94,10 +119,11 @@ code=$?
 exec 9>>"$state.lock" && flock 9
 tail -n +2 "$state.users" >"$state.left" && mv "$state.left" "$state.users"
 if [ ! -s "$state.users" ]; then
-    if [ -n "$kept" ]; then "$engine" kill "$name"; else "$engine" rm --force --time 0 "$name"; fi >/dev/null 2>&1 9>&-
+    if [ -n "$kept" ]; then "$engine" kill "$name"; else drop "$name"; fi >/dev/null 2>&1 9>&-
 fi
 exit "$code"
 """
+)
 """For each task: run's words for the container, of which `mark` is to be the image, so many; then exec's.
 
 Signals reach what runs inside by themselves, as processes of the job's. `podman exec` passes none on, but would end of them,
@@ -113,6 +139,7 @@ def podman(
             "podman on this node does not pass on what --mpi=pmi2 needs: start the program with mpiexec in it, or use Apptainer"
         )
     ready = [] if setting.as_root else ["/bin/sh", "-c", PODMAN_READY, "podman"]
+    ready += ["/bin/sh", "-c", STALE, "podman", engine, STALE_AFTER]
     words = [*_run(asked, setting), *([] if asked.entrypoint else ["--entrypoint="])]
     if not asked.name and (setting.tasks == 1 or asked.entrypoint):
         assert image is not None
@@ -153,7 +180,7 @@ def _run(asked: Container, setting: Setting) -> List[str]:
     if setting.gpus:
         _check_cdi()
         words += ["--device=nvidia.com/gpu=all"]  # others than the job's own are closed to it all the same
-    return words
+    return words + ([] if asked.name else ["--label=warpdeck=unnamed"])
 
 
 def _process(asked: Container, setting: Setting) -> List[str]:

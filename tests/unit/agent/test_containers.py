@@ -18,6 +18,7 @@ from tests.waiting import eventually
 
 from warpdeck_agent.containers import contained, find_runtimes
 from warpdeck_agent.images import for_apptainer, for_enroot, for_podman, parse_image
+from warpdeck_agent.podman import STALE
 from warpdeck_agent.refusal import LaunchError
 from warpdeck_agent.setting import Setting
 from warpdeck_agent.wire import messages as wire
@@ -127,7 +128,12 @@ def test_enroot_keeps_a_named_container(tools: Path) -> None:
 
 
 def test_podman_gets_no_value_of_a_variable_and_makes_no_group(tools: Path) -> None:
-    (words,) = said(tools, Container(image="ubuntu", writable=False), runtime="podman")
+    for name in ("enroot", "apptainer"):
+        (tools / name).unlink()
+    command = contained(
+        ["./train", "a b"], Container(image="ubuntu", writable=False), SETTING, path=str(tools)
+    )
+    words = command[command.index("run") :]
     assert {"--cgroups=disabled", "--network=host", "--userns=keep-id", "--read-only", "--rm"} <= set(words)
     assert [word for word in words if word.startswith("--env=")] == [
         "--env=SLURM_JOB_ID",
@@ -325,6 +331,22 @@ def test_the_tasks_of_a_step_share_one_container_that_goes_with_the_last(
     asked = {"image": str(image), "mounts": [Mount("input", "/in", ["ro"])]}
     assert step(agent, short_tmp, MEET, number=0, tasks=2, **asked) == ["inside data 0", "inside data 1"]
     assert left(short_tmp) == []
+
+
+@pytest.mark.podman
+def test_what_a_killed_job_left_of_its_container_goes_when_the_next_begins(
+    agent: AgentProcess, root: Path, short_tmp: Path
+) -> None:
+    env = environment(short_tmp)
+    loop = "echo up; while :; do read -r nothing </proc/uptime; done"
+    agent.launch(1, loop, container=Container(image=str(root)), env=env)
+    eventually(lambda: "up" in agent.text(1), what=f"it runs: {agent.text(1)}")
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
+    agent.link.report(1, "exited")
+    assert len(left(short_tmp)) == 1, "nobody was left to remove it"
+    words = ["unshare", "--mount", "sh", "-c", ONE_HIERARCHY, "sh", "/bin/sh", "-c", STALE]
+    subprocess.run([*words, "podman", "podman", "1ms", "true"], env=env, check=True, timeout=60)
+    eventually(lambda: left(short_tmp) == [], what="it is gone")
 
 
 @pytest.mark.podman
