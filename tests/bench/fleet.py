@@ -6,6 +6,7 @@ what an agent takes, is measured while nobody looks on, while an app shows the n
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -26,11 +27,14 @@ from tests.waiting import eventually
 from warpdeck.api.sync import SyncClient
 from warpdeck.fleet.build import build_zipapp
 
+from .footprint import STORED, fill
 from .loopback import free_port
 from .rig import Rig, cpu_percent, rss_mb
 from .table import Line, Measured, Table
 
 AGENTS = int(os.environ.get("WARPDECK_BENCH_AGENTS", "500"))
+WITH_JOBS = "WARPDECK_BENCH_JOBS" in os.environ
+"""Beside the 100,000 jobs of `footprint`."""
 REAL = 3
 A_PROCESS = 50
 GPUS = 8
@@ -43,7 +47,9 @@ SCRAPE_EVERY_S = 15.0
 
 ADDED = Line(f"{AGENTS} agents joined, each", "ms")
 BACK = Line(f"{AGENTS} agents back after the controller was started anew", "s")
-MEMORY = Line(f"controller with {AGENTS} agents over SSH", "MB", budget=300)
+MEMORY = Line(
+    f"controller with {AGENTS} agents over SSH" + f", {STORED:,} jobs" * WITH_JOBS, "MB", budget=300
+)
 IDLE = Line(f"controller with {AGENTS} agents, CPU of one core", "%", budget=2)
 WATCHED = Line(f"the same, an app shows all {AGENTS * GPUS} GPUs", "%")
 SCRAPED = Line("the same, Prometheus scrapes every 15 s", "%")
@@ -102,6 +108,8 @@ def measure_controller(table: Table, rig: Rig, port: int, *, before: float) -> N
     """With nobody, an app and Prometheus."""
     rig.hang_up()
     rig.home.ok("down")
+    if WITH_JOBS:
+        asyncio.run(fill(rig.home.path / "state.db"))
     begun = time.perf_counter()
     rig.home.ok("up", "--no-local-node")
     eventually(lambda: all_are_up(rig), timeout_s=COME_S, what="all are back")

@@ -59,7 +59,7 @@ def measure_restart(table: Table, rig: Rig) -> None:
     """A database of many jobs, a controller killed over it, and how long the next takes to answer."""
     rig.hang_up()
     rig.home.ok("down")
-    asyncio.run(_fill(rig.home.path / "state.db"))
+    asyncio.run(fill(rig.home.path / "state.db"))
     found = []
     for _ in range(3):
         rig.home.ok("up")
@@ -77,7 +77,8 @@ def measure_restart(table: Table, rig: Rig) -> None:
     table.add(LOADED_CPU, Measured([cpu_percent(pid, over_s=IDLE_S)]))
 
 
-async def _fill(database: Path) -> None:
+async def fill(database: Path) -> None:
+    """STORED jobs in the store of a controller that is down."""
     store = await SqliteStore.open(str(database))
     now = time.time()
     loaded = await store.load(finished_since_unix=now)

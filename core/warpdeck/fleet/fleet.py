@@ -44,6 +44,8 @@ BACKOFF_LAST_S = 30.0
 """The longest wait between two attempts; each is stretched by up to a half, so that nodes do not come all at once."""
 QUIT_S = 10.0
 """How long an agent may take to go once it was told to."""
+MAX_FIRST_ATTEMPTS = 64
+"""At once: a second or two of a core's time, far below the time that a login may take."""
 MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
@@ -82,6 +84,7 @@ class AgentFleet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
         self._opening = Burst(trim_later)
+        self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
 
     def start(self, on_event: Callable[[FleetEvent], None]) -> None:
         self._on_event = on_event
@@ -212,8 +215,7 @@ class AgentFleet:
         while True:
             try:
                 if welcome is None:
-                    with self._opening.one():
-                        welcome = await self._open(link)
+                    welcome = await self._open_in_turn(link, attempt)
                     self._on_event((name, welcome))
                 attempt = 0
                 assert link.channel is not None
@@ -230,6 +232,15 @@ class AgentFleet:
             welcome = None
             await asyncio.sleep(pause_s)
             attempt += 1
+
+    async def _open_in_turn(self, link: Link, attempt: int) -> wire.Welcome:
+        """First attempts take turns: after a start hundreds of handshakes at once would all come to their time-out. Later ones
+        are apart by their pauses, so that hosts which do not answer hold up nobody."""
+        with self._opening.one():
+            if attempt:
+                return await self._open(link)
+            async with self._turns:
+                return await self._open(link)
 
     async def _open(
         self, link: Link, *, accept_host_key: str = "", progress: Progress | None = None
