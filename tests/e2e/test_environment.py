@@ -21,6 +21,7 @@ export -f dump
 dump "$TOLD/batch"
 srun bash -c 'dump "$TOLD/task.$SLURM_PROCID"'
 """
+TELL = """python3 -c 'import json, os, sys; json.dump(dict(os.environ), open(sys.argv[1] + "/shell", "w"))' "$1"\n"""
 ASKED = (
     [],
     ["-n", "2"],
@@ -34,6 +35,19 @@ ASKED = (
     ["--gres=gpu:1", "--mem-per-gpu=100"],
     ["--cpus-per-gpu=1", "--gpus=1"],
     ["-a", "3"],
+    ["-n", "2", "-m", "cyclic"],
+    ["-n", "2", "-m", "plane=1"],
+    ["-n", "2", "-O"],
+    ["--hint=nomultithread"],
+    ["--threads-per-core=1"],
+    ["--ntasks-per-core=1", "-n", "1"],
+    ["--mem-bind=local"],
+    ["--profile=task"],
+    ["--gpus=1", "--gpu-bind=closest"],
+    ["--gpus=2", "--ntasks-per-gpu=1"],
+    ["-d", "singleton", "-J", "one"],
+    ["-N", "2", "-n", "3", "--mem=100"],
+    ["--overcommit"],
 )
 """Options of the submissions that are compared."""
 NOT_OURS = {
@@ -44,6 +58,9 @@ NOT_OURS = {
     "SLURM_STEP_LAUNCHER_PORT",
     "SLURM_EXPORT_ENV",
     "SLURMD_TRES_BIND",
+    "SLURM_NTASKS_PER_TRES",
+    *("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE"),
+    *("SLURM_MEM_BIND_LIST", "SLURM_MEM_BIND_TYPE"),
 }
 """Slurm's own business."""
 MORE = {
@@ -52,6 +69,7 @@ MORE = {
         "SLURM_JOB_START_TIME",
         "SLURM_JOB_END_TIME",
     ),  # of Slurm with accounting, and of newer ones
+    "SLURM_JOB_GPUS",  # to salloc's shell too, as its page says
     "SLURM_CPUS_PER_TASK",  # 1 where Slurm leaves it out
     "SLURM_GPUS_PER_NODE",  # for --gres too
     *("CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE"),  # none, said to jobs without GPUs
@@ -76,8 +94,17 @@ DIFFERENT = {
     *("SLURM_SUBMIT_HOST", "SLURM_SUBMIT_DIR", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_PARTITION"),
     *("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     *("SLURM_JOB_NAME", "SLURM_STEP_GPUS"),
+    "SLURM_MEM_BIND",  # quiet, for tasks
 }
 """Values that follow from the machines, or from which job it is."""
+HELD = (
+    [],
+    ["-n", "2"],
+    ["-N", "2", "--mem=100"],
+    ["--gpus=2", "--cpus-per-gpu=1"],
+    ["--hint=nomultithread", "-O"],
+)
+"""Options of salloc that are compared."""
 PREFIXES = ("SLURM", "CUDA_VISIBLE", "GPU_DEVICE", "ENVIRONMENT")
 
 
@@ -118,11 +145,36 @@ def test_jobs_are_told_what_slurm_tells_them(
             ours = cluster.slurm(*words, cwd=short_tmp, TOLD=str(folder))
             assert ours.returncode == 0, ours.stderr + "".join(p.read_text() for p in folder.glob("slurm-*"))
         found[who] = told(folder)
-    assert set(found["ours"]) == set(found["real"])
-    for process, real in found["real"].items():
+    compare(found["ours"], found["real"], options)
+
+
+@pytest.mark.parametrize("options", HELD, ids=" ".join)
+def test_the_shell_of_an_allocation_is_told_what_slurm_tells_it(
+    cluster: Home, slurm: RealSlurm, short_tmp: Path, options: list[str]
+) -> None:
+    (short_tmp / "tell.sh").write_text(TELL)
+    found = {}
+    for who in ("real", "ours"):
+        folder = short_tmp / who
+        folder.mkdir()
+        words = ["salloc", "-t", "5", *options, "bash", str(short_tmp / "tell.sh"), str(folder)]
+        if who == "real":
+            done = slurm.run(words, cwd=short_tmp)
+            assert done.rc == 0, done
+        else:
+            ours = cluster.slurm(*words, cwd=short_tmp)
+            assert ours.returncode == 0, ours.stderr
+        found[who] = told(folder)
+    compare(found["ours"], found["real"], options)
+
+
+def compare(ours: dict[str, dict[str, str]], theirs: dict[str, dict[str, str]], options: list[str]) -> None:
+    """Names, and values that do not follow from the machines."""
+    assert set(ours) == set(theirs)
+    for process, real in theirs.items():
         if not any(word.startswith("--mem-per-cpu") for word in options):
             real.pop("SLURM_MEM_PER_CPU", None)  # a default of its site
-        ours_told = found["ours"][process]
+        ours_told = ours[process]
         assert set(real) - NOT_OURS <= set(ours_told), (process, set(real) - NOT_OURS - set(ours_told))
         assert set(ours_told) - set(real) <= MORE, (process, set(ours_told) - set(real) - MORE)
         begins, ends = (int(ours_told[f"SLURM_JOB_{word}_TIME"]) for word in ("START", "END"))

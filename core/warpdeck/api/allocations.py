@@ -30,7 +30,17 @@ Submission = Callable[[Request], Awaitable[Submitted]]
 FILE = "file"
 """The code of the error that asks the client for the text of a file."""
 _OF_A_PROCESS = frozenset(
-    {"SLURM_NODEID", "SLURMD_NODENAME", "SLURM_GTIDS", "SLURM_TOPOLOGY_ADDR", "CUDA_VISIBLE_DEVICES"}
+    {
+        *(
+            "SLURM_NODEID",
+            "SLURMD_NODENAME",
+            "SLURM_GTIDS",
+            "SLURM_TOPOLOGY_ADDR",
+            "SLURM_TOPOLOGY_ADDR_PATTERN",
+        ),
+        *("SLURM_CPUS_ON_NODE", "SLURM_PRIO_PROCESS", "SLURM_JOB_UID", "SLURM_JOB_USER"),
+        *("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+    }
 )
 """What a job's processes are told, and a shell beside it is not."""
 

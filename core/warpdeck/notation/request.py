@@ -57,6 +57,8 @@ def build_request(
         here = known.options[option].here if option in known.options else REFUSED
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
+            if told := _told_of(option, value):
+                request.setdefault("step_variables", {}).update(told)
         elif here == REFUSED:
             raise unsupported(option, where)
         elif here == COMMAND:
@@ -91,6 +93,12 @@ def _last_hosts(options: Options) -> Options:
     """Without the lists of nodes that later ones replace: each may stand for very many."""
     last = {option: at for at, (option, _, _) in enumerate(options) if option in _HOSTLISTS}
     return [one for at, one in enumerate(options) if last.get(one[0], at) == at]
+
+
+def _told_of(option: str, value: str) -> dict[str, str]:
+    from .hints import told_of  # seldom needed, and it loads what sbatch would say
+
+    return told_of(option, value)
 
 
 def _limits(value: str, read: Reader | None) -> dict[str, int]:
