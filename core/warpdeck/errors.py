@@ -5,6 +5,8 @@ class WarpdeckError(Exception):
     """Base of everything warpdeck raises on purpose."""
 
 
+RESTART = "run `warpdeck down`: jobs go on, and the next verb starts the controller of its own version"
+"""The next step where client and controller are of different versions."""
 SAID = "said"
 """The code of a UserError whose message is all that a command is to say, prefixes and all: Slurm's own lines."""
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
 from tests.waiting import eventually
+
+from warpdeck import __version__
+from warpdeck.errors import RESTART
 
 CALL_S = 60.0
 
@@ -209,3 +213,26 @@ def test_without_a_controller_one_is_started_and_help_needs_none(short_tmp: Path
         assert home.controller_pid()
     finally:
         home.close()
+
+
+def test_a_command_that_the_controller_does_not_know_yet_is_refused_with_the_next_step(shell: Shell) -> None:
+    """Ours is newer: it was updated while the controller ran on."""
+    newer = (
+        "import sys; from warpdeck.slurm import entry; entry.ASKED += ('sfuture',); entry.main('sfuture', [])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", newer],
+        env=shell.home.environ,
+        capture_output=True,
+        text=True,
+        timeout=CALL_S,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    first, hint = done.stderr.splitlines()
+    assert first == f"sfuture: error: this controller (warpdeck {__version__}) has no sfuture"
+    assert hint.strip() == f"if yours is newer, {RESTART}"
+
+
+@pytest.mark.parametrize("name", ["seff", "sreport", "sattach", "strigger", "sbcast"])
+def test_commands_that_are_typed_seldom_say_how_they_are_used(shell: Shell, name: str) -> None:
+    assert name in shell.ok(name, "--help")

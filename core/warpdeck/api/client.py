@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from warpdeck.errors import UserError
+from warpdeck.errors import RESTART, UserError
 from warpdeck.model import Request
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.paths import Paths
@@ -324,7 +324,7 @@ class Client:
             raise _gone() from error
         except WireError as error:
             raise UserError(
-                f"the controller said something strange: {error}", "is it of this version?"
+                f"the controller said something strange: {error}", f"if it is of another version, {RESTART}"
             ) from error
         if message["t"] == "error":
             raise user_error(message)
@@ -348,7 +348,12 @@ class Client:
         except (OSError, asyncio.IncompleteReadError):
             self._fail(_gone())
         except WireError as error:
-            self._fail(UserError(f"the controller said something strange: {error}", "is it of this version?"))
+            self._fail(
+                UserError(
+                    f"the controller said something strange: {error}",
+                    f"if it is of another version, {RESTART}",
+                )
+            )
         except UserError as error:
             self._fail(error)
 
@@ -467,5 +472,5 @@ def _convert(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise UserError(
-            f"the controller's answer is not understood: {error}", "is it of this version?"
+            f"the controller's answer is not understood: {error}", f"if it is of another version, {RESTART}"
         ) from error

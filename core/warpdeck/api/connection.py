@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck import __version__
 from warpdeck.controller.events import Who
-from warpdeck.errors import RemoteError, StoreError, UserError
+from warpdeck.errors import RESTART, RemoteError, StoreError, UserError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
@@ -105,7 +105,8 @@ class Connection:
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             return
         except WireError as error:
-            self.send_error(0, UserError(str(error), "speak the protocol of warpdeck.api.protocol"))
+            said = f"this controller (warpdeck {__version__}) was told something strange: {error}"
+            self.send_error(0, UserError(said, f"if the client is of another version, {RESTART}"))
         finally:
             self.close()
 
@@ -265,7 +266,7 @@ class Connection:
 def _other_version(version: int) -> UserError:
     return UserError(
         f"this controller (warpdeck {__version__}) speaks protocol {protocol.API_VERSION}, the client {version}",
-        "run `warpdeck down`: jobs go on, and the next verb starts the controller of its own version",
+        RESTART,
     )
 
 

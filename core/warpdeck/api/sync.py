@@ -8,7 +8,7 @@ import select
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 
-from warpdeck.errors import UserError
+from warpdeck.errors import RESTART, UserError
 from warpdeck.paths import Paths
 from warpdeck_agent.client.access import connect_path
 from warpdeck_agent.wire.frames import (
@@ -318,7 +318,9 @@ def _no_answer() -> UserError:
 
 
 def _strange(error: WireError) -> UserError:
-    return UserError(f"the controller said something strange: {error}", "is it of this version?")
+    return UserError(
+        f"the controller said something strange: {error}", f"if it is of another version, {RESTART}"
+    )
 
 
 def join_rows(parts: Sequence[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:

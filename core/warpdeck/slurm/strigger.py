@@ -15,10 +15,11 @@ OPTIONS = options(
 )
 USAGE = "Usage: strigger --set | --get | --clear [OPTIONS]"
 HELP = """\
-Slurm starts programs on events with this command. There are none here; in its place:
+Usage: strigger --get
+Slurm starts programs on events. Here events start none; in their place:
   a job ends              sbatch --mail-type=END, or --dependency=afterany:JOB with a job that does what is to be done
   a job's time is up      sbatch --signal=B:USR1@SECONDS, and a trap in the script
-  nodes go and come       [mail] and [health] in config.toml"""
+  a node is not well      [health] in config.toml: what drains it, and the site's own check"""
 INSTEAD = "events start no programs here: take --mail-type or --dependency for jobs, and [health] in config.toml for nodes"
 
 

@@ -23,8 +23,9 @@ import time
 import traceback
 from typing import Any
 
+from warpdeck import __version__
 from warpdeck.api.sync import SyncClient
-from warpdeck.errors import UserError
+from warpdeck.errors import RESTART, UserError
 from warpdeck_agent.wire.frames import (
     DATA_CHUNK_BYTES,
     JSON,
@@ -271,7 +272,9 @@ def _set_time_zone(name: str) -> None:
 def _command(name: str, words: list[str], console: Console) -> int:
     try:
         if name not in COMMANDS:
-            raise UserError(f"{name} is no command that can be asked for here")
+            raise UserError(
+                f"this controller (warpdeck {__version__}) has no {name}", f"if yours is newer, {RESTART}"
+            )
         return run(name, words, console)
     except UserError as error:
         console.err.write(f"{name}: error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))

@@ -15,9 +15,10 @@ import pytest
 from tests.core import ask
 from tests.served import Raw, Served, as_uid, frame, served
 
+from warpdeck import __version__
 from warpdeck.api import handlers, protocol
 from warpdeck.api.connection import MAX_STREAMS, OUTBOX_BYTES
-from warpdeck.errors import UserError
+from warpdeck.errors import RESTART, UserError
 from warpdeck.model import Request
 from warpdeck_agent.wire.frames import data_frame, json_frame
 
@@ -63,6 +64,17 @@ async def test_bad_clients_get_one_sentence_and_harm_nobody(short_tmp: Path, dat
         await bad.close()
         async with await site.client() as good:
             assert (await good.status()).pid == os.getpid()
+
+
+async def test_a_client_of_another_version_is_told_what_to_do(short_tmp: Path) -> None:
+    """It asks for what this controller does not know yet."""
+    async with served(short_tmp / "h") as site:
+        newer = await Raw.connect(site.paths)
+        newer.say("from_the_future", id=1)
+        [said] = await newer.rest()
+        assert f"warpdeck {__version__}" in said["message"] and "from_the_future" in said["message"]
+        assert RESTART in said["hint"]
+        await newer.close()
 
 
 async def test_half_a_frame_holds_up_nobody(short_tmp: Path) -> None:
