@@ -8,25 +8,20 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.home import Home
 from tests.waiting import WAIT_S
 
 
-class AtTerminal:
-    """warpdeck ARGV at a terminal; `prefix` runs it as somebody else."""
+class Terminal:
+    """A command at a terminal of its own."""
 
-    def __init__(self, home: Home, *argv: str, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "warpdeck.cli.main", *argv],
-            env=home.environ,
-            cwd=home.path.parent,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
+            argv, env=environ, cwd=cwd, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
         )
         os.close(slave)
         self.shown = b""
@@ -56,3 +51,14 @@ class AtTerminal:
         self.process.kill()
         self.process.wait()
         os.close(self.master)
+
+
+class AtTerminal(Terminal):
+    """warpdeck ARGV at a terminal; `prefix` runs it as somebody else."""
+
+    def __init__(self, home: Home, *argv: str, prefix: Sequence[str] = ()) -> None:
+        super().__init__(
+            [*prefix, sys.executable, "-m", "warpdeck.cli.main", *argv],
+            environ=home.environ,
+            cwd=home.path.parent,
+        )

@@ -16,11 +16,16 @@ pytestmark = pytest.mark.tmux
 
 @pytest.fixture
 def demo(home: Home, short_tmp: Path) -> Tmux:
-    """The demo in a window; its folder is made below the test's."""
-    environ = {"TMPDIR": str(short_tmp)}
-    made = Tmux(short_tmp / "tmux", home, size=(120, 40), environ=environ, verb="demo")
+    """The demo in a window."""
+    made = opened(home, short_tmp, "demo")
     made.shows("● R")
     return made
+
+
+def opened(home: Home, short_tmp: Path, verb: str) -> Tmux:
+    """Its folder is made below the test's."""
+    environ = {"TMPDIR": str(short_tmp)}
+    return Tmux(short_tmp / "tmux", home, size=(120, 40), environ=environ, verb=verb)
 
 
 def leaves_nothing(short_tmp: Path) -> None:
@@ -73,7 +78,10 @@ def test_its_shell_is_one_to_try(demo: Tmux, short_tmp: Path) -> None:
     demo.close()
 
 
-def test_a_closed_window_ends_it(demo: Tmux, short_tmp: Path) -> None:
+def test_it_takes_the_apps_options_and_a_closed_window_ends_it(home: Home, short_tmp: Path) -> None:
+    demo = opened(home, short_tmp, "demo --ascii --readonly --theme deck-light")
+    demo.shows("* R")
+    demo.shows("l Log  u Mine/all  / Filter")  # and no New
     demo.close()
     leaves_nothing(short_tmp)
 

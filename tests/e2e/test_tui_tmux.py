@@ -50,9 +50,10 @@ class Tmux:
         command = f"{self.app}; echo left with $?; stty -a; exec cat"
         if by_hand:
             command = "env PS1='$ ' bash --norc --noprofile -i"
-        self._run("new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", str(home.path.parent), command)
+        self.run("new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", str(home.path.parent), command)
 
-    def _run(self, *argv: str) -> str:
+    def run(self, *argv: str) -> str:
+        """One of tmux's own commands; what it prints."""
         done = subprocess.run(
             [*self._argv, *argv], env=self._environ, check=True, capture_output=True, text=True, timeout=20
         )
@@ -60,26 +61,26 @@ class Tmux:
 
     def keys(self, *keys: str) -> None:
         """Keys by tmux's names."""
-        self._run("send-keys", *keys)
+        self.run("send-keys", *keys)
 
     def type(self, text: str) -> None:
         """Text as it is."""
-        self._run("send-keys", "-l", text)
+        self.run("send-keys", "-l", text)
 
     def paste(self, text: str) -> None:
         """As a terminal pastes: bracketed, where the program asked for that."""
-        self._run("set-buffer", text)
-        self._run("paste-buffer", "-p")
+        self.run("set-buffer", text)
+        self.run("paste-buffer", "-p")
 
     def sends(self, *octets: str) -> None:
         """What a terminal sends by itself, in hexadecimal."""
-        self._run("send-keys", "-H", *octets)
+        self.run("send-keys", "-H", *octets)
 
     def resize(self, cols: int, rows: int) -> None:
-        self._run("resize-window", "-x", str(cols), "-y", str(rows))
+        self.run("resize-window", "-x", str(cols), "-y", str(rows))
 
     def screen(self, *options: str) -> str:
-        return self._run("capture-pane", "-p", *options)
+        return self.run("capture-pane", "-p", *options)
 
     def shows(self, words: str) -> None:
         """Waits for words on the screen; fails with what is there instead."""

@@ -31,7 +31,8 @@ def test_what_lies_between_two_rows() -> None:
     assert event(RUNS, ENDED) == "ended"
     assert event(WAITS, ENDED) == "ended"
     assert event(None, RUNS) == "started", "a task of an array"
-    assert event(RUNS, RUNS) == event(WAITS, WAITS) == event(ENDED, ENDED) == event(None, ENDED) == ""
+    assert event(None, ENDED) == "ended", "a job of a moment"
+    assert event(RUNS, RUNS) == event(WAITS, WAITS) == event(ENDED, ENDED) == ""
 
 
 def test_words() -> None:

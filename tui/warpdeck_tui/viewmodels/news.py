@@ -17,9 +17,9 @@ RUNNING = ("RUNNING", "COMPLETING")
 
 
 def event(before: JobRow | None, row: JobRow) -> str:
-    """ "started" or "ended" if that lies between the two rows; a task of an array has no row before it starts."""
+    """ "started" or "ended" if that lies between the two rows; a task of an array, and a job of a moment, has none before."""
     if row.end is not None:
-        return "ended" if before is not None and before.end is None else ""
+        return "ended" if before is None or before.end is None else ""
     started = row.state in RUNNING and row.start is not None
     return "started" if started and (before is None or before.start is None) else ""
 
