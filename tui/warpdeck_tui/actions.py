@@ -203,7 +203,14 @@ ACTIONS = (
     Action(
         "nodes", "earlier", "less_than_sign", "Earlier", "who held which GPU ten minutes before", "Earlier"
     ),
-    Action("nodes", "later", "greater_than_sign", "Later", "ten minutes on, up to now; Esc is now at once"),
+    Action(
+        "nodes",
+        "later",
+        "greater_than_sign",
+        "Later",
+        "ten minutes on, up to now; Esc is now at once",
+        "Later",
+    ),
     Action("nodes", "idle", "I", "Idle GPUs", "held and not used: whose, and GPU-hours wasted", "Idle"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
     Action(

@@ -8,6 +8,8 @@ MAX_POINTS = 240
 WARM_UP_S = 8.0
 CHECKPOINT_S = 60.0
 GIB = 2**30
+IDLE_BELOW_PCT = 5
+"""As the agent counts idle."""
 
 
 def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
@@ -16,13 +18,33 @@ def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
     times = [number * step_s for number in range(max(1, int((end - begin) / step_s)))]
     if not launch.gpus:
         return wire.Curve(begin_unix=begin, step_s=step_s, cpu_pct=[90.0 for _ in times])
-    use: list[float | None] = [_use(launch.job_id, at) for at in times]
+    use: list[float | None] = [_use(launch, at) for at in times]
     watts: list[float | None] = [len(launch.gpus) * (80 + 6.0 * (percent or 0)) for percent in use]
     mem: list[float | None] = [float(len(launch.gpus) * (30 + launch.job_id * 7 % 45) * GIB) for _ in times]
     return wire.Curve(begin_unix=begin, step_s=step_s, gpu_util_pct=use, gpu_power_w=watts, gpu_mem_bytes=mem)
 
 
-def _use(job_id: int, at: float) -> float:
+def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | None:
+    """What it has used of its GPUs up to `end`, as its curve tells it."""
+    made = curve(launch, begin=begin, end=end)
+    if not launch.gpus:
+        return None
+    known = [percent or 0.0 for percent in made.gpu_util_pct]
+    seconds = len(launch.gpus) * max(0.0, end - begin)
+    return wire.GpuUsage(
+        seconds=seconds,
+        busy_s=seconds * sum(known) / (100 * len(known)),
+        idle_s=seconds * sum(percent < IDLE_BELOW_PCT for percent in known) / len(known),
+        mem_peak_bytes=int(max(each or 0 for each in made.gpu_mem_bytes)),
+        energy_j=max(0.0, end - begin) * sum(each or 0 for each in made.gpu_power_w) / len(known),
+    )
+
+
+def _use(launch: wire.Launch, at: float) -> float:
+    """In percent; of a shell in which nobody does anything none."""
+    if launch.pty:
+        return 0.0
+    job_id = launch.job_id
     noise = (int(at) * 29 + job_id * 17) % 11
     if at < WARM_UP_S:
         return 6.0 + noise

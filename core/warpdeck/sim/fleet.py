@@ -25,7 +25,7 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .curves import curve
+from .curves import curve, used
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
 from .waiting import Waiting
@@ -209,7 +209,8 @@ class SimFleet:
             return wire.Curves(ask=asked.ask)
         launch, said = written
         end = said.ended_at or self._clock()
-        return wire.Curves(ask=asked.ask, curves=[curve(launch, begin=said.started_at, end=end)])
+        made = curve(launch, begin=said.started_at, end=end)
+        return wire.Curves(ask=asked.ask, curves=[made], gpu=used(launch, begin=said.started_at, end=end))
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
         """What it would have read at each step if all had run as it does now."""
@@ -338,7 +339,7 @@ class SimFleet:
         before = node.reports.get(key)
         if before is not None and before.phase == "exited":
             return
-        now = self._clock()
+        now, launch = self._clock(), node.launches[key]
         started_at = before.started_at if before else now
         ended_at = now if ran_s is None else min(now, started_at + ran_s)
         node.reports[key] = said = wire.JobReport(
@@ -351,11 +352,12 @@ class SimFleet:
             exit_code=exit_code,
             signal=signal,
             cause=cause,
-            stdout_path=node.launches[key].stdout or "simulated",
+            stdout_path=launch.stdout or "simulated",
             work_dir="simulated",
-            curve=curve(node.launches[key], begin=started_at, end=ended_at) if phase == "exited" else None,
+            curve=curve(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
+            gpu=used(launch, begin=started_at, end=ended_at) if phase == "exited" else None,
         )
-        node.written[key] = (node.launches[key], said)
+        node.written[key] = (launch, said)
         while len(node.written) > MAX_ENDED:
             del node.written[next(iter(node.written))]
         if node.up:

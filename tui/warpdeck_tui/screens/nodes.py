@@ -127,6 +127,8 @@ class NodesScreen(NodeVerbs):
     def applies(self, action: str) -> bool:
         if self._at is not None and action in OF_NOW:
             return False
+        if action == "later":
+            return self._at is not None
         if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
         return not self._listed if action == "metric" else True
