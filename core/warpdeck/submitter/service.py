@@ -140,9 +140,10 @@ class Submitter:
                 last = time.monotonic()
                 self._waiting.put(question)
             self._slots.refill(LEAST_READY if ready else READY)
-            for question in self._waiting.overdue(time.monotonic()):
+            now = time.monotonic()
+            for question in self._waiting.overdue(now):
                 question.slot.close()
-            self._slots.sweep()
+            self._slots.sweep(now)
 
     def _work(self) -> None:
         link: SyncClient | None = None

@@ -96,7 +96,7 @@ class Slots:
         self._names = (f"{prefix}-{number}{SLOT}" for number in itertools.count())
         self._ready: dict[str, Slot] = {}
         self._stale: set[str] = set()
-        self._swept = time.monotonic()
+        self._swept = 0.0
         self._rest = b""
         self.refill()
         os.mkfifo(os.path.join(folder, ASK), 0o600)
@@ -129,11 +129,11 @@ class Slots:
             for name in itertools.islice(self._names, READY - len(self._ready)):
                 self._ready[name] = Slot(os.path.join(self._folder, name))
 
-    def sweep(self) -> None:
-        """Lets go of slots that somebody took and never asked with."""
-        if time.monotonic() - self._swept < SWEEP_S:
+    def sweep(self, now: float) -> None:
+        """Lets go of slots that somebody took and never asked with. `now` is of the monotonic clock."""
+        if now - self._swept < SWEEP_S:
             return
-        self._swept = time.monotonic()
+        self._swept = now
         taken = {name for name, slot in self._ready.items() if slot.is_taken}
         for name in taken & self._stale:
             self._ready.pop(name).close()
