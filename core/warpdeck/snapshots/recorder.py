@@ -40,8 +40,8 @@ TELL_S = 60.0
 """How long a controller that is away is tried; after that its jobs do not wait any more."""
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
-NICE = 10
-"""Behind whoever submits, and yet so that a busy login node does not keep the jobs waiting."""
+NICE = 3
+"""Half of what others get: a loop of submissions goes before, and yet a busy login node does not keep the jobs waiting."""
 MAX_FOLDERS = 64
 """Whose last capture is remembered."""
 

@@ -31,8 +31,10 @@ LINGER_S = 300.0
 """Without work: who submits now and then finds it, and who has stopped keeps no 40 MB on a login node."""
 WORKERS = 4
 """Submissions under way at once: most of their time they wait for the controller's disk."""
-PATIENCE_S = 1.0
-"""How long a question waits for a worker: by then the other road would have answered ten times."""
+PATIENCE_S = 5.0
+"""How long a question waits for a worker: all of them stand still then, at scripts that cannot be read."""
+LEAVE_S = 1.0
+"""In which a worker that ends has ended; one that stands still is left."""
 TICK_S = 0.5
 MAX_ORDERS = 10_000
 """Jobs whose folder the recorder was not told yet; one more waits for its answer."""
@@ -106,8 +108,11 @@ class Waiting:
 class Submitter:
     """`controller` is a connection on which nothing is asked: it ends when the controller does."""
 
-    def __init__(self, paths: Paths, slots: Slots, controller: SyncClient) -> None:
+    def __init__(
+        self, paths: Paths, slots: Slots, controller: SyncClient, *, linger_s: float = LINGER_S
+    ) -> None:
         self._paths = paths
+        self._linger_s = linger_s
         self._slots = slots
         self._controller = controller
         self._program = _program()
@@ -125,14 +130,14 @@ class Submitter:
         self._slots.close()
         self._waiting.close()
         for thread in workers:
-            thread.join(PATIENCE_S)
+            thread.join(LEAVE_S)
         self._orders.put(None)
         clerk.join()
 
     def _take_questions(self) -> None:
         last = time.monotonic()
         watched: list[Slots | SyncClient] = [self._slots, self._controller]
-        while not self._over.is_set() and time.monotonic() - last < LINGER_S:
+        while not self._over.is_set() and time.monotonic() - last < self._linger_s:
             ready, _, _ = select.select(watched, [], [], TICK_S)
             if self._controller in ready or _program() != self._program:
                 return

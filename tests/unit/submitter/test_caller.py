@@ -34,9 +34,11 @@ def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iter
     with subprocess.Popen(
         ["sh", "-c", line, "sbatch", *words], cwd=folder, env=ENVIRON | environ, stdout=subprocess.PIPE
     ) as running:
-        assert running.stdout and running.stdout.readline()
-        yield running.pid
-        running.kill()
+        try:
+            assert running.stdout and running.stdout.readline()
+            yield running.pid
+        finally:
+            running.kill()
 
 
 def test_words_variables_folder_and_umask_are_those_it_was_started_with(short_tmp: Path, slot: Slot) -> None:
@@ -48,9 +50,11 @@ def test_words_variables_folder_and_umask_are_those_it_was_started_with(short_tm
         assert b"Max open files" in caller.read("/proc/self/limits", 1 << 16)
 
 
-def test_a_number_that_is_another_process_now_is_not_taken_for_it(slot: Slot) -> None:
-    with pytest.raises(OtherRoad):
-        Caller(Question(os.getpid(), 0, slot), PATHS)
+def test_a_number_that_is_another_process_now_is_not_taken_for_it(short_tmp: Path, slot: Slot) -> None:
+    other = Slot(str(short_tmp / "2.slot"))
+    with shell(short_tmp) as pid, pytest.raises(OtherRoad, match="not the one that waits"):
+        Caller(Question(pid, 0, other), PATHS)
+    other.close()
 
 
 def test_who_has_ended_is_not_answered(short_tmp: Path, slot: Slot) -> None:

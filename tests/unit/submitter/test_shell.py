@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,15 +60,23 @@ class Desk:
         self.program = folder / "sbatch"
         self.program.write_text(script(folder=str(self.folder), interpreter=str(python), folders=[]))
 
-    def start(self, *words: str, stdout: int = subprocess.PIPE, **environ: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    @contextmanager
+    def start(
+        self, *words: str, stdout: int = subprocess.PIPE, **environ: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A shell that asks; killed at the end, lest a test that fails waits for it."""
+        with subprocess.Popen(
             [*self.shell, self.program, *words],
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
             env={"PATH": "/usr/bin:/bin", **environ},
-        )
+        ) as running:
+            try:
+                yield running
+            finally:
+                running.kill()
 
     def question(self) -> Question:
         """The next one, when it comes."""
@@ -124,14 +133,15 @@ def test_who_is_killed_while_a_shell_waits_ends_its_wait(
     desk: Desk, said: str, seen: tuple[int, str, str]
 ) -> None:
     desk.slots.close()
-    with subprocess.Popen(
-        [sys.executable, "-c", KILLED.format(folder=str(desk.folder), said=said)], stdout=subprocess.PIPE
-    ) as serving:
+    with ExitStack() as stack:
+        program = [sys.executable, "-c", KILLED.format(folder=str(desk.folder), said=said)]
+        serving = stack.enter_context(subprocess.Popen(program, stdout=subprocess.PIPE))
+        stack.callback(serving.kill)
         assert serving.stdout and serving.stdout.readline()  # it listens
-        with desk.start("x") as asking:
-            assert serving.stdout.readline()  # it was asked
-            serving.kill()
-            out, err = asking.communicate(timeout=WAIT_S)
+        asking = stack.enter_context(desk.start("x"))
+        assert serving.stdout.readline()  # it was asked
+        serving.kill()
+        out, err = asking.communicate(timeout=WAIT_S)
     assert (asking.returncode, out, err) == seen
     shutil.rmtree(desk.folder)
 
@@ -155,15 +165,17 @@ def test_without_a_free_slot_the_other_road_is_taken(desk: Desk) -> None:
 
 
 def test_each_of_many_has_a_slot_of_its_own(desk: Desk) -> None:
-    asking = [desk.start(str(number)) for number in range(8)]
-    questions: list[Question] = []
-    while len(questions) < len(asking):
-        assert select.select([desk.slots], [], [], WAIT_S)[0]
-        questions += desk.slots.questions()
-    for question in questions:
-        question.slot.say(f"?\n1{question.pid}\n.\n")
-        question.slot.close()
-    assert [each.communicate(timeout=WAIT_S)[0] for each in asking] == [f"{each.pid}\n" for each in asking]
+    with ExitStack() as stack:
+        asking = [stack.enter_context(desk.start(str(number))) for number in range(8)]
+        questions: list[Question] = []
+        while len(questions) < len(asking):
+            assert select.select([desk.slots], [], [], WAIT_S)[0]
+            questions += desk.slots.questions()
+        for question in questions:
+            question.slot.say(f"?\n1{question.pid}\n.\n")
+            question.slot.close()
+        said = [each.communicate(timeout=WAIT_S)[0] for each in asking]
+    assert said == [f"{each.pid}\n" for each in asking]
 
 
 @pytest.mark.root

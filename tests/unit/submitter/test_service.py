@@ -1,0 +1,49 @@
+"""When a submitter ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.paths import Paths
+from warpdeck.submitter.service import Submitter
+from warpdeck.submitter.slots import Slots, hold
+
+
+@contextmanager
+def submitter(folder: Path, *, linger_s: float) -> Iterator[tuple[Submitter, socket.socket]]:
+    """One that was not run yet, and the controller's end of its connection."""
+    held = hold(str(folder))
+    ours, theirs = socket.socketpair()
+    with theirs, SyncClient.greeted(ours, {"user": "me"}) as controller:
+        yield Submitter(Paths("/nowhere"), Slots(str(folder)), controller, linger_s=linger_s), theirs
+    os.close(held)
+
+
+@pytest.mark.parametrize("end", ["its controller goes", "nobody asks"])
+def test_it_ends_and_leaves_nothing(short_tmp: Path, end: str) -> None:
+    folder = short_tmp / "asked"
+    with submitter(folder, linger_s=0.0 if end == "nobody asks" else 1000.0) as (serving, controller):
+        if end == "its controller goes":
+            controller.close()
+        serving.run()
+    assert not folder.exists()
+
+
+def test_who_asks_when_no_controller_answers_is_turned_away(short_tmp: Path) -> None:
+    folder = short_tmp / "asked"
+    with submitter(folder, linger_s=1000.0) as (serving, _):
+        slot = next(folder.glob("*.slot"))
+        reading = os.open(slot, os.O_RDONLY | os.O_NONBLOCK)
+        asking = os.open(folder / "ask", os.O_WRONLY)
+        os.write(asking, f"{os.getpid()} 0 {slot.name}\n".encode())
+        serving.run()  # a worker finds no controller at /nowhere, and that is the end
+        assert os.read(reading, 100) == b""
+        os.close(reading)
+        os.close(asking)
