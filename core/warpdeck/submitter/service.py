@@ -9,6 +9,7 @@ an answer sees that it has ended.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import queue
 import select
@@ -59,16 +60,9 @@ def main(home: str) -> None:
             held = hold(folder)
         except BlockingIOError:
             return  # another does it
-        _preload()
+        importlib.import_module("warpdeck.slurm.sbatch")  # or the first submission would
         Submitter(paths, Slots(folder), controller).run()
         os.close(held)
-
-
-def _preload() -> None:
-    """What a first submission would import."""
-    from warpdeck.slurm import sbatch
-
-    assert sbatch
 
 
 class Waiting:
