@@ -25,6 +25,13 @@ from warpdeck.submitter.shell import LOOK, script
 OTHER = 7
 """The code of what stands for the other road where a test asks whether it was taken."""
 AT_ONCE = 4
+LINE_S = 120.0
+"""For a line that submits sixty times."""
+
+Said = tuple[int, str, str]
+"""(exit code, output, errors)."""
+Both = tuple[Said, Said]
+"""What asking said, and what the client in Python."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,7 @@ class Site:
         alone = self.sbatch.read_text().replace(folder_of(self.paths), "/nowhere")
         self.python = _program(folder.parent / "alone" / "sbatch", alone)
 
-    def run(
-        self, program: Path, words: Sequence[str | bytes], *, before: str = "", **environ: str
-    ) -> tuple[int, str, str]:
+    def run(self, program: Path, words: Sequence[str | bytes], *, before: str = "", **environ: str) -> Said:
         """(exit code, output, errors) of a command line, after what its shell does first."""
         done = subprocess.run(
             ["bash", "-c", f'{before}\nexec "$0" "$@"', program, *words],
@@ -65,7 +70,19 @@ class Site:
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
-    def of_case(self, program: Path, case: Case) -> tuple[int, str, str]:
+    def shell(self, line: str) -> subprocess.CompletedProcess[str]:
+        """What becomes of a line of the shell's."""
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=self.folder,
+            env=self.home.environ,
+            capture_output=True,
+            text=True,
+            timeout=LINE_S,
+            check=False,
+        )
+
+    def of_case(self, program: Path, case: Case) -> Said:
         return self.run(program, case.words, before=case.before, **case.environ)
 
     def takes_other_road(self, *words: str | bytes, before: str = "", **environ: str) -> bool:
@@ -224,22 +241,22 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def outcomes(site: Site) -> dict[int, tuple[tuple[int, str, str], tuple[int, str, str]]]:
-    """By the place of the case, SUBMITTED first: what asking said, and what the client in Python."""
+def outcomes(site: Site) -> list[Both]:
+    """Of each case, those of SUBMITTED first."""
 
-    def both(case: Case) -> tuple[tuple[int, str, str], tuple[int, str, str]]:
+    def both(case: Case) -> Both:
         case = Case(("-H", *case.words), case.environ, case.before)
         asking = site.sbatch if case.words[1:] in [each.words for each in REFUSED] else site.asked
         return site.of_case(asking, case), site.of_case(site.python, case)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(enumerate(pool.map(both, [*SUBMITTED, *REFUSED])))
+        return list(pool.map(both, [*SUBMITTED, *REFUSED]))
 
 
 @pytest.mark.parametrize(
     "place", range(len(SUBMITTED)), ids=lambda place: " ".join(SUBMITTED[place].words)[:30]
 )
-def test_both_roads_submit_the_same(site: Site, outcomes: dict, place: int) -> None:
+def test_both_roads_submit_the_same(site: Site, outcomes: list[Both], place: int) -> None:
     asked, alone = outcomes[place]
     assert [re.sub(r"\d+", "N", text) for text in asked[1:]] == [
         re.sub(r"\d+", "N", text) for text in alone[1:]
@@ -249,7 +266,7 @@ def test_both_roads_submit_the_same(site: Site, outcomes: dict, place: int) -> N
 
 
 @pytest.mark.parametrize("place", range(len(REFUSED)), ids=lambda place: " ".join(REFUSED[place].words)[:30])
-def test_both_roads_refuse_in_the_same_words(outcomes: dict, place: int) -> None:
+def test_both_roads_refuse_in_the_same_words(outcomes: list[Both], place: int) -> None:
     asked, alone = outcomes[len(SUBMITTED) + place]
     assert asked == alone
 
@@ -314,17 +331,10 @@ def test_an_output_is_written_where_the_shell_left_it(site: Site) -> None:
         {site.asked} -H --wrap true >one; {site.asked} -H --wrap true >>one
         {{ echo first; {site.asked} -H --wrap true; echo last; }} >two
         {site.asked} -H --wrap true 2>&1 | head -n 1
-        set -o pipefail; {{ sleep 0; {site.asked} -H --wrap true; }} | true
+        {site.asked} -H --wrap true | true
         x=$({site.asked} -H --parsable --wrap true); echo "$x"
     """
-    said = subprocess.run(
-        ["bash", "-c", line],
-        cwd=site.folder,
-        env=site.home.environ,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
+    said = site.shell(line)
     assert said.stderr == "" and re.fullmatch(r"Submitted batch job \d+\n\d+\n", said.stdout)
     assert re.fullmatch(r"(Submitted batch job \d+\n){2}", (site.folder / "one").read_text())
     assert re.fullmatch(r"first\nSubmitted batch job \d+\nlast\n", (site.folder / "two").read_text())
@@ -332,14 +342,7 @@ def test_an_output_is_written_where_the_shell_left_it(site: Site) -> None:
 
 def test_many_shells_at_once_all_have_their_job(site: Site) -> None:
     line = f"seq 60 | xargs -P 12 -I @ {site.sbatch} -H --parsable -J many-@ --wrap true"
-    said = subprocess.run(
-        ["bash", "-c", line],
-        cwd=site.folder,
-        env=site.home.environ,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-    )
+    said = site.shell(line)
     jobs = said.stdout.split()
     assert (said.returncode, said.stderr, len(set(jobs))) == (0, "", 60)
 
