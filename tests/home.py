@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.processes import running
 from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
@@ -94,14 +95,13 @@ class Home:
     def close(self) -> None:
         """Ends the controller, this machine's agent and whatever jobs they left."""
         self.run("down")
-        mark, folder = f"WARPDECK_HOME={self.path}".encode(), f"{self.path}/agent/".encode()
-        own = os.getpid()
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or int(name) == own:
-                continue
-            about = _words(name, "environ")  # a job's names the agent's socket
-            if mark in about or any(folder in word for word in (*about, *_words(name, "cmdline"))):
-                _kill(int(name))
+        marks = (
+            f"WARPDECK_HOME={self.path}\0",
+            f"{self.path}/agent/",
+        )  # a job's variables name the agent's socket
+        left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
+        for pid in left - {os.getpid()}:
+            _kill(pid)
         asked = Path(folder_of(Paths(str(self.path))))
         for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
             shutil.rmtree(left, ignore_errors=True)
@@ -120,13 +120,6 @@ def passing_home() -> Iterator[Home]:
     finally:
         made.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _words(pid: str, file: str) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/{file}").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def _kill(pid: int) -> None:

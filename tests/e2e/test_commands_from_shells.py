@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
+from tests.processes import running
 from tests.waiting import eventually
 
 from warpdeck import __version__
@@ -180,18 +181,7 @@ def test_a_worker_that_is_killed_is_followed_by_another(shell: Shell) -> None:
 
 def _workers(home: Home) -> list[int]:
     """The controller's worker and its forks."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-            if (
-                b"warpdeck.slurm.worker" in words
-                and str(home.path).encode() in (folder / "environ").read_bytes()
-            ):
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
+    return running("warpdeck.slurm.worker", str(home.path), also_in_environ=True)
 
 
 def test_options_of_the_sites_own_are_known_here_too(shell: Shell) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.home import Home
+from tests.processes import running
 from tests.waiting import WAIT_S, eventually
 
 SITES = Path(__file__).parents[1] / "unit/config/sites"
@@ -113,22 +114,11 @@ def test_a_hangup_while_the_controller_starts_does_not_end_it(home: Home) -> Non
     up = subprocess.Popen(
         [sys.executable, "-m", "warpdeck.cli.main", "up"], env=home.environ, stdout=subprocess.DEVNULL
     )
-    mark = [b"warpdeck.controller.main", b"--home", os.fsencode(home.path)]
-    os.kill(eventually(lambda: pid_of(mark), what="the controller's process is there"), signal.SIGHUP)
+    mark = "warpdeck.controller.main\0", f"\0--home\0{home.path}\0"
+    [pid] = eventually(lambda: running(*mark), what="the controller's process is there")
+    os.kill(pid, signal.SIGHUP)
     assert up.wait(timeout=WAIT_S) == 0
     eventually(lambda: "configuration: nothing has changed" in home.log(), what="it reloads when it can")
-
-
-def pid_of(mark: list[bytes]) -> int:
-    """The process with these words in its command line, 0 if there is none."""
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if all(word in words for word in mark):
-            return int(name)
-    return 0
 
 
 def test_show_tells_what_is_in_force_and_what_the_file_says_now(home: Home) -> None:

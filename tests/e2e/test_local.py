@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.agent import lock_holder
 from tests.home import Home
+from tests.processes import running
 from tests.waiting import eventually
 
 
@@ -101,20 +102,12 @@ def test_jobs_outlive_controller_and_agent(home: Home) -> None:
     job = submit(home, f"while [ ! -e {gate} ]; do sleep 0.05; done; echo late; exit 4")
     eventually(lambda: home.state(job) == "RUNNING", what="it runs")
     home.kill_controller()
-    for pid in os.listdir("/proc"):
-        if pid.isdigit() and b"serve" in cmdline(pid) and str(home.path).encode() in b" ".join(cmdline(pid)):
-            os.kill(int(pid), signal.SIGKILL)
+    for pid in running("serve\0", str(home.path)):
+        os.kill(pid, signal.SIGKILL)
     gate.touch()
     row = ended(home, job)
     assert (row["state"], row["exit_code"]) == ("FAILED", "4:0")
     assert (home.path.parent / f"slurm-{job}.out").read_text() == "late\n"
-
-
-def cmdline(pid: str) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def test_the_end_of_a_job_whose_supervisor_was_killed_is_never_success(home: Home) -> None:

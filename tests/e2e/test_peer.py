@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.peer import RealSlurm
+from tests.processes import running
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -22,22 +23,9 @@ def test_what_a_command_says_wrong_comes_with_its_exit_code(slurm):
 
 
 def test_jobs_and_daemons_end_with_it():
-    with RealSlurm() as running:
-        running.ok("sbatch", "--wrap", "sleep 1000")
-        eventually(lambda: "R" in running.ok("squeue", "-h", "-o", "%t"), what="the job runs")
-        folder = str(running.folder)
+    with RealSlurm() as peer:
+        peer.ok("sbatch", "--wrap", "sleep 1000")
+        eventually(lambda: "R" in peer.ok("squeue", "-h", "-o", "%t"), what="the job runs")
+        folder = str(peer.folder)
     assert not Path(folder).exists()
-    eventually(lambda: not _naming(folder), what="no process of it is left")
-
-
-def _naming(folder: str) -> list[str]:
-    """Processes whose command line or environment names the folder."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (each / "cmdline").read_bytes() + (each / "environ").read_bytes()
-        except OSError:
-            continue
-        if folder.encode() in words:
-            found.append(each.name)
-    return found
+    eventually(lambda: not running(folder, also_in_environ=True), what="no process of it is left")

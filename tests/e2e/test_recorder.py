@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
+from tests.processes import parent, running
 from tests.waiting import eventually
 
 from warpdeck.api.code import files
@@ -128,13 +129,5 @@ def test_a_shell_that_waits_for_sbatchs_output_does_not_wait_for_the_recorder(ho
 
 def recorders(home: Home) -> list[int]:
     """The pids of the home's recorders; a program that one starts is called so, too, until it begins."""
-    found: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if b"snapshots.recorder" in words and str(home.path).encode() in words:
-            found[int(folder.name)] = parent
-    return [pid for pid, parent in found.items() if parent not in found]
+    found = running("snapshots.recorder", str(home.path))
+    return [pid for pid in found if parent(pid) not in found]

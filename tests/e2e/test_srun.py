@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
+from tests.processes import running
 from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
@@ -260,15 +261,7 @@ SURVIVES = "srun -n1 sh -c 'echo one; touch here; while [ ! -e go ]; do sleep 0.
 
 def agents(home: Home) -> list[int]:
     """The pids of this home's agent."""
-    words = f"serve\0--dir\0{home.path}/agent\0".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().endswith(words):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
+    return running(f"serve\0--dir\0{home.path}/agent\0")
 
 
 @pytest.mark.parametrize("victim", ["controller", "agent"])

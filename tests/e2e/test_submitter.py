@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.home import Home, passing_home
+from tests.processes import running
 from tests.waiting import WAIT_S, eventually
 
 from warpdeck.model import Request
@@ -119,15 +120,7 @@ def _program(path: Path, text: str) -> Path:
 
 def submitters(home: Home) -> list[int]:
     """The pids of the home's submitters."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"submitter.service" in words and f"'{home.path}'".encode() in words:
-            found.append(int(folder.name))
-    return found
+    return running("submitter.service", f"'{home.path}'")
 
 
 @pytest.fixture(scope="module")

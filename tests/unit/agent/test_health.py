@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.agent import AgentProcess
 from tests.lab.hangs import hanging_mount
+from tests.processes import command_lines
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import WAIT_S, eventually
 
@@ -200,11 +200,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(short_tmp
 
 
 def commands() -> list[bytes]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes())
-    return found
+    return [words for _, words in command_lines()]
 
 
 @pytest.mark.lab

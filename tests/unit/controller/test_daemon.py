@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home
+from tests.processes import running
 from tests.waiting import eventually
 
 from warpdeck.controller.main import MAX_LOG_BYTES
@@ -34,17 +35,7 @@ def up(home: Home) -> subprocess.CompletedProcess[str]:
 
 def controllers(home: Home) -> list[int]:
     """Pids of the controllers of this home."""
-    mark = [b"warpdeck.controller.main", b"--home", str(home.path).encode()]
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if all(word in words for word in mark):
-                found.append(int(name))
-    return found
+    return running("warpdeck.controller.main\0", f"\0--home\0{home.path}\0")
 
 
 def test_many_that_start_it_at_once_get_one(quiet: Home) -> None:

@@ -1,0 +1,40 @@
+"""Processes of this machine, by what /proc says they were started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def running(*parts: str, also_in_environ: bool = False) -> list[int]:
+    """Pids of those whose command line, words joined by NUL bytes, has all these parts in it (or their variables, if asked)."""
+    wanted = [os.fsencode(part) for part in parts]
+    return [
+        pid
+        for pid, words in command_lines()
+        if all(part in words + (read(pid, "environ") if also_in_environ else b"") for part in wanted)
+    ]
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    """(pid, command line with its NUL bytes) of everything that runs."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            words = read(int(name), "cmdline")
+            if words:
+                yield int(name), words
+
+
+def parent(pid: int) -> int:
+    """0 of a process that has gone."""
+    status = read(pid, "stat")
+    return int(status.rpartition(b")")[2].split()[1]) if status else 0
+
+
+def read(pid: int, file: str) -> bytes:
+    """A file of the process's; nothing of one that has gone."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes()
+    except OSError:
+        return b""
