@@ -13,6 +13,8 @@ import threading
 import time
 from typing import Dict, List, Tuple
 
+from .spares import renamed
+
 CLOSE_S = 0.02
 """Launches that follow each other more closely than this are short ones, such as an array's."""
 MOST = 64
@@ -46,7 +48,7 @@ class SpareDirs:
         with self._lock:
             kept = self._kept.get(owner)
             spare = kept.pop() if kept else ""
-        return bool(spare) and _renamed(spare, path)
+        return bool(spare) and renamed(spare, path)
 
     def made(self, path: str, owner: Owner) -> None:
         """A folder that is empty and begins its life for a launch."""
@@ -66,7 +68,7 @@ class SpareDirs:
         spare = f"{owner[0]}/{self._prefix}spare-{secrets.token_hex(RANDOM_BYTES)}"
         with self._lock:
             kept = self._kept.setdefault(owner, [])
-            if len(kept) >= MOST or not _renamed(path, spare):
+            if len(kept) >= MOST or not renamed(path, spare):
                 return False
             kept.append(spare)
             return True
@@ -85,11 +87,3 @@ def _is_untouched(path: str, changed_ns: int) -> bool:
         return same and not os.listdir(path)
     except OSError:
         return False
-
-
-def _renamed(path: str, to: str) -> bool:
-    try:
-        os.rename(path, to)
-    except OSError:
-        return False
-    return True

@@ -46,7 +46,7 @@ class Spares:
         kept = self._kept.get(settings)
         while kept:
             self._size -= 1
-            if _renamed(kept.pop(), path):
+            if renamed(kept.pop(), path):
                 self._settings[path] = settings
                 return True
         return False
@@ -57,7 +57,7 @@ class Spares:
         if settings is None or self._size >= MOST or not _is_as_new(path):
             return False
         spare = os.path.join(os.path.dirname(path), f"spare-{next(self._numbers)}")
-        if not _renamed(path, spare):
+        if not renamed(path, spare):
             return False
         self._kept.setdefault(settings, []).append(spare)
         self._size += 1
@@ -71,7 +71,8 @@ class Spares:
         return kept
 
 
-def _renamed(path: str, to: str) -> bool:
+def renamed(path: str, to: str) -> bool:
+    """Gives a folder another path; False where that cannot be."""
     try:
         os.rename(path, to)
     except OSError:
