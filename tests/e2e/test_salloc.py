@@ -151,3 +151,24 @@ def test_who_does_not_want_to_wait_is_told_so(home: Home, short_tmp: Path, words
     assert "Unable to allocate resources: Requested nodes are busy" in done.stderr
     assert done.returncode == 9
     eventually(lambda: last_job(home)["state"] == "CANCELLED", what="its job is not kept")
+
+
+def test_the_command_of_an_allocation_that_is_cancelled_may_be_ended_with_it(
+    home: Home, short_tmp: Path
+) -> None:
+    script = 'trap "exit 7" USR1; echo $SLURM_JOB_ID > job; while :; do sleep 0.1; done'
+    child = start(home, "salloc", "-n1", "-KUSR1", "sh", "-c", script, cwd=short_tmp)
+    eventually(lambda: (short_tmp / "job").exists() and (short_tmp / "job").read_text(), what="it holds one")
+    home.ok("cancel", (short_tmp / "job").read_text().strip())
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 7, err
+
+
+def test_a_quiet_allocation_says_nothing_and_begins_in_the_folder_it_is_told(
+    home: Home, short_tmp: Path
+) -> None:
+    (short_tmp / "there").mkdir()
+    done = home.slurm("salloc", "-Q", "-n1", "-D", "there", "pwd", cwd=short_tmp)
+    assert (done.stdout, done.stderr, done.returncode) == (f"{short_tmp}/there\n", "", 0)
+    done = home.slurm("salloc", "-Q", "-n1", "-D", "nowhere", "pwd", cwd=short_tmp)
+    assert done.returncode == 1 and "check nowhere" in done.stderr

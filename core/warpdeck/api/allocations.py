@@ -196,6 +196,10 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
         "env": {name: value for name, value in made.items() if name not in _OF_A_PROCESS},
         "command": asked.command,
         "has_shell": asked.has_shell,
+        "kill_signal": asked.kill_signal,
+        "bell": asked.bell,
+        "quiet": asked.quiet,
+        "chdir": asked.chdir,
         "nodes": list(job.allocation.node_names()) if job.allocation else [],
     }
     connection.send({"t": "ok", "id": message.id, "result": result})

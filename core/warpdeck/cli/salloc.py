@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import select
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
@@ -25,13 +27,18 @@ HELP = """usage: warpdeck salloc [OPTIONS] [COMMAND...]
 Waits for an allocation and runs a shell (or the command) here while it is held: `srun` in it starts tasks on the nodes. It is
 given back when the shell ends, with the shell's exit code. Takes sbatch's options (-N -n -c --gpus --mem -t ...).
 
-  --no-shell   only make the allocation; it is held until it is cancelled or its time is over
+  --no-shell          only make the allocation; it is held until it is cancelled or its time is over
+  -K, --kill-command[=SIGNAL]   end the command when the allocation is taken away (else it is left alone)
+  -I, --immediate[=SECONDS]     give up if it does not begin in so long
+  -Q, --quiet         only errors are told; --bell and --no-bell say when the terminal rings
 
 examples:
   warpdeck salloc -N 2 --gpus-per-node 4
   warpdeck salloc -n 4 srun hostname
 """
 RETRY_S = 1.0
+BELL_S = 10.0
+"""Slurm's own."""
 
 
 def main(_: str, words: list[str]) -> int:
@@ -41,24 +48,47 @@ def main(_: str, words: list[str]) -> int:
         return 0
     paths = default_paths()
     client = SyncClient.connect(paths)
+    asked_at = time.monotonic()
     number = client.begin("salloc", words=words, env=with_umask(os.environ), cwd=current_folder())
     granted = _wait(client, number)
     job = int(granted["job_id"])
-    note(f"salloc: Granted job allocation {job}")
+    say = _silent if granted["quiet"] else note
+    say(f"salloc: Granted job allocation {job}")
+    _ring(granted["bell"], time.monotonic() - asked_at)
     if not granted["has_shell"]:
         return 0
-    note(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
+    say(f"salloc: Nodes {','.join(granted['nodes'])} are ready for job")
     command = granted["command"] or [os.environ.get("SHELL") or "/bin/sh"]
     env = {**os.environ, **granted["env"], "PATH": f"{install(paths)}:{os.environ.get('PATH', '')}"}
     try:
+        if granted["chdir"]:
+            os.chdir(granted["chdir"])
         child = subprocess.Popen(command, env=env)
     except OSError as error:
         client.tell("step_order", stream=number, what="end", code=127)
         _wait_for_end(client, number)
-        raise UserError(f"cannot run {command[0]}: {error.strerror}", "check its path") from error
-    code = _hold(_Holder(paths, client, number, job), child)
-    note(f"salloc: Relinquishing job allocation {job}")
+        raise UserError(f"cannot run {command[0]}: {error.strerror}", f"check {error.filename}") from error
+    holder = _Holder(paths, client, number, job, lambda: _signal(child, granted["kill_signal"]))
+    code = _hold(holder, child)
+    say(f"salloc: Relinquishing job allocation {job}")
     return code
+
+
+def _silent(line: str) -> None:
+    """--quiet: only errors are told."""
+
+
+def _ring(bell: str, waited_s: float) -> None:
+    """The terminal's bell: who has waited long has gone to do something else."""
+    if bell != "never" and (bell == "always" or waited_s > BELL_S) and sys.stdout.isatty():
+        sys.stdout.write("\a")
+        sys.stdout.flush()
+
+
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
+    """--kill-command."""
+    if number and child.poll() is None:
+        child.send_signal(number)
 
 
 def _told(words: list[str]) -> str | None:
@@ -84,7 +114,10 @@ def _wait(client: SyncClient, number: int) -> dict[str, Any]:
 class _Holder:
     """The connection that holds the allocation; made again when the controller comes back."""
 
-    def __init__(self, paths: Paths, client: SyncClient, number: int, job: int) -> None:
+    def __init__(
+        self, paths: Paths, client: SyncClient, number: int, job: int, revoked: Callable[[], None]
+    ) -> None:
+        self._revoked = revoked
         self._paths = paths
         self._client: SyncClient | None = client
         self._number = number
@@ -104,6 +137,7 @@ class _Holder:
                     note(f"salloc: Job allocation {self._job} has been revoked ({value['error'] or 'ended'})")
                     self._client = None
                     self._next_try = float("inf")
+                    self._revoked()
         except UserError:
             self._client = None
 

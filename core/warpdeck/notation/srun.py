@@ -25,6 +25,7 @@ from .hostlist import expand
 from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
 from .request import Options, exported
+from .signals import parse_signal
 from .srunhelp import HELP
 from .submitfiles import LIMITS_FILE, propagated
 from .tasklayout import parse_distribution, parse_gpu_bind, parse_tres_per_task
@@ -216,6 +217,12 @@ class Salloc(msgspec.Struct, kw_only=True):
     has_shell: bool = True
     immediate_s: float | None = None
     """As Srun's."""
+    kill_signal: int = 0
+    """What its command is sent when the allocation is taken away; 0: nothing."""
+    bell: str = ""
+    """When the terminal's bell rings: always, never, else after a long wait."""
+    quiet: bool = False
+    chdir: str = ""
 
 
 def parse_salloc(
@@ -229,12 +236,16 @@ def parse_salloc(
         *((name, value, "salloc") for name, value in options),
     ]
     asked: Options = [one for one in given if SALLOC.options[one[0]].here != COMMAND]
-    patience = [value for name, value, _ in given if name == "immediate"]
+    last = {name: value for name, value, _ in given}
     return Salloc(
         options=asked,
         command=command,
         has_shell=not any(name == "no-shell" for name, _ in options),
-        immediate_s=_patience(patience[-1]) if patience else None,
+        immediate_s=_patience(last["immediate"]) if "immediate" in last else None,
+        kill_signal=parse_signal(last["kill-command"] or "TERM") if "kill-command" in last else 0,
+        bell="never" if "no-bell" in last else "always" if "bell" in last else "",
+        quiet="quiet" in last,
+        chdir=last.get("chdir", ""),
     )
 
 
