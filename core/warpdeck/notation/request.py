@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from warpdeck.cluster import CLUSTER_OPTIONS, other_cluster
 from warpdeck.errors import UserError
 
 from .arrays import parse_array
@@ -55,6 +56,8 @@ def build_request(
     apart = {"export": ("ALL", ""), "export-file": ("", ""), "propagate": ("ALL", "")}
     for option, value, where in with_hosts(_last_hosts(outrank_memory(options)), environ, read):
         here = known.options[option].here if option in known.options else REFUSED
+        if option in CLUSTER_OPTIONS and not other_cluster(value):
+            continue
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
             if told := _told_of(option, value):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.cluster import CLUSTER_OPTIONS, other_cluster
 from warpdeck.errors import UserError
 from warpdeck.slurm.version import VERSION
 
@@ -252,6 +253,8 @@ def parse_salloc(
 def _apply(asked: Srun, option: str, value: str, where: str) -> None:
     if option in CONTAINER_OPTIONS:
         CONTAINER_OPTIONS[option](asked.ask.setdefault("container", {}), value)
+        return
+    if option in CLUSTER_OPTIONS and not other_cluster(value):
         return
     if SRUN.options[option].here == REFUSED:
         raise unsupported(option, where)

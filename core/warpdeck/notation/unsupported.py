@@ -10,7 +10,7 @@ _TOPOLOGY = ("nodes are known here by their CPUs, not by their sockets", "ask fo
 _FREQUENCY = ("clocks are not set here", "ask an admin for a prolog that sets them")
 _ORDER = ("nodes are chosen by what is free on them", "name them with --nodelist if they must be those")
 _OTHER_USER = ("nobody acts as somebody else here", "submit as that user: sudo -u NAME sbatch ...")
-_CLUSTER = ("there is one cluster here", "take it out")
+_CLUSTER = ("there is one cluster here, called warpdeck", "take it out")
 _ON_SUBMIT_HOST = ("srun runs no programs of its own", "run it in the script, before srun or behind it")
 _COPY = ("programs are not copied to nodes", "put it where the nodes see it, or use the job's code snapshot")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.cluster import other_cluster
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, table
@@ -70,12 +70,11 @@ def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -
 
 def only_ours(command: str, clusters: str) -> None:
     """There is one cluster. Raises WordsError for another."""
-    for name in listed(clusters):
-        if name not in (CLUSTER_NAME, "all"):
-            raise WordsError(
-                f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "
-                "Use 'sacctmgr list clusters' to see available clusters."
-            )
+    if name := other_cluster(clusters):
+        raise WordsError(
+            f"{command}: error: '{name}' can't be reached now, or it is an invalid entry for --cluster.  "
+            "Use 'sacctmgr list clusters' to see available clusters."
+        )
 
 
 def listed(text: str) -> list[str]:

@@ -176,3 +176,16 @@ def test_memory_of_a_variable_yields_to_any_that_is_written(
         )
         found = {name: size for name, size in draft.request["resources"].items() if name.startswith("mem")}
         assert found == {field: mib << 20}
+
+
+@pytest.mark.parametrize("value", ["warpdeck", "all", "warpdeck,all"])
+def test_the_cluster_may_be_named(value: str) -> None:
+    request, notes = build_request([("clusters", value, "command line")], {}, now=0.0)
+    assert request["resources"] == {"gpus": {}} and not notes
+
+
+def test_another_cluster_is_refused_by_name() -> None:
+    with pytest.raises(
+        UserError, match="--clusters is not supported: there is one cluster here, called warpdeck"
+    ):
+        build_request([("clusters", "warpdeck,other", "command line")], {}, now=0.0)

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from warpdeck.cluster import other_cluster
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import Component, components, script_fault, words_of
 from warpdeck.notation.options import SBATCH_22_05, Table
@@ -135,7 +136,7 @@ def _check_limits(text: str) -> None:
 def check_clusters(fields: Fields) -> None:
     """There is one cluster here, and no database of others. Raises Refusal."""
     name = fields.texts.get("clusters", fields.texts.get("cluster"))
-    if name is not None:
+    if name is not None and other_cluster(name):
         words = (
             f"'{name}' can't be reached now, or it is an invalid entry for --cluster.  "
             "Use 'sacctmgr list clusters' to see available clusters."
