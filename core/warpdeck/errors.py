@@ -32,6 +32,8 @@ class UserError(WarpdeckError):
         self.exit_code = exit_code
         self.code = code
         self.details = details or {}
+        if hint:
+            self.add_note(hint)  # a program or notebook that does not catch it shows the next step too
 
 
 class RemoteError(WarpdeckError):

@@ -171,8 +171,17 @@ def test_bad_input_is_one_clear_sentence(deck: warpdeck.Client) -> None:
         (lambda: warpdeck.Executor(deck, array="0-3"), "array is the executor's own"),
         (lambda: warpdeck.Client("/nowhere/home", start=False).nodes(), "no controller runs"),
     ):
-        with pytest.raises(warpdeck.UserError, match=said):
+        with pytest.raises(warpdeck.UserError, match=said) as raised:
             call()
+        assert getattr(raised.value, "__notes__", []) == [raised.value.hint] * bool(raised.value.hint)
+
+
+def test_a_command_line_in_the_place_of_a_script_is_refused_with_how_it_is_given(
+    deck: warpdeck.Client,
+) -> None:
+    with pytest.raises(warpdeck.UserError, match="there is no script") as raised:
+        deck.submit("echo hi")
+    assert "command='echo hi'" in raised.value.hint
 
 
 def test_a_client_can_be_closed_twice_and_then_says_so(site: Home) -> None:

@@ -53,6 +53,11 @@ def _source(
         raise UserError("give one of a script, text= or command=", 'for example submit("train.sh", gpus=1)')
     if script is not None:
         path = os.path.join(folder, os.path.expanduser(script))
+        if not os.path.exists(path):
+            example = f"command={os.fspath(script)!r}"
+            raise UserError(
+                f"there is no script {path}", f"check the path; a command line is submitted with {example}"
+            )
         return path, read_script(path)
     if text is not None:
         return "script", text
