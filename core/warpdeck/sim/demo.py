@@ -27,7 +27,7 @@ from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, Node, NodeName, Request
 from warpdeck.paths import Paths
-from warpdeck.store import MemoryStore
+from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import messages as wire
 
 from . import workload
@@ -161,11 +161,20 @@ async def serve(paths: Paths, *, seed: int) -> None:
         loop.add_signal_handler(number, stop.set)
     lifeline = loop.run_in_executor(None, sys.stdin.buffer.read)
     lifeline.add_done_callback(lambda _: stop.set())
-    rng, clock = random.Random(seed), SimClock(behind_s=PAST_S)
+    store = await SqliteStore.open(paths.database)  # a what-if reads the past from there
+    try:
+        await _work(paths, store, random.Random(seed), stop=stop)
+    finally:
+        await store.close()
+
+
+async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
+    """A lab's past, then its days, until `stop`."""
+    clock = SimClock(behind_s=PAST_S)
     cluster = simulated(
         paths,
         make_nodes(),
-        store=MemoryStore(),
+        store=store,
         rng=rng,
         clock=clock,
         run_time=lambda launch: workload.run_time(rng, launch),
@@ -176,7 +185,7 @@ async def serve(paths: Paths, *, seed: int) -> None:
         await controller.apply(drained)
         await live_through(controller, clock, rng)
         await server.start()
-        on = loop.create_task(live_on(controller, rng))
+        on = asyncio.create_task(live_on(controller, rng))
         await stop.wait()
         on.cancel()
 
