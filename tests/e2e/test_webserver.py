@@ -98,6 +98,7 @@ def test_a_notebook_starts_on_a_gpu_and_only_its_token_opens_it(home: Home, lab:
     assert status_of(f"{api(url)}?token={token}") == 200
     [forward] = home.json("forward", "--list")
     assert (forward["job"], forward["purpose"]) == (job, "jupyter")
+    assert forward["page"].endswith("?token=…") and token not in str(forward)
     row = home.job(job)
     assert (row["name"], row["gpus"], row["node_list"]) == ("jupyter", 1, "gpu1")
     assert lab.pids(1, "jupyter-server") and not lab.pids(1, token)
