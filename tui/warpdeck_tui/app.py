@@ -17,6 +17,7 @@ from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.widget import Widget
 
 from warpdeck.api.client import Delta
 from warpdeck.api.rows import JobRow
@@ -31,7 +32,7 @@ from .board import Board
 from .chronicle import Chronicle
 from .client import Core
 from .filling import Filling
-from .finder import Finder, Objects
+from .finder import WHAT_IS_FOUND, Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .looks import LOOK_S, Looks
@@ -49,7 +50,7 @@ from .screens.submit import NewJob
 from .screens.themes import ThemePicker
 from .settings import Settings, read_settings
 from .viewmodels.form import Sheet
-from .window import Window
+from .window import Window, forget_drawn
 
 DRAW_SHARE = 0.05
 """Drawing what changed takes at most this share of a core, however long the queue is."""
@@ -232,6 +233,8 @@ class DeckApp(Window):
             if worker.node is leaving:
                 worker.cancel()
         self.call_later(self.keyboard.go_on)
+        widgets = list(leaving.walk_children(Widget, with_self=True))
+        self.call_after_refresh(forget_drawn, widgets)
         return super().pop_screen()
 
     def find_job(self, key: str) -> JobRow | None:
@@ -360,7 +363,7 @@ class DeckApp(Window):
 
     def action_help(self) -> None:
         places = self.front.places() if self.front is not None else ()
-        self.push_screen(HelpPage(help_lines(places, self.keymap)))
+        self.push_screen(HelpPage("Help", help_lines(places, self.keymap)))
 
     def action_done(self) -> None:
         self.push_screen(DonePage(self.chronicle))
@@ -381,12 +384,12 @@ class DeckApp(Window):
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Finder):
-            self.push_screen(Finder(id="--command-palette"))
+            self.push_screen(Finder(placeholder=WHAT_IS_FOUND, id="--command-palette"))
 
     def action_keys(self) -> None:
         """What the file says now counts from now on."""
         self._use_keys()
-        self.push_screen(HelpPage(keymap_lines(self.own_keys, self._keys_file)))
+        self.push_screen(HelpPage("Keys", keymap_lines(self.own_keys, self._keys_file)))
 
     def action_next_theme(self) -> None:
         self.looks.use_next()

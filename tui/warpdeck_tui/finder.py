@@ -13,6 +13,8 @@ from .viewmodels.objects import Thing, find_jobs, find_nodes, find_users
 if TYPE_CHECKING:
     from .app import DeckApp
 
+WHAT_IS_FOUND = "an action, a job, a node or a user"
+
 
 class Finder(CommandPalette):
     """The palette. What is typed before it stands waits for it (`keyboard`)."""

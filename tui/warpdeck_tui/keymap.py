@@ -158,7 +158,11 @@ def keymap_lines(keymap: Keymap, path: Path) -> list[tuple[str, str, str]]:
     """
     shown = [
         ("", f"{path}   preset {keymap.preset}", ""),
-        ("", f"presets: {', '.join(PRESETS)}", ""),
+        (
+            "",
+            f'it says  preset = "vim"  (there are {", ".join(PRESETS)}) and, below  [queue]  cancel = "x"',
+            "",
+        ),
     ]
     for place, title in PLACES.items():
         shown.append(("", f"[{place}]   {title}", ""))

@@ -7,6 +7,7 @@ stand still and news are drawn seldom; a terminal, or a tmux, that says nothing 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
@@ -19,6 +20,7 @@ from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Offset
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from .driver import LinuxDriver, TerminalDriver
@@ -46,6 +48,14 @@ class Ascii(LineFilter):
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]
+
+
+def forget_drawn(widgets: Iterable[Widget]) -> None:
+    """Of widgets that are gone, the lines that they have drawn: Textual's memory of colours keeps those of a thousand alive."""
+    for widget in widgets:
+        for drawn in (widget, widget._vertical_scrollbar, widget._horizontal_scrollbar):
+            if drawn is not None:
+                drawn._styles_cache.clear()
 
 
 class Window(App[None]):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual import events
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 from warpdeck_tui.screens.base import DeckScreen
@@ -138,7 +139,17 @@ async def test_no_cursor_blinks(folder: Path) -> None:
         await stage.until(lambda: stage.app.screen.query(TextArea), "the form")
         stage.app.screen.query_one(TextArea).focus()
         await stage.until(lambda: isinstance(stage.app.focused, TextArea), "the script")
-        assert isinstance(stage.app.focused, TextArea) and not stage.app.focused.cursor_blink
+        await stage.until(lambda: not stage.app.focused.cursor_blink, "a steady cursor")  # type: ignore[union-attr]
+
+
+async def test_what_a_page_has_drawn_is_given_back_when_it_goes(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("question_mark")
+        await stage.shows("Help", "New like this")
+        drawn = [widget._styles_cache for widget in stage.app.screen.walk_children(Widget)]
+        await stage.until(lambda: any(cache._cache for cache in drawn), "the lines of the page")
+        await stage.press("escape")
+        await stage.until(lambda: not any(cache._cache for cache in drawn), "no lines of the page")
 
 
 SIGHTS = {

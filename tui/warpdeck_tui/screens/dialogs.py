@@ -142,7 +142,7 @@ class Choose(Arrives[str], ModalScreen[str]):
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
             yield VirtualTable(CHOICE_COLUMNS, cast("DeckApp", self.app).palette, empty="", id="choices")
-            yield DialogKeys("choose")
+            yield DialogKeys("choose", opens="takes it")
 
     def arrive(self) -> None:
         table = self.query_one(VirtualTable)
@@ -173,7 +173,7 @@ class Fill(Arrives[str], ModalScreen[str]):
             styles = cast("DeckApp", self.app).palette
             empty = "no preset and no job yet: ctrl+s saves a form as a preset"
             yield VirtualTable(FILL_COLUMNS, styles, empty=empty, id="fill")
-            yield DialogKeys("fill")
+            yield DialogKeys("fill", opens="fills the form")
 
     def arrive(self) -> None:
         table = self.query_one(VirtualTable)
@@ -232,25 +232,19 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
 
 class HelpPage(Arrives[None], ModalScreen[None]):
-    """The keys of the screen that asked, then all others."""
+    """Keys, what they do is called, and what it does; parted by lines that are only a title."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
-    def __init__(self, lines: Sequence[tuple[str, str, str]]) -> None:
+    def __init__(self, title: str, lines: Sequence[tuple[str, str, str]]) -> None:
         super().__init__()
+        self._title = title
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        lines: list[Line] = []
-        for keys, title, words in self._lines:
-            if not words:
-                lines += [(), (Cell(title, "header"),)] if lines else [(Cell(title, "header"),)]
-            else:
-                head = f"  {keys:<14} {title:<17} "
-                lines.append((Cell(head, "accent"), Cell(words)))
         with Vertical(classes="dialog tall"):
-            yield Static("Keys", classes="title", markup=False)
-            yield TextPane(Folded(lines, cast("DeckApp", self.app).palette))
+            yield Static(self._title, classes="title", markup=False)
+            yield TextPane(Folded(key_table(self._lines), cast("DeckApp", self.app).palette))
             yield DialogKeys("page")
 
     def arrive(self) -> None:
@@ -258,6 +252,19 @@ class HelpPage(Arrives[None], ModalScreen[None]):
 
     def action_close(self) -> None:
         self.dismiss(None)
+
+
+def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
+    """Three columns, each as wide as it needs to be, with an empty line before each title."""
+    rows = [line for line in lines if line[2]]
+    of_keys, of_names = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
+    table: list[Line] = []
+    for keys, name, words in lines:
+        if words:
+            table.append((Cell(f"  {keys:<{of_keys}}  {name:<{of_names}}  ", "accent"), Cell(words)))
+        else:
+            table += [(Cell(name, "header"),)] if not table else [(), (Cell(name, "header"),)]
+    return table
 
 
 class TextPage(Arrives[None], ModalScreen[None]):

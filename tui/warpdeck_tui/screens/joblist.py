@@ -122,7 +122,7 @@ class JobListScreen(DeckScreen):
             self.table.show([], empty=self.nothing())
         self._tell()
         marked = len(self.table.marked)
-        self.set_head(self.words() + (f"   {marked} marked" if marked else ""))
+        self.set_head((f"{marked} marked   " if marked else "") + self.words())
 
     def _tell(self) -> None:
         """What is under the cursor in full: the table cuts its last column."""

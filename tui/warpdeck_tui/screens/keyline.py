@@ -23,14 +23,16 @@ BETWEEN = "   "
 
 
 class DialogKeys(Static):
-    """The last line of a dialog: its keys, as the user has them."""
+    """The last line of a dialog: its keys, as the user has them. `opens`: what a list in it does with the row under the cursor."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, opens: str = "") -> None:
         super().__init__("", classes="keys", markup=False)
         self._place = place
+        self._opens = opens
 
     def on_mount(self) -> None:
-        self.update(Hints(dialog_keys(self._place, cast("DeckApp", self.app).keymap)))
+        keymap = cast("DeckApp", self.app).keymap
+        self.update(Hints(dialog_keys(self._place, keymap, opens=self._opens)))
 
 
 class Hints:

@@ -100,7 +100,7 @@ class QueueScreen(JobListScreen):
         if not board.ready:
             return whose + narrowed
         gpus = f"   {board.held_gpus} of {plural(board.gpus, 'GPU')} held" if board.gpus else ""
-        return f"{whose}   {self._summary}{gpus}{narrowed}"
+        return f"{whose}{narrowed}   {self._summary}{gpus}"
 
     def nothing(self) -> str:
         if not self.deck.board.ready:

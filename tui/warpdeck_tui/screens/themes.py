@@ -49,7 +49,7 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
             yield Static("Theme", classes="title", markup=False)
             yield VirtualTable(COLUMNS, self._deck.palette, empty="", id="themes")
             yield Static("", id="sample", markup=False)
-            yield DialogKeys("choose")
+            yield DialogKeys("choose", opens="keeps it")
 
     def arrive(self) -> None:
         self._before = self._deck.theme

@@ -39,16 +39,16 @@ class Field(NamedTuple):
 FIELDS = (
     Field("folder", "folder", "", "where you submit from"),
     Field("script", "script", "", "train.sh"),
-    Field("args", "arguments", "", "--lr 0.1, for the script"),
-    Field("wrap", "or command", "", "python train.py --lr 0.1"),
+    Field("args", "arguments", "", "--lr 0.1"),
+    Field("wrap", "or command", "", "python train.py"),
     Field("gpus", "GPUs", "gpus", "1, or h100:2"),
     Field("cpus", "CPUs a task", "cpus-per-task", "1"),
     Field("mem", "memory", "mem", "64G"),
     Field("time", "time limit", "time", "4:00:00"),
     Field("name", "job name", "job-name", "the script's name"),
-    Field("sweep", "sweep", "", "lr=0.1,0.01 seed=1..5"),
+    Field("sweep", "sweep", "", "lr=0.1,0.2 seed=1..5"),
     Field("more", "more", "", "--array=0-9 --hold"),
-    Field("code", "code of job", "", "as it is now; or a job's number"),
+    Field("code", "code of job", "", "now, or a job's id"),
 )
 OPTIONS = {field.option: field.id for field in FIELDS if field.option}
 """Option -> its field; all others stand in "more"."""

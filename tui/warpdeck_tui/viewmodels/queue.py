@@ -196,8 +196,9 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
     chosen = {row.id for row in rows}
     met = [row for row in there if row.end is None and (row.id in chosen or row.array_job_id in arrays)]
     met = met or list(rows)
+    wide = max(len(printable(row.name)) for row in met)
     lines = [
-        f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {printable(row.name)}  {printable(row.user)}"
+        f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {printable(row.name):<{wide}}  {printable(row.user)}"
         + (f"  {plural(row.tasks_pending, 'waiting task')}" if row.tasks_pending else "")
         for row in met
     ]
