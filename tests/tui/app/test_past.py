@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.tui.app.stage import on_stage
 
 from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
+from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.viewmodels.past import MOST_S, STEP_S, as_it_was, moved
 
 NOW = 1_000_000_000.0 + 400
@@ -47,6 +48,21 @@ async def test_the_map_goes_back_in_time_and_to_now(folder: Path) -> None:
         await stage.hides("as it was on")
         await stage.shows("1 of 8 GPUs held", "d Drain")
         assert [each.label for each in await stage.app.core.held_at(time.time())] == [str(job.id)]
+
+
+async def test_keys_that_come_faster_than_the_past_all_count(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2")
+        await stage.shows("< Earlier")
+        screen = stage.app.screen
+        assert isinstance(screen, NodesScreen)
+        now = time.time()
+        screen.action_earlier()
+        screen.action_earlier()
+        screen.action_earlier()
+        screen.action_later()
+        await stage.shows("as it was on")
+        await stage.until(lambda: screen._at is not None and screen._at < now - STEP_S, "two steps back")
 
 
 async def test_what_has_ended_is_there_with_its_gpus(folder: Path) -> None:

@@ -68,6 +68,8 @@ class NodesScreen(NodeVerbs):
         self._metric = 0
         self._listed = listed
         self._at: float | None = None
+        self._wanted_at: float | None = None
+        """The moment that was asked for last; what it was like may still be on its way."""
         """The moment that is shown; None is now."""
         self._held: list[HeldRow] = []
         self._pointed_out = ""
@@ -206,28 +208,33 @@ class NodesScreen(NodeVerbs):
         of_then = self._at is not None and action in OF_NOW
         return not of_then and super().check_action(action, parameters)
 
+    def _look_at(self, at: float | None) -> None:
+        self._wanted_at = at
+        self._go_to(at)
+
     @work(exclusive=True)
     async def _go_to(self, at: float | None) -> None:
         """What was comes from the store; until it is there, the screen stays as it is."""
         try:
             held = [] if at is None else await self.deck.core.held_at(at)
         except UserError as error:
+            self._wanted_at = self._at
             self.deck.tell_error(error)
             return
         self._at, self._held = at, held
         self.draw()
 
     def action_earlier(self) -> None:
-        self._go_to(moved(self._at, -1, time.time()))
+        self._look_at(moved(self._wanted_at, -1, time.time()))
 
     def action_later(self) -> None:
-        if self._at is not None:
-            self._go_to(moved(self._at, 1, time.time()))
+        if self._wanted_at is not None:
+            self._look_at(moved(self._wanted_at, 1, time.time()))
 
     def action_back(self) -> None:
         """To now, then to the queue."""
-        if self._at is not None:
-            self._go_to(None)
+        if self._wanted_at is not None:
+            self._look_at(None)
             return
         self.deck.action_show_queue()
 
