@@ -21,13 +21,15 @@ from .waiting import comes
 SIZE = (120, 34)
 BUSY = "llama-8b-dpo"
 """A kind of job that the demo always has."""
+IDLE = 2
+"""The demo's shell does nothing; all others seem to, until their GPUs have been read once."""
 
 
 async def take(paths: Paths, folder: Path) -> None:
     """All pictures."""
     app = DeckApp(paths, everybody=True)
     async with app.run_test(size=SIZE) as pilot:
-        await _until(pilot, lambda: BUSY in _text(app))
+        await _until(pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE)
         app.save_screenshot(str(folder / "queue.svg"))
         await pilot.press("2")
         await _until(pilot, lambda: "held by a job" in _text(app))
