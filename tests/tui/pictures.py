@@ -24,7 +24,8 @@ from rich.style import Style
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from tests.tui.frozen import NOW, frozen_app
+from tests.tui.frozen import frozen_app
+from tests.tui.frozensite import NOW
 from tests.waiting import comes
 from warpdeck_tui.app import DeckApp
 
