@@ -11,7 +11,7 @@ import msgspec
 
 from warpdeck import __version__
 from warpdeck.controller.events import Who
-from warpdeck.errors import RESTART, RemoteError, StoreError, UserError
+from warpdeck.errors import RESTART, UNCERTAIN, RemoteError, StoreError, UserError
 from warpdeck.model import JobId, NodeName
 from warpdeck_agent.wire import JSON, WireError, data_frame, read_frame, split_data
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, MAX_REQUEST_BYTES, STREAM_WINDOW_BYTES, pack
@@ -256,10 +256,12 @@ class Connection:
         except (RemoteError, StoreError) as error:
             self.send_error(message.id, UserError(str(error), "try again; see the controller's log"))
         except WireError as error:
-            self.send_error(message.id, UserError(f"the answer cannot be sent: {error}", "ask for less"))
+            failed = UserError(f"the answer cannot be sent: {error}", "ask for less", code=UNCERTAIN)
+            self.send_error(message.id, failed)
         except Exception:
             log.exception("a bug in %s", type(message).__name__)
-            failed = UserError("an error inside the controller", f"see {self.server.paths.log}")
+            hint = f"it may have been done all the same: see {self.server.paths.log}"
+            failed = UserError("an error inside the controller", hint, code=UNCERTAIN)
             self.send_error(message.id, failed)
 
 

@@ -1,7 +1,8 @@
 """One submission for a shell: the same command as everywhere (slurm/sbatch), on a console that looks at the shell from outside.
 
 Rule: the shell gets an answer only for a job that was submitted. Before that anything goes the other road; the mark SENT, which
-is said before the request leaves, tells what became of those who get no answer at all.
+is said before the request leaves, tells what became of those who get no answer at all, or one that leaves open what was done:
+who goes the other road after that may submit twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UNCERTAIN, UserError
 from warpdeck.slurm.console import Console
 from warpdeck.slurm.main import run
 
@@ -32,6 +34,7 @@ class _Progress:
     def __init__(self) -> None:
         self.is_sent = False
         self.is_answered = True
+        self.is_uncertain = False
 
 
 class _Asking(SyncClient):
@@ -54,7 +57,11 @@ class _Asking(SyncClient):
 
     def _deliver(self, event: tuple[int, str, Any]) -> tuple[int, str, Any]:
         self.progress.is_answered = True
-        return super()._deliver(event)
+        try:
+            return super()._deliver(event)
+        except UserError as error:
+            self.progress.is_uncertain = self._kind == "submit" and error.code == UNCERTAIN
+            raise
 
 
 class _Said(io.StringIO):
@@ -100,6 +107,8 @@ def submit(caller: Caller, slot: Slot, link: SyncClient, *, record: Record) -> N
         raise Unanswered
     if progress.is_sent and code == 0:
         slot.say("".join(f"{line}\n" for line in [*lines, DONE]))
+    elif progress.is_uncertain:
+        slot.say("".join(f"{line}\n" for line in lines))
     elif progress.is_sent:
         slot.say(f"{REFUSED}\n")
 

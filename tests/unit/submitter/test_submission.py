@@ -1,0 +1,66 @@
+"""What a shell is told of an answer that came after its submission had left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.errors import UNCERTAIN
+from warpdeck.submitter.caller import Caller
+from warpdeck.submitter.shell import DONE, REFUSED, SENT
+from warpdeck.submitter.slots import Slot
+from warpdeck.submitter.submission import submit
+from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
+
+SCRIPT = b"#!/bin/sh\ntrue\n"
+
+
+class Shell:
+    """What a Caller tells of a shell that submits a script."""
+
+    def __init__(self, folder: str) -> None:
+        self.words = ["job.sh"]
+        self.env: dict[str, str] = {}
+        self.folder = folder
+
+    def read(self, path: str, size: int) -> bytes:
+        return SCRIPT[:size]
+
+
+def answers(link: socket.socket, answer: dict[str, Any]) -> None:
+    """A controller that says this to the first that is asked of it."""
+    reader = FrameDecoder()
+    while not (frames := list(reader.feed(link.recv(1 << 16)))):
+        pass
+    asked = parse_json(frames[0][1])
+    link.sendall(json_frame({**answer, "id": asked["id"]}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "last"),
+    [
+        ({"t": "ok", "result": {"job_id": 7, "label": "7", "tasks": 1, "notes": []}}, DONE),
+        ({"t": "error", "message": "there is no partition x", "code": "PartitionConfig"}, REFUSED),
+        ({"t": "error", "message": "a bug", "code": UNCERTAIN}, "2sbatch: error: Batch job submission failed: a bug"),
+    ],
+    ids=["taken", "refused by a rule", "failed after it may have been taken"],
+)  # fmt: skip
+def test_only_a_refusal_leads_to_the_other_road(short_tmp: Path, answer: dict[str, Any], last: str) -> None:
+    ours, theirs = socket.socketpair()
+    slot = Slot(str(short_tmp / "a.slot"))
+    reading = os.open(short_tmp / "a.slot", os.O_RDONLY | os.O_NONBLOCK)
+    controller = threading.Thread(target=answers, args=(theirs, answer))
+    controller.start()
+    with theirs, SyncClient.greeted(ours, {"user": "me"}) as link:
+        submit(cast(Caller, Shell(str(short_tmp))), slot, link, record=lambda job, folder: None)
+        controller.join()
+    said = os.read(reading, 1 << 16).decode().splitlines()
+    os.close(reading)
+    slot.close()
+    assert (said[0], said[-1]) == (SENT, last)
