@@ -84,6 +84,8 @@ async def test_a_failed_job_says_what_it_died_of_and_its_last_words(folder: Path
         await stage.cluster.submit("short")
         await stage.shows("✗ F")
         await stage.press("4", "enter")
-        await stage.shows("exit 1 on gpu01", "GPU out of memory: torch.OutOfMemoryError: CUDA out of memory")
+        await stage.shows(
+            "exit 1 on gpu01", "GPU out of memory at ", "torch.OutOfMemoryError: CUDA out of memory"
+        )
         await stage.press("d")
         await stage.shows("died of GPU out of memory", "last lines", "loss.backward()")
