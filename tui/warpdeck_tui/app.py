@@ -6,16 +6,18 @@ import getpass
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.style import Style
 from textual import work
+from textual.actions import ActionParseResult
 from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -27,7 +29,7 @@ from warpdeck.paths import Paths, config_dir, default_paths
 
 from . import clipboard
 from .actions import CHANGING
-from .bindings import actions_at, bindings, command_of, help_lines, key_words, keys_of
+from .bindings import actions_at, bindings, command_of, help_lines, key_words, keys_of, looks_only
 from .board import Board
 from .chronicle import Chronicle
 from .client import Core
@@ -292,6 +294,24 @@ class DeckApp(Window):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self.lending or (self.readonly and ("app", action) in CHANGING))
 
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """No key does nothing in silence: what is switched off here says so."""
+        target, name, _ = self._parse_action(action, default_namespace or self, namespaces)
+        words = target.refused(name) if isinstance(target, DeckApp | DeckScreen) else ""
+        if words and not self.lending:
+            self.notify(words, severity="warning", markup=False)
+            return True
+        return await super().run_action(action, default_namespace, namespaces)
+
+    def refused(self, action: str) -> str:
+        """Why an action that counts everywhere is not to be had, "" where it is."""
+        return looks_only("app", action) if self.readonly else ""
+
     @work
     async def action_shell(self) -> None:
         await self.verbs.shell()
@@ -318,8 +338,10 @@ class DeckApp(Window):
             if job_id and isinstance(self.screen, QueueScreen):
                 self.screen.go_to(job_id)
 
-        if self.front is not None:  # else another dialog came in between
+        if self.front is not None:
             self.push_screen(NewJob(self.core, self.filling, sheet), submitted)
+        else:
+            self.notify("the form did not open: it came late, and something else is open", severity="warning")
 
     @work
     async def action_start_controller(self) -> None:
@@ -327,6 +349,8 @@ class DeckApp(Window):
             await self.core.start_controller()
         except UserError as error:
             self.tell_error(error)
+        else:
+            self.chronicle.add("warpdeck up")
 
     def action_show_queue(self) -> None:
         while len(self.screen_stack) > 2:
@@ -398,10 +422,11 @@ class DeckApp(Window):
         self.push_screen(ThemePicker())
 
     def recolour(self) -> None:
-        """The screen in front, and what is seen below a dialog, wear the present theme."""
+        """The dialogs that are open, and the screen that is seen below them, wear the present theme."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, DeckScreen) and screen.has_arrived:
+            if isinstance(screen, Arrives) and screen.has_arrived:
                 screen.recolour()
+            if isinstance(screen, DeckScreen) and screen.has_arrived:
                 screen.draw()
                 break
 

@@ -69,6 +69,13 @@ def keys_of(action: Action, keymap: Mapping[str, str]) -> str:
     return keymap.get(f"{action.where}.{action.id}", action.keys)
 
 
+def looks_only(where: str, action_id: str) -> str:
+    """What --readonly says to the key of an action that changes something; "" of any other."""
+    titles = {(action.where, action.id): action.title for action in ACTIONS if action.changes}
+    title = titles.get((where, action_id), "")
+    return f"{title} is switched off: the app was started with --readonly" if title else ""
+
+
 class KeyHint(NamedTuple):
     """A key that works now; `command` is what a click on it runs."""
 

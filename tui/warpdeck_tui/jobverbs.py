@@ -20,7 +20,7 @@ from .terminal import STDOUT, join_terminal
 from .viewmodels.job import again
 from .viewmodels.queue import confirmation, targets, tasks_of
 from .viewmodels.sessions import shell_options
-from .viewmodels.verbs import AT_ONCE, TAKES_BACK, refusal, said_done, that_fit
+from .viewmodels.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
 
 if TYPE_CHECKING:
     from .app import DeckApp
@@ -37,7 +37,7 @@ class JobVerbs:
         found = [row for key in keys if (row := self._app.find_job(key)) is not None]
         rows = that_fit(verb, found)
         if not rows:
-            self._warn(refusal(verb, found[0]) if found else "there is no job under the cursor")
+            self._warn(refusal(verb, found[0]) if found else NO_JOB)
             return
         names = targets(verb, rows, self._app.board.jobs.values())
         if verb in AT_ONCE and len(rows) == 1 and not rows[0].tasks_pending:

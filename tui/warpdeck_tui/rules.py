@@ -8,6 +8,9 @@ from pathlib import Path
 from warpdeck.api.site import Reloaded, Site
 from warpdeck.errors import UserError
 
+RELOAD = "warpdeck config reload"
+"""Of the command log: what has the rules read; what was changed in the file stands behind it as a comment."""
+
 
 class Rules:
     """Of the controller that `site` asks. All calls raise UserError."""

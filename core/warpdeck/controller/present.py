@@ -385,13 +385,19 @@ def _reading(state: State, name: NodeName, index: int) -> GpuReading | None:
     return next((gpu for gpu in reading.gpus if gpu.index == index), None) if reading else None
 
 
+def _is_read(state: State, job: Job, name: NodeName) -> bool:
+    """Whether the node was measured since the job holds it: what was read before says nothing of the job."""
+    reading = state.readings.get(name)
+    return job.holds_resources and reading is not None and reading.at_unix >= (job.start_at_unix or 0.0)
+
+
 def _job_gpus(state: State, job: Job) -> list[GpuUse]:
     found = []
     for share in job.allocation.shares if job.allocation else ():
         node = state.nodes.get(share.node)
         known = {gpu.index: gpu for gpu in node.gpus} if node else {}
         for index, uuid in zip(share.gpus, share.gpu_uuids, strict=True):
-            reading = _reading(state, share.node, index) if job.holds_resources else None
+            reading = _reading(state, share.node, index) if _is_read(state, job, share.node) else None
             found.append(
                 GpuUse(
                     node=share.node,

@@ -172,6 +172,16 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_key_for_another_table_says_for_which_and_a_what_if_is_asked_anywhere(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("6", "d")
+        await stage.told("that key is for Drains, not for Partitions; Tab goes there")
+        await stage.press("w")
+        await stage.shows("What if?", "simulate --history")
+        await stage.press("escape")
+        await stage.shows("[What if]")
+
+
 async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> None:
     async with on_stage(folder, size=(80, 24)) as stage:
         path = Path(stage.cluster.paths.config)

@@ -13,6 +13,8 @@ from textual.widgets import Input
 from warpdeck_tui.screens.dialogs import Ask
 from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.screens.queue import QueueScreen
+from warpdeck_tui.viewmodels.form import Sheet
+from warpdeck_tui.viewmodels.verbs import NO_JOB
 from warpdeck_tui.widgets.log_view import LogView
 
 NAMED = {"\n": "enter", "\t": "tab", "\x1b": "escape"}
@@ -90,6 +92,34 @@ async def test_keys_behind_a_dialog_that_is_answered_are_for_the_screen(folder: 
         await stage.shows("● R")
         burst(stage, "cn2")  # cancel it? no; then the nodes
         await stage.shows("gpu01", "showing utilisation")
+
+
+async def test_a_dialog_goes_once_whatever_ends_it_at_the_same_time(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("question_mark")
+        await stage.shows("Help")
+        page = stage.app.screen
+        page.dismiss(None)
+        page.dismiss(None)
+        await stage.shows("no jobs; n submits one")
+        assert isinstance(stage.app.screen, QueueScreen)
+
+
+async def test_a_key_without_anything_under_the_cursor_says_so(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for key in ("ctrl+n", "A", "a", "Y", "c"):
+            await stage.press(key)
+            await stage.told(NO_JOB)
+            stage.app.clear_notifications()
+
+
+async def test_a_form_that_comes_late_says_so_and_disturbs_no_dialog(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("question_mark")
+        await stage.shows("Help")
+        stage.app.open_form(Sheet())
+        await stage.told("the form did not open")
+        await stage.shows("Help")
 
 
 PASTED = FULL_OF_VERBS + "\nyes\r" + FULL_OF_VERBS

@@ -80,3 +80,19 @@ async def test_the_picker_shows_each_theme_and_keeps_the_chosen_one(folder: Path
         assert stage.app.theme == "deck-safe"
     async with on_stage(folder, theme="deck-light") as stage:
         assert stage.app.theme == "deck-light"
+
+
+async def test_a_dialog_that_is_open_wears_the_theme_that_comes(folder: Path) -> None:
+    async with on_stage(folder, theme="deck-dark") as stage:
+        await stage.press("question_mark")
+        await stage.shows("Mine or all")
+        for theme in ("deck-dark", "deck-light"):
+            stage.app.looks.use(theme)
+            wanted = stage.app.palette["header"].color
+            await stage.until(lambda: wanted in colours(stage), theme)  # noqa: B023
+
+
+def colours(stage: Stage) -> set[object]:
+    """What is written in, anywhere on the screen in front."""
+    strips = stage.app.screen._compositor.render_strips()
+    return {segment.style.color for strip in strips for segment in strip if segment.style is not None}

@@ -55,6 +55,7 @@ async def test_nothing_changes_whatever_is_pressed(folder: Path, place: str) -> 
         assert not shown & {
             command_of(action) for action in ACTIONS if action.changes and action.where in (place, "app")
         }
+        assert "is switched off: the app was started with --readonly" in stage.notices()
         assert not list(stage.app.chronicle)
         assert {name: node.state for name, node in stage.app.board.nodes.items()} == nodes
         assert {job.id: (job.state, job.held) for job in stage.app.board.jobs.values()} == {

@@ -89,6 +89,7 @@ async def test_sessions_and_ports_are_on_one_screen_and_a_forward_is_ended(folde
             assert SECRET not in stage.text() + stage.notices()
             await stage.press("X")
             await stage.told("port 9000 is forwarded no more")
+            assert [done.command for done in stage.app.chronicle] == ["warpdeck forward --end 1"]
             await stage.hides("↳ jupyter")
         finally:
             await asyncio.to_thread(client.close)

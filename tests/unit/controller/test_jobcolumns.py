@@ -11,7 +11,7 @@ from warpdeck.controller.events import Held
 from warpdeck.controller.jobcolumns import FACTS, ROW_COLUMNS, shower
 from warpdeck.controller.present import job_row
 from warpdeck.errors import UserError
-from warpdeck.model import ArraySpec, Dependencies, Dependency, Job, Resources
+from warpdeck.model import ArraySpec, Dependencies, Dependency, GpuReading, Job, Reading, Resources
 
 
 @pytest.fixture
@@ -136,3 +136,15 @@ def test_a_job_that_asked_for_several_partitions_is_found_by_each_until_it_start
     assert chosen(core, partitions=["debug"]) == chosen(core, partitions=["gpu"]) == {"both"}
     core.state.jobs[job.id] = msgspec.structs.replace(job, partition="gpu")
     assert chosen(core, partitions=["debug"]) == set()
+
+
+def test_what_was_read_before_a_job_began_says_nothing_of_its_gpus(core: Core) -> None:
+    job = core.job(core.runs)
+    assert job.start_at_unix is not None
+    gpus = tuple(GpuReading(index=index, util_pct=0) for index in range(8))
+    said = []
+    for at_unix in (job.start_at_unix - 1, job.start_at_unix + 1):
+        reading = Reading(at_unix=at_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus)
+        core.state.readings[job.shares[0].node] = reading
+        said.append(job_row(core.state, job).gpu_util_pct)
+    assert said == [None, 0]

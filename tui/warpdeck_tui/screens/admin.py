@@ -21,7 +21,7 @@ from warpdeck.notation.rules import without_table
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
-from warpdeck_tui.rules import Rules
+from warpdeck_tui.rules import RELOAD, Rules
 from warpdeck_tui.viewmodels import sitetables as tables
 from warpdeck_tui.viewmodels.cells import Cell
 from warpdeck_tui.viewmodels.queue import Question
@@ -78,8 +78,8 @@ USED_WITH = {
     "remove": FORMS,
     "drain": ("drains",),
     "add": ("drains",),
-    "what_if": ("what-if",),
 }
+"""Of the actions that mean nothing on some tables: those on which they do."""
 
 
 class AdminScreen(NodeVerbs):
@@ -226,6 +226,14 @@ class AdminScreen(NodeVerbs):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self.applies(action) and super().check_action(action, parameters)
 
+    def refused(self, action: str) -> str:
+        if words := super().refused(action):
+            return words
+        if self.applies(action):
+            return ""
+        names = " or ".join(TABS[name].title for name in USED_WITH[action])
+        return f"that key is for {names}, not for {TABS[self._tab].title}; Tab goes there"
+
     def action_next_tab(self) -> None:
         self._turn(1)
 
@@ -344,7 +352,8 @@ class AdminScreen(NodeVerbs):
 
         if name:
             self.confirmed(
-                Question(f"Take {noun} {name} out of config.toml?", "warpdeck config reload"), remove
+                Question(f"Take {noun} {name} out of config.toml?", f"{RELOAD}  # without [{table}.{name}]"),
+                remove,
             )
 
     def action_add(self) -> None:
@@ -373,7 +382,7 @@ class AdminScreen(NodeVerbs):
             self.app.push_screen(TextPage("config.toml is not in force", words))
             return
         self._draft = ""
-        self.deck.chronicle.add("warpdeck config reload")
+        self.deck.chronicle.add(RELOAD)
         self.deck.tell_reloaded(reloaded)
         self._ask()
 
@@ -383,6 +392,8 @@ class AdminScreen(NodeVerbs):
                 self._what_if_words = words
                 self._simulate(words)
 
+        if self._tab != "what-if":
+            self.show_tab("what-if")
         command = "warpdeck simulate --history OPTIONS"
         title = "What if? --add-gpus 8, --policy fcfs-easy, --weight fairshare=1000, --config new.toml"
         ask = Ask(title, required="write an option", command=command, value=self._what_if_words, check=_split)

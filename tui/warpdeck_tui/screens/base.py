@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 from textual import events
+from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.screen import Screen, ScreenResultType
@@ -17,11 +18,12 @@ from textual.widgets import Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.actions import CHANGING, Action
-from warpdeck_tui.bindings import TARGETS, KeyHint, actions_at, bindings, key_line
+from warpdeck_tui.bindings import TARGETS, KeyHint, actions_at, bindings, key_line, looks_only
 from warpdeck_tui.palette import PLAIN, Palette
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.cells import folded
-from warpdeck_tui.viewmodels.verbs import JOB_VERBS, fits
+from warpdeck_tui.viewmodels.verbs import JOB_VERBS, NO_JOB, fits
+from warpdeck_tui.widgets.line_view import LineView
 
 from .keyline import KeyLine
 
@@ -45,12 +47,21 @@ class Arrives(Screen[ScreenResultType]):
             self.arrive()
             self.app.call_later(self._stand)  # behind what was asked for when it arrived: the focus
 
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Once: a key may come while what the dialog asked for ends it, and Textual would take away the screen below."""
+        return AwaitComplete() if self.is_left else super().dismiss(result)
+
     async def _stand(self) -> None:
         self.has_arrived = True
         await cast("DeckApp", self.app).keyboard.go_on()
 
     def arrive(self) -> None:
         """The widgets stand: the first thing that the screen does."""
+
+    def recolour(self) -> None:
+        """The theme changed while another screen was in front, or now."""
+        for view in self.query(LineView):
+            view.use_palette(cast("DeckApp", self.app).palette)
 
 
 class DeckScreen(Arrives[None]):
@@ -88,6 +99,10 @@ class DeckScreen(Arrives[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not (self.deck.lending or (self.deck.readonly and (self.place, action) in CHANGING))
+
+    def refused(self, action: str) -> str:
+        """Why an action of this place is not to be had now, for whoever presses its key; "" where it is."""
+        return looks_only(self.place, action) if self.deck.readonly else ""
 
     def applies(self, action: str) -> bool:
         """Whether an action of this place means something now; the key line leaves out the others."""
@@ -137,9 +152,6 @@ class DeckScreen(Arrives[None]):
     def draw(self) -> None:
         """From the board to the widgets. Called when something changed and this screen is in front."""
 
-    def recolour(self) -> None:
-        """The theme changed while another screen was in front, or now."""
-
     def set_head(self, words: str) -> None:
         """The first line: that the controller is away, if it is, and the place's own words."""
         away = self.deck.away
@@ -151,9 +163,17 @@ class DeckScreen(Arrives[None]):
     def action_new_job(self) -> None:
         self.deck.new_job()
 
+    @property
+    def _one_job(self) -> str:
+        """The first of the jobs that are meant; "" where there is none, which is said: no key does nothing in silence."""
+        keys = self.job_keys
+        if not keys:
+            self.deck.notify(NO_JOB, severity="warning")
+        return keys[0] if keys else ""
+
     def action_new_like(self) -> None:
-        if self.job_keys:
-            self.deck.new_like(self.job_keys[0])
+        if key := self._one_job:
+            self.deck.new_like(key)
 
     def action_copy(self) -> None:
         self.deck.copy(" ".join(self.job_keys))
@@ -163,10 +183,12 @@ class DeckScreen(Arrives[None]):
         rows = [row for key in self.job_keys if (row := self.deck.find_job(key)) is not None]
         if rows:
             self.deck.copy(shlex.join(["warpdeck", "show", *(row.label for row in rows)]))
+        else:
+            self.deck.notify(NO_JOB, severity="warning")
 
     def action_again(self) -> None:
-        if self.job_keys:
-            self.app.run_worker(self.deck.verbs.rerun(self.job_keys[0]), group="rerun", exclusive=True)
+        if key := self._one_job:
+            self.app.run_worker(self.deck.verbs.rerun(key), group="rerun", exclusive=True)
 
     def action_cancel(self) -> None:
         self.deck.verbs.ask("cancel", self.job_keys)
@@ -181,8 +203,8 @@ class DeckScreen(Arrives[None]):
         self.deck.verbs.ask("requeue", self.job_keys)
 
     def action_attach(self) -> None:
-        if self.job_keys:
-            self.deck.verbs.attach(self.job_keys[0])
+        if key := self._one_job:
+            self.deck.verbs.attach(key)
 
 
 class TextPane(VerticalScroll, can_focus=True):

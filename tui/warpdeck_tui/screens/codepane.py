@@ -22,6 +22,8 @@ from .dialogs import TextPage
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
+UNTITLED = (Column("", 0, key="file"),)
+"""Before there is a tree, or where there is none: no title stands over nothing."""
 COLUMNS = (Column("FILE", 0, key="file"), Column("", 12, 1, key="files", align="right"))
 
 
@@ -40,7 +42,7 @@ class CodePane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="codehead", markup=False)
-        yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="codetree")
+        yield VirtualTable(UNTITLED, self.deck.palette, empty="", id="codetree")
 
     def focus(self, scroll_visible: bool = True) -> CodePane:
         self.query_one(VirtualTable).focus(scroll_visible)
@@ -70,7 +72,9 @@ class CodePane(Vertical):
         self.query_one("#codehead", Static).update(Folded(lines, self.deck.palette))
 
     def _show(self) -> None:
-        self.query_one(VirtualTable).show(tree_rows(self._tree))
+        table = self.query_one(VirtualTable)
+        table.use_columns(COLUMNS if self._tree.files else UNTITLED)
+        table.show(tree_rows(self._tree))
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         """A folder opens or closes, a file is shown."""

@@ -22,7 +22,7 @@ from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
-from .base import Arrives, Folded, TextPane
+from .base import Arrives, TextPane
 from .keyline import DialogKeys
 
 if TYPE_CHECKING:
@@ -244,11 +244,15 @@ class HelpPage(Arrives[None], ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
-            yield TextPane(Folded(key_table(self._lines), cast("DeckApp", self.app).palette))
+            yield TextPane()
             yield DialogKeys("page")
 
     def arrive(self) -> None:
+        self.recolour()
         self.query_one(TextPane).focus()
+
+    def recolour(self) -> None:
+        self.query_one(TextPane).show(key_table(self._lines), cast("DeckApp", self.app).palette)
 
     def action_close(self) -> None:
         self.dismiss(None)
@@ -284,6 +288,7 @@ class TextPage(Arrives[None], ModalScreen[None]):
             yield DialogKeys("page")
 
     def arrive(self) -> None:
+        self.recolour()
         view = self.query_one(LogView)
         view.feed(self._text.encode())
         view.action_first()

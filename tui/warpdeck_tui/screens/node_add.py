@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
 from textual.app import ComposeResult
@@ -20,6 +20,9 @@ from warpdeck_tui.widgets.cells import printable
 
 from .base import Arrives
 from .keyline import DialogKeys
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
 
 PROGRESS_LINES = 6
 FIELDS = (("address", "target", "[user@]host[:port], as for ssh"), ("name", "name", "the host's"))
@@ -59,9 +62,12 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
     def on_input_changed(self) -> None:
         if self.is_left:
             return
+        self.query_one("#command", Static).update(f"$ {self._command()}")
+
+    def _command(self) -> str:
         name = f" --name {shlex.quote(self._value('name'))}" if self._value("name") else ""
         target = shlex.quote(self._value("target")) if self._value("target") else "HOST"
-        self.query_one("#command", Static).update(f"$ warpdeck node add {target}{name}")
+        return f"warpdeck node add {target}{name}"
 
     def on_input_submitted(self) -> None:
         self.action_submit()
@@ -93,6 +99,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         except UserError as error:
             self._failed(error)
             return
+        cast("DeckApp", self.app).chronicle.add(self._command())
         has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
         self.app.notify(f"added {row.name}: {has}", markup=False)
         self.dismiss(None)

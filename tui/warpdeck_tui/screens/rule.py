@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from warpdeck.errors import UserError
 from warpdeck.notation.rules import values_of, with_values
 from warpdeck_tui.bindings import bindings
-from warpdeck_tui.rules import Rules
+from warpdeck_tui.rules import RELOAD, Rules
 from warpdeck_tui.viewmodels.rules import Kind, asked, field_texts, told
 
 from .base import Arrives
@@ -97,7 +97,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
             line.update(problems or f"{error.message}\n{error.hint}".strip())
             line.display = True
         else:
-            deck.chronicle.add("warpdeck config reload")
+            deck.chronicle.add(f"{RELOAD}  # {told(self._kind, name, self._asked())}")
             deck.tell_reloaded(reloaded)
             self.dismiss(name)
 

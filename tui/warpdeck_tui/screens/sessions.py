@@ -215,6 +215,7 @@ class SessionsScreen(DeckScreen):
         except UserError as error:
             self.deck.tell_error(error)
             return
+        self.deck.chronicle.add(f"warpdeck forward --end {row.number}")
         self.app.notify(f"port {row.local_port} is forwarded no more", markup=False)
         self._ask()
 

@@ -57,16 +57,15 @@ class ThemePicker(Arrives[None], ModalScreen[None]):
         table.show([_row(theme) for theme in self._deck.looks.themes])
         table.go_to(self._before)
         table.focus()
-        self._wear()
+        self.recolour()
 
     def on_virtual_table_moved(self, event: VirtualTable.Moved) -> None:
         event.stop()
         if event.key and event.key != self._deck.theme and self.has_arrived:
             self._deck.looks.use(event.key)
-            self._wear()
 
-    def _wear(self) -> None:
-        self.query_one(VirtualTable).use_palette(self._deck.palette)
+    def recolour(self) -> None:
+        super().recolour()
         self.query_one("#sample", Static).update(paint(SAMPLE, self._deck.palette))
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:

@@ -317,6 +317,15 @@ def events(detail: JobDetail) -> list[Line]:
     ] or [(Cell("nothing is recorded", "muted"),)]
 
 
+NO_CODE = (
+    ("why", "its folder is in no git repository, --no-snapshot was said, or it is a session"),
+    (
+        "next",
+        "git init there: jobs submitted from then on keep the code that they ran, to read and to compare",
+    ),
+)
+
+
 def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: str = "") -> list[Line]:
     """Above the tree: which code it is, and what can be done with it."""
     lines = code_head(snapshot)
@@ -324,6 +333,8 @@ def code_lines(snapshot: Mapping[str, object] | None, files: int, *, trouble: st
         lines.append(fact("but", printable(trouble), "warn"))
     elif snapshot:
         lines.append(fact("has", f"{plural(files, 'file')}; Enter opens one"))
+    else:
+        lines += [(), *(fact(title, words) for title, words in NO_CODE)]
     return [*lines, ()]
 
 

@@ -10,6 +10,7 @@ from warpdeck_tui.widgets.cells import printable
 JOB_VERBS = ("cancel", "hold", "release", "requeue", "attach")
 DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued"}
 TAKES_BACK = {"hold": "release", "release": "hold"}
+NO_JOB = "there is no job under the cursor"
 AT_ONCE = ("hold", "release")
 """Done without asking on a single job: the other verb takes it back."""
 
