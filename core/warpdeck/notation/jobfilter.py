@@ -39,6 +39,8 @@ _SHORT = {
     "job": "id",
 }
 _COMPARED = re.compile(r"(gpu|cpu|nodes)s?(>=|<=|>|<|=)([0-9]*)")
+_COMPARABLE = {*NUMBER_FIELDS, *(f"{field}s" for field in NUMBER_FIELDS)}
+_COMPARES = re.compile(r"([a-z]+)[<>=]")
 _NAMED = re.compile(r"([a-z]+)[:~](.*)")
 OPERATORS: dict[str, Callable[[int, int], bool]] = {
     ">=": operator.ge,
@@ -123,6 +125,26 @@ def number_of(clause: Clause) -> int:
     if not (clause.value.isascii() and clause.value.isdecimal()):
         raise UserError(f"{clause.field}{clause.sign}{clause.value} compares with no number", "write gpu>4")
     return int(clause.value[:MOST_DIGITS])
+
+
+def misread(text: str) -> str:
+    """What in a filter that matches nothing is probably not what was meant, in words; "" where all is understood."""
+    for word in text.lower().split()[:MAX_CLAUSES]:
+        bare = word.lstrip("!")
+        clause, named, compared = _clause(bare, ""), _NAMED.fullmatch(bare), _COMPARES.match(bare)
+        if clause is None:
+            continue
+        if clause.field == "state" and not states_meant(clause):
+            return f"there is no state {clause.value} (R, PD, CD, F, or the beginning of one, as in canc)"
+        if named and clause.field == WORD and named[1] in _COMPARABLE:
+            return f"{named[1]} is a number ({named[1]}>4, {named[1]}=0)"
+        if named and clause.field == WORD:
+            return f"there is no field {named[1]} ({' '.join(TEXT_FIELDS)})"
+        if compared and clause.field == WORD:
+            if compared[1] in _COMPARABLE:
+                return f"{bare} compares with no whole number (gpu>4)"
+            return f"{compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
+    return ""
 
 
 def plain_words(text: str) -> str:

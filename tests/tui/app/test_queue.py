@@ -250,3 +250,15 @@ async def test_read_only_changes_nothing(folder: Path) -> None:
         assert len(stage.app.screen_stack) == 2
         assert stage.job(job).state is JobState.RUNNING
         assert "Cancel" not in stage.line(-1) and "New" not in stage.line(-1) and "q Quit" in stage.line(-1)
+
+
+async def test_a_filter_that_is_not_understood_says_what_is_wrong(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("slash")
+        await stage.type("gpu>x")
+        await stage.shows("gpu>x compares with no whole number (gpu>4); Esc takes it away")
+        await stage.press("escape", "slash")
+        await stage.type("vit")
+        await stage.shows("nothing matches the filter; Esc takes it away")

@@ -147,7 +147,7 @@ class HistoryScreen(JobListScreen):
 
     def nothing(self) -> str:
         if self.filter_text and self._words == "none have ended yet":
-            return "nothing matches the filter; Esc takes it away"
+            return self.no_match()
         return self._words
 
     # ---- what can be done with it

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
-from warpdeck.notation.jobfilter import plain_words
+from warpdeck.notation.jobfilter import misread, plain_words
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.arrays import Fold
 from warpdeck_tui.viewmodels.jobcolumns import DEFAULT_COLUMNS, columns_of
@@ -106,6 +106,10 @@ class JobListScreen(DeckScreen):
     @abstractmethod
     def nothing(self) -> str:
         """What an empty table says."""
+
+    def no_match(self) -> str:
+        """The same where it is the filter that leaves nothing; a word in it may not be understood."""
+        return f"{misread(self.filter_text) or 'nothing matches the filter'}; Esc takes it away"
 
     def recolour(self) -> None:
         self.table.use_palette(self.deck.palette)

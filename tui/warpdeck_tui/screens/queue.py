@@ -106,7 +106,7 @@ class QueueScreen(JobListScreen):
         if not self.deck.board.ready:
             return "connecting ..."
         if self.filter_text:
-            return "nothing matches the filter; Esc takes it away"
+            return self.no_match()
         others = not self.deck.everybody and bool(self.deck.board.jobs)
         return "no jobs; n submits one" + (", u shows everybody's" if others else "")
 
