@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -83,6 +84,68 @@ def test_what_is_pasted_is_text_or_nothing(window: Tmux) -> None:
     window.shows("usag")
     window.keys("Escape")
     window.hides("usag")
+
+
+LONG = 10_000
+
+
+def test_a_paste_of_ten_thousand_characters_is_text(window: Tmux) -> None:
+    window.keys("/")
+    window.paste("q" * LONG)
+    window.shows("nothing matches the filter")
+    window.keys("Escape")
+    window.shows("● R")
+    window.keys("n")
+    window.shows("Enter submits")
+    window.keys("Tab", "Tab")  # from the script to the command
+    window.paste("y" * LONG + "END")
+    window.shows("yyyEND")
+    window.shows("or command")
+    window.shows("Enter submits")
+    window.keys("Escape")
+    window.hides("Enter submits")
+    window.keys("2")
+    window.shows("showing utilisation")
+    window.keys("1")
+    window.hides("showing utilisation")
+
+
+def test_the_mouse_is_the_terminals_own_after_m_and_the_apps_again_after_another(window: Tmux) -> None:
+    def is_the_apps() -> bool:
+        return window.run("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
+
+    eventually(is_the_apps, what="clicks go to the app")
+    window.keys("M")
+    window.shows("the mouse is the terminal's own")
+    eventually(lambda: not is_the_apps(), what="clicks are the terminal's own, to select and to copy")
+    window.keys("M")
+    eventually(is_the_apps, what="clicks go to the app again")
+
+
+TRUE_COLOUR = re.compile(r"\x1b\[[0-9;]*[34]8[;:]2[;:]")
+
+
+@pytest.mark.parametrize(
+    ("environ", "many"),
+    [("TERM=linux COLORTERM=", False), ("TERM=tmux-256color COLORTERM=truecolor", True)],
+    ids=["TERM=linux", "truecolor"],
+)
+def test_it_writes_the_colours_that_its_terminal_has(window: Tmux, environ: str, many: bool) -> None:
+    window.keys("q")
+    window.hides("q Quit")
+    window.type(f"clear; {environ} {window.app}")
+    window.keys("Enter")
+    window.shows("● R")
+    window.keys("2")
+    window.shows("showing utilisation")
+    assert bool(TRUE_COLOUR.search(window.screen("-e"))) is many
+    window.keys("1", "Enter")
+    window.shows("[Log]")
+    window.keys("Escape")
+    window.hides("[Log]")
+    window.keys("q")
+    window.hides("q Quit")
+    has_a_shell(window)
 
 
 def test_while_nobody_looks_the_clocks_stand_and_without_such_news_they_go(window: Tmux) -> None:

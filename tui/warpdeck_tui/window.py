@@ -18,7 +18,7 @@ from textual.app import App
 from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -139,6 +139,16 @@ class Window(App[None]):
         """A cursor that blinks is written twice a second."""
         if isinstance(event.widget, Input | TextArea):
             event.widget.cursor_blink = False
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Textual looks for the cursor before it has made room for what was pasted, and would show the beginning."""
+        line = event.input
+
+        def show_cursor() -> None:
+            at = Region(line._cursor_offset, 0, width=1, height=1)
+            line.scroll_to_region(at, force=True, animate=False)
+
+        line.call_after_refresh(show_cursor)
 
     def write_sequence(self, text: str) -> None:
         """To the terminal: what moves no cursor and shows nothing."""

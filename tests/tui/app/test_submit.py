@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.tui.app.stage import Stage, on_stage
+from textual import events
 
 from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, Resources
@@ -213,3 +214,11 @@ async def test_the_snapshot_of_a_submission_can_be_read_and_compared(folder: Pat
         await stage.shows("model.py   as the job had it", "layers = 2")
         await stage.press("escape")
         await stage.shows("[Code]")
+
+
+async def test_a_long_paste_is_seen_at_its_end_and_the_form_stays_whole(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        await stage.press("tab", "tab")
+        stage.app.post_message(events.Paste("y" * 10_000 + "END"))
+        await stage.shows("yyyEND", "or command", "code of job", "Enter submits")
