@@ -93,6 +93,8 @@ def every_job_is_where_its_state_says(state: State) -> None:
     for job in state.jobs.values():
         assert (job.id in state.pending) == (job.state is JobState.PENDING)
         assert (job.id in state.active) == job.holds_resources
+        rests = job.id in state.pending and job.held and job.request.deadline_unix is None
+        assert (job.id in state.resting) == rests
         if job.state is JobState.PENDING:
             assert job.allocation is None and not job.shares and job.end_at_unix is None
         if job.is_finished:

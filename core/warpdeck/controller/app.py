@@ -245,7 +245,8 @@ class Controller:
         txn = Transaction(self.state, self.clock())
         self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
-        replan = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
+        replan = called_for and self.state.minds_events
         swift = self._succeed(txn, batch)
         replan = replan and swift is None
         along = self._plan_along(txn) if replan and goes_along(self.state, outcomes) else None
@@ -419,7 +420,8 @@ class Controller:
         before = state.picture.blocked(state, name)
         last = state.readings.get(name)
         reading = state.readings[name] = to_reading(sample)
-        if state.picture.blocked(state, name).keys() != before.keys():  # words with sizes change all the time
+        others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
+        if others and state.minds_events:
             self._plan_wanted.set()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}

@@ -29,6 +29,11 @@ def minds_the_clock(request: Request) -> bool:
     )
 
 
+def rests(job: Job) -> bool:
+    """Whether a waiting job is held, and nothing but its people's word changes that: no deadline either."""
+    return job.held and job.request.deadline_unix is None
+
+
 def begins_unix(request: Request) -> float | None:
     """Before which the job does not start: --begin, and until its code is recorded."""
     times = [at for at in (request.begin_at_unix, request.code_due_unix) if at is not None]

@@ -38,7 +38,7 @@ from warpdeck.policy.predict import Predictor
 
 from .accounting import Accounting, charge, key_of
 from .admission import Admission
-from .moments import minds_the_clock
+from .moments import minds_the_clock, rests
 from .picture import Picture
 from .ports import Changes, JournalEntry, Loaded, UsageRow, Waits
 
@@ -84,6 +84,8 @@ class State:
         self.pending: dict[JobId, None] = {}
         self.timed: dict[JobId, None] = {}
         """Those of them for which the clock alone changes something; see moments.py."""
+        self.resting: dict[JobId, None] = {}
+        """Those of them that are held, and that the clock does not end."""
         self.active: dict[JobId, None] = {}
         self.follower: dict[JobId, JobId] = {}
         """Of a job the one that takes its place when it ends; see following.py."""
@@ -140,9 +142,13 @@ class State:
     @property
     def has_to_plan(self) -> bool:
         """Whether somebody waits: to start, or suspended to go on."""
-        return bool(self.pending) or any(
-            self.jobs[job_id].state is JobState.SUSPENDED for job_id in self.active
-        )
+        return bool(self.pending) or bool(self.in_state.get(JobState.SUSPENDED))
+
+    @property
+    def minds_events(self) -> bool:
+        """Whether what happens to others may start, end or resume somebody: not while all who wait are held, and know it."""
+        all_rest = len(self.resting) == len(self.pending) and not self.in_state.get(JobState.SUSPENDED)
+        return not all_rest or bool(self.untold) or bool(self.follower)
 
     def jobs_on(self, name: NodeName) -> list[Job]:
         """The jobs that hold a share of this node, by id."""
@@ -162,6 +168,7 @@ class State:
         self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
+        _keep(self.resting, job.id, wanted=job.id in self.pending and rests(job))
         _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
         if job.behind is not None:
@@ -188,6 +195,7 @@ class State:
         job = self.jobs.pop(job_id)
         self.pending.pop(job_id, None)
         self.timed.pop(job_id, None)
+        self.resting.pop(job_id, None)
         self.untold.pop(job_id, None)
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)

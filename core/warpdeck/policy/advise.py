@@ -23,6 +23,7 @@ from .plan import decide
 from .settings import Settings
 from .site import PartitionView
 from .view import PendingJob, View
+from .why import before_its_time
 
 MAX_FORECASTS = 500
 """Jobs ahead whose starts are worked out to tell one job's; beyond them it cannot be told in good time."""
@@ -70,10 +71,11 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
             partition=start.partition,
             priority=priority,
         )
-    told = decided.whys | {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}
+    ends = {end.job_id: Why(code=end.code, sentence=end.sentence) for end in decided.ends}
     place = np.flatnonzero(ids[decided.order] == job_id)
     if not len(place):
-        return Advice(starts_now=False, why=told.get(job_id), priority=priority)
+        why = ends.get(job_id) or before_its_time(job, now)
+        return Advice(starts_now=False, why=why, priority=priority)
     before, own = np.split(decided.order[: place[0] + 1], [place[0]])
     ahead = _ahead(current, before, job)
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0

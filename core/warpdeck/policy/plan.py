@@ -50,6 +50,7 @@ def plan(
     decided = decide(view, now, settings, memory=memory)
     current, table = decided.current, decided.current.queue.table
     told = None if tell is None else np.isin(table["id"], list(tell))
+    early = {job_id: why for job_id, why in decided.whys.items() if tell is None or job_id in tell}
     whys = explain(
         current,
         decided.order,
@@ -57,16 +58,16 @@ def plan(
         forecasts=None if told is None else 0,
         told=None if told is None else told[decided.order],
     )
-    ids, priorities = table["id"], decided.priorities
+    ids, priorities, held = table["id"], decided.priorities, table["is_held"]
     if told is not None:
-        ids, priorities = ids[told], priorities[told]
+        ids, priorities, held = ids[told], priorities[told], held & told
     return Plan(
         starts=tuple(current.starts),
         reserves=tuple(current.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
-        whys=whys | {job_id: why for job_id, why in decided.whys.items() if tell is None or job_id in tell},
+        whys=whys | early | _words_of_held(current.queue, np.flatnonzero(held), now),
         priorities=dict(zip(ids.tolist(), priorities.tolist(), strict=True)),
         more=current.stopped,
     )
@@ -82,7 +83,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of those that were not asked because jobs start in strict order."""
     ends: list[End]
     whys: dict[JobId, Why]
-    """Of jobs that could not start in any case."""
+    """Of jobs that could not start in any case, but for those that are held: what they are told never changes."""
     priorities: Ints
 
 
@@ -125,11 +126,11 @@ def decide(
 
 
 def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]:
-    """The rows of jobs that could start as far as they themselves go; those that end; the reasons of the others."""
+    """The rows of jobs that could start as far as they themselves go; those that end; the reasons of others that are not held."""
     ready = queue.table["is_ready"].copy()
     ends: list[End] = []
     whys: dict[JobId, Why] = {}
-    for row in np.flatnonzero(~ready).tolist():
+    for row in np.flatnonzero(~ready & ~queue.table["is_held"]).tolist():
         job = queue.jobs[row]
         reason = before_its_time(job, now)
         end = _ends(job, reason, now, queue.settings)
@@ -140,6 +141,11 @@ def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]
         else:
             ready[row] = True
     return np.flatnonzero(ready), ends, whys
+
+
+def _words_of_held(queue: Queue, rows: Ints, now: float) -> dict[JobId, Why]:
+    told = ((queue.jobs[row].id, before_its_time(queue.jobs[row], now)) for row in rows.tolist())
+    return {job_id: why for job_id, why in told if why is not None}
 
 
 def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -> End | None:

@@ -83,7 +83,8 @@ class Queue:
         self.table = Table(self._rows(()))
         """id, kind, person (account and user), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
         is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
-        none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait)."""
+        none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait), is_held (and the clock
+        changes nothing about it)."""
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -185,6 +186,7 @@ class Queue:
             "promised_unix": _mostly(np.inf, count, promised),
             "room_until_unix": _mostly(0.0, count, rooms),
             "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
+            "is_held": _mostly(False, count, [(at, True) for at, job in numbered if _rests(job)]),
             "is_ready": _mostly(True, count, [(at, False) for at, job in numbered if _may_not_start(job)]),
         }
 
@@ -204,6 +206,11 @@ def _mostly(usual: float, count: int, others: Iterable[tuple[int, float]]) -> Co
 def _may_not_start(job: PendingJob) -> bool:
     """Whether something in the job itself might keep it from starting."""
     return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+
+
+def _rests(job: PendingJob) -> bool:
+    """Whether it is held and nothing ends it meanwhile."""
+    return job.held and job.deadline_unix is None
 
 
 def likely_s(job: PendingJob) -> float:

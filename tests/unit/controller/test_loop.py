@@ -11,7 +11,7 @@ from tests.served import served
 from tests.waiting import WAIT_S
 
 from warpdeck.config import decode
-from warpdeck.controller.events import Submitted
+from warpdeck.controller.events import Released, Submitted
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import StoreError, UserError
 from warpdeck.model import ArraySpec, JobId, JobState
@@ -170,3 +170,16 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
         await site.until(lambda: waits_for("PartitionConfig"))
         groups[ANN.user] = frozenset({"lab"})
         await site.until(lambda: waits_for("Resources"))
+
+
+async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
+    async with served(short_tmp / "h") as site:
+        held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
+        assert held.job is not None
+        await site.until(lambda: bool(site.controller.state.whys))
+        passes = site.controller.tally.passes
+        await site.add_node("a")
+        await site.add_node("b")
+        assert site.controller.tally.passes == passes
+        await site.controller.apply(Released(who=ANN, jobs=(str(held.job.id),)))
+        await site.until(lambda: len(site.fleet.launches) == 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core import ANN, Core, ask
+from tests.core import ANN, ROOT, Core, ask
 
-from warpdeck.controller.events import Held, Outcome, Planned, Submitted
+from warpdeck.controller.events import Held, Outcome, Planned, Released, Submitted, Suspended
 from warpdeck.controller.passes import SMALL_PASS, TELL_S, Passes, goes_along
 from warpdeck.model import JobId
 from warpdeck.policy import Plan
@@ -99,3 +99,34 @@ def test_who_submits_what_cannot_start_is_answered_before_a_pass(asked: dict[str
         core.state, [(None, outcome), (None, Outcome())]
     )  # what else happened may start somebody
     assert not goes_along(core.state, [(None, None)])
+
+
+@pytest.mark.parametrize("waiting", [3, LARGE])
+def test_what_happens_to_others_is_nothing_to_those_who_are_held_and_know_it(waiting: int) -> None:
+    site = Site(waiting)
+    for job_id in site.waiting:
+        site.core.apply(Held(who=ANN, jobs=(str(job_id),)))
+    assert site.core.state.minds_events
+    assert site.run() == set(site.waiting)
+    assert not site.core.state.minds_events
+    site.core.apply(Released(who=ANN, jobs=(str(site.waiting[0]),)))
+    site.run()
+    assert site.core.state.minds_events
+
+
+def test_a_held_job_with_a_deadline_goes_on_being_planned() -> None:
+    site = Site(0)
+    site.core.submit(ask(hold=True, time_limit_s=60, deadline_unix=site.core.now + 100))
+    site.run()
+    assert site.core.state.minds_events
+    site.core.now += 50
+    assert [end.code for end in site.make().ends] == ["DeadLine"]
+
+
+def test_a_suspended_job_may_go_on_whatever_else_is_held() -> None:
+    site = Site(0)
+    site.core.submit(ask(hold=True))
+    site.run()
+    assert not site.core.state.minds_events
+    site.core.apply(Suspended(who=ROOT, jobs=(str(site.first),)))
+    assert site.core.state.minds_events
