@@ -142,17 +142,18 @@ def made_samples() -> list[bytes]:
 
 
 def _sample(rng: random.Random) -> wire.Sample:
+    used_bytes = [rng.randrange(1, 80) * GIB for _ in range(GPUS)]  # never 0: what is busy stays busy
     gpus = [
         wire.GpuSample(
             index=index,
             util_pct=rng.randrange(101),
-            mem_used_bytes=rng.randrange(80) * GIB,
+            mem_used_bytes=used_bytes[index],
             power_w=round(rng.random() * 700, 1),
             temp_c=rng.randrange(30, 90),
             processes=[
                 wire.GpuProcess(
                     pid=4000 + index,
-                    mem_bytes=rng.randrange(80) * GIB,
+                    mem_bytes=used_bytes[index],
                     job_id=index + 1,
                     user="ann",
                     command="python train.py --config configs/large.yaml",
