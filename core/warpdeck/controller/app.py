@@ -41,6 +41,7 @@ from .events import (
 from .fences import Fences
 from .forecast import Forecaster
 from .hub import Hub
+from .inquiry import Inquiry
 from .measurements import to_reading
 from .moments import next_moment
 from .passes import Passes, goes_along, may_rest
@@ -107,6 +108,7 @@ class Controller:
         self.forecaster = Forecaster(clock)
         self.hub = Hub()
         self._sampling = Sampling()
+        self._inquiry = Inquiry()
         self.tally = Tally()
         self.diagnosis = Diagnosis(clock())
         self.on_reload: Callable[[Config], Awaitable[None]] = _nothing
@@ -189,6 +191,7 @@ class Controller:
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
         self._plan_wanted.set()
+        self._effects.add([AskHealth(node=name) for name in self._nodes_up()])  # they watch by its rules
         await self.on_reload(decoded.config)
         return told, decoded
 
@@ -199,6 +202,8 @@ class Controller:
         """A node's message."""
         name, message = event
         match message:
+            case wire.Sample():  # nearly all of them are: the others follow
+                self._take_sample(name, message)
             case str():
                 self._put(NodeLost(name=name, reason=message.partition(":")[2].strip()))
             case wire.Welcome():
@@ -220,8 +225,6 @@ class Controller:
                 self._put(StepReported(name=name, report=message))
             case stepwire.StepFence():
                 self._effects.add(self._fences.take(name, message, self.state))
-            case wire.Sample():
-                self._take_sample(name, message)
 
     def _put(self, event: Event) -> None:
         self._queue.put_nowait((event, None))
@@ -433,7 +436,7 @@ class Controller:
             before_unix = self.clock() - self.config.keep_finished_s
             self.hub.touch(jobs=evict_finished(self.state, ended_before_unix=before_unix))
             self.hub.touch(jobs=self._told_priorities.moved(self.state.priorities))
-            self._effects.add([AskHealth(node=name) for name in self._nodes_up()])
+            self._effects.add([AskHealth(node=name) for name in self._inquiry.next(self._nodes_up())])
             self._set_sampling()
             self.count_use()
 
