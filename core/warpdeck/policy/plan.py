@@ -58,16 +58,17 @@ def plan(
         forecasts=None if told is None else 0,
         told=None if told is None else told[decided.order],
     )
-    ids, priorities, held = table["id"], decided.priorities, table["is_held"]
+    ids, priorities, held = table["id"], decided.priorities, table.of(np.flatnonzero(table["is_held"]))
     if told is not None:
-        ids, priorities, held = ids[told], priorities[told], held & told
+        ids, priorities = ids[told], priorities[told]
+        held = table.of(np.flatnonzero(table["is_held"] & told))
     return Plan(
         starts=tuple(current.starts),
         reserves=tuple(current.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
-        whys=whys | early | _words_of_held(current.queue, np.flatnonzero(held), now),
+        whys=whys | early | dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True)),
         priorities=dict(zip(ids.tolist(), priorities.tolist(), strict=True)),
         more=current.stopped,
     )
@@ -141,11 +142,6 @@ def _ready(queue: Queue, now: float) -> tuple[Ints, list[End], dict[JobId, Why]]
         else:
             ready[row] = True
     return np.flatnonzero(ready), ends, whys
-
-
-def _words_of_held(queue: Queue, rows: Ints, now: float) -> dict[JobId, Why]:
-    told = ((queue.jobs[row].id, before_its_time(queue.jobs[row], now)) for row in rows.tolist())
-    return {job_id: why for job_id, why in told if why is not None}
 
 
 def _ends(job: PendingJob, reason: Why | None, now: float, settings: Settings) -> End | None:

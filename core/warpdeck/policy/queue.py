@@ -22,6 +22,7 @@ from .site import Tres
 from .timeline import ENDLESS_S
 from .tres import asked_tres
 from .view import PendingJob
+from .why import held
 
 SPARE_KINDS = 250
 """Kinds kept beyond twice the number of jobs; when there are more, most belong to jobs that are gone."""
@@ -84,7 +85,7 @@ class Queue:
         """id, kind, person (account and user), qos, tasks (that wait; 1 for a plain job), nice, rank (a priority set by hand, if
         is_ranked), eligible_unix, likely_s, promised_unix (infinite for none), room_until_unix (0 for
         none), is_throttled (an array that limits how many run), is_ready (no reason of its own to wait), is_held (and the clock
-        changes nothing about it)."""
+        changes nothing about it), why_held (what such a job is told, as long as it is that)."""
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -172,6 +173,7 @@ class Queue:
         ranked = [(at, job.priority) for at, job in numbered if job.priority is not None]
         rooms = [(at, job.room.until_unix) for at, job in numbered if job.room is not None]
         arrays = [(at, job) for at, job in numbered if job.tasks]
+        resting = [(at, held(job)) for at, job in numbered if job.held and job.deadline_unix is None]
         return {
             "id": _column([job.id for job in jobs], np.int64),
             "kind": _column(self._kinds_of(jobs), np.int64),
@@ -186,7 +188,8 @@ class Queue:
             "promised_unix": _mostly(np.inf, count, promised),
             "room_until_unix": _mostly(0.0, count, rooms),
             "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
-            "is_held": _mostly(False, count, [(at, True) for at, job in numbered if _rests(job)]),
+            "is_held": _mostly(False, count, [(at, True) for at, _ in resting]),
+            "why_held": _mostly(None, count, resting),
             "is_ready": _mostly(True, count, [(at, False) for at, job in numbered if _may_not_start(job)]),
         }
 
@@ -195,7 +198,7 @@ def _column(values: Sequence[float], kind: type[Scalar]) -> npt.NDArray[Scalar]:
     return np.array(values, dtype=kind)
 
 
-def _mostly(usual: float, count: int, others: Iterable[tuple[int, float]]) -> Column:
+def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> Column:
     """A column of so many that have the usual value, but for a few."""
     column = np.full(count, usual)
     for at, value in others:
@@ -206,11 +209,6 @@ def _mostly(usual: float, count: int, others: Iterable[tuple[int, float]]) -> Co
 def _may_not_start(job: PendingJob) -> bool:
     """Whether something in the job itself might keep it from starting."""
     return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
-
-
-def _rests(job: PendingJob) -> bool:
-    """Whether it is held and nothing ends it meanwhile."""
-    return job.held and job.deadline_unix is None
 
 
 def likely_s(job: PendingJob) -> float:

@@ -14,9 +14,7 @@ GIB = 2**30
 def before_its_time(job: PendingJob, now: float) -> Why | None:
     """A reason that lies in the job itself: held, dependencies, begin time. None if it could start."""
     if job.held:
-        if job.held_by_admin:
-            return Why(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
-        return Why(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
+        return held(job)
     if job.never:
         return Why(code="DependencyNeverSatisfied", sentence=f"can never start: {job.never}")
     if job.waits_for:
@@ -31,6 +29,13 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
             expected_start_unix=job.begin_at_unix,
         )
     return None
+
+
+def held(job: PendingJob) -> Why:
+    """By whom."""
+    if job.held_by_admin:
+        return Why(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
+    return Why(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
 
 
 def throttled(job: PendingJob) -> Why:
