@@ -92,6 +92,7 @@ class State:
         self.in_state: dict[JobState, int] = {}
         """How many jobs in memory are in each state."""
         self._members: dict[JobId, dict[JobId, None]] = {}
+        """Of arrays: another job is all of its submission."""
         self._on_node: dict[NodeName, dict[JobId, None]] = {}
 
     @classmethod
@@ -132,7 +133,11 @@ class State:
 
     def array_members(self, array_job_id: JobId) -> list[Job]:
         """The jobs of one submission that are in memory, by id."""
-        return [self.jobs[job_id] for job_id in sorted(self._members.get(array_job_id, ()))]
+        members = self._members.get(array_job_id)
+        if members is not None:
+            return [self.jobs[job_id] for job_id in sorted(members)]
+        job = self.jobs.get(array_job_id)
+        return [job] if job is not None and job.array_job_id == array_job_id else []
 
     def named(self, number: JobId) -> list[Job]:
         """The jobs in memory that a plain number means: a whole submission, or the one array task with that id."""
@@ -165,7 +170,8 @@ class State:
         self.jobs[job.id] = job
         self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
-        self._members.setdefault(job.array_job_id, {})[job.id] = None
+        if job.request.array is not None:
+            self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
         _keep(self.resting, job.id, wanted=job.id in self.pending and rests(job))
@@ -200,10 +206,10 @@ class State:
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)
         self.promised.pop(job_id, None)
-        members = self._members[job.array_job_id]
-        members.pop(job_id)
+        members = self._members.get(job.array_job_id, {})
+        members.pop(job_id, None)
         if not members:
-            del self._members[job.array_job_id]
+            self._members.pop(job.array_job_id, None)
 
     def drop_node(self, name: NodeName) -> None:
         """Takes a node out, with what was learnt of it: one that comes under its name later begins anew."""
