@@ -36,6 +36,8 @@ ROWS_AT_ONCE = 64
 
 MOST_REQUESTS = 100_000
 """That a reading of jobs keeps decoded: tasks of an array stand together and share one; a past of millions has millions."""
+_ALIKE = ("name", "script", "submit_dir", "env", "step_variables", "limits")
+"""What requests that come from one folder one after the other mostly have in common."""
 PAST_FILLED = "past_filled"
 PAST_MOST_S = 20.0
 """A question about the past is given up then: a million rows take one."""
@@ -359,16 +361,29 @@ def _read_jobs(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> l
 def _each_job(db: sqlite3.Connection, query: str, values: tuple[Any, ...]) -> Iterator[Job]:
     requests: dict[int, Request] = {}
     resources: dict[Resources, Resources] = {}
+    last_from: dict[str, Request] = {}
     for data, key, request in db.execute(query, values):
         if key not in requests:
             if len(requests) >= MOST_REQUESTS:
                 requests.clear()
                 resources.clear()
+                last_from.clear()
             made = requests[key] = _REQUEST.decode(request)
             # Who asks for the same shares one object: a queue has few kinds, and the planner looks at who they are.
             asked = resources.setdefault(made.resources, made.resources)
             msgspec.structs.force_setattr(made, "resources", asked)
-        yield msgspec.structs.replace(_JOB.decode(data), request=requests[key])
+            _share(made, last_from.get(made.submit_dir, _NO_REQUEST))
+            last_from[made.submit_dir] = made
+        job = _JOB.decode(data)
+        yield msgspec.structs.replace(job, request=requests[key], user=sys.intern(job.user))
+
+
+def _share(made: Request, before: Request) -> None:
+    """What a request that was just decoded has in common with one before is one object: an environment alone takes kilobytes."""
+    for name in _ALIKE:
+        value, like = getattr(made, name), getattr(before, name)
+        if value is not like and value == like:
+            msgspec.structs.force_setattr(made, name, like)
 
 
 def _write(db: sqlite3.Connection, changes: Changes) -> None:

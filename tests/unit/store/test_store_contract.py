@@ -294,3 +294,20 @@ async def test_ended_jobs_are_found_by_user_and_time(store: Store) -> None:
     assert await found(until=5.0) == []
     assert [job.id for job in await store.jobs([JobId(3), JobId(1), JobId(9)])] == [1, 3]
     assert await store.jobs([]) == [] and await store.steps_of([JobId(1)]) == []
+
+
+async def test_what_requests_from_one_folder_have_in_common_is_there_once_after_a_start(
+    tmp_path: Path,
+) -> None:
+    path, env = str(tmp_path / "state.db"), {"PATH": "/usr/bin:/bin", "HOME": "/home/ann"}
+    store = await SqliteStore.open(path)
+    asked = [("/home/ann", env), ("/home/bob", {}), ("/home/ann", env), ("/home/ann", {**env, "SEED": "1"})]
+    for number, (folder, variables) in enumerate(asked, start=1):
+        job = make_job(number)
+        request = msgspec.structs.replace(job.request, submit_dir=folder, env=variables)
+        await store.commit(submission(msgspec.structs.replace(job, request=request)))
+    jobs = sorted((await store.load(finished_since_unix=0.0)).jobs, key=lambda job: job.id)
+    await store.close()
+    assert [(job.request.submit_dir, job.request.env) for job in jobs] == asked
+    assert jobs[2].request.env is jobs[0].request.env and jobs[3].request.env is not jobs[0].request.env
+    assert len({id(job.user) for job in jobs}) == 1
