@@ -33,7 +33,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """What keeps jobs apart that share it: "mig", "mps", or "" for nothing but our watching them."""
 
 
-class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A process that holds a GPU. `job_id` 0: a stranger, no job of ours."""
 
     pid: int
@@ -62,7 +62,7 @@ class GpuLinks(msgspec.Struct, frozen=True, kw_only=True):
     nvlink_rx_bytes_s: int | None = None
 
 
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The last measurement of a GPU; None is unknown, never zero."""
 
     index: int
@@ -77,8 +77,12 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     links: GpuLinks = GpuLinks()
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The last measurement of a node."""
+class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The last measurement of a node.
+
+    No reading can be part of a cycle, so the collector is spared them (`gc`): the hundreds a second of a large site, kept until
+    the next comes, would have it look through all links of the controller again and again.
+    """
 
     at_unix: float
     cpu_pct: float
