@@ -174,12 +174,13 @@ async def test_who_leaves_or_joins_a_group_is_noticed_while_their_job_waits(shor
 
 async def test_no_pass_is_made_for_those_who_are_held(short_tmp: Path) -> None:
     async with served(short_tmp / "h") as site:
+        await site.add_node("a")  # the pass with which a controller begins is over
         held = await site.controller.apply(Submitted(who=ANN, request=ask(hold=True)))
         assert held.job is not None
         await site.until(lambda: bool(site.controller.state.whys))
         passes = site.controller.tally.passes
-        await site.add_node("a")
         await site.add_node("b")
+        await site.add_node("c")
         assert site.controller.tally.passes == passes
         await site.controller.apply(Released(who=ANN, jobs=(str(held.job.id),)))
         await site.until(lambda: len(site.fleet.launches) == 1)
