@@ -19,7 +19,7 @@ from warpdeck.api.sync import SyncClient
 from warpdeck.paths import Paths
 from warpdeck.slurm.console import Console
 from warpdeck.slurm.main import run as run_command
-from warpdeck.slurm.scontrol.changes import KEYS
+from warpdeck.slurm.scontrol.jobkeys import KEYS
 from warpdeck.slurm.scontrol.keywords import KEYWORDS
 
 SITE = """

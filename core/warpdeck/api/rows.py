@@ -172,6 +172,10 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Of each node: name, cpus, mem_bytes."""
     max_switches: int | None
     switches_wait_s: int | None
+    cpus_per_node_min: int
+    mail_types: tuple[str, ...]
+    mail_user: str
+    """"" is the job's user."""
     tasks_text: str
     """Of an array: its waiting tasks and %LIMIT, "3-20%2", or the task's number."""
     throttle: int

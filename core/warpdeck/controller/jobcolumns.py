@@ -26,7 +26,6 @@ from warpdeck.model import (
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.options import SBATCH
-from warpdeck.policy.access import partition_names, time_limit
 from warpdeck.policy.tres import asked_tres, held_tres
 
 from .accounting import gpu_types
@@ -34,7 +33,7 @@ from .dependencies import judge_one
 from .launching import output_paths
 from .present import NEXT, as_shown, job_row, why_row
 from .state import State
-from .view import Namesakes, eligible_unix, pending_job
+from .view import Namesakes, eligible_unix, waiting_limit_s
 
 CAUSES = {
     "timeout": "TimeLimit",
@@ -178,17 +177,10 @@ def _ends(sight: Sight, job: Job) -> float | None:
 
 
 def _limit_s(sight: Sight, job: Job) -> int | None:
-    """What it runs under, or would in the first partition that it asks for."""
+    """What it runs under, or would."""
     if job.start_at_unix is not None or job.state is not JobState.PENDING:
         return job.time_limit_s
-    site, asked = sight.state.site, job.request.time_limit_s
-    if asked is not None:
-        return asked
-    names = partition_names(job.request.partition, site.settings)[:1]
-    found = next((each for each in site.partitions if each.name in names), None)
-    return time_limit(
-        pending_job(sight.state, job, sight.namesakes, now=sight.now), found, site.settings, sight.now
-    )
+    return waiting_limit_s(sight.state, job, sight.namesakes, now=sight.now)
 
 
 def _tres(sight: Sight, job: Job) -> dict[str, int]:
@@ -367,6 +359,9 @@ FACTS: dict[str, Column] = {
     "shares": _shares,
     "max_switches": lambda _, job: job.request.resources.max_switches,
     "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,
+    "cpus_per_node_min": lambda _, job: job.request.resources.cpus_per_node_min or 0,
+    "mail_types": lambda _, job: job.request.mail_types,
+    "mail_user": lambda _, job: job.request.mail_user,
     "tasks_text": _tasks_text,
     "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
     "container": lambda _, job: job.request.container.image if job.request.container else "",

@@ -1,8 +1,9 @@
 """Jobs that are there already are changed: `scontrol update job`. Handlers of the reducer.
 
 Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
-cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or not
-yet (name, comment, requeue, the array's throttle). Users shorten limits, lower priorities and raise `nice`; admins do all.
+cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
+not yet (name, comment, mails, priority and nice, requeue, the array's throttle). Users shorten limits, lower priorities and
+raise `nice`; admins do all.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
 from .jobs import check_reservation, check_times, on_each
 from .state import Transaction, amend
+from .view import Namesakes, waiting_limit_s
 
-ANY_TIME = frozenset({"name", "comment", "requeue", "throttle"})
+ANY_TIME = frozenset(
+    {"name", "comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
+)
 """What may change as long as the job has not ended."""
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
 AFTERWARDS = frozenset({"comment"})
@@ -107,7 +111,7 @@ def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> No
         if change.priority is None or now is None or change.priority > now:
             raise _denied("only admins may raise a priority")
     if change.asked() & LIMIT and job.state is not JobState.PENDING:
-        asked_s = _asked_limit(job, change)
+        asked_s = _asked_limit(job, change, now_s=job.time_limit_s)
         if job.time_limit_s is not None and (asked_s is None or asked_s > job.time_limit_s):
             raise _denied("only admins may lengthen the time limit of a running job")
 
@@ -121,9 +125,9 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) ->
     wanted, state = change.asked(), txn.state
     request = state.site.complete(_replaced(job.request, change), job.user)
     if wanted & LIMIT:
-        request = amend(request, time_limit_s=_asked_limit(job, change))
-    if request.time_min_s and request.time_limit_s and request.time_min_s > request.time_limit_s:
-        raise UserError("its least time is more than its time limit", "give a shorter TimeMin")
+        request = amend(request, time_limit_s=_asked_limit(job, change, now_s=_limit_s(txn, job)))
+    if wanted & (LIMIT | {"time_min_s"}):
+        _check_limit(txn, job, request, is_new=bool(wanted & LIMIT))
     check_times(request, txn.now)
     if isinstance(change.dependencies, Dependencies):
         _check_dependencies(txn, job, change.dependencies)
@@ -166,25 +170,47 @@ def _replaced(request: Request, change: JobChange) -> Request:
     return amend(request, **plain)
 
 
-def _asked_limit(job: Job, change: JobChange) -> int | None:
-    """The time limit that the job is to have."""
+def _limit_s(txn: Transaction, job: Job) -> int | None:
+    """What a waiting job would run under."""
+    return waiting_limit_s(txn.state, job, Namesakes(txn.state), now=txn.now)
+
+
+def _check_limit(txn: Transaction, job: Job, request: Request, *, is_new: bool) -> None:
+    """Raises UserError for a limit that cannot be: none, where the site has one by default, or less than the least time."""
+    limit_s = _limit_s(txn, amend(job, request=request))
+    if is_new and request.time_limit_s is None and limit_s is not None:
+        raise UserError(
+            f"without a limit job {job.label()} would have the site's, {limit_s // 60} minutes",
+            "name a limit",
+            code="limit",
+        )
+    if request.time_min_s and limit_s and request.time_min_s > limit_s:
+        raise UserError(
+            "its least time is more than its time limit", "give a shorter TimeMin", code="time_min"
+        )
+
+
+def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
+    """The time limit that the job is to have, which now is `now_s`."""
     if isinstance(change.end_at_unix, float):
         assert job.start_at_unix is not None
         return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
     if not change.time_limit_more_s:
         return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s
-    now_s = job.request.time_limit_s if job.state is JobState.PENDING else job.time_limit_s
     if now_s is None:
         raise UserError(f"job {job.label()} has no time limit that could be changed by so much", code="limit")
     limit_s = now_s + change.time_limit_more_s
     if limit_s < 1:
-        raise UserError(f"job {job.label()} would have no time left", "take less off", code="limit")
+        minutes = f"{-change.time_limit_more_s // 60} > {now_s // 60}"
+        raise UserError(
+            f"TimeLimit decrement larger than current time limit ({minutes})", code="limit_decrement"
+        )
     return limit_s
 
 
 def _limited(job: Job, change: JobChange) -> tuple[Job, list[Effect]]:
     """The running job under its new limit, and what its nodes are told: they keep it."""
-    limited = amend(job, time_limit_s=_asked_limit(job, change))
+    limited = amend(job, time_limit_s=_asked_limit(job, change, now_s=job.time_limit_s))
     return limited, [
         LimitShare(node=share.node, job_id=job.id, restarts=job.restarts)
         for share in job.shares

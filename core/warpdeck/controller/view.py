@@ -23,6 +23,7 @@ from warpdeck.model import (
     Share,
 )
 from warpdeck.policy import GpuView, NodeView, PendingJob, RunningJob, View
+from warpdeck.policy.access import partition_names, time_limit
 
 from .dependencies import judge
 from .moments import begins_unix, waits_for_record
@@ -217,6 +218,16 @@ def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
         suspended=job.state is JobState.SUSPENDED,
         resumes_to=job.allocation if job.state is JobState.SUSPENDED and not job.suspended_by else None,
     )
+
+
+def waiting_limit_s(state: State, job: Job, namesakes: Namesakes, *, now: float) -> int | None:
+    """The limit that a waiting job would run under in the first partition that it asks for."""
+    asked, site = job.request.time_limit_s, state.site
+    if asked is not None:
+        return asked
+    names = partition_names(job.request.partition, site.settings)[:1]
+    found = next((each for each in site.partitions if each.name in names), None)
+    return time_limit(pending_job(state, job, namesakes, now=now), found, site.settings, now)
 
 
 def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> PendingJob:

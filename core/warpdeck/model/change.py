@@ -10,7 +10,19 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from .request import Bytes, Count, CountOrNone, Dependencies, GpuAsk, NodeCount, Seconds, Signed, Text, Word
+from .request import (
+    Bytes,
+    Count,
+    CountOrNone,
+    Dependencies,
+    GpuAsk,
+    MailTypes,
+    NodeCount,
+    Seconds,
+    Signed,
+    Text,
+    Word,
+)
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 MAX_NAMED = 100_000
@@ -38,6 +50,8 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     name: Word | UnsetType = UNSET
     comment: Text | UnsetType = UNSET
     requeue: bool | UnsetType = UNSET
+    mail_types: MailTypes | UnsetType = UNSET
+    mail_user: Word | UnsetType = UNSET
     dependencies: Dependencies | UnsetType | None = UNSET
     licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] | UnsetType = UNSET
     throttle: CountOrNone | UnsetType = UNSET
@@ -49,6 +63,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Count | UnsetType = UNSET
     tasks_per_node: Count | UnsetType = UNSET
     cpus_per_task: Count | UnsetType = UNSET
+    cpus_per_node_min: Count | UnsetType = UNSET
     mem_per_node_bytes: Bytes | UnsetType = UNSET
     """Takes the place of what was asked per CPU or GPU, as mem_per_cpu_bytes does."""
     mem_per_cpu_bytes: Bytes | UnsetType = UNSET

@@ -58,6 +58,9 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True):
         return count_tasks(self.ranges)
 
 
+MailTypes = Annotated[tuple[Word, ...], msgspec.Meta(max_length=16)]
+
+
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, singleton.
 
@@ -221,7 +224,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     chdir: Text = ""
     """Absolute working folder; "" is the submit folder."""
     comment: Text = ""
-    mail_types: Annotated[tuple[Word, ...], msgspec.Meta(max_length=16)] = ()
+    mail_types: MailTypes = ()
     """Events of --mail-type (notation.mail)."""
     mail_user: Word = ""
     """"" is the job's user."""

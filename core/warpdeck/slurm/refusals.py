@@ -34,6 +34,7 @@ WORDS = {
     "not_suspended": "Job is not suspended",
     "finished": "Job has already finished",
     "ending": "Job can not be altered now, try later",
+    "time_min": "Invalid time-min specification (exceeds job's time or other limits)",
     "limit": "Requested time limit is invalid (missing or exceeds some limit)",
     "no_requeue": "Requested operation is presently disabled",
     "step_cpus": "More processors requested than permitted",

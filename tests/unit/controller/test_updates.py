@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
+from warpdeck.config import build_site, decode
 from warpdeck.controller.events import Cancelled, LimitShare, NodeLost, Outcome, Updated, Who
 from warpdeck.errors import UserError
 from warpdeck.model import (
@@ -138,7 +139,7 @@ def test_a_running_jobs_limit_is_told_to_its_nodes() -> None:
     change(core, job_id, ROOT, end_at_unix=begun + 2 * HOUR_S)
     assert core.job(job_id).time_limit_s == 2 * HOUR_S
     code, _ = refusal(core, job_id, ROOT, time_limit_more_s=-3 * HOUR_S)
-    assert code == "limit"
+    assert code == "limit_decrement"
 
 
 def test_a_node_that_missed_the_new_limit_is_told_when_it_is_back() -> None:
@@ -161,7 +162,7 @@ def _with_limit(said: Any, limit_s: float) -> Any:
 def test_what_runs_or_has_ended_stays_what_it_is() -> None:
     core = Core("a")
     running = core.run(ask())
-    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"priority": 5}, {"gpus": GpuAsk(per_node=1)}):
+    for fields in ({"nodes_min": 2}, {"partition": "x"}, {"qos": "x"}, {"gpus": GpuAsk(per_node=1)}):
         assert refusal(core, running, ROOT, **fields)[0] == "not_pending", fields
     waiting = core.submit(ask(hold=True))
     assert refusal(core, waiting, ROOT, end_at_unix=core.now + 60)[0] == "not_running"
@@ -170,6 +171,34 @@ def test_what_runs_or_has_ended_stays_what_it_is() -> None:
     assert refusal(core, waiting, name="x")[0] == "finished"
     change(core, waiting, comment="late")
     assert kept(core, waiting).request.comment == "late"
+
+
+def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -> None:
+    core = Core("a")
+    job_id = core.run(ask())
+    change(core, job_id, ROOT, priority=7)
+    change(core, job_id, ANN, nice=5, mail_types=("END",), mail_user="ann@lab")
+    request = kept(core, job_id).request
+    assert (request.nice, request.priority, request.mail_types, request.mail_user) == (
+        5,
+        7,
+        ("END",),
+        "ann@lab",
+    )
+    assert refusal(core, job_id, ANN, nice=1)[0] == "denied"
+
+
+def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
+    core = Core("a")
+    core.state.site = build_site(decode('[scheduler]\ndefault_time = "1:00:00"', "f").config)
+    job_id = core.submit(ask(hold=True))
+    assert refusal(core, job_id, ROOT, time_limit_s=None)[0] == "limit"
+    assert refusal(core, job_id, ROOT, time_min_s=2 * HOUR_S)[0] == "time_min"
+    code, _ = refusal(core, job_id, ROOT, time_limit_more_s=-HOUR_S)
+    assert code == "limit_decrement"
+    change(core, job_id, time_limit_more_s=600)
+    assert kept(core, job_id).request.time_limit_s == HOUR_S + 600
+    change(core, job_id, time_min_s=HOUR_S)
 
 
 def test_a_change_without_one_is_refused() -> None:

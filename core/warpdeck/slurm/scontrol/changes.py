@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
-import time
-from collections.abc import Callable
 from typing import Any
 
 from warpdeck.errors import UserError
-from warpdeck.notation.dependencies import parse_dependencies
-from warpdeck.notation.gres import parse_gpus, parse_gres
 from warpdeck.notation.hostlist import expand
-from warpdeck.notation.licenses import parse_licenses
-from warpdeck.notation.memory import parse_memory
-from warpdeck.notation.moments import parse_moment
 from warpdeck.notation.times import parse_limit
+from warpdeck.slurm.people import name_of, uid_of
 from warpdeck.slurm.refusals import WORDS
 
-from .orders import complain_of, named_jobs
+from .jobkeys import KEYS, Change, key_of
+from .orders import complain_of, named_jobs, of_name
 from .session import Failed, Session
 
-Change = dict[str, Any]
 NO_ENTITY = (
     "No valid entity in update command\n"
     'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"'
 )
+LIMITS = {"timelimit": "TimeLimit", "timemin": "TimeMin"}
+MOMENTS = frozenset({"starttime", "eligibletime", "deadline", "endtime"})
+MAX_UID_DIGITS = 10
 NODE_STATES = "Valid states are: NoResp DRAIN FAIL FUTURE RESUME POWER_DOWN POWER_UP UNDRAIN"
-_COUNT = re.compile(r"\d{1,8}")
 
 
 def update(session: Session, words: list[str]) -> None:
@@ -71,16 +66,15 @@ def _means(key: str, name: str, *, least: int = 1) -> bool:
 def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
     change: Change = {}
     jobs: list[str] = []
+    user = _user_of(pairs)
     for key, value in pairs:
         lowered = key.lower()
         if lowered in ("job", "jobi", "jobid"):
             jobs += named_jobs(session, [value])
-        elif lowered == "jobname" and not jobs and pairs[0][0].lower() == "jobname":
-            jobs += named_jobs(session, [f"jobname={value}"])
-        elif "dependency".startswith(lowered) and len(lowered) > 2 and value and not _parses(value):
-            raise Failed(f"{WORDS['dependency']} for job {jobs[0] if jobs else ''}")
-        else:
-            _one(change, key, value)
+        elif lowered == "jobname" and not _names_a_job(pairs):
+            jobs += of_name(session, value, user=user)
+        elif not _means_user(key):
+            _one(change, key, value, job=next(iter(jobs), ""))
     if not change:
         raise Failed("No changes specified")
     with session.connect() as client:
@@ -88,174 +82,72 @@ def _jobs(session: Session, pairs: list[tuple[str, str]]) -> None:
             try:
                 client.call("job_update", jobs=[word], change=change)
             except UserError as error:
-                if "is no job id" in error.message:
-                    error = UserError(error.message, code="not_found")
-                complain_of(session, error, word)
+                _complain(session, error, word)
 
 
-def _one(change: Change, key: str, value: str) -> None:
+def _complain(session: Session, error: UserError, word: str) -> None:
+    if error.code == "limit_decrement":
+        session.complain(f"scontrol: error: {error.message}")
+        return
+    if "is no job id" in error.message:
+        error = UserError(error.message, code="not_found")
+    complain_of(session, error, word)
+
+
+def _names_a_job(pairs: list[tuple[str, str]]) -> bool:
+    """Whether a number does; without one it is the name that does."""
+    return any(key.lower() in ("job", "jobi", "jobid") for key, _ in pairs)
+
+
+def _means_user(key: str) -> bool:
+    return len(key) > 2 and "userid".startswith(key.lower())
+
+
+def _user_of(pairs: list[tuple[str, str]]) -> str | None:
+    """Whose jobs a name means, where that is said. Raises Failed."""
+    given = next((value for key, value in pairs if _means_user(key)), None)
+    if given is None:
+        return None
+    name = name_of(int(given)) if given.isdecimal() and len(given) < MAX_UID_DIGITS else given
+    if uid_of(name) is None:
+        raise Failed(f"Invalid UserID: {given}\nRequest aborted")
+    return name
+
+
+def _one(change: Change, key: str, value: str, *, job: str) -> None:
     """What one KEY=VALUE changes. Raises Failed."""
     sign = key[-1] if key[-1:] in ("+", "-") else ""
-    name = _key(key.rstrip("+-"))
-    if not name:
+    name = key_of(key.rstrip("+-"))
+    if not name or (sign and name != "timelimit"):
         raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
-    if name == "timelimit" and value[:1] in ("+", "-") and value != "-1":
+    if name == "timelimit" and value[:1] in ("+", "-"):
         sign, value = value[0], value[1:]
+    if name in MOMENTS and not value:
+        raise Failed("No changes specified")
     try:
-        if sign and name == "timelimit":
+        if sign:
             change["time_limit_more_s"] = (-1 if sign == "-" else 1) * (parse_limit(value) or 0)
-        elif sign:
-            raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
         else:
-            change.update(KEYS[name](value))
+            change.update(KEYS[name].change(value))
     except UserError as error:
-        raise Failed(_wrong(name, value, error)) from error
+        raise Failed(_wrong(name, value, error, job=job)) from error
 
 
-def _key(given: str) -> str:
-    """The key that a name, or the beginning of one, means: the first in Slurm's order."""
-    lowered = given.lower()
-    if lowered in KEYS:
-        return lowered
-    return next(
-        (name for name in KEYS if len(lowered) >= LEAST.get(name, 3) and name.startswith(lowered)), ""
-    )
-
-
-def _wrong(name: str, value: str, error: UserError) -> str:
-    if name in ("timelimit", "timemin"):
-        return f"scontrol: error: Invalid {'TimeLimit' if name == 'timelimit' else 'TimeMin'} value"
-    if name in ("starttime", "deadline", "endtime"):
+def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
+    if name in LIMITS:
+        more = f"\n{error.message}; {error.hint}" if "no limits" in error.message else ""
+        return f"scontrol: error: Invalid {LIMITS[name]} value{more}"
+    if name in MOMENTS:
         return f"Invalid time specification (pos=0): {value}\nNo changes specified"
+    if name == "mailtype":
+        return error.message
+    if name == "dependency":
+        return f"{WORDS['dependency']} for job {job}"
+    if name == "gres":
+        return f"Invalid generic resource (gres) specification for job {job}\n{error.message}"
     return f"scontrol: error: {error.message}"
 
 
-def _parses(dependency: str) -> bool:
-    try:
-        parse_dependencies(dependency)
-    except UserError:
-        return False
-    return True
-
-
-def _count(value: str, name: str) -> int:
-    if not _COUNT.fullmatch(value):
-        raise UserError(f'Invalid {name} value "{value}"', "write a number")
-    return int(value)
-
-
-def _number(field: str, name: str) -> Callable[[str], Change]:
-    return lambda value: {field: _count(value, name)}
-
-
-def _nodes_asked(value: str) -> Change:
-    low, dash, high = value.partition("-")
-    change = {"nodes_min": _count(low, "NumNodes")}
-    return {**change, "nodes_max": _count(high, "NumNodes")} if dash else change
-
-
-def _names(field: str) -> Callable[[str], Change]:
-    return lambda value: {field: expand(value) if value else []}
-
-
-def _signed(field: str, name: str, default: str) -> Callable[[str], Change]:
-    def set_signed(value: str) -> Change:
-        text = value or default
-        if not re.fullmatch(r"[+-]?\d{1,9}", text):
-            raise UserError(f'Invalid {name} value "{value}"', "write a number")
-        return {field: int(text)}
-
-    return set_signed
-
-
-def _switches(value: str) -> Change:
-    count, at, wait = value.partition("@")
-    change: Change = {"max_switches": _count(count, "Switches") or None}
-    return {**change, "switches_wait_s": parse_limit(wait)} if at else change
-
-
-def _yes(field: str, name: str) -> Callable[[str], Change]:
-    words = {"1": True, "yes": True, "y": True, "0": False, "no": False, "n": False}
-
-    def set_yes(value: str) -> Change:
-        if value.lower() not in words:
-            raise UserError(f'Invalid {name} value "{value}"', "write yes or no")
-        return {field: words[value.lower()]}
-
-    return set_yes
-
-
-def _oversubscribe(value: str) -> Change:
-    change = _yes("exclusive", "OverSubscribe")(value)
-    return {"exclusive": not change["exclusive"]}
-
-
-def _text(field: str) -> Callable[[str], Change]:
-    return lambda value: {field: value}
-
-
-def _moment(field: str) -> Callable[[str], Change]:
-    return lambda value: {field: parse_moment(value, time.time()) if value else None}
-
-
-def _mebibytes(field: str) -> Callable[[str], Change]:
-    return lambda value: {field: parse_memory(value)}
-
-
-def _dependencies(value: str) -> Change:
-    return {"dependencies": parse_dependencies(value) if value else None}
-
-
-def _priority(value: str) -> Change:
-    if value.upper() in ("INFINITE", "-1"):
-        return {"priority": None}
-    return {"priority": _count(value, "Priority")}
-
-
-KEYS: dict[str, Callable[[str], Change]] = {
-    "account": _text("account"),
-    "arraytaskthrottle": _number("throttle", "ArrayTaskThrottle"),
-    "comment": _text("comment"),
-    "cpus-per-task": _number("cpus_per_task", "CPUs-per-task"),
-    "cpuspertask": _number("cpus_per_task", "CPUs-per-task"),
-    "deadline": _moment("deadline_unix"),
-    "dependency": _dependencies,
-    "endtime": _moment("end_at_unix"),
-    "excnodelist": _names("exclude"),
-    "features": _text("constraint"),
-    "gres": lambda value: {"gpus": parse_gres(value) if value else {}},
-    "jobname": _text("name"),
-    "licenses": lambda value: {"licenses": parse_licenses(value) if value else []},
-    "mincpusnode": _number("cpus_per_task", "MinCPUsNode"),
-    "minmemorycpu": _mebibytes("mem_per_cpu_bytes"),
-    "minmemorynode": _mebibytes("mem_per_node_bytes"),
-    "name": _text("name"),
-    "nice": _signed("nice", "Nice", "100"),
-    "nodelist": _names("nodelist"),
-    "numnodes": _nodes_asked,
-    "numtasks": _number("tasks", "NumTasks"),
-    "oversubscribe": _oversubscribe,
-    "partition": _text("partition"),
-    "priority": _priority,
-    "qos": _text("qos"),
-    "reqnodelist": _names("nodelist"),
-    "reqnodes": _nodes_asked,
-    "requeue": _yes("requeue", "Requeue"),
-    "reservationname": _text("reservation"),
-    "starttime": _moment("begin_at_unix"),
-    "stdout": _text("output"),
-    "switches": _switches,
-    "tasks": _number("tasks", "NumTasks"),
-    "tasks-per-node": _number("tasks_per_node", "NtasksPerNode"),
-    "ntaskspernode": _number("tasks_per_node", "NtasksPerNode"),
-    "timelimit": lambda value: {"time_limit_s": parse_limit(value)},
-    "timemin": lambda value: {"time_min_s": parse_limit(value)},
-    "tresperjob": lambda value: {"gpus": _tres(value, "gpus")},
-    "trespernode": lambda value: {"gpus": _tres(value, "gpus-per-node")},
-    "trespertask": lambda value: {"gpus": _tres(value, "gpus-per-task")},
-    "workdir": _text("chdir"),
-}
-"""Slurm's key -> fields of model.JobChange."""
 PARTITION_KEYS = {
     "allowaccounts": "allow_accounts", "allowgroups": "allow_groups", "allowqos": "allow_qos",
     "defaulttime": "default_time", "denyaccounts": "deny_accounts", "denyqos": "deny_qos", "gracetime": "grace_s",
@@ -267,14 +159,6 @@ PARTITION_KEYS = {
 LISTS = frozenset({"allow_accounts", "allow_groups", "allow_qos", "deny_accounts", "deny_qos"})
 TEXTS = frozenset({"nodes", "qos", "max_time", "default_time"})
 """Settings that are text though they look like a number."""
-LEAST = {"partition": 1, "priority": 2, "qos": 1, "account": 1, "requeue": 4, "reservationname": 3, "nice": 2}
-LEAST |= {"timelimit": 5, "timemin": 5, "minmemorynode": 10, "minmemorycpu": 10, "features": 1, "gres": 2}
-"""Letters of a key that must be written, where it is not three."""
-
-
-def _tres(value: str, option: str) -> Change:
-    text = value.removeprefix("gres:").removeprefix("gres/").removeprefix("gpu").lstrip(":=")
-    return dict(parse_gpus(text, option)) if value else {}
 
 
 def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:

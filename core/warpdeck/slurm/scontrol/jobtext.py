@@ -80,6 +80,11 @@ FIELDS = [
     "shares",
     "tasks_text",
     "throttle",
+    "max_switches",
+    "cpus_per_node_min",
+    "switches_wait_s",
+    "mail_types",
+    "mail_user",
 ]
 MIB = 2**20
 MAX_LISTED = 1000
@@ -181,7 +186,8 @@ def _sizes(job: Record, *, details: bool) -> list[str]:
     if details and job["shares"]:
         lines.append(f"JOB_GRES={_gres(job)}")
         lines += [_share(share, job["gpus_held"].get(share["name"], [])) for share in job["shares"]]
-    lines.append(f"MinCPUsNode={per_task * max(1, per_node)} {_memory(job)} MinTmpDiskNode=0")
+    least = max(per_task * max(1, per_node), job["cpus_per_node_min"])
+    lines.append(f"MinCPUsNode={least} {_memory(job)} MinTmpDiskNode=0")
     return lines
 
 
@@ -234,7 +240,10 @@ def _words(job: Record) -> list[str]:
     ]
     if job["comment"]:
         lines.append(f"Comment={job['comment']} ")
-    lines += [f"StdErr={job['stderr']}", "StdIn=/dev/null", f"StdOut={job['stdout']}", "Power="]
+    lines += [f"StdErr={job['stderr']}", "StdIn=/dev/null", f"StdOut={job['stdout']}"]
+    if job["max_switches"]:
+        lines.append(f"Switches={job['max_switches']}@{clock(job['switches_wait_s'])}")
+    lines.append("Power=")
     if job["cpus_per_gpu"]:
         lines.append(f"CpusPerTres=gres:gpu:{job['cpus_per_gpu']}")
     if job["mem_per_gpu_bytes"]:
@@ -246,6 +255,8 @@ def _words(job: Record) -> list[str]:
     ):
         if job[field]:
             lines.append(f"{name}={job[field]}")
+    if job["mail_types"]:
+        lines.append(f"MailUser={job['mail_user'] or job['user']} MailType={','.join(job['mail_types'])}")
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from warpdeck.errors import UserError
 from warpdeck.notation.lists import words_of
+from warpdeck.slurm.people import uid_of
 from warpdeck.slurm.refusals import WORDS, in_slurms_words
 
 from .jobtext import expected
@@ -87,19 +88,23 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
         if equals and key.lower() == "state":
             raise Failed(f"scontrol: error: {word} is not supported: take requeuehold")
         if equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
-            found += _of_name(session, value)
+            found += of_name(session, value)
         else:
             found += words_of(value if equals else word)
     return found
 
 
-def _of_name(session: Session, name: str) -> list[str]:
+def of_name(session: Session, name: str, *, user: str | None = None) -> list[str]:
+    """The jobs of that name: of this user, else of who asks. Raises Failed where there is none."""
+    whose = user or session.console.user
     with session.connect() as client:
-        own = client.call(
-            "records", names=[name], users=[session.console.user], fields=["id", "label", "state"]
-        )
+        own = client.call("records", names=[name], users=[whose], fields=["id", "label", "state"])
     if not own["jobs"]:
-        raise Failed(f"Job name {name} not found")
+        raise Failed(
+            f"scontrol: error: No jobs with user ID {uid_of(user)} and name '{name}'"
+            if user
+            else f"Job name {name} not found"
+        )
     return sorted({str(job["label"]).partition("_[")[0] for job in own["jobs"]})
 
 
