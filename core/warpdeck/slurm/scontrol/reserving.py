@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from warpdeck.errors import UserError
@@ -28,18 +29,60 @@ KEYS = {
 """Key -> letters of it that must be written."""
 REPEATS = ("hourly", "daily", "weekday", "weekend", "weekly")
 """model.reservation.Repeat; repeated because importing that costs msgspec."""
-NO_EFFECT = frozenset({"IGNORE_JOBS", "SPEC_NODES", "PART_NODES", "OVERLAP", "ANY_NODES"})
+NO_EFFECT = frozenset({"IGNORE_JOBS", "PART_NODES", "OVERLAP", "ANY_NODES"})
 """Flags that say how it is here anyway, or nothing that counts."""
-NOT_MADE = "No reservation created."
-NO_WHO = "Either Users/Groups and/or Accounts must be specified.  "
-NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  "
+NOT_HERE = frozenset(
+    {
+        "FIRST_CORES",
+        "FLEX",
+        "LICENSE_ONLY",
+        "MAGNETIC",
+        "NO_HOLD_JOBS_AFTER_END",
+        "PURGE_COMP",
+        "REPLACE",
+        "REPLACE_DOWN",
+        "STATIC_ALLOC",
+        "TIME_FLOAT",
+    }
+)
+"""Flags of Slurm's that would make it another reservation."""
+MAX_COUNT_DIGITS = 6
+SIGNED = frozenset({"users", "accounts", "flags", "duration"})
+"""Keys that an update may add to and take from."""
+KEYS_NOT_HERE = (
+    "burstbuffer",
+    "corecnt",
+    "features",
+    "groups",
+    "licenses",
+    "maxstartdelay",
+    "skip",
+    "tres",
+    "watts",
+)
+"""Slurm's other keys."""
+NO_WHO = "Either Users/Groups and/or Accounts must be specified."
+NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 WORDS = (
     ("has", "Requested reservation overlaps with another reservation"),
     ("already", "Duplicate event, or reservation of that name"),
     ("there is no node", "Invalid node name specified"),
     ("there is no account", "Invalid account or account/partition combination specified"),
-    ("over before it begins", "Requested time limit is invalid (missing or exceeds some limit)"),
+    ("over before it begins", "Invalid time specified"),
+    ("either for somebody", "Reservation request lacks users, groups or accounts"),
 )
+
+
+class Misread(Exception):
+    """What scontrol itself finds wrong: one sentence, which may follow a line of its own."""
+
+    def __init__(self, sentence: str, *, before: str = "") -> None:
+        super().__init__(sentence)
+        self.before = before
+
+
+class Refused(Exception):
+    """What Slurm's controller would say; ours may follow on a second line."""
 
 
 def create(session: Session, words: list[str]) -> None:
@@ -51,50 +94,67 @@ def create(session: Session, words: list[str]) -> None:
         )
     if not kind.startswith("res"):
         raise Failed(
-            f"Invalid creation entity: {words[0]}" if words else "too few arguments for create keyword"
+            f"scontrol: error: Invalid creation entity: {words[0]}"
+            if words
+            else "too few arguments for create keyword"
         )
     rest = words if "=" in words[0] else words[1:]
-    given = _given([word.partition("=") for word in rest])
-    session_user = session.console.user
     with session.connect() as client:
-        made = _made(client, given, session_user)
         try:
-            client.call("reservation_make", reservation=made)
-        except UserError as error:
-            raise Failed(f"Error creating the reservation: {_words_of(error)}") from error
+            made = _made(client, _given([word.partition("=") for word in rest]), session.console.user)
+            _make(client, made)
+        except Misread as error:
+            raise Failed(f"{error.before}scontrol: error: {error}  No reservation created.") from error
+        except Refused as error:
+            raise Failed(f"Error creating the reservation: {error}") from error
     session.console.out.write(f"Reservation created: {made['name']}\n")
 
 
 def change(session: Session, pairs: list[tuple[str, str]]) -> None:
-    """update reservationname=NAME KEY=VALUE... with += and -= for users and accounts. Raises Failed."""
-    given = _given([(key, "=", value) for key, value in pairs], signs=True)
-    name = given.pop("reservationname", "")
+    """update reservationname=NAME KEY=VALUE... with += and -= for what has several. Raises Failed."""
     with session.connect() as client:
-        rows = {row["name"]: row for row in client.call("reservations")["reservations"]}
-        if name not in rows:
-            raise Failed("Error updating the reservation: Requested reservation is invalid")
         try:
-            client.call("reservation_make", reservation=_changed(rows[name], given), instead=True)
-        except UserError as error:
-            raise Failed(f"Error updating the reservation: {_words_of(error)}") from error
+            given = _given([(key, "=", value) for key, value in pairs], signs=True)
+            name = given.pop("reservationname", "")
+            rows = {row["name"]: row for row in client.call("reservations")["reservations"]}
+            if name not in rows:
+                raise Refused("Requested reservation is invalid")
+            _make(client, _changed(client, rows[name], given), instead=True)
+        except Misread as error:
+            said = f"{error.before}scontrol: error: {error}  No reservation update.\nslurm_update error: No error"
+            raise Failed(said) from error
+        except Refused as error:
+            words = str(error).partition("\n")[0]
+            raise Failed(f"Error updating the reservation: {error}\nslurm_update error: {words}") from error
     session.console.out.write("Reservation updated.\n")
 
 
 def delete(session: Session, words: list[str]) -> None:
-    """delete reservationname=NAME. Raises Failed."""
+    """delete reservationname=NAME, or reservationname NAME. Raises Failed."""
     if not words:
         raise Failed("too few arguments for delete keyword")
     key, equals, name = words[0].partition("=")
     if not key.lower().startswith("res"):
         raise Failed(f"Invalid deletion entity: {words[0]}")
-    shown = f"{key}={name}" if equals else key
+    if not equals:
+        if len(words) < 2:
+            raise Failed("scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
+        name = words[1]
     with session.connect() as client:
         try:
             client.call("reservation_rm", name=name)
         except UserError as error:
             raise Failed(
-                f"delete_reservation {shown}: {_words_of(error, 'Requested reservation is invalid')}"
+                f"delete_reservation {words[0]}: {_words_of(error, 'Requested reservation is invalid')}"
             ) from error
+
+
+def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
+    """Raises Refused."""
+    try:
+        client.call("reservation_make", reservation=made, **how)
+    except UserError as error:
+        raise Refused(_words_of(error)) from error
 
 
 def _words_of(error: UserError, missing: str = "") -> str:
@@ -107,33 +167,42 @@ def _words_of(error: UserError, missing: str = "") -> str:
 
 
 def _given(words: list[Any], *, signs: bool = False) -> dict[str, str]:
-    """Full key (with its sign) -> value. Raises Failed."""
+    """Full key (with its sign) -> value. Raises Misread."""
     found: dict[str, str] = {}
-    for key, _, value in words:
+    for key, equals, value in words:
+        if not equals:
+            raise Misread(f"Misformatted parameter '{key}', most options have a parameter after '='.")
         sign = key[-1] if signs and key[-1:] in ("+", "-") else ""
-        lowered = key.rstrip("+-").lower()
+        lowered = (key[:-1] if sign else key).lower()
         if lowered == "reservation":
             lowered = "reservationname"
         name = next(
             (each for each, least in KEYS.items() if len(lowered) >= least and each.startswith(lowered)), ""
         )
         if not name:
-            raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
+            known = any(len(lowered) > 2 and each.startswith(lowered) for each in KEYS_NOT_HERE)
+            raise Misread(f"{'Unsupported' if known else 'Unknown'} parameter {key}={value}.")
+        if sign and name not in SIGNED:
+            raise Misread(f"The +=/-= notation is not supported when updating {name}.")
         found[name + sign] = value
     return found
 
 
 def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     if "starttime" not in given:
-        raise Failed(f"scontrol: error: A start time must be given.  {NOT_MADE}")
+        raise Misread("A start time must be given.")
     if "endtime" not in given and "duration" not in given:
-        raise Failed(f"scontrol: error: An end time or duration must be given.  {NOT_MADE}")
-    if "nodes" not in given and "nodecnt" not in given:
-        raise Failed(f"scontrol: error: {NO_NODES}{NOT_MADE}")
-    flags = _flags(given.get("flags", ""))
+        raise Misread("An end time or duration must be given.")
+    if not given.get("nodes") and not given.keys() & {"nodecnt", "partitionname"}:
+        raise Misread(NO_NODES)
+    flags = _flags(_flag_words(given.get("flags", "")))
+    if "PART_NODES" in _flag_words(given.get("flags", "")) and (
+        "partitionname" not in given or given.get("nodes", "").upper() != "ALL"
+    ):
+        raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
     if "users" not in given and "accounts" not in given and not flags["maintenance"]:
-        raise Failed(f"scontrol: error: {NO_WHO}{NOT_MADE}")
-    start = _moment(given["starttime"])
+        raise Misread(NO_WHO)
+    start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
     whose = {"users": _users(given.get("users", "")), "accounts": _listed(given.get("accounts", ""))}
     if flags["maintenance"]:
         # Here one for maintenance is for nobody; Slurm wants somebody named, which is mostly root.
@@ -148,61 +217,99 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     }
 
 
-def _changed(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    start = _moment(given["starttime"]) if "starttime" in given else row["start"]
-    end = row["end"]
+def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    start = row["start"]
+    if "starttime" in given:
+        start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
+    own = expand(row["node_list"])
+    return {
+        "name": row["name"],
+        "nodes": _nodes(client, given, own=own) if given.keys() & {"nodes", "nodecnt"} else own,
+        "start_unix": start,
+        "end_unix": _changed_end(row, given, start),
+        "users": _members(row["users"], given, "users"),
+        "accounts": _members(row["accounts"], given, "accounts"),
+        **_changed_flags(row, given),
+    }
+
+
+def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> float | None:
+    end: float | None = row["end"]
     if "starttime" in given and end is not None and row["start"] is not None:
         end = start + (end - row["start"])
     if "endtime" in given or "duration" in given:
         end = _end(given, start)
-    flags = {"maintenance": row["maintenance"], "repeat": row["repeat"]}
-    if "flags" in given:
-        flags = _flags(given["flags"])
-    return {
-        "name": row["name"],
-        "nodes": expand(given["nodes"]) if "nodes" in given else expand(row["node_list"]),
-        "start_unix": start,
-        "end_unix": end,
-        "users": _members(row["users"], given, "users"),
-        "accounts": _members(row["accounts"], given, "accounts"),
-        **flags,
-    }
+    for key, sign in (("duration+", 1), ("duration-", -1)):
+        if key in given:
+            more_s = _length_s(given[key])
+            if end is None or more_s is None:
+                raise Refused(
+                    "Invalid time specified\na reservation without an end has no duration to change"
+                )
+            end += sign * more_s
+    return end
+
+
+def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
+    now = [*(["MAINT"] if row["maintenance"] else []), *([row["repeat"].upper()] if row["repeat"] else [])]
+    words = _flag_words(given["flags"]) if "flags" in given else now
+    words = [*words, *_flag_words(given.get("flags+", ""))]
+    less = _flag_words(given.get("flags-", ""))
+    return _flags([word for word in dict.fromkeys(words) if word not in less])
 
 
 def _members(now: list[str], given: dict[str, str], key: str) -> list[str]:
+    known = _users if key == "users" else _listed
     if key in given:
-        return _users(given[key]) if key == "users" else _listed(given[key])
-    more, less = _listed(given.get(f"{key}+", "")), _listed(given.get(f"{key}-", ""))
+        return known(given[key])
+    more, less = known(given.get(f"{key}+", "")), _listed(given.get(f"{key}-", ""))
     return [name for name in dict.fromkeys([*now, *more]) if name not in less]
 
 
 def _end(given: dict[str, str], start: float) -> float | None:
     if "endtime" in given:
-        return _moment(given["endtime"])
-    try:
-        length_s = parse_limit(given["duration"])
-    except UserError as error:
-        raise Failed(f"Invalid duration: {given['duration']}\n{NOT_MADE}") from error
+        end = _moment(given["endtime"], f"end time endtime={given['endtime']}")
+        if end <= start:
+            raise Misread("Start time cannot be after end time.")
+        return end
+    length_s = _length_s(given["duration"])
     return None if length_s is None else start + length_s
 
 
-def _moment(text: str) -> float:
+def _length_s(text: str) -> float | None:
+    try:
+        return parse_limit(text)
+    except UserError as error:
+        raise Misread(f"Invalid duration duration={text}.") from error
+
+
+def _moment(text: str, what: str) -> float:
     try:
         return parse_moment(text, time.time())
     except UserError as error:
-        raise Failed(f"Invalid time specification (pos=0): {text}\n{NOT_MADE}") from error
+        raise Misread(f"Invalid {what}.", before=f"Invalid time specification (pos=0): {text}\n") from error
 
 
-def _flags(text: str) -> dict[str, Any]:
-    words = [word.upper() for word in _listed(text)]
+def _flag_words(text: str) -> list[str]:
+    """In capitals and in full: a flag may be cut, as long as it is the only one that begins so. Raises Misread."""
+    known = [*sorted(NO_EFFECT | NOT_HERE), "MAINT", *(word.upper() for word in REPEATS)]
+    found = []
+    for word in _listed(text):
+        upper = word.upper().partition("=")[0]
+        meant = [upper] if upper in known else [each for each in known if each.startswith(upper)]
+        if len(meant) != 1:
+            raise Misread(f"Error parsing flags {text}.")
+        found += meant
+    return found
+
+
+def _flags(words: list[str]) -> dict[str, Any]:
+    refused = next((word for word in words if word in NOT_HERE), "")
+    if refused:
+        raise Misread(f"Flag {refused} is not supported.")
     repeats = [word.lower() for word in words if word.lower() in REPEATS]
-    unknown = [
-        word for word in words if word not in NO_EFFECT and word != "MAINT" and word.lower() not in REPEATS
-    ]
-    if unknown:
-        raise Failed(f"scontrol: error: Invalid flag: {unknown[0]}\n{NOT_MADE}")
     if len(repeats) > 1:
-        raise Failed(f"scontrol: error: a reservation comes again in one way only\n{NOT_MADE}")
+        raise Misread("A reservation comes again in one way only.")
     return {"maintenance": "MAINT" in words, "repeat": repeats[0] if repeats else ""}
 
 
@@ -210,7 +317,7 @@ def _users(text: str) -> list[str]:
     names = _listed(text)
     for name in names:
         if uid_of(name) is None:
-            raise Failed("Error creating the reservation: Invalid user id")
+            raise Refused("Invalid user id")
     return names
 
 
@@ -225,23 +332,27 @@ def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)
 
 
-def _nodes(client: Any, given: dict[str, str]) -> list[str] | None:
-    if given.get("nodes", "").upper() == "ALL":
-        return None
-    if "nodes" in given:
+def _nodes(client: Any, given: dict[str, str], *, own: Sequence[str] = ()) -> list[str] | None:
+    """Those that are named, or so many: of `own` first. None is all that there are."""
+    pool = _pool(client, given["partitionname"]) if "partitionname" in given else None
+    if given.get("nodes", "").upper() == "ALL" or not given.keys() & {"nodes", "nodecnt"}:
+        return pool
+    if "nodecnt" not in given:
         return list(dict.fromkeys(expand(given["nodes"])))
     count = given["nodecnt"]
-    if not count.isdecimal():
-        raise Failed(f"scontrol: error: Invalid node count {count}\n{NOT_MADE}")
-    rows = client.call("nodes")["nodes"]
-    if "partitionname" in given:
-        parts = client.call("partitions")["partitions"]
-        own = next((expand(row["node_list"]) for row in parts if row["name"] == given["partitionname"]), None)
-        if own is None:
-            raise Failed("Error creating the reservation: Invalid partition name specified")
-        rows = [row for row in rows if row["name"] in own]
+    if not count.isdecimal() or len(count) > MAX_COUNT_DIGITS:
+        raise Misread(f"Invalid node count {count}.")
+    rows = [row for row in client.call("nodes")["nodes"] if pool is None or row["name"] in pool]
     # Those that are idle first, so that the fewest jobs run into it.
-    rows.sort(key=lambda row: (row["state"] != "idle", row["name"]))
+    rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
     if len(rows) < int(count):
-        raise Failed("Error creating the reservation: Requested node configuration is not available")
+        raise Refused("Requested node configuration is not available")
     return [row["name"] for row in rows[: int(count)]]
+
+
+def _pool(client: Any, partition: str) -> list[str]:
+    parts = client.call("partitions")["partitions"]
+    own = next((expand(row["node_list"]) for row in parts if row["name"] == partition), None)
+    if own is None:
+        raise Refused("Invalid partition name specified")
+    return own

@@ -1,0 +1,142 @@
+"""`scontrol create|update|delete reservation` beside a real Slurm: the same lines, said alike, and the same reservation afterwards.
+
+Slurm's flags and keys that a reservation here does not have are refused by their name. IGNORE_JOBS is how it always is here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
+from tests.lab.ours import OurSlurm
+from tests.lab.peer import Done, RealSlurm
+
+pytestmark = pytest.mark.slurm
+WHEN = "starttime=now+1hour duration=60"
+WHOSE = f"create reservation reservationname=R {WHEN} users=root"
+ONE = f"{WHOSE} nodes=n1"
+UPDATE = "update reservationname=R"
+CREATED = (
+    ONE,
+    *(f"{ONE} flags={flag}" for flag in ("DAILY", "WEEKLY", "WEEKDAY", "WEEKEND", "IGNORE_JOBS", "da", "foo", "SPEC_NODES",
+                                         "PART_NODES", "ALL_NODES")),
+    f"{WHOSE} nodes=ALL", f"{WHOSE} nodes=n[1-2]", f"{WHOSE} nodes=", f"{WHOSE} nodes=zz", f"{WHOSE} nodecnt=2",
+    f"{WHOSE} partitionname=zz nodecnt=1",
+    f"{ONE} foo=bar", f"{ONE} comment=a", f"{ONE} maxstartdelay",
+    f"create reservation reservationname=R {WHEN} nodes=n1",
+    f"create reservation reservationname=R {WHEN} nodes=n1 users=nosuch",
+    f"create reservation reservationname=R {WHEN} nodes=n1 users=root,nobody",
+    "create reservation reservationname=R duration=5 users=root nodes=n1",
+    "create reservation reservationname=R starttime=x duration=5 users=root nodes=n1",
+    "create reservation reservationname=R starttime=now+1hour endtime=x users=root nodes=n1",
+    "create reservation reservationname=R starttime=now+1hour endtime=now users=root nodes=n1",
+    "create reservation reservationname=R starttime=now+1hour endtime=now+2hours users=root nodes=n1",
+    "create reservation reservationname=R starttime=now+1hour duration=x users=root nodes=n1",
+    "create reservation reservationname=R starttime=now-1hour duration=10 users=root nodes=n1",
+    "create reservation R starttime=now+1hour duration=60 users=root nodes=n1",
+    "create reservation res=R start=now+1hour dur=60 user=root nodes=n1",
+    "create foo", "create reservationname=R", "create", "delete", "delete reservation=zz", "delete reservation",
+    "update reservationname=zz users=root", "update reservation=zz",
+)  # fmt: skip
+CHANGED = (
+    "users+=nobody", "users-=root", "users=nobody", "users=", "users-=nobody", "users+=nosuch", "nodes=n2", "nodes+=n2",
+    "nodes-=n1", "nodes=zz", "nodecnt=2", "nodecnt=1", "duration=30", "duration+=30", "duration-=30", "duration-=100",
+    "duration=x", "endtime=now+3hours", "starttime=now+2hours", "flags=DAILY", "flags+=DAILY", "flags-=DAILY",
+    "flags=foo", "foo=bar", "comment=x",
+)  # fmt: skip
+NOT_HERE = (
+    "FLEX",
+    "STATIC_ALLOC",
+    "NO_HOLD_JOBS_AFTER",
+    "PURGE_COMP=10",
+    "REPLACE_DOWN",
+    "TIME_FLOAT",
+    "MAGNETIC",
+)
+FIELDS = ("ReservationName", "Duration", "Nodes", "NodeCnt", "CoreCnt", "Flags", "Users", "State")
+"""What is compared of a reservation; times of day are of the moment."""
+
+HOW_CHOSEN = ("IGNORE_JOBS", "SPEC_NODES", "ALL_NODES")
+"""How its nodes were chosen is not kept here."""
+
+
+class Pair:
+    """Both, without reservations before and after each case."""
+
+    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def same(self, *lines: str) -> None:
+        theirs, ours = (self._after(cluster, lines) for cluster in (self.theirs, self.ours))
+        assert ours == theirs
+
+    def _after(self, cluster: RealSlurm | OurSlurm, lines: tuple[str, ...]) -> list[object]:
+        said = [_said(cluster.run(["scontrol", *line.split()])) for line in lines]
+        shown = cluster.run(["scontrol", "-o", "show", "reservation"]).out
+        for name in re.findall(r"ReservationName=(\S+)", shown):
+            cluster.run(["scontrol", "delete", f"reservationname={name}"])
+        return [said, [_fields(line) for line in shown.splitlines()]]
+
+
+def _said(done: Done) -> tuple[int, str, list[str]]:
+    """Of what Slurm's controller says the first words alone: ours may tell more behind them."""
+    lines = done.err.splitlines()
+    return (
+        done.rc,
+        done.out,
+        [line for line in lines if line.startswith(("scontrol", "slurm_", "Error", "Invalid"))],
+    )
+
+
+def _fields(line: str) -> list[str]:
+    found = dict(word.partition("=")[::2] for word in line.split())
+    for name, apart in (("Flags", HOW_CHOSEN), ("Users", ())):
+        found[name] = ",".join(sorted(word for word in found.get(name, "").split(",") if word not in apart))
+    return [found.get(name, "") for name in FIELDS]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
+        yield Pair(theirs, ours)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("line", CREATED)
+def test_one_is_made_alike(pair: Pair, line: str) -> None:
+    pair.same(line)
+
+
+@pytest.mark.parametrize("words", CHANGED)
+def test_one_is_changed_alike(pair: Pair, words: str) -> None:
+    pair.same(ONE, f"{UPDATE} {words}")
+
+
+@pytest.mark.parametrize("words", ["reservation=R", "reservationname=R", "res=R", "reservation R"])
+def test_one_is_deleted_alike(pair: Pair, words: str) -> None:
+    pair.same(ONE, f"delete {words}")
+
+
+def test_two_do_not_have_the_same_nodes(pair: Pair) -> None:
+    pair.same(ONE, ONE.replace("reservationname=R", "reservationname=Q"))
+
+
+@pytest.mark.parametrize("flag", NOT_HERE)
+def test_a_flag_that_would_make_it_another_is_refused_by_its_name(pair: Pair, flag: str) -> None:
+    done = pair.ours.run(["scontrol", *ONE.split(), f"flags={flag}"])
+    assert done.rc == 1 and f"Flag {flag.partition('=')[0]}" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", ["corecnt=2", "tres=cpu=2", "licenses=a:1", "groups=root", "features=x", "maxstartdelay=5"]
+)
+def test_a_key_that_it_does_not_have_is_refused_by_its_name(pair: Pair, words: str) -> None:
+    done = pair.ours.run(["scontrol", *ONE.split(), words])
+    assert done.rc == 1 and f"Unsupported parameter {words}." in done.err
