@@ -165,7 +165,7 @@ def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: Pair) -> Non
         "sacct -P -X -j 1 --delimiter=; -o jobid,state",
         "sacct -X -P -S 2001-01-01 -E 2001-01-02",
         "sacct -X -j 1 -o nosuch",
-        "sacct -X -j 1,3 -o job,jobn,elaps,nnod,allocc,reqm",
+        "sacct -X -j 1,3 -o job,jobn,timeli,nnod,allocc,reqm",
         "sacct -X -j 1 -o jobid -o state",
         "sacct -P -j 1,4 -o jobid,flags,consumedenergy,alloctres",
         "sacct -X -j 2.batch -o jobid",
