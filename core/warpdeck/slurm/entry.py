@@ -8,18 +8,14 @@ is a verb of warpdeck or the app.
 
 from __future__ import annotations
 
-import binascii
 import os
 import sys
 
 from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
-from warpdeck.submitter.place import ensure
 from warpdeck_agent.client import command
 from warpdeck_agent.client.access import Refused, connect_path, greeting
 from warpdeck_agent.client.main import ended
-
-from .recording import order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +62,8 @@ def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda
 
 def from_shell(name: str, words: list[str], environ_fd: int) -> int:
     """The same for a script of the shell's (submitter/shell), which hands us the variables that it was started with."""
+    import binascii  # as what functions below import: few commands need it
+
     with open(environ_fd, "rb") as file:
         block = binascii.a2b_base64(file.read())
     if block:  # else this machine has no base64, and the shell's own must do
@@ -81,6 +79,8 @@ def _ensure_submitter() -> None:
     """For the next time. Not in a job, whose end would be that of its processes too."""
     if "WARPDECK_TOKEN" in os.environ:
         return
+    from warpdeck.submitter.place import ensure
+
     try:
         ensure(default_paths())
     except OSError:
@@ -100,6 +100,8 @@ def _srun(words: list[str]) -> int:
 
 
 def _record(job: int, folder: str) -> str:
+    from .recording import order
+
     return order(default_paths(), [job], folder)
 
 
