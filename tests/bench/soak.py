@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.waiting import eventually
 from warpdeck.controller.daemon import wait_for_start
 from warpdeck.paths import Paths
 
@@ -112,11 +113,7 @@ def read(pid: int) -> Reading:
 def guarded_by(guard: int) -> int:
     """The app's process: the one below the process that guards the terminal."""
     below = Path(f"/proc/{guard}/task/{guard}/children")
-    deadline = time.monotonic() + PATIENCE_S
-    while not (children := below.read_text().split()):
-        assert time.monotonic() < deadline, "the app has not begun"
-        time.sleep(KEY_S)
-    return int(children[0])
+    return int(eventually(lambda: below.read_text().split(), what="the app has begun")[0])
 
 
 class Walk:

@@ -52,6 +52,19 @@ def read(words: list[str], known: Table, *, optional: Collection[str] = ()) -> t
         rest = rest[1:]
 
 
+def read_anywhere(words: list[str], known: Table) -> tuple[Words, list[str]]:
+    """The same where options may stand behind and between other words, as in the commands of accounting. Raises WordsError."""
+    found: Words = []
+    others: list[str] = []
+    rest = list(words)
+    while rest:
+        more, rest = read(rest, known)
+        found += more
+        others += rest[:1]
+        rest = rest[1:]
+    return found, others
+
+
 def refuse_rest(rest: list[str], known: Table, usage: str) -> None:
     """Viewers take options alone. Raises WordsError."""
     if rest:

@@ -194,15 +194,8 @@ def test_a_terminal_in_a_container_is_one_and_has_its_size(agent: AgentProcess, 
     assert agent.link.report(job, "exited").exit_code == 6
 
 
-def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: Path) -> None:
-    """As NCCL and PyTorch's loaders need it, and with the job's other steps and containers."""
-    job = agent.new_id()
-    given = of_ada(place)
-    agent.launch(job, "sleep 600", **{**given, "container": None})
-    agent.link.report(job, "running")
-    name = f"/dev/shm/wd-{os.getpid()}-{job}"
-    words = f"if [ $SLURM_PROCID = 0 ]; then echo shared >{name}; exit; fi; "
-    words += f"until [ -s {name} ]; do :; done; read -r word <{name}; echo $word"
+def begin_step(agent: AgentProcess, place: Path, *, job: int, words: str) -> None:
+    """Two tasks that share a container."""
     agent.link.send(
         steps.StepLaunch(
             job_id=job,
@@ -215,6 +208,18 @@ def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: 
             container=Container(image=str(place / "root")),
         )
     )
+
+
+def test_the_tasks_of_a_step_share_the_nodes_memory(agent: AgentProcess, place: Path) -> None:
+    """As NCCL and PyTorch's loaders need it, and with the job's other steps and containers."""
+    job = agent.new_id()
+    given = of_ada(place)
+    agent.launch(job, "sleep 600", **{**given, "container": None})
+    agent.link.report(job, "running")
+    name = f"/dev/shm/wd-{os.getpid()}-{job}"
+    words = f"if [ $SLURM_PROCID = 0 ]; then echo shared >{name}; exit; fi; "
+    words += f"until [ -s {name} ]; do :; done; read -r word <{name}; echo $word"
+    begin_step(agent, place, job=job, words=words)
     said = agent.link.expect(steps.StepReport, lambda said: said.phase == "exited")
     assert [end.code for end in said.ends] == [0, 0], agent.text(job, "steps/0/1/err")
     assert agent.text(job, "steps/0/1/out").splitlines()[-1:] == ["shared"]
@@ -230,18 +235,7 @@ def test_the_tasks_of_a_step_are_ended_in_the_container_that_they_share(
     agent.launch(job, "sleep 600", **{**of_ada(place), "container": None})
     agent.link.report(job, "running")
     words = "trap 'echo told; exit 3' TERM; echo up; while :; do read -r nothing </proc/uptime; done"
-    agent.link.send(
-        steps.StepLaunch(
-            job_id=job,
-            restarts=0,
-            step=0,
-            env=environment(place),
-            cwd=str(place / "home"),
-            argv=["/bin/sh", "-c", words],
-            tasks=[steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in (0, 1)],
-            container=Container(image=str(place / "root")),
-        )
-    )
+    begin_step(agent, place, job=job, words=words)
     for rank in (0, 1):
         eventually(lambda rank=rank: "up" in agent.text(job, f"steps/0/{rank}/out"), what="it runs")
     agent.link.send(steps.StepKill(job_id=job, restarts=0, step=0, grace_s=30.0))

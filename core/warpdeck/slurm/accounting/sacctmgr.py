@@ -8,7 +8,7 @@ from typing import Any
 
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, listed, options, read
+from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
 
 from .entities import NO_ENTITY, Entity, all_widths, find
 from .fieldnames import field_of
@@ -37,7 +37,7 @@ FLAGS = (*WITH_ASSOCIATIONS, "where", "tree", "wopi", "wolimits", "withdeleted",
 def main(words: list[str], console: Console) -> int:
     """Prints a table, or says what to write into config.toml; the exit code."""
     try:
-        found, rest = _read(words)
+        found, rest = read_anywhere(words, OPTIONS)
     except WordsError as error:
         console.err.write(error.message.removesuffix('\nTry "sacctmgr --help" for more information') + "\n")
         return error.exit_code
@@ -55,18 +55,6 @@ def main(words: list[str], console: Console) -> int:
         console.err.write(f"invalid keyword: {rest[0]}\n")
         return 1
     return _show(rest[1:], given, console)
-
-
-def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options wherever they stand, and the other words. Raises WordsError."""
-    found: list[tuple[str, str]] = []
-    rest: list[str] = []
-    while words:
-        more, words = read(words, OPTIONS)
-        found += more
-        if words:
-            rest.append(words.pop(0))
-    return found, rest
 
 
 def _refuse(word: str, rest: list[str]) -> int:

@@ -11,7 +11,7 @@ from warpdeck.errors import UserError
 from warpdeck.notation.moments import parse_moment
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, listed, options, read
+from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
 
 from . import reports
 from .printing import Column, Style, UnknownField, columns_of, print_header, print_row
@@ -91,7 +91,7 @@ class Said(Exception):
 def main(words: list[str], console: Console) -> int:
     """Prints one report, or those that lines on standard input name; the exit code."""
     try:
-        found, rest = _read(words)
+        found, rest = read_anywhere(words, OPTIONS)
         given = dict(found)
         if given.keys() & {"help", "usage", "version"}:
             console.out.write(VERSION if "version" in given else HELP)
@@ -108,18 +108,6 @@ def main(words: list[str], console: Console) -> int:
         return 1
 
 
-def _read(words: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Options stand anywhere. Raises WordsError."""
-    found: list[tuple[str, str]] = []
-    plain: list[str] = []
-    while words:
-        more, words = read(words, OPTIONS)
-        found += more
-        if words:
-            plain.append(words.pop(0))
-    return found, plain
-
-
 def _converse(given: dict[str, str], console: Console) -> int:
     code = 0
     console.linger()
@@ -131,7 +119,7 @@ def _converse(given: dict[str, str], console: Console) -> int:
             console.out.write("" if line else "\n")
             return code
         try:
-            found, words = _read(shlex.split(line))
+            found, words = read_anywhere(shlex.split(line), OPTIONS)
             if words:
                 _report(words, {**given, **dict(found)}, console)
         except (Said, ValueError, WordsError) as error:
