@@ -109,13 +109,21 @@ def _dispatch(words: list[str]) -> int:
         return int(importlib.import_module("warpdeck_tui.entry").main(words))
     verb = words[0]
     if verb not in VERBS:
-        import difflib  # for this alone
-
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean `warpdeck {near[0]}`?" if near else "see `warpdeck --help`"
-        raise UserError(f"there is no verb {verb!r}", hint, exit_code=2)
+        raise UserError(f"there is no verb {verb!r}", _meant_by(verb), exit_code=2)
     module = importlib.import_module(f"warpdeck.cli.{VERBS[verb][0]}")
     return int(module.main(verb, words[1:]))
+
+
+def _meant_by(verb: str) -> str:
+    """The next step of whoever typed a verb that is none."""
+    import difflib  # for this alone
+
+    from warpdeck.slurm.main import COMMANDS
+
+    if verb in COMMANDS:
+        return f'{verb} is one of Slurm\'s commands: `eval "$(warpdeck shims)"`, then `{verb}`'
+    near = difflib.get_close_matches(verb, VERBS, n=1)
+    return f"did you mean `warpdeck {near[0]}`?" if near else "see `warpdeck --help`"
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def test_the_overview_names_every_verb(run: Run, flag: str) -> None:
     ("argv", "message", "hint"),
     [
         (["quee"], "there is no verb 'quee'", "did you mean `warpdeck queue`?"),
+        (["sacct", "-X"], "there is no verb 'sacct'", '`eval "$(warpdeck shims)"`, then `sacct`'),
         (["xyzzy"], "there is no verb 'xyzzy'", "see `warpdeck --help`"),
         (["queue", "--jsn"], "warpdeck queue: unknown option --jsn", "did you mean --json?"),
         (["queue", "extra"], "warpdeck queue: one word too many: extra", "--help"),
