@@ -53,6 +53,12 @@ SCENES = {
     "sessions": Scene(("5",), ("jupyter", "8888", "device_count")),
     "partitions": Scene(("6",), ("[Partitions]", "short", "5 allocated")),
     "shares": Scene(("6", "tab", "tab", "tab"), ("[Shares]", "carol", "is owed")),
+    "form": Scene(
+        ("n", "shift+tab", "/", *("tab",) * 3, *"python train.py", "tab", *"h100:4", "tab", "tab", *"64G"),
+        ("New job", "--mem=64G", "starts now on gpu04"),
+    ),
+    "cancel": Scene((*("space",) * 12, "c"), ("Cancel 8 jobs?", "y yes")),
+    "palette": Scene(("colon", *"gpu03"), ("Node gpu03", "allocated")),
     "priorities": Scene(("6", "tab", "tab", "tab", "tab"), ("[Priorities]", "5210", "make")),
 }
 Taken = dict[str, str]
