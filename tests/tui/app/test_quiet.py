@@ -45,7 +45,10 @@ async def passes(stage: Stage) -> None:
 async def test_a_tick_writes_only_the_digits_that_differ(folder: Path) -> None:
     async with on_stage(folder, writes=True) as stage:
         await stage.cluster.submit("steady")
-        await stage.shows("● R", "0:0")
+        await stage.shows(
+            "1 running", "● R", "0:0", "Cancel"
+        )  # the head, the row and the keys come one by one
+        await stage.pilot.pause()
         for _ in range(3):
             before = len(stage.app.frame._lines)
             stage.written()
