@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import signal
 import time
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from . import groups
-from .procfs import table, text
+from .procfs import content, table, text
 
 MARK = "WARPDECK_JOB"
 DEAF = "WARPDECK_DEAF"
@@ -48,16 +47,18 @@ def variable(pid: int, name: str) -> str:
 
 def _environ(pid: int) -> Optional[bytes]:
     """None if it may not be read, or the process is gone."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read(MAX_ENVIRON_BYTES)
-    except OSError:
-        return None
+    return content(f"/proc/{pid}/environ", most_bytes=MAX_ENVIRON_BYTES)
 
 
 def _value(environ: bytes, name: str) -> str:
-    found = re.search(rb"(?:^|\0)" + name.encode() + rb"=([^\0]*)", environ)
-    return found.group(1).decode("ascii", "replace") if found else ""
+    """Found by bytes.find: each second that jobs end in, all environments of the machine are looked through."""
+    key = name.encode() + b"="
+    begin = 0 if environ.startswith(key) else environ.find(b"\0" + key) + 1
+    if not begin and not environ.startswith(key):
+        return ""
+    begin += len(key)
+    end = environ.find(b"\0", begin)
+    return environ[begin : end if end >= 0 else len(environ)].decode("ascii", "replace")
 
 
 def marked() -> Dict[str, List[int]]:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import os
-from typing import Dict
+from typing import Dict, Optional
 
 READ_BYTES = 64 * 1024
 """More than nearly all of them hold."""
+MOST_BYTES = 1 << 26
+"""Of one file: a process may have 65,530 mappings (vm.max_map_count), each a line of its maps."""
+
+
+def content(path: str, *, most_bytes: int) -> Optional[bytes]:
+    """A file's bytes, and not many more than that; None if it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    data = b""
+    try:  # not open(), which asks the kernel six more questions for each of these
+        while len(data) < most_bytes and (piece := os.read(descriptor, READ_BYTES)):
+            data += piece
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return data
 
 
 def text(path: str) -> str:
     """A file's text, "" if it cannot be read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    data = b""
-    try:  # not open(), which asks the kernel six more questions for each of these
-        while piece := os.read(descriptor, READ_BYTES):
-            data += piece
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
-    return data.decode("utf-8", "replace").strip()
+    return (content(path, most_bytes=MOST_BYTES) or b"").decode("utf-8", "replace").strip()
 
 
 def table(path: str) -> Dict[str, str]:
