@@ -1,9 +1,9 @@
 """From an order to the job's program: a shell that is the job's user, waits at a gate, and becomes the program.
 
-Its standard error is one end of a pair of sockets. The supervisor puts the process where the launch is held, writes its
-pid into the launch's record, and says "go"; only then anything of the user's is looked at. So there is a pid in the record
-of whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program
-it says on the same sockets. A folder on a server that hangs holds up this one process.
+Its streams are one end of a pair of sockets. The supervisor puts the process where the launch is held, writes its pid into
+the launch's record, and says "go"; only then anything of the user's is looked at. So there is a pid in the record of
+whatever goes on, and where there is none nothing of the launch ever runs. What keeps the shell from becoming the program it
+says on the same sockets. A folder on a server that hangs holds up this one process.
 
 A script for that very shell it does not become: it goes on with it (see runs_here). What it says of itself is then the same,
 but for its command line.
@@ -25,25 +25,26 @@ START = "gate.sh"
 """The file of SCRIPT in the agent's folder. A supervisor may be of an earlier build: another order of the words is another file."""
 SCRIPT = r"""# this file, working folder, input, output, errors ("" joins them), append|truncate, exec|here; then the command, or
 # the arguments of a script that $0 names. No variables: one of the user's may have the same name.
-read -r WARPDECK_GO <&2 && [ "$WARPDECK_GO" = go ] || exit 1
+exec 2>/dev/null
+read -r WARPDECK_GO && [ "$WARPDECK_GO" = go ] || exit 1
 unset WARPDECK_GO
 fail() {
-    echo "$1" >&2
+    echo "$1"
     exit 1
 }
 ready() {
-    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" 2>/dev/null || fail "cannot make the folder ${1%/*}/ for the output"
+    [ -d "${1%/*}/" ] || PATH=@PATH@ mkdir -p "${1%/*}/" || fail "cannot make the folder ${1%/*}/ for the output"
     if [ "$2" = append ]; then
-        true 2>/dev/null >>"$1" || fail "cannot write the output file $1"
+        true >>"$1" || fail "cannot write the output file $1"
     else
-        true 2>/dev/null >"$1" || fail "cannot write the output file $1"
+        true >"$1" || fail "cannot write the output file $1"
     fi
 }
-umask "${SLURM_UMASK:-@UMASK@}" 2>/dev/null || umask @UMASK@
+umask "${SLURM_UMASK:-@UMASK@}" || umask @UMASK@
 unset SLURM_UMASK
-cd "$2" 2>/dev/null || fail "cannot enter the folder $2"
+cd "$2" || fail "cannot enter the folder $2"
 export PWD="$2" SLURM_TASK_PID=$$
-true 2>/dev/null <"$3" || fail "cannot read the input file $3"
+[ "$3" = /dev/null ] || true <"$3" || fail "cannot read the input file $3"
 ready "$4" "$6"
 [ -z "$5" ] || ready "$5" "$6"
 if [ -z "$5" ]; then
