@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from typing import NoReturn
+import os
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+    from typing import NoReturn
+
 USAGE_EXIT = 2
 """The exit code of a command line that is not understood."""
+USUAL_COLUMNS = 80
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """One that knows how wide the terminal is: argparse makes one for every option it is told of, and would import archives'
+    compression to find out, which takes longer than the rest of a parser."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """As shutil tells it: $COLUMNS, else the terminal's, else the usual."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(1).columns or USUAL_COLUMNS
+    except OSError:
+        return USUAL_COLUMNS
 
 
 class Arguments(argparse.ArgumentParser):
@@ -19,7 +42,7 @@ class Arguments(argparse.ArgumentParser):
 
     def __init__(self, prog: str = "", *, examples: tuple[str, ...] = (), **settings: object) -> None:
         epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples) if examples else None
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("formatter_class", _Help)
         super().__init__(prog=prog, epilog=epilog, **settings)  # type: ignore[arg-type]
 
     def error(self, message: str) -> NoReturn:
@@ -28,6 +51,8 @@ class Arguments(argparse.ArgumentParser):
         _, found, words = message.partition("unrecognized arguments: ")
         if not found:
             raise UserError(f"{self.prog}: {message}", see, exit_code=USAGE_EXIT)
+        import difflib  # for this alone
+
         word = words.split()[0]
         near = difflib.get_close_matches(word.partition("=")[0], list(self._option_string_actions), n=1)
         hint = f"did you mean {near[0]}?" if near and word.startswith("-") else see

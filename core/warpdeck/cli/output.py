@@ -27,10 +27,15 @@ def print_table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()
 ) -> None:
     """Columns as wide as their content; the last one is cut at the terminal's edge. An empty head is left out."""
-    table = [*([head] if head else []), *rows]
-    columns = [_cleaned(column) for column in zip(*table, strict=True)]
+    print_columns(list(zip(*([head] if head else []), *rows, strict=True)), right=right)
+
+
+def print_columns(table: Sequence[Sequence[str]], *, right: frozenset[int] = frozenset()) -> None:
+    """The same of whole columns, each with its title if there is to be one."""
+    columns = [_cleaned(column) for column in table]
     form = "  ".join(
-        f"%{'' if place in right else '-'}{max(map(len, column))}s" for place, column in enumerate(columns)
+        f"%{'' if place in right else '-'}{max(map(len, column), default=0)}s"
+        for place, column in enumerate(columns)
     )
     lines = [(form % row).rstrip() for row in zip(*columns, strict=True)]
     edge = os.get_terminal_size().columns if sys.stdout.isatty() else 0

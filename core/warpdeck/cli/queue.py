@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 from warpdeck.api.starting import about
 from warpdeck.api.sync import SyncClient
@@ -14,9 +13,14 @@ from warpdeck.notation.times import format_duration
 from warpdeck.paths import default_paths
 
 from .arguments import Arguments
-from .output import format_count, format_time, print_json, print_table
+from .output import format_count, format_time, print_columns, print_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # not typing's own: a verb takes longer to import it than to be answered
+    from typing import Any
 
 DEFAULT = "job partition name user state time nodes gpus where"
+NOT_BEGUN = format_duration(0)
 START = "job partition name user state start nodes gpus where"
 
 
@@ -71,9 +75,10 @@ def _chosen(args: argparse.Namespace) -> list[str]:
 def print_queue(rows: list[dict[str, Any]], names: list[str], *, now: float, titles: bool) -> None:
     """A table of jobs with these COLUMNS."""
     columns = [COLUMNS[name] for name in names]
-    head = [column.title for column in columns] if titles else []
     right = frozenset(index for index, column in enumerate(columns) if column.right)
-    print_table(head, [[column.text(row, now) for column in columns] for row in rows], right=right)
+    texts = [[column.text(row, now) for row in rows] for column in columns]
+    heads = [[column.title] if titles else [] for column in columns]
+    print_columns([head + text for head, text in zip(heads, texts, strict=True)], right=right)
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +146,11 @@ def elapsed(row: dict[str, Any], now: float) -> float:
     return 0.0 if row["start"] is None else (row["end"] or now) - row["start"]
 
 
+def _time(row: dict[str, Any], now: float) -> str:
+    """Most of a long queue has not begun, and one text does for all of these."""
+    return NOT_BEGUN if row["start"] is None else format_duration(elapsed(row, now))
+
+
 def where(row: dict[str, Any], now: float) -> str:
     """Where a job runs, or why it does not and when it should."""
     why = row.get("why")
@@ -158,13 +168,16 @@ def _start(row: dict[str, Any]) -> str:
     return format_time(row["why"]["expected_start"] if row.get("why") else row["start"]) or "N/A"
 
 
-class Column(NamedTuple):
+class Column:
     """A column of the queue: its title, what it needs of a row, and its text of a row at a time."""
 
-    title: str
-    needs: str
-    text: Callable[[dict[str, Any], float], str]
-    right: bool = False
+    def __init__(
+        self, title: str, needs: str, text: Callable[[dict[str, Any], float], str], *, right: bool = False
+    ) -> None:
+        self.title = title
+        self.needs = needs
+        self.text = text
+        self.right = right
 
 
 COLUMNS = {
@@ -176,7 +189,7 @@ COLUMNS = {
     "qos": Column("QOS", "qos", lambda row, now: row["qos"]),
     "priority": Column("PRIORITY", "priority", lambda row, now: format_count(row["priority"]), right=True),
     "state": Column("ST", "state_short", lambda row, now: row["state_short"]),
-    "time": Column("TIME", "start end", lambda row, now: format_duration(elapsed(row, now)), right=True),
+    "time": Column("TIME", "start end", _time, right=True),
     "limit": Column(
         "TIME_LIMIT", "time_limit_s", lambda row, now: format_duration(row["time_limit_s"]), right=True
     ),

@@ -31,7 +31,7 @@ from warpdeck.policy.tres import asked_tres, held_tres
 from .accounting import gpu_types
 from .dependencies import judge_one
 from .launching import output_paths
-from .present import NEXT, as_shown, job_row, why_row
+from .present import NEXT, as_shown, idle_since, job_row, why_row
 from .state import State
 from .view import Namesakes, eligible_unix, waiting_limit_s
 
@@ -298,10 +298,16 @@ ROW_COLUMNS: dict[str, Column] = {
     "nodes": _nodes,
     "node_list": _node_list,
     "cpus": _cpus,
+    "gpus": lambda _, job: (
+        job.allocation.gpu_count() if job.allocation else job.request.resources.gpu_count()
+    ),
     "time_limit_s": lambda _, job: job.time_limit_s if job.start_at_unix else job.request.time_limit_s,
     "submit": lambda _, job: job.submit_at_unix,
     "start": lambda _, job: job.start_at_unix,
     "end": lambda _, job: job.end_at_unix,
+    "exit_code": lambda _, job: str(job.exit) if job.exit else "",
+    "exit_cause": lambda _, job: job.exit.cause if job.exit else "",
+    "idle_since": lambda sight, job: idle_since(sight.state, job),
     "restarts": lambda _, job: job.restarts,
     "held": lambda _, job: job.held,
     "comment": lambda _, job: job.request.comment,
