@@ -89,6 +89,23 @@ def test_a_refusal_has_slurms_words_the_line_and_a_way_out(line: str, words: str
     assert fault.line in (0, 3)
 
 
+def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> None:
+    left, value, together = (
+        judged(f"#SBATCH {line}").fault for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")
+    )
+    assert left is not None and value is not None and together is not None
+    assert (left.exit_code, value.exit_code, together.exit_code) == (255, 255, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [("--hint=help", "nomultithread"), ("--mem-bind=Help", "local"), ("--gres=list", "gpu[[:type]:count]")],
+)
+def test_who_asks_an_option_for_its_values_is_told_them(line: str, word: str) -> None:
+    fault = judged(f"#SBATCH {line}").fault
+    assert fault is not None and word in fault.words[0]
+
+
 def test_variables_outrank_the_script_and_yield_to_the_command_line() -> None:
     environ = {
         "SBATCH_TIMELIMIT": "20",

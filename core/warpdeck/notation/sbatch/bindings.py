@@ -58,24 +58,29 @@ def _base(levels: list[str]) -> str:
     return joined
 
 
-def is_gpu_bind(text: str) -> bool:
-    """Whether it is a binding to GPUs; several are separated by semicolons, and all speak of GPUs."""
-    return all(
-        piece.startswith("gpu:") and _is_gpu_binding(piece[4:]) for piece in f"gpu:{text}".split(";") if piece
-    )
+_GPU_BIND_HINT = "write closest, none, single:N, per_task:N or map_gpu:0,1"
 
 
-def _is_gpu_binding(text: str) -> bool:
+def check_gpu_bind(text: str) -> None:
+    """Several are separated by semicolons, and all speak of GPUs. Raises Refusal."""
+    for piece in filter(None, f"gpu:{text}".split(";")):
+        more = _fault_of(piece[4:]) if piece.startswith("gpu:") else ()
+        if more is not None:
+            raise Refusal(f"Invalid --gpu-bind argument: gpu:{text}", _GPU_BIND_HINT, more=more)
+
+
+def _fault_of(text: str) -> tuple[str, ...] | None:
+    """What is said of a binding before it is refused; None: nothing, it is one."""
     word = text.lower().removeprefix("verbose,")
     if word[:1] in ("c", "n"):
-        return True
+        return None
     for name, base in (("map_gpu:", 10), ("mask_gpu:", 16)):
         if word.startswith(name):
-            return _are_numbers(text[len(text) - len(word) + len(name) :], base)
+            return _fault_of_numbers(text[len(text) - len(word) + len(name) :], base)
     for name in ("per_task:", "single:"):
         if word.startswith(name):
-            return _is_count(word.removeprefix(name))
-    return False
+            return None if _is_count(word.removeprefix(name)) else ()
+    return ()
 
 
 def _is_count(text: str) -> bool:
@@ -83,12 +88,17 @@ def _is_count(text: str) -> bool:
     return 0 <= number < LONG_MAX
 
 
-def _are_numbers(text: str, base: int) -> bool:
+def _fault_of_numbers(text: str, base: int) -> tuple[str, ...] | None:
     digits = "[0-9]" if base == 10 else "[0-9a-fA-F]"
-    pattern = re.compile(rf"{digits}*(\*[0-9]*)?")
-    return all(
-        pattern.fullmatch(item.removeprefix("0x") if base == 16 else item) for item in text.split(",") if item
-    )
+    pattern = re.compile(rf"{digits}*(?:\*[0-9]*)?")
+    for item in filter(None, text.split(",")):
+        word = item.removeprefix("0x") if base == 16 else item
+        match = pattern.match(word)
+        bad = word[match.end() :][:1] if match is not None else ""
+        if bad:
+            said = f"error: Failed to validate {word}, offending character is {bad}"
+            return () if bad == "*" else (said,)
+    return None
 
 
 _ORDER = ("verbose", "prefer", "sort", "none", "rank", "local", "map_mem", "mask_mem")
@@ -112,6 +122,11 @@ def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
         elif word.startswith(("map_mem", "mapmem", "mask_mem", "maskmem")):
             kind = "mask_mem" if word.startswith("mask") else "map_mem"
             types, found = types - _PLACES | {kind}, _list_of(item, kind, "mem-bind")
+        elif word == "help":
+            raise Refusal(
+                "Memory bind options: nosort, sort, quiet, verbose, none, rank, local, map_mem:LIST, mask_mem:LIST",
+                level="",
+            )
         else:
             raise Refusal(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
     return found, types

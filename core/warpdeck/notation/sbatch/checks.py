@@ -122,6 +122,9 @@ def _apply_hint(fields: Fields, word: str) -> None:
             fields.counts["ntasks-per-core"] = 0xFFFF
         case "nomultithread":
             fields.threads = 1
+        case "help":
+            words = "Application hint options: compute_bound, memory_bound, multithread, nomultithread"
+            raise Refusal(words, level="")
         case _:
             raise Refusal(
                 f'unrecognized --hint argument "{word}", see --hint=help',

@@ -128,7 +128,7 @@ def minutes(text: str) -> int:
     found = seconds(text)
     if found in (UNLIMITED, NO_TIME):
         return found
-    return int((found + 59) / 60)  # towards zero, as C divides
+    return int(int32(found + 59) / 60)  # towards zero, as C divides
 
 
 def time_text(total_s: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpdeck.errors import UserError
 from warpdeck.notation.moments import moment_text, parse_moment
 
-from .bindings import distribution, is_gpu_bind, mem_bind, mem_bind_text
+from .bindings import check_gpu_bind, distribution, mem_bind, mem_bind_text
 from .fields import Fields, Getter, Place, Setter
 from .frequencies import cpu_freq, is_gpu_freq
 from .layouts import (
@@ -184,6 +184,9 @@ def _show_moment(option: str) -> Getter:
 
 def _set_gres(fields: Fields, text: str | None, place: Place) -> None:
     word = text or ""
+    if word.lower() in ("help", "list"):
+        known = ", ".join(f"{name}[[:type]:count]" for name in place.gres)
+        raise Refusal(f"Valid gres options are: {known}", level="")
     if word.lower() != "none":
         word = f"gres:{word}".replace(",", ",gres:").replace("gres:gres:", "gres:")
     fields.texts["gres"] = word
@@ -191,11 +194,7 @@ def _set_gres(fields: Fields, text: str | None, place: Place) -> None:
 
 def _set_gpu_bind(fields: Fields, text: str | None, place: Place) -> None:
     fields.texts["gpu-bind"] = text or ""
-    if not is_gpu_bind(text or ""):
-        raise Refusal(
-            f"Invalid --gpu-bind argument: gpu:{text}",
-            "write closest, none, single:N, per_task:N or map_gpu:0,1",
-        )
+    check_gpu_bind(text or "")
 
 
 def _set_gpu_freq(fields: Fields, text: str | None, place: Place) -> None:

@@ -20,7 +20,7 @@ from .checks import check, complete_paths
 from .fields import Fields, Place
 from .gpurules import check_gpus
 from .reading import EARLY, Given, Reading, exit_of
-from .refusal import Refusal, invalid
+from .refusal import VALUE_EXIT, Refusal, invalid
 from .values import show_value
 
 _UNSHOWN = EARLY | {"het-group"}
@@ -98,9 +98,8 @@ def _directives(reading: Reading, component: Component, name: str) -> None:
     rest = reading.words(words, lines)
     if rest < len(words):
         reading.line = lines[rest]
-        raise Refusal(
-            f"Invalid directive found in batch script: {words[rest]}", "quote values that hold blanks"
-        )
+        fault = f"Invalid directive found in batch script: {words[rest]}"
+        raise Refusal(fault, "quote values that hold blanks", exit_code=VALUE_EXIT)
 
 
 def check_rest(fields: Fields, place: Place) -> None:
