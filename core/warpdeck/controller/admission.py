@@ -78,6 +78,7 @@ def _same_answer(asked: PendingJob) -> tuple[object, ...]:
         asked.account,
         asked.qos,
         asked.time_limit_s,
+        asked.unlimited,
         asked.time_min_s,
         asked.deadline_unix,
         asked.licenses,

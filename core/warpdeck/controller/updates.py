@@ -125,9 +125,10 @@ def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) ->
     wanted, state = change.asked(), txn.state
     request = state.site.complete(_replaced(job.request, change), job.user)
     if wanted & LIMIT:
-        request = amend(request, time_limit_s=_asked_limit(job, change, now_s=_limit_s(txn, job)))
+        limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
+        request = amend(request, time_limit_s=limit_s, unlimited=limit_s is None)
     if wanted & (LIMIT | {"time_min_s"}):
-        _check_limit(txn, job, request, is_new=bool(wanted & LIMIT))
+        _check_limit(txn, job, request)
     check_times(request, txn.now)
     if isinstance(change.dependencies, Dependencies):
         _check_dependencies(txn, job, change.dependencies)
@@ -175,15 +176,9 @@ def _limit_s(txn: Transaction, job: Job) -> int | None:
     return waiting_limit_s(txn.state, job, Namesakes(txn.state), now=txn.now)
 
 
-def _check_limit(txn: Transaction, job: Job, request: Request, *, is_new: bool) -> None:
-    """Raises UserError for a limit that cannot be: none, where the site has one by default, or less than the least time."""
+def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
+    """Raises UserError for a limit that is less than the least time."""
     limit_s = _limit_s(txn, amend(job, request=request))
-    if is_new and request.time_limit_s is None and limit_s is not None:
-        raise UserError(
-            f"without a limit job {job.label()} would have the site's, {limit_s // 60} minutes",
-            "name a limit",
-            code="limit",
-        )
     if request.time_min_s and limit_s and request.time_min_s > limit_s:
         raise UserError(
             "its least time is more than its time limit", "give a shorter TimeMin", code="time_min"

@@ -243,6 +243,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=max(job.eligible_at_unix, verdict.since_unix),
         time_limit_s=request.time_limit_s,
+        unlimited=request.unlimited,
         predicted_s=job.predicted_s,
         promised_at_unix=state.promised.get(job.id),
         time_min_s=request.time_min_s,

@@ -197,6 +197,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     cancelled."""
     resources: Resources = Resources()
     time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    unlimited: bool = False
+    """It asks for no time limit: no default takes its place."""
     partition: Word = ""
     account: Word = ""
     qos: Word = ""

@@ -10,16 +10,16 @@ from warpdeck.errors import UserError
 
 MAX_TASKS = 1_000_000
 """Tasks of one array. Folded they cost nothing; the limit catches a slip of the keyboard."""
+MAX_DIGITS = 9
+"""Of a number in an array."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def parse_array(text: str) -> tuple[list[tuple[int, int, int]], int]:
     """(ranges as (first, last, step), ascending and disjoint; how many at once, 0 for any). Raises UserError."""
     body, percent, limit = text.partition("%")
-    if percent and (not limit.isdigit() or int(limit) < 1):
-        raise UserError(
-            f"--array={text}: {limit!r} is no limit", "write FIRST-LAST%LIMIT with a limit of 1 or more"
-        )
+    if percent and not (limit.isascii() and limit.isdigit() and len(limit) <= MAX_DIGITS):
+        raise UserError(f"--array={text}: {limit!r} is no limit", "write such as 0-99%4")
     ranges = [_parse_range(piece, text) for piece in body.removeprefix("[").removesuffix("]").split(",")]
     if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_TASKS:
         raise UserError(f"--array={text}: over {MAX_TASKS:,} tasks", "split the array")

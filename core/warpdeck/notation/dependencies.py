@@ -18,10 +18,11 @@ def parse_dependencies(text: str) -> dict[str, Any]:
     clauses: list[dict[str, Any]] = []
     for item in re.split(r"[,?]", text):
         kind, *targets = item.split(":")
+        kind = kind.lower()
         if kind == "singleton" and not targets:
             clauses.append({"kind": kind})
         elif kind in KINDS and targets:
-            clauses += [_clause(kind, target, text) for target in targets]
+            clauses += [_clause(kind, target, text) for target in dict.fromkeys(targets)]
         else:
             known = ", ".join((*KINDS, "singleton"))
             raise UserError(

@@ -12,6 +12,8 @@ _LICENSE = re.compile(r"([A-Za-z0-9_.\-@]+)(?:[:=](\d{1,7}))?")
 def parse_licenses(text: str) -> list[tuple[str, int]]:
     """(name, how many), by name; those of which none is asked are left out. Raises UserError."""
     found: dict[str, int] = {}
+    if not text:
+        return []
     for item in re.split(r"[,;]", text):
         match = _LICENSE.fullmatch(item.strip())
         if match is None:

@@ -239,8 +239,17 @@ def _number(field: str, option: str) -> Callable[[dict[str, Any], str], None]:
 
 
 def _set_array(request: dict[str, Any], value: str) -> None:
+    """Nothing is no array, and takes back an earlier one."""
+    request.pop("array", None)
+    if not value:
+        return
     ranges, throttle = parse_array(value)
     request["array"] = {"ranges": ranges, "throttle": throttle}
+
+
+def _set_dependencies(request: dict[str, Any], value: str) -> None:
+    """Nothing is none, and takes back earlier ones: scripts write --dependency="$AFTER"."""
+    request["dependencies"] = parse_dependencies(value) if value else None
 
 
 def _add_mail_types(request: dict[str, Any], value: str) -> None:
@@ -249,9 +258,16 @@ def _add_mail_types(request: dict[str, Any], value: str) -> None:
 
 
 def _set_open_mode(request: dict[str, Any], value: str) -> None:
-    if value not in ("append", "truncate"):
+    """As sbatch reads it: by the first letter."""
+    letter = value[:1].lower()
+    if letter not in ("a", "t"):
         raise UserError(f"--open-mode={value} is not understood", "write append or truncate")
-    request["open_append"] = value == "append"
+    request["open_append"] = letter == "a"
+
+
+def _set_time(request: dict[str, Any], value: str) -> None:
+    limit_s = parse_limit(value)
+    request.update(time_limit_s=limit_s, unlimited=limit_s is None)
 
 
 def _set_time_min(request: dict[str, Any], value: str) -> None:
@@ -268,9 +284,10 @@ def _set_reservation(request: dict[str, Any], value: str) -> None:
 
 
 def _set_kill_on_invalid_dep(request: dict[str, Any], value: str) -> None:
-    if value not in ("yes", "no"):
+    word = value.lower()
+    if word not in ("yes", "no"):
         raise UserError(f"--kill-on-invalid-dep={value} is not understood", "write yes or no")
-    request["kill_on_invalid_dep"] = value == "yes"
+    request["kill_on_invalid_dep"] = word == "yes"
 
 
 def _set_switches(resources: dict[str, Any], value: str) -> None:
@@ -287,9 +304,9 @@ def _signed(request: dict[str, Any], field: str, value: str) -> None:
 
 
 _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
-    "time": lambda request, value: request.update(time_limit_s=parse_limit(value)),
+    "time": _set_time,
     "array": _set_array,
-    "dependency": lambda request, value: request.update(dependencies=parse_dependencies(value)),
+    "dependency": _set_dependencies,
     "distribution": set_distribution,
     "gpu-bind": set_gpu_bind,
     "hold": lambda request, value: request.update(hold=True),

@@ -33,13 +33,13 @@ def tier(named: str, tiers: Mapping[str, int], settings: Settings) -> int:
 def time_limit(
     job: PendingJob, partition: PartitionView | None, settings: Settings, now: float
 ) -> int | None:
-    """Its limit in seconds: as asked, else the partition's or the site's default, else the partition's longest.
+    """Its limit in seconds: as asked (None: none), else the partition's or the site's default, else the partition's longest.
 
     With --time-min it is cut to what the partition allows; a deadline cuts every limit.
     """
     longest = None if partition is None else partition.max_time_s
     limit = job.time_limit_s
-    if limit is None:
+    if limit is None and not job.unlimited:
         default = None if partition is None else partition.default_time_s
         limit = default if default is not None else settings.default_time_s
         limit = _least(limit, longest)

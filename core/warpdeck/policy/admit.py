@@ -46,8 +46,13 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
             return Refusal(
                 "PartitionConfig", "no partition was named and there is no default one", "give --partition"
             )
+        parts = {part.name: part for part in view.partitions}
         for name in names:
-            refusal = _admit_to(job, name, view, settings, must_fit=must_fit)
+            if name not in parts:
+                there = ", ".join(each.name for each in view.partitions[:8])
+                return Refusal("PartitionConfig", f"there is no partition {name}", f"there are: {there}")
+        for name in names:
+            refusal = _admit_to(job, parts[name], view, settings, must_fit=must_fit)
             if refusal is None:
                 break
             refusals.append(refusal)
@@ -61,15 +66,11 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
 
 
 def _admit_to(
-    job: PendingJob, name: str, view: View, settings: Settings, *, must_fit: bool
+    job: PendingJob, part: PartitionView, view: View, settings: Settings, *, must_fit: bool
 ) -> Refusal | None:
-    part = next((each for each in view.partitions if each.name == name), None)
-    if part is None:
-        there = ", ".join(each.name for each in view.partitions[:8])
-        return Refusal("PartitionConfig", f"there is no partition {name}", f"there are: {there}")
     if part.state in ("DRAIN", "INACTIVE"):
         return Refusal(
-            "PartitionInactive", f"partition {name} takes no jobs now ({part.state})", "try another one"
+            "PartitionInactive", f"partition {part.name} takes no jobs now ({part.state})", "try another one"
         )
     up = msgspec.structs.replace(part, state="UP")
     limit_s = time_limit(job, part, settings, 0.0)
@@ -128,6 +129,9 @@ def _on_empty_cluster(
 ) -> Allocation | Refusal:
     """What the request would be given if nothing ran and nothing were broken."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
+    unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in cluster.row]
+    if unknown:
+        return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
     shape = Shape(
         cluster,
         asked,
@@ -138,10 +142,7 @@ def _on_empty_cluster(
     spot = place_now(timeline, shape, 1.0)
     if spot is not None:
         return allocate(timeline, GpuBoard(cluster, {}, 0.0), spot, 1.0)
-    unknown = [name for name in asked.nodelist if name not in cluster.row]
     where = f" in partition {part.name}" if part is not None else ""
-    if unknown:
-        return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
     if asked.constraint and not any(
         mask.any() for mask in cluster.rows_for(Resources(constraint=asked.constraint), None)
     ):

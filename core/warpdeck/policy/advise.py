@@ -155,7 +155,7 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
         return ""
     if not _fits(
         current,
-        msgspec.structs.replace(job, time_limit_s=int(longest) // 60 * 60, time_min_s=None),
+        msgspec.structs.replace(job, time_limit_s=int(longest) // 60 * 60, unlimited=False, time_min_s=None),
         partition,
     ):
         return ""

@@ -424,4 +424,12 @@ def _most_protected(settings: Settings) -> int:
 
 def claimant(job: PendingJob) -> tuple[object, ...]:
     """Jobs that may push the same others aside, for the same request."""
-    return (id(job.resources), job.partition, job.reservation, job.account, job.qos, job.time_limit_s)
+    return (
+        id(job.resources),
+        job.partition,
+        job.reservation,
+        job.account,
+        job.qos,
+        job.time_limit_s,
+        job.unlimited,
+    )

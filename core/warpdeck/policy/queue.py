@@ -140,6 +140,7 @@ class Queue:
         key = (
             id(job.resources),
             job.time_limit_s,
+            job.unlimited,
             job.partition,
             job.reservation,
             job.time_min_s,

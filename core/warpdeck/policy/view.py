@@ -90,6 +90,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     eligible_at_unix: float
     label: str = ""
     time_limit_s: int | None = None
+    unlimited: bool = False
+    """It asks for no limit, which is not to say nothing of one."""
     time_min_s: int | None = None
     """It may be given less than its limit, down to this, if it can then start earlier."""
     predicted_s: float | None = None

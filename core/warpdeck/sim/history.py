@@ -63,6 +63,7 @@ def _past_job(job: Job, ends: Mapping[JobId, float]) -> SimJob:
         submit_at_unix=job.submit_at_unix,
         eligible_at_unix=eligible,
         time_limit_s=request.time_limit_s,
+        unlimited=request.unlimited,
         time_min_s=request.time_min_s,
         partition=request.partition or job.partition,
         account=request.account,

@@ -192,13 +192,16 @@ def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
     core = Core("a")
     core.state.site = build_site(decode('[scheduler]\ndefault_time = "1:00:00"', "f").config)
     job_id = core.submit(ask(hold=True))
-    assert refusal(core, job_id, ROOT, time_limit_s=None)[0] == "limit"
     assert refusal(core, job_id, ROOT, time_min_s=2 * HOUR_S)[0] == "time_min"
     code, _ = refusal(core, job_id, ROOT, time_limit_more_s=-HOUR_S)
     assert code == "limit_decrement"
     change(core, job_id, time_limit_more_s=600)
     assert kept(core, job_id).request.time_limit_s == HOUR_S + 600
     change(core, job_id, time_min_s=HOUR_S)
+    change(core, job_id, time_limit_s=None)
+    assert kept(core, job_id).request.unlimited
+    change(core, job_id, time_limit_s=HOUR_S)
+    assert not kept(core, job_id).request.unlimited
 
 
 def test_a_change_without_one_is_refused() -> None:

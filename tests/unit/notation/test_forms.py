@@ -112,9 +112,13 @@ def test_arrays() -> None:
     assert parse_array("1-100:20%5") == ([(1, 81, 20)], 5)
     assert parse_array("7,4,22") == ([(4, 4, 1), (7, 7, 1), (22, 22, 1)], 0)
     assert parse_array("0-4,2-6") == ([(0, 6, 1)], 0)
-    for bad in ("9-0", "%4", "0-", "a", "1-5%0"):
+    for bad in ("9-0", "%4", "0-", "a", "1-5%x"):
         with pytest.raises(UserError):
             parse_array(bad)
+
+
+def test_kinds_of_dependencies_have_no_case_and_a_job_counts_once() -> None:
+    assert format_dependencies(parse_dependencies("AfterOK:1:1,SINGLETON")) == "afterok:1,singleton"
 
 
 def test_dependencies() -> None:

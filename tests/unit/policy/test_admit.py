@@ -8,6 +8,7 @@ import pytest
 from tests.builders import node, pending
 
 from warpdeck.config import build_site, decode
+from warpdeck.model import Resources
 from warpdeck.policy import View, admit
 
 SITE = """
@@ -61,7 +62,11 @@ def refusal(*, held: int = 0, must_fit: bool = True, **asked: Any) -> str:
             "InvalidAccount: no account was named, and kim",
         ),
         ({"partition": "cpu"}, "PartitionConfig: there is no partition cpu"),
+        ({"partition": "gpu,cpu"}, "PartitionConfig: there is no partition cpu"),
+        ({"resources": Resources(exclude=("n1", "n9"))}, "InvalidNode: there is no node n9"),
         ({"limit_s": 3 * 3600}, "PartitionTimeLimit: asks for"),
+        ({"limit_s": None}, ""),
+        ({"limit_s": None, "unlimited": True}, "PartitionTimeLimit: asks for no limit"),
         ({"qos": "urgent"}, "InvalidQOS: account lab may not use QoS urgent"),
         ({"qos": "wat"}, "InvalidQOS: there is no QoS wat"),
         ({"gpus": 9}, "BadConstraints: it asks for 9 GPUs"),

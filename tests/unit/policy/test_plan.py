@@ -154,3 +154,10 @@ def test_total_gpus_are_spread_over_the_nodes_asked_for() -> None:
     made = planned(view([node("a"), node("b")], [pending(1, resources=asked)]))
     assert [len(share.gpus) for share in made.starts[0].allocation.shares] == [3, 3]
     assert made.starts[0].allocation.node_names() == (NodeName("a"), NodeName("b"))
+
+
+def test_who_asks_for_no_time_limit_has_none_where_there_is_a_default_one() -> None:
+    picture = view([node("n1")], [pending(1, limit_s=None), pending(2, limit_s=None, unlimited=True)])
+    settings = Settings(default_time_s=3600)
+    found = {start.job_id: start.time_limit_s for start in plan(picture, 0.0, settings).starts}
+    assert found == {1: 3600, 2: None}
