@@ -55,6 +55,8 @@ ASKED = (
         r"\S+ main\* \d+ \d+ (mix|alloc) ([\d.]+|N/A) (\d+|N/A) none \S+ \S+\n",
     ),
     ("slurm_gpustat", "scontrol show jobid -dd 1", r"JobId=1 JobName=runs\n(   .*\n)+\n"),
+    ("seml", "scontrol uhold '2 2'", r""),
+    ("snakemake's end", "scancel --clusters=all 99", r""),
     ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
     ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),
     (

@@ -192,6 +192,26 @@ def test_sacct_prints_what_slurms_prints(pair: Pair, line: str) -> None:
     pair.same(line)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "squeue -M all -t R",
+        "squeue -M all -h -t R",
+        "squeue -M all -s",
+        "sinfo -M all",
+        "sinfo -M all -h -N",
+        "sinfo word -M all -s",
+        "sprio -M all -j 1",
+        "scancel -M all 999",
+        "scontrol -M all show hostnames n[1-2]",
+        "scontrol -M all show job 999",
+    ],
+)
+def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: Pair, line: str) -> None:
+    """Slurm finds clusters in its database: without one it refuses the option."""
+    pair.same(line)
+
+
 def test_each_start_of_a_requeued_job_has_a_line(pair: Pair) -> None:
     line = f"sacct -D -X -P -n -j {REQUEUED} -o jobid,jobname,state,exitcode,nodelist,alloccpus"
     assert pair.same(line, with_requeued=True) == [

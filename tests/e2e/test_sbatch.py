@@ -45,6 +45,13 @@ def test_parsable_prints_the_id_alone_and_quiet_prints_nothing(home: Home, work:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_who_names_clusters_is_told_the_jobs_cluster(home: Home, work: Path) -> None:
+    said = home.slurm("sbatch", "-M", "all", "job.sh", cwd=work)
+    assert re.fullmatch(r"Submitted batch job \d+ on cluster warpdeck\n", said.stdout), said.stderr
+    parsable = home.slurm("sbatch", "--parsable", "job.sh", cwd=work, SLURM_CLUSTERS="warpdeck")
+    assert re.fullmatch(r"\d+;warpdeck\n", parsable.stdout), parsable.stderr
+
+
 def test_a_script_comes_from_standard_input_or_from_the_path(home: Home, work: Path) -> None:
     done = home.slurm(
         "sbatch", "--wait", "--parsable", cwd=work, data="#!/bin/sh\necho $SLURM_JOB_NAME; exit 4\n"

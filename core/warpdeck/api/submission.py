@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from warpdeck.cluster import CLUSTER_OPTIONS
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
 from warpdeck.notation.getopt import Reader as Words
@@ -125,7 +126,7 @@ class Draft:
         self.request = request
         self.notes = notes
         self.own = own
-        """Names of options in the script and in variables that tell the command itself what to do: wait, parsable..."""
+        """Names of the options that tell the command itself what to do: wait, parsable..., and that clusters were named."""
         request["submit_dir"] = cwd
         request["submit_host"] = host or socket.gethostname()
         if request.get("chdir"):
@@ -169,15 +170,13 @@ def draft_script(
     """
     environ = with_umask(environ)
     said = override(script_options(text, name, known), environ, SBATCH_VARIABLES, known=known)
-    request, notes = build_request(
-        [*said, *command_options(options, known)], environ, now=now, known=known, read=read
-    )
+    said = [*said, *command_options(options, known)]
+    request, notes = build_request(said, environ, now=now, known=known, read=read)
     request |= {"script": text, "script_args": list(args)}
     request.setdefault("name", os.path.basename(name))
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    own = frozenset(
-        option for option, _, _ in said if option in known.options and known.options[option].here == COMMAND
-    )
+    named = {option for option, _, _ in said if option in known.options}
+    own = frozenset(each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS)
     return Draft(request, notes, cwd=cwd, environ=environ, host=host, own=own)
 
 

@@ -22,7 +22,7 @@ from warpdeck.api.submission import (
     wait_for_end,
 )
 from warpdeck.api.sync import SyncClient
-from warpdeck.cluster import ALL_NODES
+from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.exitcodes import exit_code
@@ -183,13 +183,19 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if "quiet" not in asked:
         for line in done.notes:
             console.err.write(f"sbatch: {line}\n")
-        console.out.write(
-            f"{done.job_id}\n" if "parsable" in asked else f"Submitted batch job {done.job_id}\n"
-        )
+        console.out.write(_told(done.job_id, asked) + "\n")
         console.out.flush()
     if "wait" not in asked:
         return 0
     return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
+
+
+def _told(job_id: int, asked: Collection[str]) -> str:
+    """The job, and its cluster where clusters were named."""
+    named = bool(CLUSTER_OPTIONS & {*asked})
+    if "parsable" in asked:
+        return f"{job_id};{CLUSTER_NAME}" if named else str(job_id)
+    return f"Submitted batch job {job_id}" + (f" on cluster {CLUSTER_NAME}" if named else "")
 
 
 def _failed(error: UserError, console: Console) -> CommandError:

@@ -22,6 +22,7 @@ from warpdeck.notation.signals import parse_signal
 from .console import CommandError, Console
 from .refusals import WORDS
 from .version import VERSION
+from .words import WordsError, only_ours
 
 OPTIONS = table(
     "scancel",
@@ -155,8 +156,12 @@ def _from_variables(console: Console) -> Options:
 
 def _check(given: Options, console: Console) -> int:
     """The signal's number, 0 for none; --me becomes --user. Raises CommandError."""
-    if given.get("clusters") or given.get("sibling"):
-        raise CommandError("there is one cluster here: -M and --sibling are not supported")
+    try:
+        only_ours("scancel", given.get("clusters") or console.env.get("SLURM_CLUSTERS", ""))
+    except WordsError as error:
+        raise CommandError(error.message, bare=True) from None
+    if given.get("sibling"):
+        raise CommandError("there is one cluster here: --sibling is not supported")
     if "me" in given:
         given["user"] = console.user
     state = given.get("state", "")

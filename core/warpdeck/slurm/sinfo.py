@@ -20,7 +20,7 @@ from .iterating import iterate, pause_s
 from .nodefields import LETTERS, Print, as_fields, group, prints
 from .nodestates import WORDS, picks
 from .stamps import Stamps, ctime
-from .words import Words, WordsError, is_informed, listed, only_ours, options, read
+from .words import CLUSTER_LINE, Words, WordsError, is_informed, listed, only_ours, options, read_anywhere
 
 OPTIONS = options(
     "sinfo",
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
 def main(words: list[str], console: Console) -> int:
     """Lists once, or for ever with --iterate."""
     try:
-        found, _ = read(words, OPTIONS)
+        found, _ = read_anywhere(words, OPTIONS)
         if is_informed(found, console, usage=USAGE, help_text=HELP):
             return 0
         asked = _asked(found, console)
@@ -134,6 +134,8 @@ def _print(asked: Asked, console: Console, site: Site, named: dict[str, Print]) 
     _sort(rows, asked, site, named)
     layout = Layout(columns, as_fields(named))
     lines = [] if asked.has("noheader") else [layout.titles()]
+    if lines and asked.has("clusters"):
+        lines.insert(0, CLUSTER_LINE)
     lines += [layout.line(row) for row in rows]
     if lines:
         print("\n".join(lines), file=console.out)

@@ -17,7 +17,7 @@ from .fields import Column, Field, Layout, Row, long_columns, needed, short_colu
 from .iterating import iterate, pause_s
 from .jobchoice import Asked, job_rows, step_rows
 from .stamps import Stamps, ctime
-from .words import Words, WordsError, is_informed, only_ours, options, read, refuse_rest
+from .words import CLUSTER_LINE, Words, WordsError, is_informed, only_ours, options, read, refuse_rest
 
 OPTIONS = options(
     "squeue",
@@ -157,6 +157,8 @@ def _print(layout: Layout, rows: list[Row], asked: Asked, console: Console, *, n
     lines = [layout.line(row) for row in rows]
     if not asked.has("noheader"):
         lines.insert(0, layout.titles())
+        if asked.has("clusters"):
+            lines.insert(0, CLUSTER_LINE)
         if asked.has("long", "iterate"):
             lines.insert(0, ctime(now))
     if lines:

@@ -10,7 +10,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from .console import Console
 from .fields import MAX_WIDTH, Row
 from .people import uid_of
-from .words import WordsError, is_informed, listed, only_ours, options, read
+from .words import CLUSTER_LINE, WordsError, is_informed, listed, only_ours, options, read
 
 OPTIONS = options(
     "sshare",
@@ -69,6 +69,8 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     with console.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
     rows = [*_root(tree, asked), *_chosen(tree, asked, console)]
+    if "clusters" in asked:
+        print(CLUSTER_LINE, file=console.out)
     mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
     end = "|" if "parsable" in asked and "parsable2" not in asked else ""
     if "noheader" not in asked:
@@ -81,7 +83,7 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
 
 def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
     if mark:
-        return mark.join(text.strip() for text in texts) + end
+        return mark.join(text.rstrip() for text in texts) + end
     return "".join(_fitted(text, column.width) + " " for text, column in zip(texts, columns, strict=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from warpdeck.cluster import other_cluster
+from warpdeck.cluster import CLUSTER_NAME, other_cluster
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, table
@@ -79,6 +79,10 @@ def is_informed(found: Words, console: Console, *, usage: str, help_text: str) -
             print(text, file=console.out)
             return True
     return False
+
+
+CLUSTER_LINE = f"CLUSTER: {CLUSTER_NAME}"
+"""What viewers print above a table whose clusters were named."""
 
 
 def only_ours(command: str, clusters: str) -> None:

@@ -11,7 +11,7 @@ from warpdeck.notation.getopt import parse_leading
 from warpdeck.slurm.console import Console
 from warpdeck.slurm.refusals import in_slurms_words
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, options
+from warpdeck.slurm.words import WordsError, only_ours, options
 
 from .session import Failed, Missing, Session
 
@@ -80,14 +80,14 @@ def _options(words: list[str], session: Session) -> list[str]:
             found, words = parse_leading(words, "scontrol", OPTIONS)
         except UserError as error:
             raise WordsError(f'{error.message}\nTry "scontrol --help" for more information') from None
-        for name, _ in found:
-            _set(name, session)
+        for name, value in found:
+            _set(name, value, session)
         if words:
             rest.append(words.pop(0))
     return rest
 
 
-def _set(name: str, session: Session) -> None:
+def _set(name: str, value: str, session: Session) -> None:
     out = session.console.out
     match name:
         case "details":
@@ -106,10 +106,10 @@ def _set(name: str, session: Session) -> None:
         case "version":
             out.write(VERSION)
             session.over = True
-        case "clusters" | "uid":
-            raise WordsError(
-                f"scontrol: error: --{name} is not supported: there is one cluster, and you are you"
-            )
+        case "clusters":
+            only_ours("scontrol", value)
+        case "uid":
+            raise WordsError("scontrol: error: --uid is not supported: you are you")
 
 
 def _converse(session: Session) -> None:

@@ -90,7 +90,7 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
         if equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
             found += of_name(session, value)
         else:
-            found += words_of(value if equals else word)
+            found += (name for part in (value if equals else word).split() for name in words_of(part))
     return found
 
 
