@@ -171,3 +171,46 @@ async def test_a_file_that_cannot_be_read_ends_the_filter_where_it_is() -> None:
         pass
     assert text.at_start
     assert text.lines.text() == b"loss 1\n"
+
+
+async def test_a_filter_that_is_taken_away_leaves_the_line_that_was_looked_at_among_its_neighbours() -> None:
+    marks = dict.fromkeys((10, 100_000, 200_000, 300_000), b"needle")
+    far = Far(20_000_000, marks=marks)
+    async with stage(LogView(), size=(80, 3)) as player:
+        await opened(player, far)
+        await player.press("ampersand", *"needle", "enter")
+        await player.shows("&needle: 4")
+        await player.press("k")
+        assert int(player.rows()[0].split()[2]) == 10
+        await player.press("j")
+        assert int(player.rows()[0].split()[2]) == 100_000
+        await player.press("k")
+        assert player.widget.end_search()
+        await player.shows("far line 9 ")
+        assert not player.widget.following
+
+
+async def test_of_lines_that_say_the_same_the_one_that_was_looked_at_is_gone_back_to() -> None:
+    log = b"".join(b"before %d\n\x1b[31msame\x1b[0m\nafter %d\n" % (each, each) for each in range(9))
+    async with stage(LogView(), size=(80, 5)) as player:
+        await fed(player, log + numbered(20))
+        await player.press("ampersand", *"same", "enter")
+        await player.shows("&same: 9")
+        await player.press("g", "j", "j")
+        assert player.widget.end_search()
+        await player.shows("before 2")
+        assert [row.rstrip() for row in player.rows()[2:5]] == ["before 2", "same", "after 2"]
+
+
+def test_a_page_in_which_nothing_matches_is_not_taken_apart() -> None:
+    assert kept(b"a\n\nb\n", only("x")) == b""
+    assert kept(b"\n", only("!x")) == b"\n"
+    assert kept(b"a\n\nb", only("!x")) == b"a\n\nb\n"
+
+
+async def test_a_filter_says_how_far_it_has_looked() -> None:
+    whole = LogText()
+    whole.clear(at_bytes=1000, read=None)
+    whole.feed(b"torn\nother\n")
+    text = FilteredText(whole, only("loss"))
+    assert text.looked_through_pct == 1

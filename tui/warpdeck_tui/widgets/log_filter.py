@@ -49,10 +49,11 @@ def of_rank(text: str) -> Filter | None:
 
 def kept(data: bytes, chosen: Filter) -> bytes:
     """The whole lines of `data` that the filter lets through, each with its end."""
-    lines = overwritten(data).split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    found = set(matching_lines(b"\n".join(lines), chosen.pattern)) if lines else set()
+    text = overwritten(data).removesuffix(b"\n")
+    found = set(matching_lines(text, chosen.pattern)) if data else set()
+    if not found and not chosen.without:  # most pages of a large log
+        return b""
+    lines = text.split(b"\n") if data else []
     wanted = range(len(lines)) if chosen.without else sorted(found)
     return b"".join(lines[number] + b"\n" for number in wanted if not chosen.without or number not in found)
 
@@ -84,6 +85,11 @@ class FilteredText:
     def start_bytes(self) -> int:
         """From where on the file was looked through."""
         return self._low
+
+    @property
+    def looked_through_pct(self) -> int:
+        """How much of the file, from its end backwards."""
+        return 100 - 100 * self._low // max(1, self.size_bytes)
 
     @property
     def at_start(self) -> bool:

@@ -10,8 +10,11 @@ import re
 from typing import NamedTuple
 
 from .ansi import without_escapes
+from .log_lines import LogLines
 
 MAX_QUERY_CHARACTERS = 200
+MAX_LIKE_IT = 200
+"""So many lines that say the same are counted below one."""
 
 
 class Query(NamedTuple):
@@ -27,6 +30,23 @@ def words(text: str) -> Query:
     text = text[:MAX_QUERY_CHARACTERS]
     flags = re.IGNORECASE if text == text.lower() else re.NOFLAG
     return Query(f"/{text}", re.compile(re.escape(text.encode()), flags), re.compile(re.escape(text), flags))
+
+
+class Place(NamedTuple):
+    """A line by what it says, and how many that say the same stand below it."""
+
+    pattern: re.Pattern[bytes]
+    below: int
+
+
+def place_of(number: int, lines: LogLines) -> Place | None:
+    """Where a line stands that is kept; None if too many say the same. All who say the same pass one filter together, so the
+    place is the same with and without it."""
+    text = without_escapes(lines.line(number))
+    pattern = re.compile(rb"^%b\r*$" % re.escape(text), re.MULTILINE)
+    found = [piece.first + row for piece in lines.pieces() for row in matching_lines(piece.data, pattern)]
+    below = sum(each > number for each in found)
+    return Place(pattern, below) if below <= MAX_LIKE_IT else None
 
 
 _TROUBLE = (

@@ -16,7 +16,7 @@ from warpdeck_tui.palette import Palette
 from .cells import fit
 from .glyphs import ELLIPSIS
 from .log_filter import Filter, FilteredText, of_rank, only
-from .log_search import MAX_QUERY_CHARACTERS, TROUBLE, Query, words
+from .log_search import MAX_QUERY_CHARACTERS, TROUBLE, Place, Query, place_of, words
 from .log_text import LogText, Reader
 from .log_window import LogWindow
 from .matches import pointed_out, spans
@@ -61,12 +61,15 @@ class LogView(LogWindow):
 
     def _badge(self) -> list[str]:
         told = [self._filter_words(self._source)] if isinstance(self._source, FilteredText) else []
-        told += [self._search_words(self._query)] if self._query else []
+        if self._query:
+            told.append(self._search_words(self._query))
+        elif self._searching:
+            told.append(f"back to its line {ELLIPSIS}")
         return [*told, *super()._badge()]
 
     def _filter_words(self, source: FilteredText) -> str:
         if self._reading:
-            return f"{source.chosen.title} {ELLIPSIS}"
+            return f"{source.chosen.title} {ELLIPSIS} {source.looked_through_pct}%"
         count = self._shown_end - self._shown_first
         return f"{source.chosen.title}: {count:,}{'' if source.at_start else ' or more'}"
 
@@ -127,11 +130,37 @@ class LogView(LogWindow):
         self._use(FilteredText(self._whole, chosen))
 
     def end_filter(self) -> bool:
-        """All lines again; False if they were all there."""
-        if not isinstance(self._source, FilteredText):
+        """All lines again, around the one that was looked at; False if they were all there."""
+        source = self._source
+        if not isinstance(source, FilteredText):
             return False
+        at, place = self._top, None
+        if self._found is not None and at <= self._found < at + self._page_rows:
+            at = self._found
+        if not self._following and source.lines.first <= at < source.lines.end:
+            place = place_of(at, source.lines)
         self._use(self._whole)
+        if place:
+            self._go_to(place)
         return True
+
+    @work(exclusive=True, group="find")
+    async def _go_to(self, place: Place) -> None:
+        """From the end up to that line."""
+        self._searching = True
+        found: int | None = None
+        try:
+            for _ in range(place.below + 1):
+                start = self._shown_end if found is None else found
+                found = await self._source.find(place.pattern, start - 1, forward=False)
+                if found is None:
+                    return
+        finally:
+            self._searching = False
+            self._refresh_status()
+        if found is not None:
+            self._show_line(found)
+            self.refresh()
 
     @property
     def _whole(self) -> LogText:
@@ -205,7 +234,7 @@ class LogView(LogWindow):
         if self._query is None:
             return self.end_filter()
         self.workers.cancel_group(self, "find")
-        self._query = self._found = None
+        self._query = None
         self._page = None
         self.refresh()
         return True
