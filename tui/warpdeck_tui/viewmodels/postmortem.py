@@ -29,6 +29,10 @@ _SIGNALLED = 128
 _GPU_MEMORY = re.compile(
     r"CUDA(?: error:)? out of memory|OutOfMemoryError|CUDNN_STATUS_ALLOC_FAILED", re.IGNORECASE
 )
+_SAID_TWICE = re.compile(r"^.*(?:CUDA(?: error:)? out of memory|OutOfMemoryError)\b[.:]?\s*", re.IGNORECASE)
+"""What a line about GPU memory says that our own words say too; the figures follow."""
+_OS_ERROR = re.compile(r"^(?:\w+Error|OSError|IOError): \[Errno \d+\] ")
+"""Their names and numbers tell nothing that the words behind them do not, and on 80 columns cost the file's name."""
 _EXCEPTION = re.compile(r"(?:[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*|[\w.]+: .+)")
 
 
@@ -74,8 +78,9 @@ def _job(detail: JobDetail, lines: list[str]) -> str:
     if _GPU_MEMORY.search(said):
         used = detail.row.used
         peak = used.gpu_mem_peak_bytes if used and used.gpu_mem_peak_bytes else 0
-        return f"GPU out of memory{_reached(peak, _gpu_room(detail))}: {said}"
-    return said or _signal_words(detail.row.exit_code) or printable(detail.message)
+        more = _SAID_TWICE.sub("", said)
+        return f"GPU out of memory{_reached(peak, _gpu_room(detail))}{': ' if more else ''}{more}"
+    return _OS_ERROR.sub("", said) or _signal_words(detail.row.exit_code) or printable(detail.message)
 
 
 def _reached(peak_bytes: int, limit_bytes: int) -> str:
