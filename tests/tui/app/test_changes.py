@@ -10,6 +10,9 @@ from tests.tui.app.test_views import ended
 from warpdeck.api.rows import JobDetail
 from warpdeck.model import GpuAsk, Resources
 from warpdeck_tui.viewmodels.changes import changes_text, last_that_worked
+from warpdeck_tui.viewmodels.job import PLAIN
+
+NONE: tuple[dict[str, str], dict[str, str]] = ({}, {})
 
 
 def test_the_last_of_its_name_and_user_that_completed_before_it_counts() -> None:
@@ -31,26 +34,44 @@ def test_only_what_differs_is_told_and_a_comment_is_no_difference() -> None:
         row=ended(1, gpus=4), script="#!/bin/sh\n# old\ntrain --lr 1\n", submit_dir="/home/ann"
     )
     now = JobDetail(row=ended(2, gpus=8), script="#!/bin/sh\n# new\ntrain --lr 1\n", submit_dir="/home/ann")
-    text = changes_text(worked, now, code="the code is the same")
+    text = changes_text(worked, now, code="the code is the same", variables=NONE)
     assert "-asked: 1 node, 1 CPU, 4 GPUs" in text and "+asked: 1 node, 1 CPU, 8 GPUs" in text
     assert "script" not in text and "folder" not in text and text.endswith("the code is the same")
-    same = changes_text(worked, worked, code="")
+    same = changes_text(worked, worked, code="", variables=NONE)
     assert "the same" in same and "-asked" not in same
+
+
+def test_variables_that_differ_are_told_and_neither_secrets_nor_what_every_login_has() -> None:
+    worked = JobDetail(row=ended(1), script="#!/bin/sh\ntrain\n")
+    now = JobDetail(row=ended(2), script="#!/bin/sh\nmodule load cuda\ntrain\n")
+    before = {"LR": "0.1", "OLD": "1", "TERM": "xterm", "HF_TOKEN": "a", "SAME": "1", "SSH_TTY": "/dev/pts/1"}
+    after = {"LR": "0.3", "NEW": "1", "TERM": "tmux", "HF_TOKEN": "b", "SAME": "1", "SSH_TTY": "/dev/pts/2"}
+    text = changes_text(worked, now, code="", variables=(before, after))
+    told = [line[line.index("m") + 1 : -len(PLAIN)] for line in text.splitlines() if line[:1] == "\x1b"]
+    assert told[1:-1] == [
+        "-HF_TOKEN=(hidden)",
+        "+HF_TOKEN=(another one, hidden)",
+        "-LR=0.1",
+        "+LR=0.3",
+        "+NEW=1",
+        "-OLD=1",
+        "+script: module load cuda",
+    ]
 
 
 async def test_a_failed_job_is_compared_with_the_one_that_worked(folder: Path) -> None:
     async with on_stage(folder, size=(100, 30)) as stage:
         stage.cluster.ends["llama"] = (0.0, 0)
-        await stage.cluster.submit("llama")
+        await stage.cluster.submit("llama", env={"LR": "0.1"})
         await stage.shows("✓ CD")
         stage.cluster.ends["llama"] = (0.0, 1)
-        await stage.cluster.submit("llama", resources=Resources(gpus=GpuAsk(per_node=2)))
+        await stage.cluster.submit("llama", env={"LR": "0.3"}, resources=Resources(gpus=GpuAsk(per_node=2)))
         await stage.shows("✗ F")
         stage.app.open_job("2")
         await stage.shows("job 2", "FAILED")
         await stage.press("W")
         await stage.shows(
-            "Since job 1 worked (-), in job 2 (+)", "+asked: 1 node, 1 CPU, 2 GPUs", "no snapshot"
+            "Since job 1 worked (-), in job 2 (+)", "+asked: 1 node, 1 CPU, 2 GPUs", "+LR=0.3", "no snapshot"
         )
         await stage.press("escape", "escape")
         await stage.hides("Since job 1")

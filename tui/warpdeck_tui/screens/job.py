@@ -418,11 +418,14 @@ class JobScreen(DeckScreen):
             there, code = await core.job(str(worked.id)), "one of both has no snapshot"
             if now.snapshot and there.snapshot:
                 code = view.diff_text(await core.diff_with_job(now.snapshot, str(worked.id)))
+            variables: tuple[dict[str, str], dict[str, str]] = {}, {}
+            if now.row.user == self.deck.user:
+                variables = await core.environment(worked.label), await core.environment(now.row.label)
         except UserError as error:
             self.deck.tell_error(error)
             return
         title = f"Since job {worked.label} worked (-), in job {self._label()} (+)"
-        self.app.push_screen(TextPage(title, changes_text(there, now, code=code)))
+        self.app.push_screen(TextPage(title, changes_text(there, now, code=code, variables=variables)))
 
     @work(exclusive=True, group="diff")
     async def _show_diff(self, diff: Callable[[], Awaitable[str]], what: str) -> None:
