@@ -167,16 +167,24 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         await stage.shows("config.toml is not in force", "Nothing was changed")
         assert path.read_text() == ""
         await stage.press("escape")
+        screen.use_config("[qos.high]\nfoo = 3\n")
+        await stage.shows("qos.high.foo: no such key")
+        assert "preempt_exempt_s" in "".join(stage.text().split())  # far behind the width of the page
+        await stage.press("escape")
         screen.use_config("[qos.high]\npriority = 10\n")
         await stage.shows("high", "10")
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_key_for_another_table_says_for_which_and_a_what_if_is_asked_anywhere(folder: Path) -> None:
+async def test_a_key_for_another_table_says_for_which_and_nodes_and_a_what_if_are_asked_for_anywhere(
+    folder: Path,
+) -> None:
     async with on_stage(folder) as stage:
         await stage.press("6", "d")
         await stage.told("that key is for Drains, not for Partitions; Tab goes there")
-        await stage.press("w")
+        await stage.press("A")
+        await stage.shows("Add a node")
+        await stage.press("escape", "w")
         await stage.shows("What if?", "simulate --history")
         await stage.press("escape")
         await stage.shows("[What if]")

@@ -239,7 +239,7 @@ async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:
         await stage.cluster.submit("llama-2")
         await stage.shows("● R")
         await stage.press("g", "enter", "m", "plus")
-        await stage.shows("Lay which run over this one?")
+        await stage.shows("Lay which run over this one?", "NAME", "llama")
         await stage.press("enter")
         await stage.shows("a job 2 llama-2", "b job 1 llama")
         await stage.press("minus")

@@ -77,7 +77,6 @@ USED_WITH = {
     "change": FORMS,
     "remove": FORMS,
     "drain": ("drains",),
-    "add": ("drains",),
 }
 """Of the actions that mean nothing on some tables: those on which they do."""
 
@@ -379,7 +378,7 @@ class AdminScreen(NodeVerbs):
         except UserError as error:
             problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}"
             words = f"{problems}\n\nNothing was changed; E goes on with your text.\n"
-            self.app.push_screen(TextPage("config.toml is not in force", words))
+            self.app.push_screen(TextPage("config.toml is not in force", words, is_prose=True))
             return
         self._draft = ""
         self.deck.chronicle.add(RELOAD)

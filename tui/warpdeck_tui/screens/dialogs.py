@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CHOICE_COLUMNS = (
     Column("JOB", 12),
     Column("STATE", 5),
+    Column("NAME", 16),
     Column("TIME", 10, align="right"),
     Column("WHERE OR HOW IT ENDED", 0),
 )
@@ -272,12 +273,13 @@ def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
 
 
 class TextPage(Arrives[None], ModalScreen[None]):
-    """A long text with ANSI colours, such as a diff."""
+    """A long text with ANSI colours, such as a diff. `is_prose`: sentences, whose ends must not be cut off."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, *, is_prose: bool = False) -> None:
         super().__init__()
+        self._is_prose = is_prose
         self._title = title
         self._text = text
 
@@ -291,6 +293,8 @@ class TextPage(Arrives[None], ModalScreen[None]):
         self.recolour()
         view = self.query_one(LogView)
         view.feed(self._text.encode())
+        if self._is_prose:
+            view.action_wrap()
         view.action_first()
         view.focus()
 

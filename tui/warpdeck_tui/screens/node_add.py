@@ -38,6 +38,8 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         self._core = core
         self._fingerprint = ""
         self._told: list[str] = []
+        self._adding = ""
+        """The machine that is being added: whatever becomes of this dialog, the controller goes on with it."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -74,7 +76,9 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
 
     def action_submit(self) -> None:
         accept = self.query_one("#accept", Input)
-        if not self._value("target"):
+        if self._adding:
+            self._say(f"{self._adding} is still being added")
+        elif not self._value("target"):
             self._say("write the machine's address first")
             self.query_one("#target").focus()
         elif not accept.has_focus:
@@ -83,12 +87,15 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         elif accept.value.strip() == "yes":
             self._add(self._fingerprint)
         else:
+            self._forget_key()
             self._say("the key was not accepted; nothing was changed")
+            self.query_one("#target").focus()
 
     @work(exclusive=True)
     async def _add(self, accepted: str) -> None:
         self._told.clear()
         self._say("")
+        self._adding = self._value("target")
         try:
             row = await self._core.node_add(
                 self._value("target"),
@@ -99,6 +106,8 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         except UserError as error:
             self._failed(error)
             return
+        finally:
+            self._adding = ""
         cast("DeckApp", self.app).chronicle.add(self._command())
         has = f"{plural(row.cpus, 'CPU')}, {plural(len(row.gpus), 'GPU')}"
         self.app.notify(f"added {row.name}: {has}", markup=False)
@@ -139,4 +148,7 @@ class NodeAdd(Arrives[None], ModalScreen[None]):
         return self.query_one(f"#{name}", Input).value.strip()
 
     def action_give_up(self) -> None:
+        if self._adding:
+            words = f"{self._adding} is still being added, and stands among the nodes when it is"
+            self.app.notify(words, markup=False)
         self.dismiss(None)

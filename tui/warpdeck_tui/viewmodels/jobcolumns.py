@@ -82,8 +82,8 @@ def array_row(array: Fold, columns: Sequence[str], *, now: float) -> Line:
 
 
 def choice_row(row: JobRow, *, now: float) -> Line:
-    """Job, state, time and where, to choose from."""
-    return job_row(row, ("job", "state", "time", "where"), now=now)
+    """Job, state, name, time and where, to choose from."""
+    return job_row(row, ("job", "state", "name", "time", "where"), now=now)
 
 
 def _plain(row: JobRow) -> str:
