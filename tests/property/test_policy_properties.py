@@ -105,7 +105,7 @@ def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None
         if refused is None:
             assert made.starts, f"{job} was admitted: {made.whys}"
         elif made.starts:
-            assert refused.code in ("InvalidAccount", "PartitionInactive"), f"{refused}"
+            assert refused.code in ("InvalidAccount", "InvalidNode", "PartitionInactive"), f"{refused}"
 
 
 @settings(max_examples=EXAMPLES // 2)
