@@ -68,6 +68,8 @@ CHANGED_SIGNALS = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
 )
 """What Python or the supervisor ignores would stay so over exec."""
+ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""What posix_spawn is to set: of each other signal the C library would ask first how it is."""
 
 
 class Order(NamedTuple):
@@ -124,7 +126,7 @@ def start(order: Order, script: str) -> Tuple[int, socket.socket]:
         if order.account is None and order.private is None:
             gate = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
             pid = os.posix_spawn(
-                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=CHANGED_SIGNALS
+                argv[0], argv, order.env, file_actions=gate, setsid=True, setsigdef=ALL_SIGNALS
             )
         else:
             pid = _fork(order, argv, theirs.fileno(), cover=_covering(order))

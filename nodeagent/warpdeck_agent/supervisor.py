@@ -14,11 +14,13 @@ from __future__ import annotations
 import fcntl
 import gc
 import json
+import math
 import os
 import select
 import signal
 import socket
-from typing import Any, Callable, Dict, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .hold import contain, hold_from
 from .linestore import LineStore
@@ -30,6 +32,10 @@ JOIN_S = 60.0
 READ_BYTES = 256 * 1024
 MAX_NOTE_BYTES = 480
 """Of the reason why a job cannot begin: what its record has room for."""
+CLOSE_S = 0.02
+"""Launches that follow each other more closely than this are short ones: that one began is told with its end, or so much later."""
+GATES_S = 1.0
+"""How often gates are looked at that may be done with: a short job's end closes its own, and to be woken for each costs more."""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -45,15 +51,17 @@ class Launch:
         self.note = b""
 
     def take_note(self) -> bool:
-        """Reads what the shell says; False once it says no more."""
-        try:
-            data = self.gate.recv(MAX_NOTE_BYTES)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        self.note = (self.note + data)[:MAX_NOTE_BYTES]
-        return bool(data)
+        """Reads what the shell has said; False once it says no more."""
+        while True:
+            try:
+                data = self.gate.recv(MAX_NOTE_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                data = b""
+            if not data:
+                return False
+            self.note = (self.note + data)[:MAX_NOTE_BYTES]
 
 
 class Supervisor:
@@ -63,6 +71,10 @@ class Supervisor:
         self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
         self._script = os.path.join(folder, START)
         self._running: Dict[int, Launch] = {}
+        self._gates: List[Launch] = []
+        """Those whose gates may be open. Nobody waits for what is said there before the end, so they are not watched."""
+        self._look_at = math.inf
+        """When the gates are looked at, on the monotonic clock."""
         self._poll = select.epoll()
         self._acts: Dict[int, Callable[[], object]] = {}
         self._listener = _listen(folder)
@@ -72,9 +84,12 @@ class Supervisor:
         self._agent: Optional[socket.socket] = None
         self._received = bytearray()
         self._unsent = bytearray()
+        self._send_at = math.inf
+        """When what is unsent leaves."""
+        self._waits_to_send = False
+        self._started_at = -CLOSE_S
         self._children, waker = os.pipe()
-        for descriptor in (self._children, waker):
-            os.set_blocking(descriptor, False)
+        os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         self._watch(self._children, self._reap)
@@ -83,14 +98,23 @@ class Supervisor:
     def run(self, join_s: float = JOIN_S) -> None:
         """Until there is neither an agent nor a job; so long for the first agent."""
         while self._agent is not None or self._running or not self._was_joined:
-            ready = self._poll.poll(-1 if self._was_joined else join_s)
+            ready = self._poll.poll(self._patience_s() if self._was_joined else join_s)
             if not ready and not self._was_joined:
                 return
             for descriptor, _ in ready:
                 act = self._acts.get(descriptor)
                 if act is not None:
                     act()
-            self._flush()
+            now = time.monotonic()
+            if self._look_at <= now:
+                self._look_at_gates()
+            if self._send_at <= now:  # or the agent takes more again
+                self._flush()
+
+    def _patience_s(self) -> float:
+        """How long there is nothing to do of its own accord; negative for ever."""
+        next_at = self._look_at if self._waits_to_send else min(self._send_at, self._look_at)
+        return -1.0 if next_at == math.inf else max(0.0, next_at - time.monotonic())
 
     def _watch(self, descriptor: int, act: Callable[[], object]) -> None:
         self._acts[descriptor] = act
@@ -152,17 +176,28 @@ class Supervisor:
         except OSError as error:  # somebody was quicker to kill it, or it cannot be held: it must not go on
             launch.note = f"its first process cannot be held: {os.strerror(error.errno or 0)}".encode()
             os.kill(pid, signal.SIGKILL)
-        self._watch(gate.fileno(), lambda: self._listen_to(launch))
-        self._tell("started", order, pid=pid)
+        now = time.monotonic()
+        self._gates.append(launch)
+        self._look_at = min(self._look_at, now + GATES_S)
+        before, self._started_at = self._started_at, now
+        self._tell("started", order, within_s=CLOSE_S if now - before < CLOSE_S else 0.0, pid=pid)
 
-    def _listen_to(self, launch: Launch) -> None:
-        if not launch.take_note():
-            self._forget(launch.gate)
+    def _look_at_gates(self) -> None:
+        """Closes those behind which the program runs, so that a job of days costs no descriptor."""
+        open_gates = []
+        for launch in self._gates:
+            if launch.gate.fileno() < 0:
+                continue
+            if launch.take_note():
+                open_gates.append(launch)
+            else:
+                launch.gate.close()
+        self._gates = open_gates
+        self._look_at = time.monotonic() + GATES_S if open_gates else math.inf
 
     def _reap(self) -> None:
         """Puts down how children ended, and only then tells of it."""
-        while self._take_wakeups():
-            continue
+        os.read(self._children, READ_BYTES)
         while self._running:
             pid, status, used = os.wait4(-1, os.WNOHANG)
             if not pid:
@@ -173,9 +208,8 @@ class Supervisor:
 
     def _end(self, launch: Launch, status: int, used: Any) -> None:
         if launch.gate.fileno() >= 0:
-            while launch.take_note():
-                continue
-            self._forget(launch.gate)
+            launch.take_note()
+            launch.gate.close()
         code, number = split_status(status)
         record = self._table.record(launch.order.record)
         if launch.note:
@@ -184,18 +218,14 @@ class Supervisor:
         spent_s = used.ru_utime + used.ru_stime
         self._tell("ended", launch.order, cpu_s=spent_s, peak_bytes=used.ru_maxrss * 1024)
 
-    def _tell(self, what: str, order: Order, **facts: object) -> None:
-        self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts})
+    def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
+        self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)
 
-    def _take_wakeups(self) -> bytes:
-        try:
-            return os.read(self._children, READ_BYTES)
-        except BlockingIOError:
-            return b""
-
-    def _say(self, words: Dict[str, Any]) -> None:
+    def _say(self, words: Dict[str, Any], *, within_s: float = 0.0) -> None:
+        """Tells the agent, which has it within that time and in the order in which it was said."""
         if self._agent is not None:
             self._unsent += json.dumps(words).encode() + b"\n"
+            self._send_at = min(self._send_at, time.monotonic() + within_s)
             if len(self._unsent) > MAX_UNSENT_BYTES:
                 self._drop()
 
@@ -209,13 +239,19 @@ class Supervisor:
         except OSError:
             self._drop()
             return
-        self._poll.modify(self._agent, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
+        if not self._unsent:
+            self._send_at = math.inf
+        if self._waits_to_send != bool(self._unsent):
+            self._waits_to_send = bool(self._unsent)
+            self._poll.modify(self._agent, select.EPOLLIN | (select.EPOLLOUT if self._unsent else 0))
 
     def _drop(self) -> None:
         if self._agent is not None:
             self._forget(self._agent)
         self._agent = None
         self._unsent.clear()
+        self._send_at = math.inf
+        self._waits_to_send = False
         self._received.clear()
 
 

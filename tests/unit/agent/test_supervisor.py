@@ -1,10 +1,14 @@
-"""What a supervisor takes from an agent that came after it."""
+"""What a supervisor takes from its agent and tells it: also one that came after it, and of launches that come closely."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from tests.agent import FROM_SOURCE
 from tests.waiting import WAIT_S, eventually
 
 from warpdeck_agent.launching import DEFAULT_PATH
-from warpdeck_agent.spool import Spool
+from warpdeck_agent.spool import LaunchFolder, Spool
 from warpdeck_agent.starter import SCRIPT, START, Order, install
 
 
@@ -34,23 +38,63 @@ def joined(folder: Path) -> socket.socket:
     return link
 
 
-def test_an_order_of_a_later_build_is_carried_out_as_far_as_it_is_understood(short_tmp: Path) -> None:
-    spool = Spool(str(short_tmp))
-    folder = spool.job(1, 0)
-    folder.create(uid=0, gid=0, terminal=False)
+@contextmanager
+def supervised(folder: Path) -> Iterator[tuple[Spool, subprocess.Popen[bytes], socket.socket]]:
+    """A supervisor of that folder, and a link to it; at the end it goes with its agent and the last job."""
+    spool = Spool(str(folder))
     install(spool.file(START), SCRIPT)
-    command, env = ["/bin/sh", "-c", "echo on; exit 3"], {"PATH": DEFAULT_PATH}
-    order = Order(1, 0, folder.number, command, env, "/", str(short_tmp / "said"), "", False, {})
-    said: list[dict[str, Any]] = []
-    process = subprocess.Popen([*FROM_SOURCE, "supervise", "--dir", str(short_tmp)])
+    process = subprocess.Popen([*FROM_SOURCE, "supervise", "--dir", str(folder)])
     try:
-        with joined(short_tmp) as link, link.makefile("rb") as lines:
-            link.sendall(json.dumps({**order._asdict(), "later": {"builds": "know"}}).encode() + b"\n")
-            while not said or said[-1]["is"] != "ended":
-                said.append(json.loads(lines.readline()))
+        with joined(folder) as link:
+            yield spool, process, link
         assert process.wait(WAIT_S) == 0, "it goes with the agent and the last job"
     finally:
         process.kill()
         process.wait()
+
+
+def ordered(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, dict[str, Any]]:
+    """A launch that runs this, and the words of its order."""
+    folder = spool.job(job_id, 0)
+    folder.create(uid=0, gid=0, terminal=False)
+    command, env = ["/bin/sh", "-c", script], {"PATH": DEFAULT_PATH}
+    out = spool.file(f"said-{job_id}")
+    return folder, Order(job_id, 0, folder.number, command, env, "/", out, "", False, {})._asdict()
+
+
+def line(words: dict[str, Any]) -> bytes:
+    return json.dumps(words).encode() + b"\n"
+
+
+def test_an_order_of_a_later_build_is_carried_out_as_far_as_it_is_understood(short_tmp: Path) -> None:
+    said: list[dict[str, Any]] = []
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        folder, words = ordered(spool, 1, "echo on; exit 3")
+        link.sendall(line({**words, "later": {"builds": "know"}}))
+        while not said or said[-1]["is"] != "ended":
+            said.append(json.loads(lines.readline()))
     assert [each["is"] for each in said] == ["running", "started", "ended"]
-    assert (folder.exit_status(), (short_tmp / "said").read_text()) == ((3, 0), "on\n")
+    assert (folder.exit_status(), (short_tmp / "said-1").read_text()) == ((3, 0), "on\n")
+
+
+def test_the_starts_of_launches_that_come_closely_are_told_while_they_run(short_tmp: Path) -> None:
+    pids: list[int] = []
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        link.sendall(b"".join(line(ordered(spool, number, "exec sleep 600")[1]) for number in (1, 2, 3)))
+        while len(pids) < 3:
+            said = json.loads(lines.readline())
+            pids += [said["pid"]] if said["is"] == "started" else []
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    assert len(set(pids)) == 3
+
+
+def test_a_job_that_runs_costs_the_supervisor_no_descriptor(short_tmp: Path) -> None:
+    with supervised(short_tmp) as (spool, process, link), link.makefile("rb") as lines:
+        assert json.loads(lines.readline())["is"] == "running"
+        before = len(os.listdir(f"/proc/{process.pid}/fd"))
+        link.sendall(line(ordered(spool, 1, "exec sleep 600")[1]))
+        pid = json.loads(lines.readline())["pid"]
+        eventually(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) == before, what="the gate is closed")
+        assert os.listdir(f"/proc/{pid}/fd"), "the job runs"
+        os.kill(pid, signal.SIGKILL)
