@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .errors import WarpdeckError as WarpdeckError
     from .library.asyncclient import AsyncClient as AsyncClient
     from .library.asyncjob import AsyncJob as AsyncJob
+    from .library.callfutures import CallFuture as CallFuture
     from .library.client import Client as Client
     from .library.client import Job as Job
     from .library.executor import Executor as Executor
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AsyncClient": "library.asyncclient",
     "AsyncJob": "library.asyncjob",
+    "CallFuture": "library.callfutures",
     "Client": "library.client",
     "Executor": "library.executor",
     "Job": "library.client",

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import sys
 
-from . import commands, cycle, fleet, footprint, history, jobs, peers, planning, remote, screen, trees
+from . import calls, commands, cycle, fleet, footprint, history, jobs, peers, planning, remote, screen, trees
 from .rig import open_rig
 from .table import Table
 
-PARTS = ("commands", "screen", "idle", "jobs", "remote", "trees", "planning", "restart", "history", "fleet")
+PARTS = (
+    "commands",
+    "screen",
+    "idle",
+    "jobs",
+    "calls",
+    "remote",
+    "trees",
+    "planning",
+    "restart",
+    "history",
+    "fleet",
+)
 
 
 def main(words: list[str]) -> int:
@@ -36,7 +48,7 @@ def main(words: list[str]) -> int:
 
 def with_rig(table: Table, wanted: list[str]) -> None:
     """The parts that need a controller, from an empty queue to a full one."""
-    if not {"commands", "screen", "idle", "jobs", "restart", "history"} & set(wanted):
+    if not {"commands", "screen", "idle", "jobs", "calls", "restart", "history"} & set(wanted):
         return
     with open_rig() as rig:
         if "commands" in wanted:
@@ -48,6 +60,8 @@ def with_rig(table: Table, wanted: list[str]) -> None:
             footprint.measure_supervisor(table, rig)
         if "jobs" in wanted:
             jobs.measure(table, rig)
+        if "calls" in wanted:
+            calls.measure(table, rig)
         if "commands" in wanted and "jobs" in wanted:
             commands.measure_full_queue(table, rig)
     if "restart" in wanted:

@@ -136,14 +136,15 @@ def pss_mb(pid: int) -> float:
 
 def cpu_percent(pid: int, *, over_s: float) -> float:
     """CPU use of a process over so many seconds, in percent of one core."""
-    before, begun = _ticks(pid), time.monotonic()
+    before_s, begun = cpu_s(pid), time.monotonic()
     time.sleep(over_s)  # not a wait: the time that is measured
-    return 100.0 * (_ticks(pid) - before) / TICKS_A_SECOND / (time.monotonic() - begun)
+    return 100.0 * (cpu_s(pid) - before_s) / (time.monotonic() - begun)
 
 
-def _ticks(pid: int) -> int:
+def cpu_s(pid: int) -> float:
+    """What a process has used of the CPUs since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
 
 
 def _status_kb(pid: int, key: str) -> int:

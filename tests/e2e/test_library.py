@@ -10,8 +10,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import CancelledError, as_completed
+from concurrent.futures import (
+    FIRST_EXCEPTION,
+    CancelledError,
+    Executor,
+    ThreadPoolExecutor,
+    as_completed,
+    wait,
+)
 from pathlib import Path
+from queue import Queue
 
 import pytest
 from tests.home import Home
@@ -55,6 +63,14 @@ async def adeck(
 def pool(deck: warpdeck.Client) -> Iterator[warpdeck.Executor]:
     with warpdeck.Executor(deck, time=5, snapshot="none") as executor:
         yield executor
+
+
+@pytest.fixture
+def held(deck: warpdeck.Client) -> Iterator[warpdeck.Executor]:
+    """Its jobs wait."""
+    executor = warpdeck.Executor(deck, chunksize=3, hold=True, snapshot="none")
+    yield executor
+    executor.shutdown(cancel_futures=True)
 
 
 def test_importing_warpdeck_imports_nothing_else() -> None:
@@ -244,6 +260,19 @@ def square(number: int) -> int:
     return number * number
 
 
+def waits_for(path: str) -> str:
+    """The path, once it is there."""
+    eventually(lambda: os.path.exists(path), timeout_s=LONG_S)
+    return path
+
+
+def exits_at_7(number: int) -> int:
+    """The number, but 7 ends the process."""
+    if number == 7:
+        os._exit(7)
+    return number
+
+
 def test_calls_answer_in_order_or_as_they_end(pool: warpdeck.Executor) -> None:
     first = pool.submit(square, 12)
     assert list(pool.map(square, range(6))) == [0, 1, 4, 9, 16, 25]
@@ -257,6 +286,105 @@ def test_what_is_called_in_a_burst_is_one_array(pool: warpdeck.Executor) -> None
     assert [future.result(LONG_S) for future in futures] == [number * number for number in range(12)]
     submissions = {future.job.id.split("_")[0] for future in futures}
     assert len(submissions) < 6
+
+
+def test_calls_of_a_chunk_share_a_job(pool: warpdeck.Executor) -> None:
+    found = list(pool.map(os.getenv, ["SLURM_ARRAY_TASK_ID"] * 5, chunksize=2))
+    assert found == ["0", "0", "1", "1", "2"]
+
+
+def test_of_a_job_that_dies_the_calls_before_have_answered_and_those_behind_say_how_it_ended(
+    pool: warpdeck.Executor,
+) -> None:
+    results = pool.map(exits_at_7, [6, 7, 8], chunksize=3)
+    assert next(results) == 6
+    with pytest.raises(warpdeck.JobFailed, match="ended as FAILED, exit code 7:0"):
+        next(results)
+
+
+def test_a_call_is_cancelled_alone_and_its_job_with_the_last_of_them(
+    deck: warpdeck.Client, held: warpdeck.Executor
+) -> None:
+    sharing: dict[str, list[warpdeck.CallFuture[int]]] = {}
+    for future in [held.submit(square, number) for number in range(4)]:
+        sharing.setdefault(eventually(lambda call=future: call.job, what="it was submitted").id, []).append(
+            future
+        )
+    for job, (*others, last) in sharing.items():
+        assert all(future.cancel() for future in others)
+        assert not last.done() and deck.job(job).state() == "PENDING"
+        assert last.cancel()
+        assert deck.job(job).wait(timeout_s=LONG_S).rows[0].state == "CANCELLED"
+
+
+def test_what_cannot_be_sent_is_the_call_s_error_and_the_others_go_on(pool: warpdeck.Executor) -> None:
+    refused, sent = pool.submit(len, threading.Lock()), pool.submit(square, 5)
+    with pytest.raises(warpdeck.UserError, match="an argument of len cannot be sent to a job: TypeError"):
+        refused.result()
+    assert sent.result(LONG_S) == 25
+    results = pool.map(len, ["ab", threading.Lock(), "c"])
+    assert next(results) == 2
+    with pytest.raises(warpdeck.UserError, match="cannot be sent"):
+        next(results)
+
+
+def test_a_callback_may_ask_the_client(deck: warpdeck.Client, pool: warpdeck.Executor) -> None:
+    heard: Queue[str] = Queue()
+    future = pool.submit(square, 6)
+    future.add_done_callback(lambda done: heard.put(deck.job(done.job.id).state()))
+    assert (heard.get(timeout=LONG_S), future.result()) == ("COMPLETED", 36)
+
+
+def test_a_client_that_is_closed_tells_the_calls_that_wait(site: Home) -> None:
+    deck = warpdeck.Client(site.path)
+    pool = warpdeck.Executor(deck, hold=True, snapshot="none")
+    future = pool.submit(square, 2)
+    job = eventually(lambda: future.job, what="it was submitted")
+    deck.close()
+    with pytest.raises(warpdeck.UserError, match="client was closed"):
+        future.result(LONG_S)
+    with pytest.raises(RuntimeError, match="client was closed"):
+        pool.submit(square, 3)
+    pool.shutdown()
+    with warpdeck.Client(site.path) as other:
+        other.cancel(job.id)
+
+
+@pytest.fixture(params=["threads", "warpdeck"])
+def either(request: pytest.FixtureRequest, deck: warpdeck.Client) -> Iterator[Executor]:
+    """The standard library's executor, whose manner ours has, and ours."""
+    if request.param == "threads":
+        with ThreadPoolExecutor(2) as threads:
+            yield threads
+    else:
+        with warpdeck.Executor(deck, snapshot="none") as ours:
+            yield ours
+
+
+def test_an_executor_s_manner_is_the_standard_library_s(either: Executor, short_tmp: Path) -> None:
+    gate = short_tmp / "gate"
+    waits = either.submit(waits_for, str(gate))
+    good, bad = either.submit(divmod, 7, 2), either.submit(divmod, 7, 0)
+    assert {good, bad} == set(as_completed([good, bad], LONG_S))
+    assert (good.result(), type(bad.exception())) == ((3, 1), ZeroDivisionError)
+    done, pending = wait([waits, good, bad], return_when=FIRST_EXCEPTION, timeout=LONG_S)
+    assert (waits in pending, bad in done) == (True, True)
+    eventually(waits.running, what="it runs")
+    assert not waits.cancel()
+    with pytest.raises(TimeoutError):
+        waits.result(timeout=0)
+    with pytest.raises(TimeoutError):
+        next(either.map(waits_for, [str(gate)], timeout=0))
+    quotients = either.map(divmod, (8, 9, 10), (2, 0))
+    assert next(quotients) == (4, 0)
+    with pytest.raises(ZeroDivisionError):
+        next(quotients)
+    assert list(quotients) == list(either.map(divmod, [], [])) == []
+    gate.touch()
+    assert waits.result(LONG_S) == str(gate)
+    either.shutdown()
+    with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+        either.submit(divmod, 1, 1)
 
 
 def test_an_exception_is_raised_where_the_result_is_asked_for(pool: warpdeck.Executor) -> None:
@@ -325,5 +453,11 @@ def test_an_executor_s_own_client_and_files_go_with_it(
     before = set(threading.enumerate())
     with warpdeck.Executor() as pool:
         assert pool.submit(os.getcwd).result(LONG_S) == os.path.realpath(short_tmp)
+    with warpdeck.Executor(hold=True, snapshot="none") as pool:
+        calls = [pool.submit(divmod, 7, number) for number in range(3)]
+        eventually(lambda: calls[0].job, what="it was submitted")
+        assert all(future.cancel() for future in calls)
     assert set(threading.enumerate()) == before
+    with warpdeck.Client() as deck:
+        assert [row.label for row in deck.jobs() if row.name == "divmod"] == []
     assert list((site.path / "calls").iterdir()) == []

@@ -33,7 +33,7 @@ from warpdeck.paths import Paths, default_paths
 from .asyncjob import AsyncJob
 from .drafting import Snapshots, draft
 from .outcome import Outcome
-from .watch import Family, Watch
+from .watch import Family, News, Watch
 
 T = TypeVar("T")
 ATTEMPTS = 5
@@ -181,21 +181,21 @@ class AsyncClient:
             await asyncio.sleep(RETRY_S * 2**attempt * self._rng.uniform(0.5, 1.0))
         raise AssertionError("the last attempt returns or raises")
 
-    async def families(self, job: str) -> AsyncGenerator[Family]:
+    async def news(self, job: str) -> AsyncGenerator[News]:
         """The rows of the submission that a job belongs to, at least one: now, and whenever one changes. See watch."""
         row = (await self.detail(job)).row
         watch = self._watches.get(row.user)
         if watch is None:
             watch = self._watches[row.user] = Watch(self._link, row.user, rng=self._rng)
         watch.begin()
-        async with contextlib.aclosing(watch.family(row.array_job_id)) as families:
-            async for family in families:
-                yield family or await self._untold(row)
+        async with contextlib.aclosing(watch.news(row.array_job_id)) as told:
+            async for news in told:
+                yield news if news.family else await self._untold(row)
 
-    async def _untold(self, row: JobRow) -> Family:
+    async def _untold(self, row: JobRow) -> News:
         """Of a submission that the subscription has not told yet, or does not tell any more because it is old."""
-        rows = await self.jobs(ids=[row.array_job_id])
-        return {each.id: each for each in rows or [(await self.detail(row.label)).row]}
+        rows = await self.jobs(ids=[row.array_job_id]) or [(await self.detail(row.label)).row]
+        return News({each.id: each for each in rows}, rows)
 
     async def _link(self) -> Client:
         """The connection. A controller that was stopped on purpose is not started again."""
@@ -212,9 +212,9 @@ class AsyncClient:
 
     async def _outcome(self, job: str) -> Outcome:
         _, tasks = parse_job_id(job)
-        async with contextlib.aclosing(self.families(job)) as families:
-            async for family in families:
-                rows = _rows_of(family, tasks)
+        async with contextlib.aclosing(self.news(job)) as told:
+            async for news in told:
+                rows = _rows_of(news.family, tasks)
                 if rows and all(row.end is not None for row in rows):
                     rows.sort(key=lambda row: (row.array_task_id or 0, row.id))
                     return Outcome(rows=rows)

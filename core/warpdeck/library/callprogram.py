@@ -1,92 +1,158 @@
-"""What runs in a job of warpdeck.Executor: one call, and its answer on standard output. Its text goes with the job, because
-nodes need not have warpdeck; so standard library only, and no newer Python than 3.8.
+"""What runs in a job of warpdeck.Executor: its calls one after another, and their answers on standard output. Its text goes with
+the job, because nodes need not have warpdeck; so standard library only, and no newer Python than 3.8. It starts once for each
+job, so it imports only what every call needs.
 
-Standard input is the calls of the whole array, in lines: where the caller finds modules and the text of those it sends along,
-as JSON; how many functions there are, each function, and each task's call as `NUMBER OF ITS FUNCTION:ARGUMENTS`. Functions
-and arguments are pickled, packed and in base64. What the function prints goes to standard error; the answer is MARK, its
-length and digest, and (True, results) or (False, exception, traceback) pickled.
+Standard input is the calls of the whole array, in lines: where the caller finds modules; its cloudpickle; how many functions
+there are, each function; and for each task its calls as `NUMBER OF ITS FUNCTION:ARGUMENTS`, with blanks between them. All of
+these are pickled, packed and in base64. What a function prints goes to standard error. An answer is MARK, the call's number
+in its task, length and checksum, and (True, result) or (False, exception, traceback) pickled; it is written when its call ends.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
+import binascii
 import os
-import pickle
 import sys
-import traceback
-import types
 import zlib
-from typing import Any
+
+try:
+    import _pickle as pickle  # pickle itself imports re and more, a fifth of this program's start
+except ImportError:  # PyPy has no other
+    import pickle  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 MARK = b"\x93warpdeck"
+PROTOCOL = 5
+"""The highest of every Python since 3.8."""
 
 
 def main() -> int:
-    """The exit code: 1 if the call raised."""
-    protocol = min(int(sys.argv[1]), pickle.HIGHEST_PROTOCOL)
-    answer = os.fdopen(os.dup(1), "wb")
+    """The exit code: 1 if a call raised."""
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    try:
-        function, calls = _load()
-        results = [function(*args, **kwargs) for args, kwargs in calls]
-        packed, code = _dumps((True, results), protocol), 0
-    except BaseException as error:  # whatever it is, it is the caller's
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        packed, code = _dumps_error(error, text, protocol), 1
-    answer.write(MARK + len(packed).to_bytes(8, "big") + hashlib.sha256(packed).digest() + packed)
-    answer.close()
+    pickler, functions, calls = _read()
+    loaded: dict[bytes, Any] = {}
+    code = 0
+    for number, call in enumerate(calls):
+        packed, ended_well = _answer(call, functions, loaded, pickler)
+        head = (
+            number.to_bytes(4, "big") + len(packed).to_bytes(8, "big") + zlib.crc32(packed).to_bytes(4, "big")
+        )
+        answers.write(MARK + head + packed)
+        answers.flush()
+        code = code if ended_well else 1
     sys.stdout.flush()
     return code
 
 
-def _load() -> tuple[Any, Any]:
+def _read() -> tuple[bytes, list[bytes], list[bytes]]:
+    """The line of the caller's pickler, those of the functions, and this task's calls."""
     task = int(os.environ.get("SLURM_ARRAY_TASK_ID", "0"))
     with os.fdopen(os.dup(0), "rb") as lines:
-        head = json.loads(lines.readline())
-        sys.path += [path for path in map(os.path.abspath, head["path"]) if path not in sys.path]
-        _install(head["modules"])
+        search = pickle.loads(_unpack(lines.readline()))
+        sys.path += [path for path in map(os.path.abspath, search) if path not in sys.path]
+        pickler = lines.readline()
         functions = [lines.readline() for _ in range(int(lines.readline()))]
         for _ in range(task):
             lines.readline()
-        number, _, arguments = lines.readline().partition(b":")
+        calls = lines.readline().split()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    return _unpack(functions[int(number)]), _unpack(arguments)
+    return pickler, functions, calls
 
 
-def _install(texts: dict[str, str]) -> None:
-    """Modules by their text, in place of what the node may have under these names; those that others need come first."""
-    for name in texts:
+def _answer(
+    call: bytes, functions: list[bytes], loaded: dict[bytes, Any], pickler: bytes
+) -> tuple[bytes, bool]:
+    """(what a call has to say, whether it returned). `loaded`: the functions of the calls before it."""
+    try:
+        number, _, arguments = call.partition(b":")
+        if number not in loaded:
+            loaded[number] = _loaded(functions[int(number)], pickler)
+        function = loaded[number]
+        args, kwargs = _loaded(arguments, pickler)
+        return _result(function, function(*args, **kwargs), pickler), True
+    except BaseException as error:  # whatever it is, it is the caller's
+        from traceback import format_exception
+
+        text = "".join(format_exception(type(error), error, error.__traceback__))
+        return _error(error, text, pickler), False
+
+
+def _result(function: Callable[..., Any], result: object, pickler: bytes) -> bytes:
+    try:
+        return _dumps((True, result), pickler)
+    except Exception as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        said = f"the result of {name} cannot be sent back: {type(error).__name__}: {error}"
+        raise pickle.PicklingError(said) from error
+
+
+def _error(error: BaseException, text: str, pickler: bytes) -> bytes:
+    """An exception that cannot be sent, or not be made anew from what it says of itself, is told in words."""
+    try:
+        packed = _dumps((False, error, text), pickler)
+        pickle.loads(packed)
+        return packed
+    except Exception:
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), text), PROTOCOL)
+
+
+def _loaded(packed: bytes, pickler: bytes) -> Any:
+    data = _unpack(packed)
+    if b"cloudpickle" in data:
+        _install(pickler)
+    return pickle.loads(data)
+
+
+def _dumps(said: object, pickler: bytes) -> bytes:
+    try:
+        return pickle.dumps(said, PROTOCOL)
+    except Exception:
+        _install(pickler)
+        try:
+            import cloudpickle
+        except ImportError:
+            cloudpickle = None
+        if cloudpickle is None:
+            raise
+        return bytes(cloudpickle.dumps(said, PROTOCOL))
+
+
+def _install(pickler: bytes) -> None:
+    """The caller's cloudpickle, by its text where the node has none or another: what one release packs is for itself."""
+    version, texts = pickle.loads(_unpack(pickler))
+    if not texts or _has(version):
+        return
+    for name in texts:  # those that others need come first
         package = name.partition(".")[0]
         if package not in sys.modules:
-            sys.modules[package] = types.ModuleType(package)
+            sys.modules[package] = type(sys)(package)
             sys.modules[package].__path__ = []
-        module = sys.modules.setdefault(name, types.ModuleType(name))
+        module = sys.modules.setdefault(name, type(sys)(name))
         module.__package__ = package
         exec(compile(texts[name], f"<{name}>", "exec"), module.__dict__)
 
 
-def _unpack(line: bytes) -> Any:
-    return pickle.loads(zlib.decompress(base64.b64decode(line)))
-
-
-def _dumps(said: object, protocol: int) -> bytes:
+def _has(version: str) -> bool:
+    """Whether cloudpickle is here as the caller has it. What else is found under its name is forgotten."""
     try:
         import cloudpickle
-    except ImportError:
-        return pickle.dumps(said, protocol)
-    return bytes(cloudpickle.dumps(said, protocol))
 
-
-def _dumps_error(error: BaseException, text: str, protocol: int) -> bytes:
-    """An exception that cannot be sent, or not be made anew from what it says of itself, is told in words."""
-    try:
-        packed = _dumps((False, error, text), protocol)
-        pickle.loads(packed)
-        return packed
+        if cloudpickle.__version__ == version:
+            return True
     except Exception:
-        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}"), text), protocol)
+        pass  # whatever it is, it is not the caller's
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
+        del sys.modules[name]
+    return False
+
+
+def _unpack(line: bytes) -> bytes:
+    return zlib.decompress(binascii.a2b_base64(line))
 
 
 if __name__ == "__main__":

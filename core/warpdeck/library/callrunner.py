@@ -1,4 +1,5 @@
-"""Calls on their way: from a queue into arrays, from the jobs' ends back into futures. All of it runs in the client's loop."""
+"""Calls on their way: from a queue into arrays, from the jobs' ends back into futures. It runs in the client's loop; what reads
+answers and tells futures of them, in threads beside it, because a future's callbacks may ask the client in turn."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from copy import copy
 from typing import Any
 
 from warpdeck.api.rows import JobRow
@@ -19,49 +20,31 @@ from warpdeck.errors import UserError
 from warpdeck.model import JobState
 
 from .asyncjob import AsyncJob
-from .calls import MAX_CARRIED_BYTES, Call, answer_of, by_file, call_script, calls_text, carried, search_path
+from .callfutures import Asked, Bundle, CallFuture
+from .calls import (
+    MAX_CARRIED_BYTES,
+    Answer,
+    Call,
+    answers_of,
+    by_file,
+    call_script,
+    calls_text,
+    carried,
+    search_path,
+)
 from .client import Client, Job
 from .outcome import JobFailed, Outcome
 
 MAX_TASKS = 10_000
-"""Of one array: what has to be taken apart by each of its tasks stays small."""
+"""Of one array."""
+MAX_SHARED_BYTES = 128 * 1024
+"""Of the calls in one array: all of them go to the node with each of its tasks. One larger call is alone."""
 READS = 16
-"""Answers that are read at once."""
+"""Answers that are asked of the controller at once."""
 TAIL_BYTES = 4096
 """Of what a job wrote, in the error that tells of its end."""
+_CLOSED = UserError("the client was closed before the call's answer was there", "close it after the executor")
 _NOT_BEGUN = frozenset({JobState.PENDING, JobState.CONFIGURING})
-
-
-class CallFuture(Future[Any]):
-    """A future whose call is a job: `job`, once it was submitted."""
-
-    def __init__(self, call: Call, *, several: bool) -> None:
-        super().__init__()
-        self.call = call
-        self.several = several
-        """Whether its result is a list of results."""
-        self.job: Job | None = None
-
-        self._turn = threading.RLock()
-        """A future may be told that it begins, or that it is cancelled, once in all."""
-
-    def begins(self) -> None:
-        """It runs; from now on it cannot be cancelled."""
-        with self._turn:
-            if not self.running() and not self.done():
-                self.set_running_or_notify_cancel()
-
-    def cancel(self) -> bool:
-        """Cancels the job too, unless it was seen to run. One that began this moment is ended all the same."""
-        with self._turn:
-            if self.cancelled():
-                return True
-            if not super().cancel():
-                return False
-            self.set_running_or_notify_cancel()
-        if self.job is not None:
-            self.job.begin_cancel()
-        return True
 
 
 class CallRunner:
@@ -75,130 +58,198 @@ class CallRunner:
         self._given = given
         self._keep = folder is not None
         self._folder = _made(folder, client.paths.calls)
-        self._queue: deque[CallFuture] = deque()
+        self._queue: deque[Asked] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sending = False
-        self._reading = asyncio.Semaphore(READS)
+        self._sending: asyncio.Task[None] | None = None
+        self._cancels: deque[Future[None]] = deque(maxlen=MAX_TASKS)
+        self._asking = asyncio.Semaphore(READS)
         self._files = 0
 
-    def begin(self, future: CallFuture) -> None:
-        """Any thread's."""
-        self._client.portal.loop.call_soon_threadsafe(self._enqueue, future)
+    def begin(self, asked: Sequence[Asked]) -> None:
+        """Any thread's. Raises RuntimeError where the client was closed."""
+        self._client.portal.run_soon(self._enqueue, asked)
 
     def close(self) -> None:
-        """After the last future has ended."""
+        """After the last future has ended: waits for jobs to be cancelled that nobody wants any more."""
+        with contextlib.suppress(RuntimeError):  # a client that was closed has nothing under way
+            self._client.portal.call(self._sent())
+        wait(self._cancels)
         if not self._keep:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _enqueue(self, future: CallFuture) -> None:
-        self._queue.append(future)
-        if not self._sending:
-            self._sending = True
-            self._spawn(self._send_all())
+    async def _sent(self) -> None:
+        if self._sending is not None:
+            await asyncio.wait([self._sending])
 
-    def _spawn(self, work: Any) -> None:
+    def _cancel(self, job: Job) -> None:
+        self._cancels.append(self._client.portal.start(job.behind.cancel()))
+
+    def _enqueue(self, asked: Iterable[Asked]) -> None:
+        self._queue.extend(asked)
+        if self._sending is None or self._sending.done():
+            self._sending = self._spawn(self._send_all())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _send_all(self) -> None:
         """One submission after another; what is queued meanwhile goes into the next."""
         try:
             while self._queue:
-                await self._send(self._next())
-        finally:
-            self._sending = False
+                await self._send(*self._next())
+        except asyncio.CancelledError:
+            _refuse([each.future for each in self._queue], _CLOSED)
+            raise
 
-    def _next(self) -> list[CallFuture]:
-        """What goes into the next array: as much as a script carries, or one that none does."""
-        taken: list[CallFuture] = []
-        room = MAX_CARRIED_BYTES
-        while self._queue and len(taken) < MAX_TASKS:
-            room -= self._queue[0].call.size_bytes
-            if taken and room < 0:
+    def _next(self) -> tuple[list[Bundle], list[list[Call]]]:
+        """What goes into the next array, and what its tasks call."""
+        bundles: list[Bundle] = []
+        tasks: list[list[Call]] = []
+        room = MAX_SHARED_BYTES
+        while self._queue and len(bundles) < MAX_TASKS:
+            asked = self._take()
+            room -= sum(each.call.size_bytes for each in asked)
+            if bundles and room < 0:
+                self._queue.extendleft(reversed(asked))
                 break
-            future = self._queue.popleft()
-            if not future.cancelled():
-                taken.append(future)
+            if asked:
+                bundles.append(Bundle([each.future for each in asked], cancel=self._cancel))
+                tasks.append([each.call for each in asked])
+        return bundles, tasks
+
+    def _take(self) -> list[Asked]:
+        """The next calls that share a job: as many as the first of them allows, without those that were cancelled."""
+        taken: list[Asked] = []
+        most = self._queue[0].together
+        while self._queue and len(taken) < most and self._queue[0].together == most:
+            asked = self._queue.popleft()
+            if not asked.future.cancelled():
+                taken.append(asked)
         return taken
 
-    async def _send(self, futures: list[CallFuture]) -> None:
-        if not futures:
+    async def _send(self, bundles: list[Bundle], tasks: list[list[Call]]) -> None:
+        if not bundles:
             return
         try:
-            job = await self._submit([future.call for future in futures])
+            job = await self._submit(tasks)
+        except asyncio.CancelledError:
+            _refuse(_futures(bundles), _CLOSED)
+            raise
         except Exception as error:  # the world's answer to the call, whatever it is, is the future's
-            for future in futures:
-                _settle(future, error=error)
+            await asyncio.to_thread(_refuse, _futures(bundles), error)
             return
-        tasks = dict(enumerate(futures))
-        for number, future in tasks.items():
-            future.job = Job(self._client, job.task(number) if len(futures) > 1 else job)
-            if future.cancelled():
-                future.job.begin_cancel()
-        self._spawn(self._follow(job, tasks))
+        for number, bundle in enumerate(bundles):
+            bundle.submitted(Job(self._client, job.task(number) if len(bundles) > 1 else job))
+        self._spawn(self._follow(job, bundles))
 
-    async def _submit(self, calls: Sequence[Call]) -> AsyncJob:
+    async def _submit(self, tasks: Sequence[Sequence[Call]]) -> AsyncJob:
         folder = os.path.abspath(self._given["cwd"] or ".")
-        text = calls_text(calls, search_path(folder, sys.path))
+        text = calls_text(tasks, search_path(folder, sys.path))
         source = carried(text) if len(text) < MAX_CARRIED_BYTES else by_file(self._written(text))
-        name, several = calls[0].name, len(calls) > 1
-        pattern = os.path.join(self._folder, "%A_%a" if several else "%j")
-        array = {"array": f"0-{len(calls) - 1}"} if several else {}
-        ours = {"output": f"{pattern}.answer", "error": f"{pattern}.log", "open_mode": "truncate"}
+        name, several = tasks[0][0].function.name, len(tasks) > 1
+        array = {"array": f"0-{len(tasks) - 1}"} if several else {}
+        pattern = self._path("%A_%a" if several else "%j", "")
+        ours = {"output": f"{pattern}answer", "error": f"{pattern}log", "open_mode": "truncate"}
         return await self._client.behind.submit(
             text=call_script(source, python=self._python),
             **{"job_name": name, **self._given, **ours, **array},
         )
 
+    def _path(self, job: str, kind: str) -> str:
+        """Where a job's answers (or its log) are written."""
+        return os.path.join(self._folder, f"{job}.{kind}")
+
     def _written(self, text: str) -> str:
         """The file of calls that no script carries."""
         self._files += 1
-        path = os.path.join(self._folder, f"calls.{self._files}")
+        path = self._path("calls", str(self._files))
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
         return path
 
-    async def _follow(self, job: AsyncJob, tasks: dict[int, CallFuture]) -> None:
+    async def _follow(self, job: AsyncJob, bundles: Sequence[Bundle]) -> None:
         """Tells the futures what becomes of their tasks, until all have ended."""
-        left = dict(tasks)
+        left = dict(enumerate(bundles))
         ends: list[asyncio.Task[None]] = []
         try:
-            async with contextlib.aclosing(self._client.behind.families(job.id)) as families:
-                async for family in families:
-                    for row in family.values():
+            async with contextlib.aclosing(self._client.behind.news(job.id)) as told:
+                async for news in told:
+                    ended: list[tuple[Bundle, JobRow]] = []
+                    for row in news.changed:
                         for number in _numbers(row, left):
                             if row.end is not None:
-                                ends.append(asyncio.create_task(self._finish(left.pop(number), row)))
+                                ended.append((left.pop(number), row))
                             elif row.state not in _NOT_BEGUN:
                                 left[number].begins()
+                    if ended:
+                        ends.append(asyncio.create_task(self._finish(ended)))
                     if not left:
                         break
             await asyncio.gather(*ends)
+        except asyncio.CancelledError:
+            _refuse(_futures(bundles), _CLOSED)
+            raise
         except UserError as error:
-            for future in tasks.values():
-                _settle(future, error=error)
+            await asyncio.to_thread(_refuse, _futures(bundles), error)
 
-    async def _finish(self, future: CallFuture, row: JobRow) -> None:
-        """The answer of a task that has ended, or how it ended without one."""
-        if future.cancelled():
-            return
-        assert future.job is not None
-        job = future.job.behind
+    async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:
+        """The answers of tasks that have ended. Most are files here; what is not there yet, the controller brings."""
+        for bundle, row in await asyncio.to_thread(self._settle_here, ended):
+            await self._settle_asking(bundle, row)
+
+    def _settle_here(self, ended: list[tuple[Bundle, JobRow]]) -> list[tuple[Bundle, JobRow]]:
+        """Settles what can be from files. What is left over."""
+        return [each for each in ended if not self._is_settled(*each)]
+
+    def _is_settled(self, bundle: Bundle, row: JobRow) -> bool:
+        assert bundle.job is not None
         try:
-            async with self._reading:
-                answer = answer_of(await job.output()) if row.start is not None else None
-                log = await _tail(job) if answer is None and row.start is not None else ""
-        except UserError as error:
-            _settle(future, error=error)
+            with open(self._path(bundle.job.id, "answer"), "rb") as file:
+                answers = answers_of(file.read())
+        except OSError:
+            return False
+        if len(answers) < len(bundle.futures):
+            return False
+        _settle(bundle, answers, row)
+        return True
+
+    async def _settle_asking(self, bundle: Bundle, row: JobRow) -> None:
+        """By what the controller knows, or by how the job ended."""
+        if not bundle.wanted:
             return
+        assert bundle.job is not None
+        job, began = bundle.job.behind, row.start is not None
+        try:
+            async with self._asking:
+                answers = answers_of(await job.output()) if began else {}
+                log = await _tail(job) if began and len(answers) < len(bundle.futures) else ""
+        except UserError as error:
+            await asyncio.to_thread(_refuse, bundle.futures, error)
+            return
+        await asyncio.to_thread(_settle, bundle, answers, row, log)
+
+
+def _settle(bundle: Bundle, answers: Mapping[int, Answer], row: JobRow, log: str = "") -> None:
+    """Each call's own answer; of a call that has none, how its job ended."""
+    for number, future in enumerate(bundle.futures):
+        answer = answers.get(number)
         if answer is None:
-            _settle(future, error=JobFailed(Outcome(rows=[row]), log))
-        elif answer[1] is not None:
-            _settle(future, error=answer[1])
+            future.settle(error=JobFailed(Outcome(rows=[row]), log))
         else:
-            results = answer[0] or []
-            _settle(future, result=results if future.several else results[0])
+            future.settle(result=answer.result, error=answer.error)
+
+
+def _futures(bundles: Iterable[Bundle]) -> list[CallFuture[Any]]:
+    return [future for bundle in bundles for future in bundle.futures]
+
+
+def _refuse(futures: Iterable[CallFuture[Any]], error: Exception) -> None:
+    """An error of each future's own: who raises it writes into it."""
+    for future in futures:
+        future.settle(error=copy(error))
 
 
 def _made(folder: str | os.PathLike[str] | None, default: str) -> str:
@@ -210,7 +261,7 @@ def _made(folder: str | os.PathLike[str] | None, default: str) -> str:
     return tempfile.mkdtemp(dir=default)
 
 
-def _numbers(row: JobRow, left: Mapping[int, CallFuture]) -> list[int]:
+def _numbers(row: JobRow, left: Mapping[int, Bundle]) -> list[int]:
     """Whose row it is: that of one task, or of all that have not begun. Of a job without tasks the only one."""
     if row.array_task_id is not None:
         return [row.array_task_id] if row.array_task_id in left else []
@@ -223,12 +274,3 @@ async def _tail(job: AsyncJob) -> str:
     except UserError:
         return ""  # the error itself tells of the end; there is no more to be had
     return "\n".join(written)
-
-
-def _settle(future: CallFuture, *, result: Any = None, error: BaseException | None = None) -> None:
-    """Says the end, unless the caller has cancelled it meanwhile."""
-    with contextlib.suppress(InvalidStateError):
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)

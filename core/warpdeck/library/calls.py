@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import os
 import pickle
 import shlex
 import sys
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 
 from . import callprogram
-from .callprogram import MARK
+from .callprogram import MARK, PROTOCOL
 
 MAX_CARRIED_BYTES = MAX_SCRIPT_BYTES - 64 * 1024
 """Of the calls in a script: the rest of it is the program. What is larger goes by a file that the nodes must see."""
 _END = "end-of-calls"
 
 
-class Call:
-    """One call, or several of one function that run in one task; what it is made of is packed when it is made."""
+class Function(NamedTuple):
+    """A function as it is sent; many calls share one."""
 
-    def __init__(
-        self, function: Callable[..., Any], arguments: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
-    ) -> None:
-        """Raises UserError for what cannot be sent."""
-        self.name = str(getattr(function, "__name__", type(function).__name__))
-        self.function = _pack(function, self.name)
-        self.arguments = _pack(list(arguments), self.name)
+    name: str
+    text: str
+
+
+class Call(NamedTuple):
+    """One call as it is sent: what it is made of was packed when it was made, whatever the caller changes later."""
+
+    function: Function
+    arguments: str
 
     @property
     def size_bytes(self) -> int:
-        return len(self.function) + len(self.arguments) + 16
+        return len(self.function.text) + len(self.arguments) + 16
+
+
+class Answer(NamedTuple):
+    """What a call returned, or what it raised."""
+
+    result: Any
+    error: BaseException | None
 
 
 class RemoteTraceback(Exception):
@@ -52,6 +60,17 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
+def packed_function(function: Callable[..., Any]) -> Function:
+    """Raises UserError for what cannot be sent."""
+    name = str(getattr(function, "__name__", type(function).__name__))
+    return Function(name, _pack(function, name))
+
+
+def packed_call(function: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    """Raises UserError for arguments that cannot be sent."""
+    return Call(function, _pack((args, dict(kwargs)), f"an argument of {function.name}"))
+
+
 def search_path(folder: str, entries: Sequence[str]) -> list[str]:
     """Where the job finds modules that the program finds. What lies in `folder` is told relative to it: the job runs in a copy."""
     found = []
@@ -62,24 +81,13 @@ def search_path(folder: str, entries: Sequence[str]) -> list[str]:
     return found
 
 
-def calls_text(calls: Sequence[Call], search: Sequence[str] = ()) -> str:
-    """What the program reads: see callprogram. `search`: of search_path."""
-    functions = list(dict.fromkeys(call.function for call in calls))
+def calls_text(tasks: Sequence[Sequence[Call]], search: Sequence[str] = ()) -> str:
+    """What the program reads, for an array whose tasks make these calls: see callprogram. `search`: of search_path."""
+    functions = list(dict.fromkeys(call.function.text for calls in tasks for call in calls))
     numbers = {function: number for number, function in enumerate(functions)}
-    tasks = [f"{numbers[call.function]}:{call.arguments}" for call in calls]
-    head = json.dumps({"path": list(search), "modules": _pickler()})
-    return "\n".join([head, str(len(functions)), *functions, *tasks]) + "\n"
-
-
-def _pickler() -> dict[str, str]:
-    """cloudpickle's own text by module, if it is here: the node's may be another release, and what one packs is for itself."""
-    try:
-        from cloudpickle import cloudpickle
-    except ImportError:
-        return {}
-    folder = Path(cloudpickle.__file__).parent
-    names = {"cloudpickle.cloudpickle": "cloudpickle.py", "cloudpickle": "__init__.py"}
-    return {name: (folder / file).read_text(encoding="utf-8") for name, file in names.items()}
+    lines = [" ".join(f"{numbers[call.function.text]}:{call.arguments}" for call in calls) for calls in tasks]
+    head = [_text(pickle.dumps(list(search), PROTOCOL)), _pickler(), str(len(functions))]
+    return "\n".join([*head, *functions, *lines]) + "\n"
 
 
 def call_script(source: str, *, python: str) -> str:
@@ -90,7 +98,7 @@ def call_script(source: str, *, python: str) -> str:
         "#!/bin/sh\n"
         f"python={shlex.quote(python)}\n"
         f'command -v "$python" >/dev/null || python={version}\n'
-        f'exec "$python" -c {shlex.quote(program)} {pickle.HIGHEST_PROTOCOL} {source}'
+        f'exec "$python" -c {shlex.quote(program)} {source}'
     )
 
 
@@ -104,47 +112,69 @@ def by_file(path: str) -> str:
     return f"<{shlex.quote(path)}\n"
 
 
-def answer_of(output: bytes) -> tuple[list[Any] | None, BaseException | None] | None:
-    """(results, exception) of a call that has ended; None: it was ended before it could answer."""
-    packed = _framed(output)
-    if packed is None:
-        return None
-    try:
-        said = pickle.loads(packed)
-    except Exception as error:  # the answer's own classes decide what is raised here
-        return None, error
-    if said[0]:
-        return said[1], None
-    said[1].__cause__ = RemoteTraceback(said[2])
-    return None, said[1]
-
-
-def _framed(output: bytes) -> bytes | None:
-    """The first piece whose digest is right: a prolog may have written before it."""
+def answers_of(output: bytes) -> dict[int, Answer]:
+    """The answers of a task's calls by their numbers in it. A call that was ended before it could answer has none."""
+    found: dict[int, Answer] = {}
     at = output.find(MARK)
     while at >= 0:
         head = at + len(MARK)
-        size = int.from_bytes(output[head : head + 8], "big")
-        packed = output[head + 40 : head + 40 + size]
-        if len(packed) == size and hashlib.sha256(packed).digest() == output[head + 8 : head + 40]:
-            return packed
-        at = output.find(MARK, head)
-    return None
+        size = int.from_bytes(output[head + 4 : head + 12], "big")
+        packed = output[head + 16 : head + 16 + size]
+        whole = len(packed) == size and zlib.crc32(packed).to_bytes(4, "big") == output[head + 12 : head + 16]
+        if whole:
+            found[int.from_bytes(output[head : head + 4], "big")] = _unpacked(packed)
+        at = output.find(MARK, head + 16 + size if whole else head)  # a prolog may have written a mark, too
+    return found
+
+
+def _unpacked(packed: bytes) -> Answer:
+    try:
+        said = pickle.loads(packed)
+    except Exception as error:  # the answer's own classes decide what is raised here
+        return Answer(None, error)
+    if said[0]:
+        return Answer(said[1], None)
+    said[1].__cause__ = RemoteTraceback(said[2])
+    return Answer(None, said[1])
+
+
+@cache
+def _pickler() -> str:
+    """cloudpickle's release and its own text by module, if it is here: the node's may be another."""
+    try:
+        import cloudpickle.cloudpickle as pickler
+        from cloudpickle import __version__ as version
+    except ImportError:
+        return _text(pickle.dumps(("", {}), PROTOCOL))
+    folder = Path(pickler.__file__).parent
+    names = {"cloudpickle.cloudpickle": "cloudpickle.py", "cloudpickle": "__init__.py"}
+    texts = {name: (folder / file).read_text(encoding="utf-8") for name, file in names.items()}
+    return _text(pickle.dumps((version, texts), PROTOCOL))
 
 
 def _pack(value: object, name: str) -> str:
     try:
-        import cloudpickle
-    except ImportError:
-        packed = _pickled(value, name)
-    else:
-        packed = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    return base64.b64encode(zlib.compress(packed, 1)).decode()
+        return _text(_pickled(value, name))
+    except UserError:
+        raise
+    except Exception as error:  # what an object says when it is pickled is its own class's
+        raise UserError(
+            f"{name} cannot be sent to a job: {type(error).__name__}: {error}",
+            "what holds a file, a lock, a connection or a thread is made in the function itself",
+        ) from error
 
 
 def _pickled(value: object, name: str) -> bytes:
-    if getattr(value, "__module__", "") == "__main__":
-        raise UserError(
-            f"{name} is defined in the program itself", "install cloudpickle, or put it into a module"
-        )
-    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    try:
+        import cloudpickle
+    except ImportError:
+        if getattr(value, "__module__", "") == "__main__":
+            raise UserError(
+                f"{name} is defined in the program itself", "install cloudpickle, or put it into a module"
+            ) from None
+        return pickle.dumps(value, PROTOCOL)
+    return bytes(cloudpickle.dumps(value, PROTOCOL))
+
+
+def _text(packed: bytes) -> str:
+    return base64.b64encode(zlib.compress(packed, 1)).decode()

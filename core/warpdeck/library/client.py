@@ -79,10 +79,6 @@ class Job:
         """Ends it, or sends it a signal by name. Raises UserError where it cannot be."""
         self._client.run(self.behind.cancel(signal=signal))
 
-    def begin_cancel(self) -> None:
-        """Ends it, and does not wait until that is done. What goes wrong is told to nobody."""
-        self._client.portal.start(self.behind.cancel())
-
     def metrics(self) -> Curves:
         """Its use of GPUs, CPUs and memory over its life, and in sum."""
         return self._client.run(self.behind.metrics())

@@ -15,16 +15,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor as Base
 from concurrent.futures import Future, wait
-from itertools import islice
 from typing import Any, TypeVar
 
 from warpdeck.errors import UserError
 
-from .callrunner import CallFuture, CallRunner
-from .calls import Call
+from .callfutures import Asked, CallFuture
+from .callrunner import CallRunner
+from .calls import Call, packed_call, packed_function
 from .client import Client
 from .drafting import Snapshots
 
@@ -38,12 +38,16 @@ class Executor(Base):
 
     `options` are sbatch's for each call, as in Client.submit; so are `cwd`, `env` and `snapshot`. `folder`: where outputs are
     kept, what a function prints as NUMBER.log; by default they are removed at the end. `python`: of the nodes.
+
+    `chunksize`: how many calls may share a job, one after another in one process, which spares small functions the start of a
+    Python each; their answers come when the job ends, and a call that kills the job takes those behind it along.
     """
 
     def __init__(
         self,
         client: Client | None = None,
         *,
+        chunksize: int = 1,
         folder: str | os.PathLike[str] | None = None,
         python: str = sys.executable,
         cwd: str | os.PathLike[str] | None = None,
@@ -54,39 +58,56 @@ class Executor(Base):
         for name in OURS:
             if name in options:
                 raise UserError(f"{name} is the executor's own to say", "leave it out")
+        self._together = _checked(chunksize)
         self._own = client is None
         self._client = client or Client()
         given = {"cwd": cwd, "env": env, "snapshot": snapshot, **options}
         self._runner = CallRunner(self._client, folder=folder, python=python, given=given)
         self._lock = threading.Lock()
-        self._open: set[CallFuture] = set()
+        self._open: set[CallFuture[Any]] = set()
         self._closed = False
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """The call as a job. Raises UserError, or the pickler's error for what cannot be sent.
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> CallFuture[T]:
+        """The call as a job. What cannot be sent, and a submission that is refused, is the future's error: a UserError.
 
-        The future's `job` is that job once it is submitted. `cancel` ends it too, as long as it was not seen to run.
+        The future's `job` is that job once it is submitted. `cancel` ends it too, as long as it was not seen to run. Raises
+        RuntimeError after `shutdown`.
         """
-        return self._begin(CallFuture(Call(fn, [(args, kwargs)]), several=False))
+        future = CallFuture[T]()
+        try:
+            call = packed_call(packed_function(fn), args, kwargs)
+        except UserError as error:
+            self._begin([future], [])
+            future.set_exception(error)
+        else:
+            self._begin([future], [Asked(future, call, self._together)])
+        return future
 
     def map(
         self,
         fn: Callable[..., T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
-        chunksize: int = 1,
+        chunksize: int | None = None,
     ) -> Iterator[T]:
-        """As builtins.map, in the order of the arguments; `chunksize` calls run in one job. Raises TimeoutError when it is asked
-        for a result that is not there `timeout` seconds after this call."""
-        if chunksize < 1:
-            raise ValueError("chunksize must be 1 or more")
+        """As builtins.map, in the order of the arguments. `chunksize` calls run in one job; by default the executor's.
+
+        Raises what a call raised when its result is asked for, and TimeoutError for one that is not there `timeout` seconds after
+        this call.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        calls = zip(*iterables, strict=False)
-        futures = []
-        while chunk := list(islice(calls, chunksize)):
-            call = Call(fn, [(args, {}) for args in chunk])
-            futures.append(self._begin(CallFuture(call, several=True)))
-        return _results(futures, deadline)
+        together = self._together if chunksize is None else _checked(chunksize)
+        futures: list[CallFuture[T]] = []
+        asked: list[Asked] = []
+        refusal = None
+        try:
+            for call in _calls(fn, zip(*iterables, strict=False)):
+                futures.append(CallFuture())
+                asked.append(Asked(futures[-1], call, together))
+        except UserError as error:
+            refusal = error
+        self._begin(futures, asked)
+        return _results(futures, deadline, refusal)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls. `cancel_futures` cancels those that were not seen to run; `wait` waits for the others."""
@@ -100,33 +121,51 @@ class Executor(Base):
         elif first:
             threading.Thread(target=self._end, args=(left,), name="warpdeck executor", daemon=True).start()
 
-    def _begin(self, future: CallFuture) -> CallFuture:
+    def _begin(self, futures: Sequence[CallFuture[T]], asked: Sequence[Asked]) -> None:
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            self._open.add(future)
-        future.add_done_callback(self._ended)
-        self._runner.begin(future)
-        return future
+            self._runner.begin(asked)
+            self._open.update(futures)
+        for future in futures:
+            future.add_done_callback(self._ended)
 
     def _ended(self, future: Future[Any]) -> None:
         with self._lock:
             self._open.discard(future)
 
-    def _end(self, left: list[CallFuture]) -> None:
+    def _end(self, left: list[CallFuture[Any]]) -> None:
         wait(left)
         self._runner.close()
         if self._own:
             self._client.close()
 
 
-def _results(futures: list[CallFuture], deadline: float | None) -> Iterator[Any]:
+def _checked(chunksize: int) -> int:
+    if chunksize < 1:
+        raise ValueError("chunksize must be 1 or more")
+    return chunksize
+
+
+def _calls(fn: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Call]:
+    """The function is packed once. Raises UserError at what cannot be sent."""
+    function = None
+    for args in arguments:
+        function = function or packed_function(fn)
+        yield packed_call(function, args, {})
+
+
+def _results(futures: list[CallFuture[T]], deadline: float | None, refusal: UserError | None) -> Iterator[T]:
     """What is not asked for any more is cancelled, as the standard library's executors do."""
     futures.reverse()
     try:
         while futures:
             left_s = None if deadline is None else deadline - time.monotonic()
-            yield from futures.pop().result(left_s)
+            result = futures[-1].result(left_s)
+            futures.pop()
+            yield result
+        if refusal is not None:
+            raise refusal
     finally:
         for future in futures:
             future.cancel()

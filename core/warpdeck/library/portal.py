@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -36,6 +36,12 @@ class Portal:
             work.close()
             raise RuntimeError("the client was closed")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run_soon(self, function: Callable[..., None], *args: Any) -> None:
+        """Has the loop call it, and does not wait. Raises RuntimeError where it has ended."""
+        if self.loop.is_closed():
+            raise RuntimeError("the client was closed")
+        self.loop.call_soon_threadsafe(function, *args)
 
     def iterate(self, items: AsyncGenerator[T]) -> Iterator[T]:
         """What an asynchronous generator yields, one at a time: it is not asked for more than is taken."""

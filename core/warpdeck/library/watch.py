@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NamedTuple
 
 from warpdeck.api.client import GONE, Client, Delta
 from warpdeck.api.rows import JobRow
@@ -24,6 +25,28 @@ Family = dict[int, JobRow]
 """The rows of one submission by their ids: a job alone, or the waiting rest of an array and each task that has begun."""
 
 
+class News(NamedTuple):
+    """The rows of a submission, and which of them have changed since the news before: at first all."""
+
+    family: Family
+    changed: list[JobRow]
+
+
+class _Waiter:
+    """Somebody who waits for news of a submission."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.changed: set[int] | None = None
+        """None: it was told nothing yet."""
+
+    def take(self, family: Family) -> News:
+        """The news; from now on they are those before."""
+        ids = family if self.changed is None else self.changed
+        self.changed = set()
+        return News(family, [family[job_id] for job_id in ids if job_id in family])
+
+
 class Watch:
     """The jobs of one user. `begin` first, `close` at the end; all in one event loop."""
 
@@ -37,7 +60,7 @@ class Watch:
         """While a subscription tells what there is: the rows that it has not told yet. None: it has told all."""
         self._complete = False
         """Whether one has told all."""
-        self._waiting: dict[int, set[asyncio.Event]] = {}
+        self._waiting: dict[int, set[_Waiter]] = {}
         self._failed: UserError | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -53,24 +76,24 @@ class Watch:
             await asyncio.wait([self._task])
         self._fail(UserError("the client was closed", "wait before its `with` ends"))
 
-    async def family(self, number: int) -> AsyncGenerator[Family]:
-        """The rows of submission `number` (its job id, of an array the array's): now, and whenever one has changed.
+    async def news(self, number: int) -> AsyncGenerator[News]:
+        """Of submission `number` (its job id, of an array the array's): now, and whenever a row has changed.
 
-        {}: it was not told of yet, or is too old to be. Raises UserError where the controller refused us.
+        No rows: it was not told of yet, or is too old to be. Raises UserError where the controller refused us.
         """
-        changed = asyncio.Event()
+        waiter = _Waiter()
         waiting = self._waiting.setdefault(number, set())
-        waiting.add(changed)
+        waiting.add(waiter)
         try:
             while True:
                 if self._failed is not None:
                     raise self._failed
                 if self._complete:
-                    yield self._families.get(number, {})
-                await changed.wait()
-                changed.clear()
+                    yield waiter.take(self._families.get(number, {}))
+                await waiter.woken.wait()
+                waiter.woken.clear()
         finally:
-            waiting.discard(changed)
+            waiting.discard(waiter)
             if not waiting:
                 self._waiting.pop(number, None)
 
@@ -98,6 +121,9 @@ class Watch:
             self._families.setdefault(row.array_job_id, {})[row.id] = row
             self._family_of[row.id] = row.array_job_id
             touched.add(row.array_job_id)
+            for waiter in self._waiting.get(row.array_job_id, ()):
+                if waiter.changed is not None:
+                    waiter.changed.add(row.id)
         gone = set(delta.gone_jobs)
         if self._unseen is not None:
             self._unseen.difference_update(row.id for row in delta.jobs)
@@ -127,5 +153,5 @@ class Watch:
 
     def _wake(self, numbers: set[int]) -> None:
         for number in numbers:
-            for event in self._waiting.get(number, ()):
-                event.set()
+            for waiter in self._waiting.get(number, ()):
+                waiter.woken.set()
