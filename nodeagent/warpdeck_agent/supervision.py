@@ -10,11 +10,12 @@ import asyncio
 import json
 import os
 import subprocess
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .program import own_command
 from .starter import Order
 from .table import Key
+from .wire.jsontext import dumps
 
 START_S = 15.0
 """How long a supervisor may take to answer."""
@@ -28,6 +29,61 @@ class SupervisorLost(Exception):
     """It was killed, or cannot be started."""
 
 
+class Link(asyncio.Protocol):
+    """What the supervisor says, line by line, as it arrives: no task is woken for it. The first line is waited for; the
+    others are kept until somebody listens."""
+
+    def __init__(self) -> None:
+        self.first: asyncio.Future[Dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._transport: Optional[asyncio.Transport] = None
+        self._received = b""
+        self._kept: List[Dict[str, Any]] = []
+        self._take: Optional[Callable[[Dict[str, Any]], None]] = None
+        self._on_loss: Optional[Callable[[], None]] = None
+        self._is_lost = False
+
+    def listen(self, take: Callable[[Dict[str, Any]], None], on_loss: Callable[[], None]) -> None:
+        """Gives all that follows the first line to `take`; `on_loss` is called once, when nothing more comes."""
+        self._take, self._on_loss = take, on_loss
+        kept, self._kept = self._kept, []
+        for said in kept:
+            take(said)
+        if self._is_lost:
+            on_loss()
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if self._take is not None:
+                self._take(said)
+            elif self.first.done():
+                self._kept.append(said)
+            else:
+                self.first.set_result(said)
+        if len(self._received) > LINE_BYTES:
+            self.close()
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        self._is_lost = True
+        if not self.first.done():
+            self.first.set_exception(ConnectionResetError("it is just ending"))
+        elif self._on_loss is not None:
+            self._on_loss()
+
+
 class Supervision:
     """`on_end` gets each launch whose first process has ended; `on_loss` is called when a supervisor was lost."""
 
@@ -37,10 +93,9 @@ class Supervision:
         self._folder = folder
         self._on_end = on_end
         self._on_loss = on_loss
-        self._writer: Optional[asyncio.StreamWriter] = None
+        self._link: Optional[Link] = None
         self._starting: Dict[Key, asyncio.Future[int]] = {}
         self._opening = asyncio.Lock()
-        self._listening: Optional[asyncio.Task[None]] = None
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     async def join(self) -> Dict[Key, int]:
@@ -53,7 +108,7 @@ class Supervision:
     async def prepare(self) -> None:
         """Starts a supervisor unless one runs. Raises SupervisorLost."""
         async with self._opening:
-            if self._writer is None:
+            if self._link is None:
                 await self._start()
 
     async def start(self, order: Order) -> int:
@@ -62,8 +117,8 @@ class Supervision:
         key = (order.job_id, order.restarts)
         started = self._starting[key] = asyncio.get_running_loop().create_future()
         try:
-            assert self._writer is not None
-            self._writer.write(json.dumps(order._asdict()).encode() + b"\n")
+            assert self._link is not None
+            self._link.write(dumps(order._asdict()).encode("utf-8", "surrogatepass") + b"\n")
             return int(await started)
         finally:
             del self._starting[key]
@@ -93,28 +148,16 @@ class Supervision:
         )
 
     async def _connect(self) -> Dict[Key, int]:
+        loop = asyncio.get_running_loop()
         descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            reader, writer = await asyncio.open_unix_connection(
-                f"/proc/self/fd/{descriptor}/supervisor.sock", limit=LINE_BYTES
-            )
+            _, link = await loop.create_unix_connection(Link, f"/proc/self/fd/{descriptor}/supervisor.sock")
         finally:
             os.close(descriptor)
-        first = await reader.readline()
-        if not first.endswith(b"\n"):
-            writer.close()
-            raise ConnectionResetError("it is just ending")
-        self._writer = writer
-        self._listening = asyncio.get_running_loop().create_task(self._listen(reader))
-        return {(job, restarts): pid for job, restarts, pid in json.loads(first)["launches"]}
-
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
-        try:
-            while line := await reader.readline():
-                self._take(json.loads(line))
-        except ConnectionError:
-            pass
-        self._lost()
+        first = await link.first
+        self._link = link
+        loop.call_soon(link.listen, self._take, self._lost)  # when our caller knows the launches
+        return {(job, restarts): pid for job, restarts, pid in first["launches"]}
 
     def _take(self, said: Dict[str, Any]) -> None:
         key = (said["job"], said["restarts"])
@@ -124,9 +167,9 @@ class Supervision:
             self._starting[key].set_result(said["pid"])
 
     def _lost(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = None
+        if self._link is not None:
+            self._link.close()
+        self._link = None
         if self._process is not None:
             self._process.poll()
         for waiting in list(self._starting.values()):
