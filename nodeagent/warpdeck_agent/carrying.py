@@ -5,13 +5,11 @@ Such are bash's exported functions (BASH_FUNC_module%%), with which sites offer 
 
 from __future__ import annotations
 
-import re
 from typing import List, Mapping, Sequence
 
 ENV = "/usr/bin/env"
 MAX_BYTES = 100_000
 """Of one variable: the kernel takes words up to 128 KiB."""
-_KEPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def carrying(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
@@ -19,8 +17,13 @@ def carrying(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
     dropped = [
         f"{name}={value}"
         for name, value in env.items()
-        if not _KEPT.fullmatch(name) and name[:1] not in ("", "-") and len(name) + len(value) < MAX_BYTES
+        if not _is_kept(name) and name[:1] not in ("", "-") and len(name) + len(value) < MAX_BYTES
     ]
     if not dropped or "=" in argv[0]:  # which env(1) would take for another variable
         return list(argv)
     return [ENV, *dropped, *argv]
+
+
+def _is_kept(name: str) -> bool:
+    """Whether it is an identifier of a shell's, which is one of Python's in ASCII."""
+    return name.isascii() and name.isidentifier()

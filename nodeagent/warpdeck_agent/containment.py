@@ -96,8 +96,9 @@ class Containment:
     def release(self, name: str, held: Sequence[str]) -> bool:
         """The launch has ended. False while a group is still not empty; its CPUs are free in any case."""
         self._cpus.release(name)
-        empty = groups.remove([path for path in held if not self._spares.knows(path)])
-        return empty and groups.remove([path for path in held if not self._spares.keep(path)])
+        kept = [path for path in held if self._spares.knows(path)]
+        empty = groups.remove([path for path in held if path not in kept])
+        return empty and groups.remove([path for path in kept if not self._spares.keep(path)])
 
     @property
     def groups_jobs(self) -> bool:

@@ -175,7 +175,7 @@ class Launcher:
         if "LOCAL_WORLD_SIZE" in env:  # a task of a command, not a batch script
             env.update({"RANK": str(launch.first_rank), "LOCAL_RANK": "0"})
         argv = self._command(launch, job, gid, env=env)
-        if any("\0" in text for text in (*argv, *env, *env.values())):
+        if "\0" in "".join((*argv, *env, *env.values())):
             raise ValueError("a zero byte in it")
         if launch.container is None:
             argv = carrying(argv, env)

@@ -91,10 +91,12 @@ class Record:
     def __init__(self, file: int, number: int) -> None:
         self._file = file
         self.number = number
+        self._process = (0, False)
 
     def clear(self) -> None:
         """Blanks, which later writes of agent, child and supervisor go over."""
         self._write(0, b" " * HEAD_BYTES)
+        self._process = (0, False)
 
     def begin(self, key: Key, meta: str) -> None:
         """The launch is known from here on. Raises ValueError where its paths are longer than any kernel takes."""
@@ -116,9 +118,13 @@ class Record:
 
     def process(self) -> Tuple[int, bool]:
         """(pid of the launch's first process, whether it is in its group); (0, False) where none ever was."""
-        found = re.fullmatch(r"(\d{1,9}) ([01])", self.get(PROCESS), re.ASCII)
-        pid = int(found.group(1)) if found else 0
-        return (pid, found is not None and found.group(2) == "1") if pid <= MAX_PID else (0, False)
+        if not self._process[0]:  # it is written once
+            found = re.fullmatch(r"(\d{1,9}) ([01])", self.get(PROCESS), re.ASCII)
+            pid = int(found.group(1)) if found else 0
+            self._process = (
+                (pid, found is not None and found.group(2) == "1") if pid <= MAX_PID else (0, False)
+            )
+        return self._process
 
     def status(self) -> Optional[Tuple[int, int]]:
         """(exit code, signal), None where it is not known."""
