@@ -27,9 +27,9 @@ AHEAD_RUN_S = 0.1
 """What a place is handed ahead runs about so long: several round trips, and little to whom the place is given next."""
 SHORT_S = 1.0
 """Tasks that run longer gain nothing."""
-MOST_AHEAD = 8
-"""Tasks handed to one place."""
-MOST_HANDED = 256
+MOST_AHEAD = 16
+"""Tasks handed to one place: enough for the time until the node has told of ends, which it gathers, and has the next."""
+MOST_HANDED = 512
 """Tasks handed in all: so many places at once are kept busy by their number."""
 
 
