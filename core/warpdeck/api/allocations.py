@@ -67,7 +67,7 @@ def wish_of(
         raise UserError(f"the allocation cannot be so: {error}", "see its options") from error
 
 
-async def allocate(
+async def make_allocation(
     connection: Connection,
     message: ask.Srun | ask.Salloc,
     submission: Submission,
@@ -75,12 +75,11 @@ async def allocate(
     wish: Wish,
     known: Table,
 ) -> Job:
-    """A new allocation, running; whoever does not wait for it takes it back. Raises UserError, in the words of the command
-    whose options are `known`."""
-    number = message.id
+    """A new allocation, for which the client is there. Raises UserError, in the words of the command whose options are
+    `known`."""
     controller = connection.server.controller
     for note in wish.notes:
-        await connection.progress(number, note)
+        await connection.progress(message.id, note)
     try:
         outcome = await controller.apply(await submission(wish.request))
     except UserError as error:
@@ -88,12 +87,19 @@ async def allocate(
 
         raise in_its_words(error, known, message.env) from None
     assert outcome.job is not None
-    job = outcome.job
-    connection.server.steps.holds(job.id)
+    connection.server.steps.holds(outcome.job.id)
+    return outcome.job
+
+
+async def begun(
+    connection: Connection, message: ask.Srun | ask.Salloc, job: Job, *, immediate_s: float | None
+) -> Job:
+    """The allocation, running; whoever does not wait for it takes it back. Raises UserError."""
+    controller = connection.server.controller
     try:
         if controller.state.jobs[job.id].state is not JobState.RUNNING:
-            async with asyncio.timeout(wish.immediate_s):
-                job = await _wait(connection, number, job)
+            async with asyncio.timeout(immediate_s):
+                job = await _wait(connection, message.id, job)
     except TimeoutError:
         connection.server.steps.lets_go(job.id)
         from .launchwords import too_late  # seldom needed
@@ -188,12 +194,13 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
         )._replace(immediate_s=asked.immediate_s)
         if wish.notes:
             judge(None)
-    job = await allocate(connection, message, submission, wish=wish, known=SALLOC_22_05)
+    made = await make_allocation(connection, message, submission, wish=wish, known=SALLOC_22_05)
+    job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     stream = HeldStream(connection, message.id, job)
-    made = made_environment(job, 0, submit_host="")
+    variables = made_environment(job, 0, submit_host="")
     result = {
         "job_id": job.id,
-        "env": {name: value for name, value in made.items() if name not in _OF_A_PROCESS},
+        "env": {name: value for name, value in variables.items() if name not in _OF_A_PROCESS},
         "command": asked.command,
         "has_shell": asked.has_shell,
         "kill_signal": asked.kill_signal,

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from warpdeck.controller.events import StepAsked
+from warpdeck.controller.firststeps import FirstStep
 from warpdeck.controller.steps import BUSY, plan_step
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
@@ -25,7 +26,7 @@ from warpdeck.notation.srun import Srun, Streams, parse_srun
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
-from .allocations import FILE, Submission, Wish, allocate, judged, wish_of
+from .allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
 from .connection import Connection
 from .stepplan import stream_plan
 from .stepstream import StepStream
@@ -48,23 +49,19 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
         wish = _wish(connection, message, asked) if job is None else None
+    first: FirstStep | None = None
     if wish is not None:
-        job = await allocate(connection, message, submission, wish=wish, known=SRUN_22_05)
+        made = await make_allocation(connection, message, submission, wish=wish, known=SRUN_22_05)
+        asked_for = _event(connection, message, made, wanted)
+        with connection.server.controller.first_steps.waiting(asked_for) as first:
+            job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     else:
         assert job is not None
         wanted = _as_variables_say(wanted, job, message.env)
-    event = StepAsked(
-        who=connection.who,
-        job_id=job.id,
-        ask=wanted,
-        cwd=message.cwd,
-        caller=connection.caller.node if connection.caller is not None else None,
-        mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
-        first=job.shares[0].node if job.shares else NodeName(""),
-        own_master=has_own_master(message.env),
-    )
+    event = _event(connection, message, job, wanted)
     try:
-        step = await _place(connection, message.id, event)
+        step = await first.made() if first is not None else None
+        step = step or await _place(connection, message.id, event)
     except BaseException as error:
         if job.request.holder == "srun":
             connection.server.steps.lets_go(job.id)
@@ -79,6 +76,19 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         {"t": "ok", "id": message.id, "result": stream_plan(job, step, asked, wanted, cwd=message.cwd)}
     )
     await stream.join({})
+
+
+def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
+    return StepAsked(
+        who=connection.who,
+        job_id=job.id,
+        ask=wanted,
+        cwd=message.cwd,
+        caller=connection.caller.node if connection.caller is not None else None,
+        mpi=wanted.mpi or connection.server.controller.config.steps.mpi,
+        first=job.shares[0].node if job.shares else NodeName(""),
+        own_master=has_own_master(message.env),
+    )
 
 
 def _parse(connection: Connection, message: ask.Srun) -> Srun:

@@ -39,6 +39,7 @@ from .events import (
     StepReported,
 )
 from .fences import Fences
+from .firststeps import Asked, FirstSteps
 from .forecast import Forecaster
 from .hub import Hub
 from .inquiry import Inquiry
@@ -78,8 +79,6 @@ MAX_MOVED = 2000
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 
-_Asked = tuple[Event, "asyncio.Future[Outcome] | None"]
-
 
 class Controller:
     """The scheduler core over a store and a fleet. `clock` gives unix seconds."""
@@ -115,9 +114,9 @@ class Controller:
         """Is told of a configuration once it is in force."""
         self.state = State()
         self.controller_id = ""
-        self._queue: asyncio.Queue[_Asked] = asyncio.Queue()
+        self._queue: asyncio.Queue[Asked] = asyncio.Queue()
         self._room = asyncio.Semaphore(MAX_ASKED)
-        self._owed: list[_Asked] = []
+        self._owed: list[Asked] = []
         self._plan_wanted = asyncio.Event()
         self._groups_every_s = groups_every_s
         self._planned = asyncio.Event()
@@ -130,6 +129,7 @@ class Controller:
         self.outputs = outputs
         self.submit_host = submit_host
         self._fences = Fences()
+        self.first_steps = FirstSteps()
         self._effects = EffectRunner(self, fleet, trees, outputs, submit_host=submit_host)
 
     @property
@@ -233,7 +233,7 @@ class Controller:
         while True:
             await self._handle(await self._next_batch())
 
-    async def _next_batch(self) -> list[_Asked]:
+    async def _next_batch(self) -> list[Asked]:
         batch, self._owed = self._owed, []
         try:
             async with asyncio.timeout(RETRY_S if batch else None):
@@ -244,10 +244,13 @@ class Controller:
             batch.append(self._queue.get_nowait())
         return batch
 
-    async def _handle(self, batch: list[_Asked]) -> None:
+    async def _handle(self, batch: list[Asked]) -> None:
         txn = Transaction(self.state, self.clock())
         self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
+        steps = self.first_steps.due(self.state, txn.touched_jobs())
+        outcomes += [(answer, self._reduce(txn, event, answer)) for event, answer in steps]
+        batch += steps
         called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
         replan = called_for and self.state.minds_events
         swift = self._succeed(txn, batch)
@@ -287,7 +290,7 @@ class Controller:
         if self._rest is None or self._rest.when() <= loop.time():
             self._rest = loop.call_later(REST_S, self._plan_wanted.set)
 
-    def _give_up(self, txn: Transaction, batch: list[_Asked], error: StoreError) -> None:
+    def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
         jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
         txn.undo()
@@ -312,7 +315,7 @@ class Controller:
             _fail(answer, error)
             return None
 
-    def _nodes_touched(self, txn: Transaction, batch: list[_Asked]) -> list[NodeName]:
+    def _nodes_touched(self, txn: Transaction, batch: list[Asked]) -> list[NodeName]:
         names = dict.fromkeys(txn.touched_nodes())
         for job_id in txn.touched_jobs():
             job = self.state.jobs.get(job_id)
@@ -350,7 +353,7 @@ class Controller:
         self._take_whys(made)
         return took_s
 
-    def _succeed(self, txn: Transaction, batch: list[_Asked]) -> Outcome | None:
+    def _succeed(self, txn: Transaction, batch: list[Asked]) -> Outcome | None:
         """Starts what takes the place of the array tasks that have ended, where it takes no pass to tell; part of the transaction."""
         events = [event for event, _ in batch]
         decided = self._succession.decide(self.state, events, txn.now, heirs=txn.heirs)
