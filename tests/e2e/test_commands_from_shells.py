@@ -62,21 +62,35 @@ def shell() -> Iterator[Shell]:
         yield Shell(home, work)
 
 
-def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:
-    text = (shell.programs / "squeue").read_text()
+def imported_by(shell: Shell, name: str, *words: str) -> tuple[set[str], str]:
+    """(the modules, what it printed)"""
+    text = (shell.programs / name).read_text()
     interpreter = text.splitlines()[0].removeprefix("#!").split()
     done = subprocess.run(
-        [*interpreter, "-X", "importtime", shell.programs / "squeue"],
+        [*interpreter, "-X", "importtime", shell.programs / name, *words],
         env=shell.home.environ,
         capture_output=True,
         text=True,
         timeout=CALL_S,
         check=True,
     )
-    assert "wrap" in done.stdout
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}, done.stdout
+
+
+def test_a_command_imports_next_to_nothing_here(shell: Shell) -> None:
+    imported, printed = imported_by(shell, "squeue")
+    assert "wrap" in printed
     assert "warpdeck_agent.client.command" in imported
     assert imported.isdisjoint({"re", "enum", "json", "socket", "typing", "warpdeck.slurm.squeue"})
+
+
+def test_srun_imports_what_every_step_needs_and_nothing_of_terminals(shell: Shell) -> None:
+    imported, printed = imported_by(shell, "srun", "echo", "here")
+    assert printed == "here\n"
+    ours = {name for name in imported if name.startswith("warpdeck")}
+    assert "warpdeck_agent.client.step" in ours and len(ours) <= 20, sorted(ours)
+    others = {"re", "enum", "json", "socket", "typing", "signal", "termios", "tty", "encodings.ascii"}
+    assert imported.isdisjoint(others)
 
 
 def test_more_at_once_than_may_work_at_once_all_get_their_turn(shell: Shell) -> None:

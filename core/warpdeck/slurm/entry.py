@@ -13,7 +13,6 @@ import sys
 
 from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
-from warpdeck_agent.client import command
 from warpdeck_agent.client.access import Refused, connect_path, greeting
 from warpdeck_agent.client.main import ended
 
@@ -51,6 +50,8 @@ def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda
     if name in ASKED and not _is_local(name, words):
         link = _controller()
         if link is not None:
+            from warpdeck_agent.client import command  # srun takes the time of its import to have begun
+
             # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
             code = ended(name, lambda: command.run(lambda: greeting(link), name, words, record=_record))
             afterwards()

@@ -15,7 +15,6 @@ import time
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, split_data
 
 from .access import SAID, Away, Link, Refused
-from .keys import Keyboard
 from .lines import Lines, write_all
 from .stepfiles import StepFiles
 
@@ -58,7 +57,6 @@ class StepClient:
         self._wake_r, self._wake_w = os.pipe()
         self._interrupts: List[float] = []
         self._broken_pipe = False
-        self._keyboard = Keyboard()
 
     def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
         """The exit code. Raises Refused."""
@@ -79,16 +77,21 @@ class StepClient:
             except Away:
                 continue
         assert self._files is not None
-        if not self._files.pty:
-            return self._relay_until_end()
-        self._keyboard.start()
+        return self._relay_keys(self._files) if self._files.pty else self._relay_until_end()
+
+    def _relay_keys(self, files: StepFiles) -> int:
+        """The same with a task on a terminal of its own."""
+        from .keys import Keyboard  # the few steps with a terminal take the milliseconds
+
+        keyboard = Keyboard()
+        keyboard.start()
         try:
-            self._send_raw(self._files.size_frames())
+            self._send_raw(files.size_frames())
             return self._relay_until_end()
         except Away:
             return self._relay_until_end()  # the size goes again with what was under way
         finally:
-            self._keyboard.stop()
+            keyboard.stop()
 
     def _open(self, kind: str, **fields: Any) -> None:
         self._link = self._connect()
@@ -286,8 +289,8 @@ def _reads_nothing() -> bool:
 def _limits() -> Dict[str, str]:
     """The limits of this process, which are its tasks' too (--propagate); none where the kernel does not tell."""
     try:
-        with open(LIMITS_FILE, encoding="ascii") as file:
-            return {LIMITS_FILE: file.read(1 << 14)}
+        with open(LIMITS_FILE, "rb") as file:  # as text it would import its codec
+            return {LIMITS_FILE: file.read(1 << 14).decode("ascii")}
     except OSError:
         return {}
 

@@ -10,7 +10,6 @@ import os
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
 
 from .access import Refused
-from .keys import keys_frame, size_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
@@ -87,10 +86,16 @@ class StepFiles:
             data = b""
         if not data:
             self._sources.pop()
-        return self._send(rank, keys_frame(data) if self.pty and data else data)
+        if self.pty and data:
+            from .keys import keys_frame  # the few steps with a terminal take the milliseconds
+
+            data = keys_frame(data)
+        return self._send(rank, data)
 
     def size_frames(self) -> bytes:
         """The terminal's size, as a piece of input, framed."""
+        from .keys import size_frame  # as above
+
         return self._send(self._target, size_frame())
 
     def _send(self, rank: int, data: bytes) -> bytes:
