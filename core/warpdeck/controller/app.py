@@ -45,7 +45,7 @@ from .hub import Hub
 from .inquiry import Inquiry
 from .measurements import to_reading
 from .moments import next_moment
-from .passes import Passes, goes_along, may_rest
+from .passes import WORDS_S, Passes, goes_along, may_rest
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .recall import Recall
 from .reduce import reduce
@@ -288,7 +288,7 @@ class Controller:
         """One pass for all who submit in a loop what cannot start yet, and none between two of them."""
         loop = asyncio.get_running_loop()
         if self._rest is None or self._rest.when() <= loop.time():
-            self._rest = loop.call_later(REST_S, self._plan_wanted.set)
+            self._rest = loop.call_later(WORDS_S, self._plan_wanted.set)
 
     def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""

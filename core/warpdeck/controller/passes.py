@@ -19,6 +19,8 @@ from .view import build_view
 
 TELL_S = 1.0
 """On a large site all who wait are told anew no more often than this."""
+WORDS_S = 0.2
+"""Until a pass that can only tell why somebody waits: who submits in a loop goes before."""
 SMALL_PASS = 500
 """A pass over no more nodes and jobs than this (about 3 ms) tells everybody, and is made within the transaction that calls for
 it: a job that ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be

@@ -9,6 +9,7 @@ from warpdeck.model import Job, JobId, Request
 
 from .events import CodeRecorded, Effect, Outcome
 from .jobs import on_each
+from .moments import rests
 from .state import Transaction, amend
 
 
@@ -16,6 +17,7 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
     """The jobs have their snapshot, or wait no longer for one. A job that could not wait so long has it from here on."""
     made: dict[int, tuple[Request, Request]] = {}
     """By the identity of the request that jobs of one array share, so that they still do."""
+    freed: list[JobId] = []
 
     def take(job: Job) -> list[Effect]:
         before = job.request
@@ -30,6 +32,8 @@ def record(txn: Transaction, event: CodeRecorded) -> Outcome:
         found = event.snapshot
         said = f"its code is recorded as tree {found.tree[:12]}" if found else ""
         txn.log(job.id, "; ".join(filter(None, (said, event.note))) or "there is no code to record")
+        if not rests(job):
+            freed.append(job.id)
         return []
 
-    return on_each(txn, event, take)
+    return amend(on_each(txn, event, take), replan=bool(freed))

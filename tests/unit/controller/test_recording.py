@@ -90,3 +90,12 @@ def test_only_the_owner_records_and_only_what_waits_for_it() -> None:
     assert not record(core, job).errors
     assert record(core, job, snapshot=None).codes == ("not_recording",)
     assert core.job(job).request.snapshot == SNAPSHOT
+
+
+def test_the_record_of_a_held_job_calls_for_no_pass() -> None:
+    """Whoever submits held jobs in a loop would wait for one after every few."""
+    core = Core("a")
+    job = submit(core)
+    core.apply(Held(who=ANN, jobs=(str(job),)))
+    assert not record(core, job).replan
+    assert record(core, submit(core)).replan
