@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -45,6 +48,15 @@ nodes = "n[1-2]"
 max_time = "30:00"
 """
 """The site of peer.SITE."""
+CONNECT = """
+import os, pwd, socket, sys
+path, user, number = sys.argv[1:]
+os.setuid(pwd.getpwnam(user).pw_uid)
+link = socket.socket(socket.AF_UNIX)
+link.connect(path)
+socket.send_fds(socket.socket(fileno=int(number)), [b"."], [link.fileno()])
+"""
+"""A process that connects as another user, and hands over the connection."""
 
 
 class OurSlurm:
@@ -93,22 +105,37 @@ class OurSlurm:
 
         return asyncio.run_coroutine_threadsafe(done(self.served), self._loop).result(WAIT_S)
 
-    def connect(self) -> SyncClient:
+    def connect(self, user: str = "root") -> SyncClient:
+        """As the user, for whom the kernel answers."""
         assert self.served is not None
-        return SyncClient.connect(self.served.paths, start=False)
+        if user == "root":
+            return SyncClient.connect(self.served.paths, start=False)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            words = [sys.executable, "-c", CONNECT, self.served.paths.socket, user, str(theirs.fileno())]
+            subprocess.run(words, pass_fds=[theirs.fileno()], timeout=WAIT_S, check=True)
+            _, links, _, _ = socket.recv_fds(ours, 1, 1)
+        return SyncClient.over(socket.socket(fileno=links[0]))
 
-    def run(self, words: Sequence[str], *, env: Mapping[str, str] | None = None, user: str = "root") -> Done:
-        """One command, as a process inside a job would run it."""
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        user: str = "root",
+        data: str = "",
+    ) -> Done:
+        """One command, as a process inside a job would run it, with `data` on its input."""
         out, err = io.StringIO(), io.StringIO()
         console = Console(
             env=env or {},
             folder=str(self.folder),
             user=user,
             host=HOST,
-            stdin=io.StringIO(),
+            stdin=io.StringIO(data),
             out=out,
             err=err,
-            connect=self.connect,
+            connect=lambda: self.connect(user),
             read_file=_no_file,
         )
         code = run(words[0], list(words[1:]), console)

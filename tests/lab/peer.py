@@ -69,18 +69,25 @@ class Done(NamedTuple):
 class RealSlurm:
     """A small cluster: `site` are the lines of slurm.conf from SelectTypeParameters on, `gres` is gres.conf.
 
-    With `accounting` slurmdbd and its database keep the history (two seconds more), in place of nobody.
+    With `accounting` slurmdbd and its database keep the history (two seconds more), in place of nobody; `accounts` are then
+    sacctmgr's command lines that make accounts, users and qualities of service.
     """
 
     def __init__(
-        self, site: str = SITE, *, nodes: Sequence[str] = NODES, gres: str = GRES, accounting: bool = False
+        self,
+        site: str = SITE,
+        *,
+        nodes: Sequence[str] = NODES,
+        gres: str = GRES,
+        accounting: bool = False,
+        accounts: Sequence[str] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wdp", dir="/tmp"))
         self.folder.chmod(0o755)
         (self.folder / "root").symlink_to(PACKAGES / "root")
         (self.folder / "site.conf").write_text(site.replace(NO_ACCOUNTING, "") if accounting else site)
         if accounting:
-            (self.folder / "accounting").touch()
+            (self.folder / "accounting").write_text("".join(f"{line}\n" for line in accounts))
         (self.folder / "nodes").write_text("\n".join(nodes) + "\n")
         (self.folder / "gres.conf").write_text(gres.format(folder=self.folder))
         for number in range(GPU_FILES):

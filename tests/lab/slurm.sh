@@ -5,7 +5,8 @@
 #                                partition "cloud" of so many nodes with 8 GPUs that exist in its tables only, and a plan every second
 #                                Where FOLDER/site.conf lies, the nodes and partitions are what it says (see tests/lab/peer.py), and
 #                                a slurmd is started for each name in FOLDER/nodes; where FOLDER/accounting lies, mariadbd and
-#                                slurmdbd are started too (PORT + 90 and + 91), and keep the history
+#                                slurmdbd are started too (PORT + 90 and + 91), and keep the history; its lines are what
+#                                sacctmgr is told first
 #   slurm.sh run FOLDER CMD...   a Slurm command with its environment set
 #   slurm.sh down FOLDER         ends the daemons
 # FOLDER is absolute and short: a Unix socket's path must fit. Removing it leaves nothing behind.
@@ -93,13 +94,20 @@ CONF
     fi
 }
 
+database() {
+    setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --innodb-use-native-aio=0 \
+        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" "$@"
+}
+
 # A database without users: it listens in the test's own network, or on this machine's loopback, and holds nothing of anybody's.
 keep_accounts() {
     mkdir -p "$folder/db"
-    setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --bind-address=127.0.0.1 \
-        --port=$(($1 + 90)) --socket="$folder/db.sock" --pid-file="$folder/mariadb.pid" --innodb-use-native-aio=0 \
-        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" \
-        >"$folder/mariadb.err" 2>&1 </dev/null &
+    if [ -s "$folder/accounting" ]; then # accounts are kept with stored procedures, which are kept in the system's tables
+        (printf 'create database mysql;\nuse mysql;\n' && cat "$root/usr/share/mysql/mysql_system_tables.sql") |
+            database --bootstrap >"$folder/mariadb.err" 2>&1
+    fi
+    database --bind-address=127.0.0.1 --port=$(($1 + 90)) --socket="$folder/db.sock" --pid-file="$folder/mariadb.pid" \
+        >>"$folder/mariadb.err" 2>&1 </dev/null &
     waits_for test -S "$folder/db.sock"
     (
         umask 077 && cat >"$folder/slurmdbd.conf" <<CONF
@@ -129,6 +137,10 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 CONF
     waits_for eval 'sacctmgr -i add cluster peer >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
+    while read -r line; do
+        # shellcheck disable=SC2086 # a line is several words
+        sacctmgr -i $line >>"$folder/accounting.out" 2>&1 </dev/null || [ $? = 1 ]
+    done <"$folder/accounting"
 }
 
 up() {

@@ -58,10 +58,10 @@ def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     found: list[Test] = []
     if names := frozenset(message.names):
         found.append(lambda job: job.request.name in names)
-    if accounts := frozenset(message.accounts):
-        found.append(lambda job: job.request.account in accounts)
-    if qos := frozenset(message.qos):
-        found.append(lambda job: (job.request.qos or "normal") in qos)
+    if accounts := frozenset(map(str.lower, message.accounts)):
+        found.append(lambda job: job.request.account.lower() in accounts)
+    if qos := frozenset(map(str.lower, message.qos)):
+        found.append(lambda job: (job.request.qos or "normal").lower() in qos)
     if reservations := frozenset(message.reservations):
         found.append(lambda job: job.request.reservation in reservations)
     if licenses := frozenset(message.licenses):

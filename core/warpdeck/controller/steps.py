@@ -110,11 +110,20 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     if job is not None and not may_touch(event.who, job):
         raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}", code="denied")
     if job is None or step is None or step.is_finished:
-        code = "already_done" if step is not None else "not_found"
-        raise UserError(f"step {event.job_id}.{event.number} does not run", "see `warpdeck show`", code=code)
+        words = f"step {event.job_id}.{event.number} does not run"
+        raise UserError(words, "see `warpdeck show`", code=_why_none(job, step))
     if event.signal:
         return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)
     return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)
+
+
+def _why_none(job: Job | None, step: Step | None) -> str:
+    """The code of the error that tells of a step that does not run."""
+    if job is None or job.is_finished:
+        return "not_found"
+    if step is not None:
+        return "already_done"
+    return "pending" if job.state is JobState.PENDING else "no_step"
 
 
 def report(txn: Transaction, event: StepReported) -> Outcome:

@@ -20,9 +20,10 @@ from warpdeck.notation.options import NONE, REQUIRED, table
 from warpdeck.notation.signals import parse_signal
 
 from .console import CommandError, Console
+from .jobstates import CODES, OURS
 from .refusals import WORDS
 from .version import VERSION
-from .words import WordsError, only_ours
+from .words import WordsError, listed, only_ours
 
 OPTIONS = table(
     "scancel",
@@ -72,22 +73,22 @@ FILTERS = {
 ASKED = {
     "account": "accounts",
     "name": "names",
-    "partition": "partitions",
     "qos": "qos",
     "reservation": "reservations",
 }
-STATES = {
-    "PENDING": ("PENDING",),
-    "RUNNING": ("RUNNING", "CONFIGURING"),
-    "SUSPENDED": ("SUSPENDED",),
-}
-SHORT_STATES = {"PD": "PENDING", "R": "RUNNING", "S": "SUSPENDED"}
+"""Option -> how the controller is asked for it. Each means one name, which may have a comma in it."""
+STATES = {"RUNNING": ("RUNNING", "CONFIGURING")}
+"""State -> those of ours, where it is not the same."""
 MAX_SELECTED = 100_000
 """Jobs that filters may stand for: as many as one request may name."""
 SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
-NO_STEP_EXIT = 225
-"""Of a step that is not there: Slurm's error number, cut to a byte."""
+EXITS = {"denied": 210, "not_found": 1}
+STEP_EXITS = {"denied": 218, "no_step": 225}
+"""Code -> how scancel ends where it is no 1: Slurm's error number, cut to a byte."""
+STEP_WORDS = {"denied": "Invalid user id", "already_done": WORDS["not_found"], "no_step": WORDS["not_found"]}
+"""Where they are others than for a job."""
+NOT_FEDERATED = ("Not a valid federated job", 191)
 KILL = 9
 MAX_FILE_BYTES = 1024 * 1024
 """Of a file of node names."""
@@ -110,7 +111,8 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -w, --nodelist=hosts            act only on jobs on these nodes
       --wckey=wckey               act only on jobs with this workload characterization key
 """
-_ID = re.compile(r"([1-9]\d{0,17})(?:_(\d{1,9}|\[[0-9,\-:%]+\]))?(?:\.(\d{1,9}))?")
+_ID = re.compile(r"([1-9]\d{0,17})(?:(?:_(\d{1,9}))?(?:\.(\d{1,9}))?|_\[([^\[\].]*)\])")
+_SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 Options = dict[str, str]
 
 
@@ -122,15 +124,14 @@ def main(words: list[str], console: Console) -> int:
     except UserError as error:
         console.err.write(f'{error.message}\nTry "scancel --help" for more information\n')
         return 1
-    given.update(("name" if option == "jobname" else option, value) for option, value in found)
+    _take(given, found, console)
     if given.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
-    number = _check(given, console)
+    number = _check(given)
     ids = [word for each in rest for word in words_of(each)]
     for word in ids:
-        if _ID.fullmatch(word) is None:
-            raise CommandError(f"Invalid job id {word}")
+        _check_id(word)
     filters = {name: given[name] for name in FILTERS if given.get(name)}
     if not ids and not filters:
         raise CommandError("No job identification provided")
@@ -141,36 +142,41 @@ def main(words: list[str], console: Console) -> int:
 
 
 def _from_variables(console: Console) -> Options:
-    found: Options = {}
+    found: Options = {"clusters": console.env.get("SLURM_CLUSTERS", "")}
     for name in VALUES:
         if value := console.env.get(f"SCANCEL_{name.upper()}", ""):
-            found[name] = value
+            found[name] = _state(value, "Unrecognized SCANCEL_STATE value") if name == "state" else value
     for name in SWITCHES:
         value = console.env.get(f"SCANCEL_{name.upper()}", "")
-        if value.lower() == "true":
-            found[name] = ""
-        elif value and value.lower() != "false":
+        if value and "true".startswith(value.lower()):
+            found[name] = "1"
+        elif not "false".startswith(value.lower()):
             console.err.write(f"scancel: error: Unrecognized SCANCEL_{name.upper()} value: {value}\n")
     return found
 
 
-def _check(given: Options, console: Console) -> int:
-    """The signal's number, 0 for none; --me becomes --user. Raises CommandError."""
+def _take(given: Options, found: list[tuple[str, str]], console: Console) -> None:
+    """Options in their order: the last one of a name holds, each -v counts from the last -Q."""
+    for option, value in found:
+        if option == "me":
+            given["user"] = console.user
+        elif option == "quiet":
+            given["verbose"] = "-1"
+        elif option == "verbose":
+            given["verbose"] = str(int(given.get("verbose", "0")) + 1)
+        else:
+            given["name" if option == "jobname" else option] = value
+
+
+def _check(given: Options) -> int:
+    """The signal's number, 0 for none. Raises CommandError."""
     try:
-        only_ours("scancel", given.get("clusters") or console.env.get("SLURM_CLUSTERS", ""))
+        only_ours("scancel", given.get("clusters", ""))
     except WordsError as error:
         raise CommandError(error.message, bare=True) from None
-    if given.get("sibling"):
-        raise CommandError("there is one cluster here: --sibling is not supported")
-    if "me" in given:
-        given["user"] = console.user
-    state = given.get("state", "")
-    if state:
-        given["state"] = SHORT_STATES.get(state.upper(), state.upper())
-        if given["state"] not in STATES:
-            words = "Valid job states are PENDING, RUNNING, and SUSPENDED"
-            raise CommandError(f"Invalid job state specified: {state}\n{words}", bare=True)
-    if not given.get("signal"):
+    if given.get("state"):
+        given["state"] = _state(given["state"], "Invalid job state specified")
+    if "signal" not in given:
         return 0
     try:
         return parse_signal(given["signal"])
@@ -178,12 +184,33 @@ def _check(given: Options, console: Console) -> int:
         raise CommandError(f"Unknown job signal: {given['signal']}", bare=True) from None
 
 
+def _state(text: str, complaint: str) -> str:
+    """The state's long name. Raises CommandError."""
+    for name, code in CODES.items():
+        if text.upper() in (name, code):
+            return name
+    words = "Valid job states are PENDING, RUNNING, and SUSPENDED"
+    raise CommandError(f"{complaint}: {text}\n{words}", bare=True)
+
+
+def _check_id(word: str) -> None:
+    """Raises CommandError for what is no name of a job, a task, tasks or a step."""
+    match = _ID.fullmatch(word)
+    if match is None:
+        raise CommandError(f"Invalid job id {word}")
+    for span in match[4].split(",") if match[4] is not None else ():
+        ends = _SPAN.fullmatch(span)
+        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
+            raise CommandError(f"_parse_single_range: Invalid range: `{span}'\nInvalid job id {word}")
+
+
 def _select(
     client: SyncClient, ids: list[str], filters: Options, given: Options, console: Console
 ) -> list[str]:
     """The jobs that all filters let through, as they are named; asks about each with --interactive."""
     rows = _matching(client, ids, filters, console)
-    if not rows and "verbose" in given:
+    loud = int(given.get("verbose", "0")) > 0
+    if not rows and loud and not _matching(client, [], filters, console):
         told = " ".join(f"{FILTERS[name]}={filters[name]}" for name in FILTERS if name in filters)
         console.err.write(f"scancel: error: No active jobs match ALL job filters, including: {told} \n")
     steps = {word.partition(".")[0]: word for word in ids if "." in word}
@@ -199,23 +226,24 @@ def _select(
 
 
 def _matching(client: SyncClient, ids: list[str], filters: Options, console: Console) -> list[dict[str, Any]]:
-    asked: dict[str, Any] = {
-        field: filters[name].split(",") for name, field in ASKED.items() if name in filters
-    }
+    asked: dict[str, Any] = {field: [filters[name]] for name, field in ASKED.items() if name in filters}
+    partition = filters.get("partition", "")
+    asked["partitions"] = listed(partition)
     if "nodelist" in filters:
         asked["nodes"] = _nodes(filters["nodelist"], console)
     if "state" in filters:
-        asked["states"] = list(STATES[filters["state"]])
+        asked["states"] = list(STATES.get(filters["state"], (filters["state"],)))
     if "user" in filters:
         asked["users"] = [_user(filters["user"])]
     elif not client.welcome["admin"]:
         asked["users"] = [client.welcome["user"]]
-    if "wckey" in filters:
+    if "wckey" in filters or filters.get("state", "PENDING") not in OURS:
         return []  # jobs have none here
     jobs = [word.partition(".")[0] for word in ids]
     fields = ["label", "array_job_id", "name", "partition", "end"]
     answer = client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
-    return [row for row in answer["jobs"] if row["end"] is None]
+    found = [row for row in answer["jobs"] if row["end"] is None]
+    return [row for row in found if not partition or row["partition"] == partition]
 
 
 def _nodes(text: str, console: Console) -> list[str]:
@@ -251,17 +279,21 @@ class Canceller:
         self._client = client
         self._console = console
         self._number = number
-        self._verbose = "verbose" in given
-        self._quiet = "quiet" in given
+        self._verbosity = int(given.get("verbose", "0"))
+        self._federated = bool(given.get("sibling"))
         self._whom = "all" if "full" in given else "batch" if "batch" in given else "programs"
+        self._ends = not number or (number == KILL and self._whom != "batch")
+        """A job that is to be killed is ended: it does not go on without its programs."""
 
     def run(self, names: list[str]) -> int:
         """Cancels all of them at once; the exit code."""
         if not names:
             return 0
-        for name in names if self._verbose else ():
+        for name in names if self._verbosity > 0 else ():
             self._console.err.write(f"scancel: {self._doing(name)}\n")
-        more: dict[str, Any] = {"signal": str(self._number), "whom": self._whom} if self._number else {}
+        if self._federated:
+            return max(self._tell(name, *NOT_FEDERATED) for name in names)
+        more: dict[str, Any] = {} if self._ends else {"signal": str(self._number), "whom": self._whom}
         try:
             answer = self._client.call("cancel", jobs=names, **more)
         except UserError as error:
@@ -281,10 +313,17 @@ class Canceller:
 
     def _refused(self, name: str, code: str, sentence: str) -> int:
         """Says it, unless it is no error; the exit code."""
-        ends = not self._number or self._number == KILL
-        silent = code in SILENT and ends
-        if self._verbose or not (silent or (self._quiet and code in SILENT)):
-            kind = "job step id" if "." in name else "job id"
-            words = WORDS.get(code, sentence)
-            self._console.err.write(f"scancel: error: Kill job error on {kind} {name}: {words}\n")
-        return 0 if silent else NO_STEP_EXIT if "." in name else 1
+        if "." in name:
+            if code == "pending":
+                return 0
+            return self._tell(name, STEP_WORDS.get(code, WORDS.get(code, sentence)), STEP_EXITS.get(code, 1))
+        silent = code in SILENT and not self._number
+        if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):
+            self._tell(name, WORDS.get(code, sentence), 1)
+        return 0 if silent else EXITS.get(code, 1)
+
+    def _tell(self, name: str, words: str, code: int) -> int:
+        """The error of one; the exit code as it is."""
+        kind = "job step id" if "." in name else "job id"
+        self._console.err.write(f"scancel: error: Kill job error on {kind} {name}: {words}\n")
+        return code

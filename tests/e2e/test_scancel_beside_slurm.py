@@ -1,0 +1,88 @@
+"""scancel beside a real Slurm: the same jobs, the same command lines, one after the other; both say the same, end alike and leave
+the same jobs. What is done to several is told in any order.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
+from tests.lab.ours import SITE, OurSlurm
+from tests.lab.peer import Done, RealSlurm
+
+pytestmark = pytest.mark.slurm
+OUR_SITE = f"""{SITE}
+[accounts.ml.users.root]
+[accounts.bio.users.root]
+default = true
+"""
+JOBS = {
+    "plain": ("-J", "plain"),
+    "other": ("-J", "other"),
+    "debug": ("-J", "dbg", "-p", "debug"),
+    "both": ("-J", "both", "-p", "gpu,debug"),
+    "ml": ("-J", "train", "-A", "ml"),
+    "array": ("-J", "arr", "-a0-9"),
+    "more": ("-J", "more", "-a0-3"),
+    "listed": ("-J", "a,b"),
+    "done": ("-J", "done"),
+}
+"""All of them held, the last one cancelled."""
+CASES = (
+    "-n plain,other", "-n PLAIN", "-n pla", "-A nope", "-q nosuch", "-R nosuch", "-p GPU", "-p debug,gpu", "-w n9",
+    "-w n1 -t PD", "-t CG", "-t completing", "-t CF -v", "-t CD -v", "-t RQ", "-t run", "-t all -u root", "-t foo",
+    "-u nobody", "-u nosuch", "--me -u nobody", "-u nobody {plain}", "-v -n nosuch", "-v -p debug {plain}",
+    "{array}_[0-3:2]", "{array}_[0-1%1]", "{array}_[", "{array}_[]", "{array}_x", "{array}_[1-0]", "{array}_[1-2].0",
+    "{array}_99", "{plain}x", "{plain} 0", "abc {plain}", "{done}.0", "-s 0 {plain}", "-s 10x {plain}", "-s= {plain}",
+    "-s USR1 99999", "-Q -s USR1 99999", "{done}", "-v {done}", "-Qv {done}", "-Q -s USR1 {done}", "99999", "-v 99999",
+    "--sibling=foo {plain}", "--sibling foo", "-i -n plain", "--nosuch", "-Z", "--me word", "--help=x",
+    "AS=nobody {plain}", "AS=nobody -v {plain}", "AS=nobody -s USR1 {plain}", "AS=nobody -u root",
+    "AS=nobody {array}_1", "AS=nobody --me", "SCANCEL_STATE=foo -u root", "SCANCEL_VERBOSE=xx -u nobody",
+    "SCANCEL_USER=nobody {plain}", "SCANCEL_NAME=other {plain}", "SCANCEL_CTLD=xx -u nobody",
+    "SCANCEL_VERBOSE=t -n a,b", "-A ML", "-p debug", "-p gpu,debug", "{array}_1", "-v {array}_[2-3,5]", "{array}_0,{array}_4",
+    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "-H --ctld -u root",
+)  # fmt: skip
+"""In this order: what changes nothing first, and the last one takes all that are left."""
+NOISE = re.compile(r"scancel: select/.*\n")
+"""What the real one's plug-ins tell of themselves."""
+LEFT = ("squeue", "-h", "-r", "-S", "i", "-o", "%i %T")
+Both = tuple[RealSlurm, OurSlurm]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[Both]:
+    """Both with the same jobs, which have the same numbers."""
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder, site=OUR_SITE) as ours:
+        for options in JOBS.values():
+            words = ("-H", *options) if "-A" in options else ("-H", "-A", "bio", *options)
+            theirs.ok("sbatch", *words, "--wrap", "sleep 1000")
+            ours.submit(*words)
+        for cluster in (theirs, ours):
+            cluster.run(["scancel", str(len(JOBS))])
+        yield theirs, ours
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_same_is_said_and_the_same_jobs_are_left(both: Both) -> None:
+    numbers = {name: str(number) for number, name in enumerate(JOBS, 1)}
+    for case in CASES:
+        first, _, rest = case.partition(" ")
+        name, is_set, value = first.partition("=")
+        environ = {name: value} if is_set and name.isupper() else {}
+        line = rest if environ else case
+        words = ["scancel", *line.format(**numbers).split(" ")]
+        user = environ.pop("AS", "root")
+        done = [cluster.run(words, env=environ, user=user, data="n\n") for cluster in both]
+        left = [cluster.run(LEFT).out for cluster in both]
+        assert [*_told(done[1]), left[1]] == [*_told(done[0]), left[0]], case
+    assert left == ["", ""]
+
+
+def _told(done: Done) -> tuple[int, str, list[str]]:
+    return done.rc, done.out, sorted(NOISE.sub("", done.err).splitlines())
