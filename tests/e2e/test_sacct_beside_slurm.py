@@ -82,7 +82,7 @@ class Pair:
 def _plain(out: str) -> list[str]:
     """Without what the job ran outside its steps, which only we tell of, the price, and the cluster's name."""
     lines = [line for line in out.splitlines() if not re.match(r"[\d_]+\.extern", line)]
-    text = "\n".join(lines).replace("warpdeck", "peer")
+    text = "\n".join(lines)
     return re.sub(r"billing=\d+,?", "", text).splitlines()
 
 

@@ -37,7 +37,7 @@ configure() {
     local host
     host=$(hostname -s)
     cat >"$SLURM_CONF" <<CONF
-ClusterName=peer
+ClusterName=warpdeck
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$1
 SlurmUser=$(id -un)
@@ -136,7 +136,7 @@ AccountingStorageTRES=gres/gpu
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
 CONF
-    waits_for eval 'sacctmgr -i add cluster peer >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
+    waits_for eval 'sacctmgr -i add cluster warpdeck >"$folder/cluster.err" 2>&1 || grep -q already "$folder/cluster.err"'
     while read -r line; do
         # shellcheck disable=SC2086 # a line is several words
         sacctmgr -i $line >>"$folder/accounting.out" 2>&1 </dev/null || [ $? = 1 ]

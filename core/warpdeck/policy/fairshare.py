@@ -3,7 +3,7 @@
 Source: Slurm's Fair Tree (slurm.schedmd.com/fair_tree.html). Level fairshare of an association is S / U: its part of its
 siblings' shares over its part of its siblings' usage. The tree is walked from the root, at each level in descending order
 of S / U; users get ranks in the order in which they are met, and fairshare = rank / number of users, the first having 1.0.
-Equal siblings share their rank; an account's users tie with a sibling account's when the accounts tie.
+Equal siblings share their rank; an account's best users tie with its siblings, users and accounts' users, when the account does.
 """
 
 from __future__ import annotations
@@ -88,23 +88,23 @@ class _Walk:
         """(index of the line, ordinal of its tie)."""
         self._ties = 0
 
-    def visit(self, parents: list[tuple[str, str]], depth: int) -> None:
-        """Ranks the children of accounts that tie, together."""
+    def visit(self, parents: list[tuple[str, str]], depth: int, *, tied: bool = False) -> None:
+        """Ranks the children of accounts that tie, together; `tied`: the accounts do so with what was ranked last."""
         level: list[Standing] = []
         for parent, _ in parents:
             level += _standings(parent, self._children.get(parent, ()), depth)
         level.sort(key=lambda line: (-line.level_fs, line.account, line.user))
-        for tie in _ties(level):
-            own_tie = self._ties
+        for number, tie in enumerate(_ties(level)):
+            carried = tied and number == 0
+            has_users = any(line.user for line in tie)
+            self._ties += has_users and not carried
             for line in tie:
                 self._lines.append(line)
                 if line.user:
-                    self._ranked.append((len(self._lines) - 1, own_tie))
-            if any(line.user for line in tie):
-                self._ties += 1
+                    self._ranked.append((len(self._lines) - 1, self._ties))
             below = [(line.account, "") for line in tie if not line.user]
             if below:
-                self.visit(below, depth + 1)
+                self.visit(below, depth + 1, tied=carried or has_users)
 
     def finish(self) -> list[Standing]:
         """The lines, users ranked: equal ties get the best rank among them."""

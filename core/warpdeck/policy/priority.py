@@ -1,12 +1,14 @@
 """Multifactor priority: who comes first, and each number that makes it so. Pure.
 
 Source: slurm.schedmd.com/priority_multifactor.html. priority = sum of weight x factor - nice; every factor is in [0, 1]:
-age (time eligible / max_age), fairshare (Fair Tree), job size (part of the cluster's CPUs), partition and QoS (their
-priority over the largest), and weighted parts of each TRES. With all weights 0 the order is that of submission.
+age (time eligible / max_age), fairshare (Fair Tree), job size (the mean of its parts of the cluster's nodes and CPUs),
+partition and QoS (their priority over the largest), and weighted parts of each TRES. With all weights 0 the order is that of
+submission.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import msgspec
@@ -22,6 +24,9 @@ from .settings import Settings, Weights
 from .site import Tres
 from .tres import asked_tres
 from .view import PendingJob, View
+
+ROUNDING = 1e-6
+"""Priorities are whole numbers, cut as Slurm cuts them; what is whole but for the last digits of a sum is whole."""
 
 
 class Factors(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +73,10 @@ class Ranking:
         found: Ints = -table["nice"]
         if self._weighted and len(table):
             found = (
-                np.rint(self._standing(queue) + self._ages(table["eligible_unix"])).astype(np.int64) + found
+                np.floor(self._standing(queue) + self._ages(table["eligible_unix"]) + ROUNDING).astype(
+                    np.int64
+                )
+                + found
             )
         return np.where(table["is_ranked"], table["rank"], found)
 
@@ -90,7 +98,7 @@ class Ranking:
             set_by_hand=job.priority is not None,
         )
         total = found.fairshare + found.job_size + found.partition + found.qos + sum(tres.values())
-        own = round(round(total) + found.age) - job.nice
+        own = math.floor(total + found.age + ROUNDING) - job.nice
         return msgspec.structs.replace(found, priority=own if job.priority is None else job.priority)
 
     def _standing(self, queue: Queue) -> Floats:
@@ -104,10 +112,9 @@ class Ranking:
         tres = np.array([sum(each.values()) for _, each in requests])
         kind, request = table["kind"], queue.of_kind["request"][table["kind"]]
         partition = queue.of_kind["partition"][kind]
-        total = (
+        standing: Floats = (
             people[table["person"]] + sizes[request] + parts[partition] + qos[table["qos"]] + tres[request]
         )
-        standing: Floats = np.rint(total)
         return standing
 
     def _ages(self, eligible_unix: Floats) -> Floats:
@@ -130,12 +137,12 @@ class Ranking:
     def _parts(self, counts: Tres) -> tuple[float, dict[str, float]]:
         """The parts of size and of each TRES, of a request that counts so much."""
         weights, total = self._settings.weights, self._total
-        size = min(1.0, counts["cpu"] / total["cpu"]) if total["cpu"] else 0.0
-        tres = {
-            name: weight * min(1.0, counts.get(name, 0) / total[name])
-            for name, weight in weights.tres.items()
-            if total.get(name)
-        }
+
+        def part(name: str) -> float:
+            return min(1.0, counts.get(name, 0) / total[name])
+
+        size = (part("node") + part("cpu")) / 2 if total["cpu"] else 0.0
+        tres = {name: weight * part(name) for name, weight in weights.tres.items() if total.get(name)}
         return weights.job_size * ((1.0 - size) if self._settings.favor_small else size), tres
 
     @cached_property

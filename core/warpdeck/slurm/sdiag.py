@@ -31,6 +31,7 @@ RULE = "*" * 55
 MICROSECONDS = 1_000_000
 NAME_WIDTH, USER_WIDTH = 40, 16
 MINUTE_S = 60.0
+DENIED_EXIT = 255
 
 
 def main(words: list[str], console: Console) -> int:
@@ -42,7 +43,8 @@ def main(words: list[str], console: Console) -> int:
         asked = dict(found)
         only_ours("sdiag", asked.get("cluster") or console.env.get("SLURM_CLUSTERS", ""))
         with console.connect() as client:
-            if "reset" in asked:
+            orders = [name for name, _ in found if name in ("all", "reset")]
+            if orders[-1:] == ["reset"]:
                 return _reset(client, console)
             figures = client.call("diagnosis")
     except WordsError as error:
@@ -64,7 +66,7 @@ def _reset(client: Any, console: Console) -> int:
         if error.code == GONE:
             raise
         print("slurm_reset_statistics: Access/permission denied", file=console.err)
-        return 1
+        return DENIED_EXIT
     print("Reset scheduling statistics", file=console.out)
     return 0
 

@@ -67,22 +67,21 @@ def _list(asked: dict[str, str], console: Console) -> int:
         print(f"sprio: error: Invalid job format specification: {letter}", file=console.err)
 
     columns = short_columns(_format(asked, console, weights), LETTERS, unknown, keep_unknown=False)
-    lines = [] if "noheader" in asked else [Layout(columns, fields).titles()]
+    if "noheader" not in asked:
+        print(Layout(columns, fields).titles(), file=console.out)
     if "weights" in asked:
-        lines.append(Layout(columns, _weight_fields(weights)).line({}))
-    else:
-        _sort(rows, asked.get("sort", "i"), fields)
-        layout = Layout(columns, fields)
-        lines += [layout.line(row) for row in rows]
-    if lines:
-        print("\n".join(lines), file=console.out)
+        print(Layout(columns, _weight_fields(weights)).line({}), file=console.out)
+        return 0
+    _sort(rows, asked.get("sort", "i"), fields)
+    layout = Layout(columns, fields)
+    console.out.write("".join(f"{layout.line(row)}\n" for row in rows))
     return 0
 
 
 def _numbers(text: str) -> list[int]:
     """Raises WordsError."""
     for word in listed(text):
-        if not word.isdecimal():
+        if not word.isdecimal() or not int(word):
             raise WordsError(f"sprio: error: Invalid job id: {word}")
     return [int(word) for word in listed(text)]
 
@@ -120,14 +119,17 @@ def _format(asked: Mapping[str, str], console: Console, weights: Mapping[str, fl
     if given:
         return given
     long, user = "long" in asked, " %.8u" if "long" in asked or "user" in asked or "users" in asked else ""
+    cluster = " %.8c" if "sibling" in asked else ""
     shown = [letter for letter, part in PARTS.items() if long or weights.get(part)]
     tres = long or bool(_tres(weights))
     if "norm" in asked:
         parts = "".join(f" %10{letter.lower()}" for letter in shown)
-        return f"%.15i %9r{user} %10y{parts}" + (" %20t" if tres else "")
+        return f"%.15i %9r{cluster}{user} %10y{parts}" + (" %20t" if tres else "")
     parts = "".join(f" %.10{letter}" for letter in shown)
     nice = " %.11N" if long else ""
-    return f"%.15i %9r{user} %.10Y %.10S{parts}{nice}" + (f" %{'.' if long else ''}20T" if tres else "")
+    return f"%.15i %9r{cluster}{user} %.10Y %.10S{parts}{nice}" + (
+        f" %{'.' if long else ''}20T" if tres else ""
+    )
 
 
 def _fields(weights: Mapping[str, float]) -> dict[str, Field]:

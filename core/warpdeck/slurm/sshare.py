@@ -9,12 +9,13 @@ from warpdeck.cluster import CLUSTER_NAME
 
 from .console import Console
 from .fields import MAX_WIDTH, Row
-from .people import uid_of
+from .people import name_of
+from .units import tres_text
 from .words import CLUSTER_LINE, WordsError, is_informed, listed, only_ours, options, read
 
 OPTIONS = options(
     "sshare",
-    "accounts=,A all,a clusters=,M format=,o help helpformat,e long,l noheader,n parsable,p parsable2,P partition,m usage "
+    "accounts=,A all,a clusters=,M format=,o help helpformat,e long,l no-header,h noheader,n parsable,p parsable2,P partition,m usage "
     "user= users=,u Users,U verbose,v version,V",
 )
 USAGE = "Usage: sshare [-A accounts] [-u users] [-o fields] [-aehlmnpPUvV]"
@@ -68,13 +69,17 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     columns = _columns(asked)
     with console.connect() as client:
         tree: list[Row] = client.call("shares")["shares"]
-    rows = [*_root(tree, asked), *_chosen(tree, asked, console)]
+    users = _users(asked, console)
+    if "verbose" in asked:
+        _tell_asked(listed(asked.get("accounts", "")), users, console)
+    rows = _placed([*_root(tree), *tree], asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.out)
     mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
     end = "|" if "parsable" in asked and "parsable2" not in asked else ""
-    if "noheader" not in asked:
-        print(_line([column.name for column in columns], columns, mark, end), file=console.out)
+    if not asked.keys() & {"noheader", "no-header"}:
+        titles = [column.name if mark else column.name[: abs(column.width)] for column in columns]
+        print(_line(titles, columns, mark, end), file=console.out)
         if not mark:
             print(" ".join("-" * abs(column.width) for column in columns) + " ", file=console.out)
     for row in rows:
@@ -83,7 +88,7 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
 
 def _line(texts: list[str], columns: list[Chosen], mark: str, end: str) -> str:
     if mark:
-        return mark.join(text.rstrip() for text in texts) + end
+        return mark.join(texts) + end
     return "".join(_fitted(text, column.width) + " " for text, column in zip(texts, columns, strict=True))
 
 
@@ -95,45 +100,51 @@ def _fitted(text: str, width: int) -> str:
     return text.ljust(size) if width < 0 else text.rjust(size)
 
 
-def _chosen(tree: list[Row], asked: Mapping[str, str], console: Console) -> list[Row]:
-    """The asker's own lines, or those of the users and accounts that are named, with the accounts above them."""
-    accounts = listed(asked.get("accounts", ""))
+def _users(asked: Mapping[str, str], console: Console) -> list[str] | None:
+    """Names of those whose lines are shown; None for all."""
     names = asked.get("users", asked.get("user"))
-    users = None if "all" in asked and names is None else [console.user] if names is None else listed(names)
-    for name in users or ():
-        if uid_of(name) is None:
-            print(f"sshare: error: Invalid user id: {name}", file=console.err)
-    parents = {row["account"]: row["parent"] for row in tree if not row["user"]}
-    lines = [row for row in tree if row["user"] and (users is None or row["user"] in users)]
-    if accounts:
-        lines = [row for row in lines if row["account"] in accounts]
-    if "Users" in asked:
-        return lines
-    if accounts:
-        shown = set(accounts)
-    elif names is not None:
-        shown = {above for row in lines for above in _above(row["account"], parents)}
-    else:
-        shown = set(parents)
-    kept = [id(row) for row in lines]
-    return [row for row in tree if (id(row) in kept if row["user"] else row["account"] in shown)]
+    if names is None:
+        return None if "all" in asked else [console.user]
+    return [name_of(int(name)) if name.isdecimal() else name for name in listed(names)]
 
 
-def _root(tree: list[Row], asked: Mapping[str, str]) -> list[Row]:
-    """The account above all, which our trees do without."""
-    if not tree or asked.keys() & {"accounts", "Users"}:
-        return []
-    usage = sum(row["usage"] for row in tree if not row["user"] and not row["depth"])
-    root = {"account": ROOT, "user": "", "depth": -1, "shares": "", "norm_shares": 0.0, "usage": usage}
-    return [root | {"norm_usage": float(usage > 0), "level_fs": 0.0, "fairshare": None}]
+def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) -> None:
+    for title, names in (("Users", users), ("Accounts", accounts)):
+        lines = "".join(f"\t: {name}\n" for name in names or ["all"])
+        console.err.write(f"{title} requested:\n{lines}")
 
 
-def _above(account: str, parents: Mapping[str, str]) -> list[str]:
-    found: list[str] = []
-    while account and account not in found:
-        found.append(account)
-        account = parents.get(account, "")
+def _placed(tree: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
+    """The lines that are shown, each as deep as accounts above it are shown: users first, both by name."""
+    accounts = listed(asked.get("accounts", "").lower())
+    children: dict[str, list[Row]] = {}
+    for row in sorted(tree, key=lambda row: (not row["user"], row["user"] or row["account"])):
+        children.setdefault(row["account"] if row["user"] else row["parent"], []).append(row)
+    found: list[Row] = []
+
+    def place(parent: str, depth: int) -> None:
+        for row in children.get(parent, ()):
+            wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
+            shown = wanted and (not accounts or row["account"].lower() in accounts)
+            found.extend([row | {"depth": depth}] * shown)
+            if not row["user"]:
+                place(row["account"], depth + shown)
+
+    place("", 0)
     return found
+
+
+def _root(tree: list[Row]) -> list[Row]:
+    """The account above all, which our trees do without; all that has none is below it."""
+    if not tree:
+        return []
+    usage = 0.0
+    for row in tree:
+        if not row["parent"]:
+            usage += row["usage"]
+            row["parent"] = ROOT
+    line = {"account": ROOT, "user": "", "parent": "", "shares": "", "norm_shares": 0.0, "usage": usage}
+    return [line | {"norm_usage": None, "level_fs": None, "fairshare": None, "limits": {}}]
 
 
 def _columns(asked: Mapping[str, str]) -> list[Chosen]:
@@ -166,8 +177,8 @@ def _help_format() -> str:
 
 
 def _account(row: Row) -> str:
-    """Below its parent; a user's line stands one further in than the account."""
-    return " " * (int(row["depth"]) + 1 + bool(row["user"])) + str(row["account"])
+    """Below its parent."""
+    return " " * int(row["depth"]) + str(row["account"])
 
 
 def _fairshare(row: Row) -> str:
@@ -175,20 +186,31 @@ def _fairshare(row: Row) -> str:
 
 
 def _level(row: Row) -> str:
+    if row["norm_usage"] is None:
+        return ""
     return "inf" if row["level_fs"] is None else f"{row['level_fs']:.6f}"
+
+
+def _norm_usage(row: Row) -> str:
+    return "" if row["norm_usage"] is None else f"{row['norm_usage']:.6f}"
+
+
+def _effective_usage(row: Row) -> str:
+    """What all have used is all that was used."""
+    return f"{1.0 if row['norm_usage'] is None else row['norm_usage']:.6f}"
 
 
 COLUMNS = {
     "Account": Column(-20, _account),
     "Cluster": Column(10, lambda row: CLUSTER_NAME),
-    "EffectvUsage": Column(13, lambda row: f"{row['norm_usage']:.6f}"),
+    "EffectvUsage": Column(13, _effective_usage),
     "FairShare": Column(10, _fairshare),
-    "GrpTRESMins": Column(30, lambda row: ""),
+    "GrpTRESMins": Column(30, lambda row: tres_text(row["limits"].get("grp_tres_mins", {}))),
     "GrpTRESRaw": Column(30, lambda row: f"billing={row['usage'] / SECONDS_OF_MINUTE:.0f}"),
     "ID": Column(6, lambda row: "0"),
     "LevelFS": Column(10, _level),
     "NormShares": Column(11, lambda row: f"{row['norm_shares']:.6f}"),
-    "NormUsage": Column(11, lambda row: f"{row['norm_usage']:.6f}"),
+    "NormUsage": Column(11, _norm_usage),
     "Partition": Column(12, lambda row: ""),
     "RawShares": Column(10, lambda row: str(row["shares"])),
     "RawUsage": Column(11, lambda row: f"{row['usage']:.0f}"),

@@ -1,0 +1,144 @@
+"""sshare, sprio, sdiag and sacctmgr beside a real Slurm with its database: the same accounts, the same jobs, the same text.
+
+Two accounts in a tree, two users. Slurm's root is a user of the account above all too, without shares here; we know none there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
+from tests.lab.ours import SITE, OurSlurm
+from tests.lab.peer import Done, RealSlurm
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+ACCOUNTS = (
+    "add account ml",
+    "add account sci",
+    "add account bio parent=sci fairshare=3",
+    "add qos high",
+    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,gres/gpu=2",
+    "modify account root set qos=normal,high",
+    "add user root account=ml",
+    "add user nobody account=ml",
+    "add user root account=bio",
+    "modify user root set defaultaccount=ml",
+    "modify user root where account=root set fairshare=0",
+)
+OUR_SITE = f"""{SITE}
+[qos.high]
+priority = 100
+max_wall = "1-00:00:00"
+max_tres_per_user = "cpu=8,gres/gpu=2"
+[accounts.ml.users.root]
+default = true
+[accounts.ml.users.nobody]
+default = true
+[accounts.sci]
+[accounts.bio]
+parent = "sci"
+shares = 3
+[accounts.bio.users.root]
+"""
+JOBS = (
+    ("-J", "first", "-N4", "--exclusive", "-A", "ml"),
+    ("-J", "wide", "-N2", "-n4", "-A", "bio"),
+    ("-J", "small", "-A", "ml", "-p", "debug"),
+    ("-H", "-J", "held", "-A", "ml"),
+)
+"""The first one runs on all nodes."""
+
+
+class Pair:
+    """Both, with the same accounts and jobs."""
+
+    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def same(self, line: str, *, data: str = "") -> None:
+        """Both print the same of a command line, and end alike. Variables and AS=USER stand in front, ~ for a blank."""
+        environ: dict[str, str] = {}
+        while match := re.match(r"([A-Z_]+)=(\S*) ", line):
+            environ[match[1]] = match[2]
+            line = line[match.end() :]
+        user = environ.pop("AS", "root")
+        words = [word.replace("~", " ") for word in line.split(" ")]
+        wanted = _plain(self.theirs.run(words, env=environ, user=user, data=data))
+        found = _plain(self.ours.run(words, env=environ, user=user, data=data))
+        told = difflib.unified_diff(wanted, found, "theirs", "ours", lineterm="", n=0)
+        assert found == wanted, line + "\n" + "\n".join(told)
+
+
+def _plain(done: Done) -> list[str]:
+    """Without what differs from one moment to another, and without the user of Slurm's account root."""
+    lines = f"{done.out}errors:\n{done.err}exit code {done.rc}".splitlines()
+    text = "\n".join(line for line in lines if not re.match(r" *root(\|| +)root\b", line))
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
+    with (
+        RealSlurm(THEIR_SITE, gres=GRES, accounting=True, accounts=ACCOUNTS) as theirs,
+        OurSlurm(folder, site=OUR_SITE) as ours,
+    ):
+        for job in JOBS:
+            theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            ours.submit(*job)
+            if job is JOBS[0]:
+                eventually(lambda: theirs.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs runs")
+                ours.runs(1)
+        for waiting in ("2", "3"):
+            words = ("squeue", "-h", "-j", waiting, "-o", "%r")
+            eventually(
+                lambda words=words: theirs.ok(*words) in ("Resources\n", "Priority\n"), what="theirs wait"
+            )
+        yield Pair(theirs, ours)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sshare", "sshare -a", "sshare -A ml", "sshare -A ML,bio", "sshare -A nosuch", "sshare -A sci", "sshare -A root",
+        "sshare -u nobody", "sshare -u nosuch", "sshare -u 0", "sshare -u root,nobody", "sshare -U", "sshare -U -a",
+        "sshare -U -u nobody", "sshare -m", "sshare -n", "sshare -h", "sshare -P", "sshare -p -a", "sshare -v -n",
+        "sshare -v -h -A ml,bio -a", "sshare -o Account,User", "sshare -o account%5,user%-5", "sshare -o acc,us,raws",
+        "sshare -a -A ml,bio -o LevelFS,NormUsage,EffectvUsage,FairShare",
+        "sshare -A ml -a", "sshare -A bio -U", "sshare -a -A bio,sci",
+        "sshare -A ml -nPo Cluster,GrpTRESMins", "AS=nobody sshare", "AS=nobody sshare -a", "AS=nobody sshare -u root",
+    ],
+)  # fmt: skip
+def test_shares_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
+    pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sprio", "sprio -l", "sprio -n", "sprio -nl", "sprio -w", "sprio -wl", "sprio -h", "sprio -S -i", "sprio -S y",
+        "sprio -S Y,i", "sprio -S -u,i", "sprio -S z", "sprio -S ,", "sprio -u 0", "sprio -u nobody,root",
+        "sprio -u nosuch,root", "sprio -j 2", "sprio -j 2,3", "sprio -j 4", "sprio -j 0", "sprio -j", "sprio -p gpu",
+        "sprio -p gpu,debug", "sprio -o %i%", "sprio -o %.5i~%Y~%u", "sprio --local", "sprio --federation",
+        "sprio -o %15i~%10N~%c~%A~%a~%B~%b~%F~%f~%J~%j~%P~%p~%Q~%q~%T~%t~%S", "sprio --sibling", "sprio -M warpdeck",
+        "AS=nobody sprio", "SPRIO_FORMAT=%i~%u sprio", "SPRIO_FEDERATION=1 sprio -h", "SPRIO_LOCAL=1 sprio -h",
+    ],
+)  # fmt: skip
+def test_priorities_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
+    pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["sdiag -r", "AS=nobody sdiag -r", "AS=nobody sdiag --reset", "sdiag -a -r", "sdiag -x"]
+)
+def test_figures_are_reset_as_slurm_resets_them(pair: Pair, line: str) -> None:
+    pair.same(line)
