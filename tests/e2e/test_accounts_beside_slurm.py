@@ -24,7 +24,7 @@ ACCOUNTS = (
     "add account sci",
     "add account bio parent=sci fairshare=3",
     "add qos high",
-    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,gres/gpu=2",
+    "modify qos high set priority=100 maxwall=1-0 maxtrespu=cpu=8,node=2",
     "modify account root set qos=normal,high",
     "add user root account=ml",
     "add user nobody account=ml",
@@ -36,7 +36,7 @@ OUR_SITE = f"""{SITE}
 [qos.high]
 priority = 100
 max_wall = "1-00:00:00"
-max_tres_per_user = "cpu=8,gres/gpu=2"
+max_tres_per_user = "cpu=8,node=2"
 [accounts.ml.users.root]
 default = true
 [accounts.ml.users.nobody]
@@ -54,6 +54,10 @@ JOBS = (
     ("-H", "-J", "held", "-A", "ml"),
 )
 """The first one runs on all nodes."""
+
+
+ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrator\|warpdeck\|root\|")
+"""The line of root in the account root."""
 
 
 class Pair:
@@ -80,7 +84,7 @@ class Pair:
 def _plain(done: Done) -> list[str]:
     """Without what differs from one moment to another, and without the user of Slurm's account root."""
     lines = f"{done.out}errors:\n{done.err}exit code {done.rc}".splitlines()
-    text = "\n".join(line for line in lines if not re.match(r" *root(\|| +)root\b", line))
+    text = "\n".join(line for line in lines if not ROOTS.match(line))
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
 
 
@@ -142,3 +146,57 @@ def test_priorities_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
 )
 def test_figures_are_reset_as_slurm_resets_them(pair: Pair, line: str) -> None:
     pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "account", "accounts ml", "account nosuch", "account name=ml,bio format=account%5,descr,org", "account ml bio -n",
+        "account where description=ml", "account where organization=sci", "account -nP withassoc format=account,user,share,qos",
+        "account withdeleted", "account -Pn format=", "user", "user root", "user name=root", "user nosuch",
+        "-nP user withassoc", "-P user root withassoc", "-nP user root withassoc format=user,account,defaultaccount,qos,share",
+        "user where adminlevel=admin", "user where defaultaccount=ml", "user format=foo", "user format=user%-30,cluster",
+        "user where foo=bar", "user foo=bar", "-nP -s user format=user,account", "-P assoc", "-p assoc", "assoc -n",
+        "-nP assoc tree", "assoc tree format=account,user", "assoc tree -P format=account,user", "-nP assoc user=root account=ml",
+        "-nP assoc where account=ml", "-nP assoc where parent=sci", "-nP assoc where cluster=warpdeck",
+        "-nP assoc where cluster=nosuch", "-nP assoc where qos=high", "-nP assoc where partition=gpu",
+        "-nP assoc wopl", "-nP assoc where user=nosuch", "-nP assoc format=account,user,parentname,fairshare,grpcpus,maxcpus",
+        "-P qos", "-P qos high", "-n qos format=name%5,prio", "qos where name=high -P", "qos nosuch", "qos where id=1 -nP",
+        "qos format=name,id,description -P", "-P qos format=name,priority,maxwall,maxtrespu,maxtresperuser",
+        "cluster nosuch", "cluster where name=warpdeck -nP format=cluster,rpc,share,qos", "tres", "-nP tres", "tres type=gres",
+        "tres name=gpu", "tres id=1", "tres where type=cpu", "tres nosuch", "wckey", "wckey where user=root",
+        "event nodes=n1", "problem", "runawayjobs", "reservation", "reservation names=x", "resource", "resource -P",
+        "federation", "federation tree", "coordinator", "nosuch", "", "a", "ac -n", "as -nP", "q -nP", "c", "tre -nP",
+        "re", "u -n", "p", "f", "AS=nobody -nP account",
+    ],
+)  # fmt: skip
+def test_accounts_are_shown_as_slurm_shows_them(pair: Pair, line: str) -> None:
+    before, _, rest = line.rpartition("AS=nobody ")
+    pair.same(f"{'AS=nobody ' if before or line != rest else ''}sacctmgr show {rest}".strip())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sho acc", "lis use", "s", "nosuch", "add", "add user", "add account", "add qos", "add foo", "modify",
+        "modify user", "modify user root", "modify foo", "delete", "delete user", "delete foo", "-i add account ml",
+        "-i add user root account=ml", "-i add qos high", "-i modify user nosuch set fairshare=2",
+        "-i modify account nosuch set fairshare=2", "-i modify qos nosuch set priority=4", "-i delete user nosuch",
+        "-i delete account nosuch", "-i delete qos nosuch", "-i delete account where name=nosuch", "-Z", "--nosuch",
+        "-r show account -n", "-o show account", "-Q show account",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: Pair, line: str) -> None:
+    pair.same(f"sacctmgr {line}")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "show account\nquit\n", "show user\nexit\n", "show user\n", "nosuch\nquit\n", "show account\n!!\nquit\n",
+        "show nosuch\nshow user\nq\n", "oneliner\nexit\nshow user\n", "show user format=user\nquit\n", "add foo\nquit\n",
+    ],
+)  # fmt: skip
+def test_lines_at_the_prompt_are_commands(pair: Pair, lines: str) -> None:
+    pair.same("sacctmgr", data=lines)
+    pair.same("sacctmgr -n", data=lines)

@@ -253,7 +253,14 @@ def test_lines_are_read_one_by_one_where_there_are_no_words(home: Home) -> None:
     code, out, err = scontrol(home, data="show hostnames a[1-2]\nfoo\nversion\n!!\nexit\nping\n")
     assert code == 1 and err == "invalid keyword: foo\n"
     prompt = "scontrol: "
-    assert out == f"{prompt}a1\na2\n{prompt}{prompt}slurm 22.05.8\n{prompt}slurm 22.05.8\n{prompt}"
+    said = {
+        "show hostnames a[1-2]": "a1\na2\n",
+        "foo": "",
+        "version": "slurm 22.05.8\n",
+        "!!": "slurm 22.05.8\n",
+        "exit": "",
+    }
+    assert out == "".join(f"{prompt}{line}\n{answer}" for line, answer in said.items())
 
 
 def test_hostnames_need_no_controller(short_tmp: Path) -> None:

@@ -98,6 +98,8 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     """Those that are set, by their names in policy.Limits: TRES -> count, numbers, and times in seconds."""
     default: bool = False
     """Of a user: jobs that name no account run under this one."""
+    qos: list[str] | None = None
+    """QoS that its jobs may ask for; None: any."""
     default_qos: str = ""
 
 

@@ -74,6 +74,7 @@ def share_rows(site: Site) -> list[ShareRow]:
     quotas = {account.name: account.quota for account in site.accounts}
     limits = {(account.name, ""): account.limits for account in site.accounts}
     limits |= {(user.account, user.user): user.limits for user in site.users}
+    allowed = {account.name: account.qos for account in site.accounts}
     children: dict[str, list[Standing]] = {}
     for line in fair_tree(site.accounts, site.users):
         children.setdefault(line.parent, []).append(line)
@@ -84,6 +85,7 @@ def share_rows(site: Site) -> list[ShareRow]:
             limits=_set_limits(limits.get((row.account, row.user), Limits())),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
             default_qos=site.default_qos.get(row.account, ""),
+            qos=None if allowed.get(row.account) is None else sorted(allowed[row.account] or ()),
         )
         for row in rows
     ]

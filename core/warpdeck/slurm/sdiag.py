@@ -74,8 +74,8 @@ def _reset(client: Any, console: Console) -> int:
 def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
     now, since, jobs = figures["now"], figures["since"], figures["jobs"]
     yield RULE
-    yield f"sdiag output at {_moment(now)}"
-    yield f"Data since      {_moment(since)}"
+    yield f"sdiag output at {moment_told(now)}"
+    yield f"Data since      {moment_told(since)}"
     yield RULE
     yield "Server thread count:  1"
     yield "Agent queue size:     0"
@@ -89,7 +89,7 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
     yield f"Jobs canceled:  {jobs['canceled']}"
     yield f"Jobs failed:    {jobs['failed']}"
     yield ""
-    yield f"Job states ts:  {_moment(now)}"
+    yield f"Job states ts:  {moment_told(now)}"
     yield f"Jobs pending:   {figures['waiting']}"
     yield f"Jobs running:   {figures['running']}"
     yield ""
@@ -99,6 +99,14 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
     yield ""
     yield "Latency for 1000 calls to gettimeofday(): 0 microseconds"
     yield ""
+    yield from requests_told(figures, asked)
+    yield ""
+    yield "Pending RPC statistics"
+    yield "\tNo pending RPCs"
+
+
+def requests_told(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str]:
+    """How often what was asked by whom, and how long it took."""
     yield "Remote Procedure Call statistics by message type"
     yield from (
         f"\t{name.upper():<{NAME_WIDTH}}( {number:4d}) {_span(span)}"
@@ -110,9 +118,6 @@ def _lines(figures: Mapping[str, Any], asked: Mapping[str, str]) -> Iterator[str
         f"\t{name:<{USER_WIDTH}}( {uid_of(name) or 0:7d}) {_span(span)}"
         for name, span in _sorted(figures["users"], asked)
     )
-    yield ""
-    yield "Pending RPC statistics"
-    yield "\tNo pending RPCs"
 
 
 def _main_block(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -136,7 +141,7 @@ def _backfill_block(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"\tTotal backfilled jobs (since last stats cycle start): {figures['jobs']['started']}"
     yield "\tTotal backfilled heterogeneous job components: 0"
     yield f"\tTotal cycles: {passes['count']}"
-    yield f"\tLast cycle when: {_moment(figures['last_pass']) if figures['last_pass'] else 'N/A'}"
+    yield f"\tLast cycle when: {moment_told(figures['last_pass']) if figures['last_pass'] else 'N/A'}"
     yield f"\tLast cycle: {_us(passes['last_s'])}"
     yield f"\tMax cycle:  {_us(passes['most_s'])}"
     if passes["count"]:
@@ -212,5 +217,6 @@ def _us(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-def _moment(at_unix: float) -> str:
+def moment_told(at_unix: float) -> str:
+    """As a date and in seconds."""
     return f"{ctime(at_unix)} ({int(at_unix)})"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME
 
+from .accounttree import in_tree
 from .console import Console
 from .fields import MAX_WIDTH, Row
 from .people import name_of
@@ -29,7 +30,6 @@ Lists accounts and users with their shares and what they have used.
 DEFAULT = "Account User RawShares NormShares RawUsage EffectvUsage FairShare"
 LONG = "Account User RawShares NormShares RawUsage NormUsage EffectvUsage FairShare LevelFS GrpTRESMins TRESRunMins"
 SECONDS_OF_MINUTE = 60
-ROOT = "root"
 
 
 class Column(NamedTuple):
@@ -72,7 +72,7 @@ def _list(asked: Mapping[str, str], console: Console) -> None:
     users = _users(asked, console)
     if "verbose" in asked:
         _tell_asked(listed(asked.get("accounts", "")), users, console)
-    rows = _placed([*_root(tree), *tree], asked, users)
+    rows = _placed(tree, asked, users)
     if "clusters" in asked:
         print(CLUSTER_LINE, file=console.out)
     mark = "|" if asked.keys() & {"parsable", "parsable2"} else ""
@@ -115,36 +115,18 @@ def _tell_asked(accounts: list[str], users: list[str] | None, console: Console) 
 
 
 def _placed(tree: list[Row], asked: Mapping[str, str], users: list[str] | None) -> list[Row]:
-    """The lines that are shown, each as deep as accounts above it are shown: users first, both by name."""
+    """The lines that are shown, each as deep as accounts above it are shown; none without accounts."""
     accounts = listed(asked.get("accounts", "").lower())
-    children: dict[str, list[Row]] = {}
-    for row in sorted(tree, key=lambda row: (not row["user"], row["user"] or row["account"])):
-        children.setdefault(row["account"] if row["user"] else row["parent"], []).append(row)
     found: list[Row] = []
-
-    def place(parent: str, depth: int) -> None:
-        for row in children.get(parent, ()):
-            wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
-            shown = wanted and (not accounts or row["account"].lower() in accounts)
-            found.extend([row | {"depth": depth}] * shown)
-            if not row["user"]:
-                place(row["account"], depth + shown)
-
-    place("", 0)
+    seen: set[str] = set()
+    for row, above in in_tree(tree) if tree else ():
+        wanted = users is None or row["user"] in users if row["user"] else "Users" not in asked
+        if not wanted or (accounts and row["account"].lower() not in accounts):
+            continue
+        found.append(row | {"depth": sum(account in seen for account in above)})
+        if not row["user"]:
+            seen.add(row["account"])
     return found
-
-
-def _root(tree: list[Row]) -> list[Row]:
-    """The account above all, which our trees do without; all that has none is below it."""
-    if not tree:
-        return []
-    usage = 0.0
-    for row in tree:
-        if not row["parent"]:
-            usage += row["usage"]
-            row["parent"] = ROOT
-    line = {"account": ROOT, "user": "", "parent": "", "shares": "", "norm_shares": 0.0, "usage": usage}
-    return [line | {"norm_usage": None, "level_fs": None, "fairshare": None, "limits": {}}]
 
 
 def _columns(asked: Mapping[str, str]) -> list[Chosen]:

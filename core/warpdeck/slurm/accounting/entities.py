@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME as CLUSTER
-from warpdeck.slurm.units import clock, tres_text
+from warpdeck.slurm.accounttree import ROOT, in_tree
+from warpdeck.slurm.units import clock, moment, tres_text
 
 from .fieldnames import PART_WIDTH, PARTS, part_values
 
@@ -46,12 +48,19 @@ TRES = (
     ("energy", "", 3),
     ("node", "", 4),
     ("billing", "", 5),
+    ("fs", "disk", 6),
+    ("vmem", "", 7),
+    ("pages", "", 8),
     ("gres", "gpu", 1001),
 )
+NORMAL = "normal"
+"""The QoS that there is without a word of the site's."""
+FIRST_QOS_ID = 1
+STATS_RULE = "*" * 67
 
 
 class Entity(NamedTuple):
-    """`key` is the field that a plain name means; `plain` is printed instead of a table."""
+    """`key` is the field that a plain name means; what `text` makes is printed instead of a table."""
 
     least: int
     widths: Mapping[str, int]
@@ -59,7 +68,7 @@ class Entity(NamedTuple):
     rows: Callable[[Any], list[Row]]
     key: str = ""
     titles: Mapping[str, str] = {}
-    plain: str | None = None
+    text: Callable[[Any], str] | None = None
 
 
 def find(word: str, *, with_associations: bool = False) -> Entity | None:
@@ -90,21 +99,21 @@ def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
 
 
 def _associations(client: Any) -> list[Row]:
-    rows = [_association(row) for row in client.call("shares")["shares"]]
-    if any(row["Account"] == "root" and not row["User"] for row in rows):
-        return rows
-    return [{"Cluster": CLUSTER, "Account": "root", "Share": "1", "QOS": "normal"}, *rows]
+    """In the order of the tree; "above" is how deep."""
+    every = sorted({NORMAL, *(row["name"] for row in client.call("qos")["qos"])})
+    return [_association(row, above, every) for row, above in in_tree(client.call("shares")["shares"])]
 
 
-def _association(row: Mapping[str, Any]) -> Row:
+def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str]) -> Row:
     return {
         "Cluster": CLUSTER,
         "Account": row["account"],
         "User": row["user"],
-        "ParentName": "" if row["user"] else row["parent"] or "root",
-        "Share": str(row["shares"]),
-        "QOS": "normal",
+        "ParentName": above[-1] if above and not row["user"] else "",
+        "Share": str(row["shares"] or 1),
+        "QOS": ",".join(every if row["qos"] is None else row["qos"]),
         "DefaultQOS": row["default_qos"],
+        "above": " " * len(above),
         **_limits(row["limits"], OF_ASSOCIATION),
     }
 
@@ -120,30 +129,41 @@ def _users(client: Any) -> list[Row]:
 def _user(name: str, rows: list[Mapping[str, Any]]) -> Row:
     default = next((row["account"] for row in rows if row["default"]), rows[0]["account"])
     admin = "Administrator" if name == "root" else "None"
-    return {"User": name, "DefaultAccount": default, "AdminLevel": admin, "Cluster": CLUSTER}
+    accounts = ",".join(row["account"] for row in rows)
+    return {"User": name, "DefaultAccount": default, "AdminLevel": admin, "accounts": accounts}
 
 
 def _users_with_associations(client: Any) -> list[Row]:
     users = {row["User"]: row for row in _users(client)}
-    return [
-        {**row, **users[row["User"]], "Account": row["Account"]}
-        for row in _associations(client)
-        if row.get("User")
-    ]
+    rows = [users[row["User"]] | row for row in _associations(client) if row.get("User")]
+    return sorted(rows, key=lambda row: (row["User"], row["Account"]))
 
 
 def _accounts(client: Any) -> list[Row]:
-    names = [row["account"] for row in client.call("shares")["shares"] if not row["user"]]
-    rows = [{"Account": name, "Description": name, "Organization": name} for name in sorted(names)]
-    if "root" in names:
-        return rows
-    return [*rows, {"Account": "root", "Description": "default root account", "Organization": "root"}]
+    shares = client.call("shares")["shares"]
+    rows = [_account(row) for row, _ in in_tree(shares) if not row["user"]]
+    return sorted(rows, key=lambda row: row["Account"])
+
+
+def _account(row: Mapping[str, Any]) -> Row:
+    name = row["account"]
+    if name == ROOT and not row["shares"]:
+        return {"Account": name, "Description": "default root account", "Organization": name}
+    return {"Account": name, "Description": name, "Organization": row["parent"] or name}
+
+
+def _accounts_with_associations(client: Any) -> list[Row]:
+    accounts = {row["Account"]: row for row in _accounts(client)}
+    rows = [accounts[row["Account"]] | row for row in _associations(client)]
+    return sorted(rows, key=lambda row: (row["Account"], row["User"]))
 
 
 def _qos(client: Any) -> list[Row]:
+    """The usual one first, as a database has it."""
     found = [
         {
             "Name": row["name"],
+            "Description": row["name"],
             "Priority": str(row["priority"]),
             "GraceTime": clock(row["grace_s"]),
             "Preempt": ",".join(row["preempts"]),
@@ -153,14 +173,11 @@ def _qos(client: Any) -> list[Row]:
         }
         for row in client.call("qos")["qos"]
     ]
-    normal = {
-        "Name": "normal",
-        "Priority": "0",
-        "GraceTime": "00:00:00",
-        "PreemptMode": "cluster",
-        "UsageFactor": "1.000000",
-    }
-    return found if any(row["Name"] == "normal" for row in found) else [normal, *found]
+    if all(row["Name"] != NORMAL for row in found):
+        normal = {"Name": NORMAL, "Priority": "0", "GraceTime": "00:00:00", "PreemptMode": "cluster"}
+        found.append(normal | {"Description": "Normal QOS default", "UsageFactor": "1.000000"})
+    found.sort(key=lambda row: row["Name"] != NORMAL)
+    return [{**row, "ID": str(number)} for number, row in enumerate(found, FIRST_QOS_ID)]
 
 
 def _clusters(client: Any) -> list[Row]:
@@ -172,7 +189,9 @@ def _clusters(client: Any) -> list[Row]:
             "ControlPort": "0",
             "RPC": "9728",
             "Share": "1",
-            "QOS": "normal",
+            "QOS": ",".join(sorted({NORMAL, *(row["name"] for row in client.call("qos")["qos"])})),
+            "Classification": "none",
+            "PluginIDSelect": "109",
         }
     ]
 
@@ -185,14 +204,38 @@ def _none(client: Any) -> list[Row]:
     return []
 
 
-def _config(client: Any) -> list[Row]:
+def _config(client: Any) -> str:
     values = client.call("settings")["settings"]
-    return [{"Name": name, "Value": value or "(null)"} for name, value in sorted(values.items())]
+    lines = [f"{name:<22} = {value or '(null)'}" for name, value in sorted(values.items())]
+    return "\n".join([f"Configuration data as of {moment(time.time())}", *lines, ""])
+
+
+def _stats(client: Any) -> str:
+    """Of the controller, which keeps the history itself: as sdiag has them."""
+    from warpdeck.slurm.sdiag import moment_told, requests_told
+
+    figures = client.call("diagnosis")
+    title = f"sacctmgr show stats output at {moment_told(figures['now'])}"
+    since = f"Data since                    {moment_told(figures['since'])}"
+    return "\n".join(
+        [
+            STATS_RULE,
+            title,
+            since,
+            "All statistics are in microseconds",
+            STATS_RULE,
+            "",
+            *requests_told(figures, {}),
+            "",
+        ]
+    )
+
+
+def _no_runaway(client: Any) -> str:
+    return f"Runaway Jobs: No runaway jobs found on cluster {CLUSTER}\n"
 
 
 def _reservations(client: Any) -> list[Row]:
-    from warpdeck.slurm.units import moment
-
     return [
         {
             "Cluster": CLUSTER,
@@ -264,6 +307,7 @@ _QOS = {
     },
     **{"MaxJobsPU": 9, "MaxSubmitPU": 11, "MaxTRESPA": 13, "MaxJobsPA": 9, "MaxSubmitPA": 11, "MinTRES": 13},
 }
+_QOS_UNASKED = {"ID": 6, "Description": 20}
 _USER = {"User": 10, "DefaultAccount": 10, "AdminLevel": 9, "Account": 10, "Cluster": 10, "DefaultWCKey": 10}
 _ACCOUNT = {"Account": 10, "Description": 20, "Organization": 20, "Cluster": 10, "User": 10}
 _CLUSTER = {
@@ -279,11 +323,32 @@ _CLUSTER = {
     },
     **{"MaxJobs": 7, "MaxTRES": 13, "MaxSubmit": 9, "MaxWall": 11, "QOS": 20, "DefaultQOS": 9},
 }
+_CLUSTER_UNASKED = {
+    **{
+        "Classification": 14,
+        "ClusterNodes": 20,
+        "Flags": 20,
+        "NodeCount": 9,
+        "PluginIDSelect": 14,
+        "TRES": 20,
+    },
+    **{"Features": 20, "FedState": 12, "ID": 2},
+}
 _WCKEY = {"WCKey": 10, "Cluster": 10, "User": 10}
 _PROBLEM = {"Cluster": 10, "Account": 10, "User": 10, "Problem": 40}
-_EVENT = {"Cluster": 10, "NodeName": 15, "TimeStart": 19, "TimeEnd": 19, "State": 6, "Reason": 30, "User": 10}
+_EVENT = {
+    "Cluster": 10,
+    "NodeName": -15,
+    "TimeStart": 19,
+    "TimeEnd": 19,
+    "State": 6,
+    "Reason": 30,
+    "User": 10,
+}
 _TRANSACTION = {"Time": 19, "Action": 20, "Actor": 10, "Where": 20, "Info": 20}
 _RESERVATION = {"Cluster": 10, "Name": 15, "TRES": 30, "TimeStart": 19, "TimeEnd": 19, "UnusedWall": 10}
+_RESOURCE = {"Name": 10, "Server": 10, "Type": 8, "Count": 6, "Allocated": 11, "ServerType": 10}
+_FEDERATION = {"Federation": 10, "Cluster": 10, "ID": 2, "Features": 20, "FedState": 12}
 _FIRST_16 = ",".join(name for name in _ASSOCIATION if name not in ("ParentName", "ID"))
 
 
@@ -291,7 +356,6 @@ def _all(widths: Mapping[str, int]) -> str:
     return ",".join(widths)
 
 
-RUNAWAY = f"Runaway Jobs: No runaway jobs found on cluster {CLUSTER}\n"
 ENTITIES = {
     "association": Entity(
         2,
@@ -309,15 +373,21 @@ ENTITIES = {
         "Account",
         {"Description": "Descr", "Organization": "Org"},
     ),
-    "cluster": Entity(2, _CLUSTER, _all(_CLUSTER), _clusters, "Cluster", {"DefaultQOS": "Def QOS"}),
-    "configuration": Entity(2, {"Name": -30, "Value": -40}, "name,value", _config, "Name"),
+    "cluster": Entity(
+        2, {**_CLUSTER, **_CLUSTER_UNASKED}, _all(_CLUSTER), _clusters, "Cluster", {"DefaultQOS": "Def QOS"}
+    ),
+    "configuration": Entity(2, {"Name": -30}, "name", _none, "Name", {}, _config),
     "event": Entity(1, _EVENT, _all(_EVENT), _none, "NodeName"),
+    "federation": Entity(1, _FEDERATION, _all(_FEDERATION), _none, "Federation"),
     "problem": Entity(1, _PROBLEM, _all(_PROBLEM), _none, "User"),
-    "qos": Entity(1, _QOS, _all(_QOS), _qos, "Name"),
+    "qos": Entity(1, {**_QOS, **_QOS_UNASKED}, _all(_QOS), _qos, "Name", {"Description": "Descr"}),
+    "resource": Entity(4, _RESOURCE, _all(_RESOURCE), _none, "Name", {"Allocated": "% Allocated"}),
     "reservation": Entity(4, _RESERVATION, _all(_RESERVATION), _reservations, "Name"),
-    "runawayjobs": Entity(2, {"ID": 10}, "id", _none, "ID", {}, RUNAWAY),
+    "runawayjobs": Entity(2, {"ID": 10}, "id", _none, "ID", {}, _no_runaway),
+    "stats": Entity(1, {"Name": 10}, "name", _none, "Name", {}, _stats),
     "tres": Entity(3, {"Type": 8, "Name": 15, "ID": 6}, "type,name,id", _tres, "Name"),
     "transaction": Entity(1, _TRANSACTION, _all(_TRANSACTION), _none, "Actor"),
+    "txn": Entity(3, _TRANSACTION, _all(_TRANSACTION), _none, "Actor"),
     "user": Entity(
         1,
         _USER,
@@ -338,6 +408,15 @@ WITH_ASSOCIATIONS = {
         _users_with_associations,
         "User",
         {"DefaultAccount": "Def Acct", "AdminLevel": "Admin", "DefaultQOS": "Def QOS"},
+    ),
+    "account": Entity(
+        2,
+        {**_ACCOUNT, **_ASSOCIATION},
+        "account,description,organization,cluster,parentname,user,share,priority,grpjobs,grpnodes,grpcpus,grpmem,grpsubmit,"
+        "grpwall,grpcpumins,maxjobs,maxnodes,maxcpus,maxsubmit,maxwall,maxcpumins,qos,defaultqos",
+        _accounts_with_associations,
+        "Account",
+        {"Description": "Descr", "Organization": "Org", "DefaultQOS": "Def QOS"},
     ),
 }
 """The same where `withassoc` was asked for: a line for each association."""

@@ -4,17 +4,22 @@ add or modify is told what to write there.
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from warpdeck.slurm.console import CommandError, Console
+from warpdeck.slurm.prompting import prompted
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
 
+from .changing import change
 from .entities import NO_ENTITY, Entity, all_widths, find
 from .fieldnames import field_of
 from .printing import Style, UnknownField, columns_of, print_header, print_row
 
 Row = dict[str, Any]
+TREE_WIDTH = -20
 OPTIONS = options(
     "sacctmgr",
     "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s verbose,v version,V json yaml",
@@ -30,8 +35,74 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
 """
 CHANGES = ("add", "create", "modify", "delete", "remove")
 READS = ("show", "list")
+NOT_HERE = ("archive", "dump", "load", "reconfigure", "shutdown")
+SWITCHES = ("associations", "oneliner", "quiet", "readonly", "verbose")
+"""Words at the prompt that are options of what follows."""
+PROMPT = "sacctmgr: "
 WITH_ASSOCIATIONS = ("withassoc", "withassocs", "withassociation", "withassociations")
-FLAGS = (*WITH_ASSOCIATIONS, "where", "tree", "wopi", "wolimits", "withdeleted", "withsub")
+FLAGS = (
+    *(
+        *WITH_ASSOCIATIONS,
+        "where",
+        "tree",
+        "wopi",
+        "wopl",
+        "wolimits",
+        "wopinfo",
+        "wopparentinfo",
+        "wopparentlimits",
+    ),
+    *(
+        "withcoordinator",
+        "withdeleted",
+        "withsubaccounts",
+        "withrawqoslevel",
+        "withfed",
+        "withclusters",
+        "onlydefaults",
+    ),
+)
+CONDITIONS = (
+    *(
+        "accounts",
+        "actors",
+        "action",
+        "adminlevels",
+        "clusters",
+        "coordinators",
+        "defaultaccounts",
+        "defaultqos",
+    ),
+    *(
+        "descriptions",
+        "duration",
+        "end",
+        "events",
+        "federations",
+        "ids",
+        "infos",
+        "names",
+        "nodes",
+        "organizations",
+    ),
+    *(
+        "parents",
+        "partitions",
+        "priority",
+        "qos",
+        "reason",
+        "servers",
+        "start",
+        "states",
+        "types",
+        "users",
+        "wckeys",
+    ),
+)
+"""Words that may stand before the =, beside names of fields."""
+WITHOUT_LIMITS = "cluster,account,user,partition"
+LEAST = 2
+"""Letters of a command that must be written."""
 
 
 def main(words: list[str], console: Console) -> int:
@@ -39,91 +110,154 @@ def main(words: list[str], console: Console) -> int:
     try:
         found, rest = read_anywhere(words, OPTIONS)
     except WordsError as error:
-        console.err.write(error.message.removesuffix('\nTry "sacctmgr --help" for more information') + "\n")
+        console.err.write(f"{error.message}\n")
         return error.exit_code
     given = {name for name, _ in found}
-    if given & {"help", "version"} or not rest:
+    if given & {"help", "version"}:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
-    word = rest[0].lower()
-    if any(each.startswith(word) and len(word) >= min(3, len(each)) for each in CHANGES):
-        return _refuse(word, rest[1:])
-    if word == "version":
-        console.out.write(VERSION)
+    if rest:
+        return _run(rest, given, console)
+    return _converse(given, console)
+
+
+def _converse(given: set[str], console: Console) -> int:
+    """Does what lines say until the end, `exit` or `quit`; 1 if anything went wrong."""
+    code = 0
+    for line in prompted(console, PROMPT):
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            console.err.write(f"sacctmgr: error: {error}\n")
+            code = 1
+            continue
+        if words and words[0].lower() in ("exit", "quit"):
+            break
+        if words:
+            code = max(code, _run(words, given, console))
+    return code
+
+
+def _run(words: list[str], given: set[str], console: Console) -> int:
+    """One command; the exit code."""
+    word = words[0].lower()
+    if _begins(word, CHANGES):
+        return change(_begins(word, CHANGES), words[1:], console)
+    if _begins(word, READS):
+        return _show(words[1:], given, console)
+    if _begins(word, SWITCHES):
+        given.add(_begins(word, SWITCHES))
         return 0
-    if not any(each.startswith(word) and len(word) >= 2 for each in READS):
-        console.err.write(f"invalid keyword: {rest[0]}\n")
-        return 1
-    return _show(rest[1:], given, console)
+    if _begins(word, NOT_HERE):
+        hint = "accounts, users and QoS stand in config.toml; `scontrol reconfigure` reads it again"
+        raise CommandError(f"{_begins(word, NOT_HERE)} is not supported: {hint}")
+    if "clear".startswith(word) and len(word) > LEAST and _begins("".join(words[1:2]).lower(), ("stats",)):
+        with console.connect() as client:
+            client.call("diagnosis", reset=True)
+        return 0
+    if word in ("help", "version"):
+        console.out.write(VERSION if word == "version" else HELP)
+        return 0
+    console.err.write(f"invalid keyword: {words[0]}\n")
+    return 1
 
 
-def _refuse(word: str, rest: list[str]) -> int:
-    what = rest[0].partition("=")[0].lower() if rest else ""
-    names = [each for each in rest[1:] if "=" not in each and each.lower() not in ("set", "where")]
-    pairs = dict(each.partition("=")[::2] for each in rest if "=" in each)
-    name = names[0] if names else pairs.get("name") or "NAME"
-    line = {
-        "u": f"[accounts.{pairs.get('account') or pairs.get('defaultaccount') or 'ACCOUNT'}.users.{name}]\nshares = 1",
-        "q": f"[qos.{name}]\npriority = {pairs.get('priority') or 0}",
-        "a": f'[accounts.{name}]\nparent = "{pairs.get("parent") or ""}"',
-    }.get(what[:1], "[accounts.NAME]")
-    raise CommandError(
-        f"{word} {what}: accounts, users and QoS stand in config.toml, and are not changed here\n"
-        f"write there, then `scontrol reconfigure`:\n{line}"
-    )
+def _begins(word: str, commands: Iterable[str]) -> str:
+    return next((each for each in commands if each.startswith(word) and len(word) >= LEAST), "")
 
 
 def _show(words: list[str], given: set[str], console: Console) -> int:
-    linked = any(word.lower() in WITH_ASSOCIATIONS for word in words[1:])
+    linked = "associations" in given or any(word.lower() in WITH_ASSOCIATIONS for word in words[1:])
     entity = find(words[0], with_associations=linked) if words else None
     if entity is None:
         console.err.write(NO_ENTITY)
         return 1
-    where, form = _conditions(words[1:])
+    asked = _conditions(words[1:], entity)
+    if asked.unknown:
+        told = (f" Unknown condition: {word}\n Use keyword 'set' to modify value\n" for word in asked.unknown)
+        console.err.write("".join(told))
+        return 1
+    widths = dict(all_widths(entity))
+    if asked.is_tree and "Account" in widths:
+        widths["Account"] = TREE_WIDTH
     try:
-        columns = columns_of(form or entity.default, all_widths(entity), find=field_of)
+        if not asked.form:
+            raise UnknownField(asked.form)
+        columns = columns_of(asked.form, widths, find=field_of)
     except UnknownField as error:
         console.err.write(f"Unknown field '{error}'\n")
         return 1
     with console.connect() as client:
-        rows = [row for row in entity.rows(client) if _matches(row, where, entity)]
-    if entity.plain is not None:
-        console.out.write(entity.plain)
-        return 0
+        if entity.text is not None:
+            console.out.write(entity.text(client))
+            return 0
+        rows = [row for row in entity.rows(client) if _matches(row, asked.where, entity)]
     parsable = bool(given & {"parsable", "parsable2"})
     style = Style("|" if parsable else "", ends="parsable2" not in given, header="noheader" not in given)
     print_header(console.out, columns, style, titles=entity.titles)
     for row in rows:
+        if asked.is_tree:
+            row["Account"] = row.get("above", "") + row.get("Account", "")
         print_row(console.out, columns, [row.get(column.name, "") for column in columns], style)
     return 0
 
 
-def _conditions(words: list[str]) -> tuple[dict[str, list[str]], str]:
-    """(condition -> values, format); a word alone is a name."""
+class Asked(NamedTuple):
+    """What stands behind the entity."""
+
+    where: dict[str, list[str]]
+    form: str
+    is_tree: bool
+    unknown: list[str]
+
+
+def _conditions(words: list[str], entity: Entity) -> Asked:
+    """Condition -> values; a word alone is a name."""
     where: dict[str, list[str]] = {}
-    form = ""
+    form, unknown = entity.default, []
     for word in words:
         key, equals, value = word.partition("=")
         lowered = key.lower()
         value = value.strip("'\"")
-        if lowered in FLAGS and not equals:
+        if not equals and lowered.startswith(("wol", "wopl")):
+            form = WITHOUT_LIMITS
+        elif not equals and any(
+            each == lowered or (len(lowered) > 4 and each.startswith(lowered)) for each in FLAGS
+        ):
             continue
-        if equals and "format".startswith(lowered) and len(lowered) > 2:
+        elif equals and "format".startswith(lowered) and len(lowered) > 2:
             form = value
+        elif equals and not _field(lowered, entity):
+            unknown.append(word)
         elif equals:
-            where.setdefault(lowered.rstrip("s"), []).extend(listed(value))
+            where.setdefault(_field(lowered, entity), []).extend(listed(value))
         else:
-            where.setdefault("name", []).extend(listed(word))
-    return where, form
+            where.setdefault(entity.key, []).extend(listed(word))
+    return Asked(where, form, "tree" in (word.lower() for word in words), unknown)
+
+
+def _field(key: str, entity: Entity) -> str:
+    """The field that a condition is about, itself where rows have none of it; "" for what is no condition."""
+    singular = key.rstrip("s")
+    if singular in ("name", entity.key.lower()):
+        return entity.key
+    if key == "parent":
+        return "ParentName"
+    for name in entity.widths:
+        if name.lower().startswith(singular):
+            return name
+    known = any(each.startswith(singular) for each in CONDITIONS)
+    return next((each for each in CONDITIONS if each.startswith(singular)), "") if known else ""
 
 
 def _matches(row: Row, where: dict[str, list[str]], entity: Entity) -> bool:
-    for key, values in where.items():
-        field = (
-            entity.key
-            if key in ("name", "id")
-            else next((name for name in entity.widths if name.lower().startswith(key)), "")
-        )
-        if field and row.get(field, "") not in values:
-            return False
+    """What rows have nothing of leaves them all."""
+    for field, values in where.items():
+        wanted = {value.lower() for value in values}
+        if field in entity.widths or field in row:
+            has = row.get(field, "").lower()
+            if field == "AdminLevel" and any(has.startswith(value) for value in wanted):
+                continue
+            if has not in wanted and wanted.isdisjoint(has.split(",")) and (wanted or has):
+                return False
     return True

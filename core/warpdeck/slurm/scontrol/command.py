@@ -9,6 +9,7 @@ from typing import NamedTuple
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.slurm.console import Console
+from warpdeck.slurm.prompting import prompted
 from warpdeck.slurm.refusals import in_slurms_words
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, only_ours, options
@@ -20,7 +21,6 @@ OPTIONS = options(
     "all,a details,d federation future,F help,h hide local clusters=,M oneliner,o quiet,Q sibling uid=,u verbose,v "
     "version,V json? yaml?",
 )
-MAX_LINE = 1 << 20
 PROMPT = "scontrol: "
 HELP = """scontrol [<OPTION>] [<COMMAND>]
 
@@ -113,19 +113,8 @@ def _set(name: str, value: str, session: Session) -> None:
 
 
 def _converse(session: Session) -> None:
-    """Reads lines until the end, `exit` or `quit`; !! is the last line again."""
-    console, last = session.console, ""
-    console.linger()
-    while not session.over:
-        console.out.write(PROMPT)
-        console.out.flush()
-        line = console.stdin.readline(MAX_LINE)
-        if not line:
-            console.out.write("\n")
-            return
-        if line.strip() == "!!":
-            line = last
-        last = line
+    """Does what lines say until the end, `exit` or `quit`."""
+    for line in prompted(session.console, PROMPT):
         try:
             words = _options(shlex.split(line), session)
         except (ValueError, WordsError) as error:
@@ -133,6 +122,8 @@ def _converse(session: Session) -> None:
             continue
         if words:
             _run(words, session)
+        if session.over:
+            return
 
 
 def _run(words: list[str], session: Session) -> None:
