@@ -147,7 +147,7 @@ def _take_usage(job: Job) -> None:
     """What the kernel counted; a launch of which it killed something for memory ended for that."""
     used = groups.usage(job.meta.hold.groups)
     job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
-    job.cpu_seconds = max(job.cpu_seconds, used.cpu_seconds)
+    job.cpu = max(job.cpu, used.cpu)
     if used.oom_kills and not job.cause:
         job.cause = "oom"
         own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes

@@ -12,6 +12,7 @@ import signal
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, NamedTuple, Pattern, Sequence
 
+from .cputime import NOTHING, CpuTime
 from .procfs import number, table, text, write
 
 KILL_ROUNDS = 20
@@ -49,7 +50,7 @@ class Usage:
     were killed, it is all there was."""
 
     peak_mem_bytes: int = 0
-    cpu_seconds: float = 0.0
+    cpu: CpuTime = NOTHING
     oom_kills: int = 0
     limit_bytes: int = 0
 
@@ -113,17 +114,28 @@ _FILES: Dict[str, FrozenSet[str]] = {}
 
 def usage(groups: Sequence[str]) -> Usage:
     """What the kernel has counted. Only files that the group's hierarchy has are asked for: it is read at every end."""
-    spent_s, memory = 0.0, Usage()
+    cpu, memory = CpuTime(), Usage()
     for group in groups:
         if has(group, "cgroup.controllers"):  # v2
-            spent_s = spent_s or number(table(f"{group}/cpu.stat").get("usage_usec", "")) / 1e6
+            cpu = cpu if cpu.total_s else _cpu_v2(group)
             if has(group, "memory.max"):
                 memory = _memory(group, V2)
         elif has(group, "memory.limit_in_bytes"):
             memory = _memory(group, V1)
-        if not spent_s and has(group, "cpuacct.usage"):
-            spent_s = number(text(f"{group}/cpuacct.usage")) / 1e9
-    return Usage(memory.peak_mem_bytes, spent_s, memory.oom_kills, memory.limit_bytes)
+        if not cpu.total_s and has(group, "cpuacct.usage"):
+            cpu = _cpu_v1(group)
+    return Usage(memory.peak_mem_bytes, cpu, memory.oom_kills, memory.limit_bytes)
+
+
+def _cpu_v2(group: str) -> CpuTime:
+    stat = table(f"{group}/cpu.stat")
+    return CpuTime(*(number(stat.get(name, "")) / 1e6 for name in ("usage_usec", "system_usec")))
+
+
+def _cpu_v1(group: str) -> CpuTime:
+    return CpuTime(
+        *(number(text(f"{group}/{name}")) / 1e9 for name in ("cpuacct.usage", "cpuacct.usage_sys"))
+    )
 
 
 def _memory(group: str, names: MemoryFiles) -> Usage:

@@ -31,7 +31,7 @@ class _Session:
     def __init__(self, job: Job, now: float) -> None:
         self.used_at = now
         self.cpu_at = now
-        self.cpu_seconds = job.cpu_seconds
+        self.cpu_s = job.cpu.total_s
         self.warned_at = 0.0
 
 
@@ -65,9 +65,9 @@ class Idleness:
         """When the session was last used, in unix seconds."""
         seen = self._sessions[job.key]
         if now - seen.cpu_at >= CPU_EVERY_S:
-            if job.cpu_seconds - seen.cpu_seconds > BUSY_SHARE * (now - seen.cpu_at):
+            if job.cpu.total_s - seen.cpu_s > BUSY_SHARE * (now - seen.cpu_at):
                 seen.used_at = now
-            seen.cpu_at, seen.cpu_seconds = now, job.cpu_seconds
+            seen.cpu_at, seen.cpu_s = now, job.cpu.total_s
         if job.limit is not None and job.limit.suspended:
             seen.used_at = now
         if any(_computes(gpu, job.meta.job_id) for gpu in gpus):

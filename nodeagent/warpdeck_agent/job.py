@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
+from .cputime import CpuTime
 from .limit import TimeLimit
 from .metering import Meter
 from .spool import LaunchFolder, Meta
@@ -34,7 +35,7 @@ class Job:
         self.is_out = False
         """Nothing of it is left on the node: its place is another's."""
         self.peak_mem_bytes = 0
-        self.cpu_seconds = 0.0
+        self.cpu = CpuTime()
         self.limit: Optional[TimeLimit] = None
         self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()
@@ -107,7 +108,8 @@ class Job:
             stderr_path=self.meta.stderr,
             work_dir=self.meta.work_dir,
             peak_mem_bytes=self.peak_mem_bytes,
-            cpu_seconds=self.cpu_seconds,
+            cpu_seconds=self.cpu.total_s,
+            system_s=self.cpu.system_s,
             drain=self.drain,
             gpu=self.meter.usage() if self.phase in ("exited", "lost") else None,
             curve=self.meter.curve() if curve and self.phase in ("exited", "lost") else None,

@@ -17,6 +17,7 @@ from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Se
 from .ahead import Ahead
 from .clearing import Clearing
 from .containment import Containment
+from .cputime import CpuTime
 from .ending import Ending
 from .fanout import FANOUT
 from .gpus import GpuWatch
@@ -186,7 +187,8 @@ class Jobs:
             if key in self._launching:
                 self._ended_early[key] = said
             return
-        job.cpu_seconds = max(job.cpu_seconds, said["cpu_s"])
+        system_s = said.get("system_s", 0.0)  # an older supervisor does not tell it
+        job.cpu = max(job.cpu, CpuTime(said["cpu_s"], system_s))
         job.peak_mem_bytes = max(job.peak_mem_bytes, said["peak_bytes"])
         self._ending.ended(job)
 

@@ -14,6 +14,7 @@ import time
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from . import groups
+from .cputime import CpuTime
 from .procfs import content, table, text
 
 MARK = "WARPDECK_JOB"
@@ -115,10 +116,13 @@ def stat_fields(pid: int) -> List[str]:
     return text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time of the process and of all its descendants that it has waited for, also of one that nobody has waited for yet."""
+def cpu_time(pid: int) -> CpuTime:
+    """Of the process and of all its descendants that it has waited for, also of one that nobody has waited for yet."""
     fields = stat_fields(pid)
-    return sum(int(ticks) for ticks in fields[11:15]) / _TICKS if len(fields) > 14 else 0.0
+    if len(fields) <= 14:
+        return CpuTime()
+    ticks = [int(each) for each in fields[11:15]]  # user, system; the same of those it has waited for
+    return CpuTime(sum(ticks) / _TICKS, (ticks[1] + ticks[3]) / _TICKS)
 
 
 def resident_bytes(pid: int) -> int:

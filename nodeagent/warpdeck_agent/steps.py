@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 from . import processes
 from .accounts import group_of
 from .affinity import allowed_cpus, bind, own_cpus
+from .cputime import CpuTime, sum_of
 from .exchange import Exchange
 from .job import Job
 from .metering import Meter
@@ -65,7 +66,7 @@ class Step:
         self.begin_unix = begin_unix
         self.meter = Meter(begin_unix=begin_unix, share_pct=job.meta.gpu_share_pct)
         self.peak_mem_bytes = 0
-        self.cpu_seconds = 0.0
+        self.cpu = CpuTime()
         """While it runs; its tasks know it at the end."""
         self.number = number
         self.cpus: Tuple[int, ...] = ()
@@ -96,13 +97,15 @@ class Step:
                 if task.ended is not None
             ]
         over = self.done.is_set()
+        cpu = sum_of(task.cpu() for task in self.tasks.values()) if over else CpuTime()
         return StepReport(
             job_id=self.job.meta.job_id,
             restarts=self.job.meta.restarts,
             step=self.number,
             phase=self.phase,
             ends=ends,
-            cpu_seconds=sum(task.cpu_seconds() for task in self.tasks.values()) if over else 0.0,
+            cpu_seconds=cpu.total_s,
+            system_s=cpu.system_s,
             peak_mem_bytes=self.peak_mem_bytes if over else 0,
             gpu=self.meter.usage() if over else None,
             curve=self.meter.curve() if over and curve else None,

@@ -166,7 +166,7 @@ class Supervisor:
             record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
             record.put(STATUS, "1 0 end")
             self._tell("started", order, pid=0)
-            self._tell("ended", order, cpu_s=0.0, peak_bytes=0)
+            self._tell("ended", order, cpu_s=0.0, system_s=0.0, peak_bytes=0)
             return
         launch = self._running[pid] = Launch(order, gate)
         try:
@@ -215,8 +215,13 @@ class Supervisor:
         if launch.note:
             record.put(MESSAGE, launch.note.decode("utf-8", "replace").strip())
         record.put(STATUS, f"{code} {number} end")
-        spent_s = used.ru_utime + used.ru_stime
-        self._tell("ended", launch.order, cpu_s=spent_s, peak_bytes=used.ru_maxrss * 1024)
+        self._tell(
+            "ended",
+            launch.order,
+            cpu_s=used.ru_utime + used.ru_stime,
+            system_s=used.ru_stime,
+            peak_bytes=used.ru_maxrss * 1024,
+        )
 
     def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
         self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)

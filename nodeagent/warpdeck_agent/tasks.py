@@ -15,6 +15,7 @@ import subprocess
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .carrying import carrying
+from .cputime import CpuTime, from_times
 from .hold import Hold, contain
 from .privatedirs import PrivateDirs, within
 from .program import JOB_UMASK, SYSTEM_PATH
@@ -141,24 +142,9 @@ class Task:
             os.close(self.input_fd)
             self.input_fd = -1
 
-    def cpu_seconds(self) -> float:
+    def cpu(self) -> CpuTime:
         """What it and its children have used, once it has ended."""
-        return cpu_seconds(self.folder.read("times"))
-
-
-def cpu_seconds(times: str) -> float:
-    """The children's user and system time in the output of a shell's `times`: the second of two lines "0m1.20s 0m0.02s"."""
-    lines = times.splitlines()
-    if len(lines) < 2:
-        return 0.0
-    total = 0.0
-    for word in lines[1].split():
-        minutes, _, seconds = word.strip("s").partition("m")
-        try:
-            total += 60.0 * float(minutes) + float(seconds.replace(",", "."))
-        except ValueError:
-            return 0.0
-    return total
+        return from_times(self.folder.read("times"))
 
 
 def make_folder(path: str, asked: StepTask, *, uid: int, gid: int) -> Task:

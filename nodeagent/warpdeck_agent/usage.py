@@ -7,6 +7,7 @@ import time
 from typing import Dict, List, Optional, Tuple, Union
 
 from . import processes
+from .cputime import CpuTime, sum_of
 from .inventory import CpuMeter, memory
 from .job import Job, Key
 from .jobs import Jobs
@@ -20,8 +21,8 @@ PROCESSES_S = 10.0
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
 
-Spent = Tuple[float, int]
-"""(CPU seconds so far, bytes of memory now) of a launch's processes."""
+Spent = Tuple[CpuTime, int]
+"""(CPU time so far, bytes of memory now) of a launch's processes."""
 Part = Tuple[Key, str]
 """A launch, and one of its steps by its number; "" is the launch as a whole."""
 
@@ -86,7 +87,7 @@ class Usage:
             ask=asked.ask,
             curves=[curve] if curve else [],
             gpu=found.meter.usage(),
-            cpu_seconds=found.cpu_seconds,
+            cpu_seconds=found.cpu.total_s,
             peak_mem_bytes=found.peak_mem_bytes,
         )
 
@@ -118,12 +119,12 @@ class Usage:
         """What its processes have spent since the last look; it is told of its peak too."""
         if spent is None:
             return {}
-        cpu_s, mem_bytes = spent
-        whose.cpu_seconds = max(whose.cpu_seconds, cpu_s)
+        cpu, mem_bytes = spent
+        whose.cpu = max(whose.cpu, cpu)
         whose.peak_mem_bytes = max(whose.peak_mem_bytes, mem_bytes)
         before_s, at = self._spent.get(part, (0.0, begin_unix))
-        self._spent[part] = (cpu_s, now)
-        cpu_pct = 100.0 * max(0.0, cpu_s - before_s) / (now - at) if now > at else None
+        self._spent[part] = (cpu.total_s, now)
+        cpu_pct = 100.0 * max(0.0, cpu.total_s - before_s) / (now - at) if now > at else None
         return {"cpu_pct": cpu_pct, "mem_bytes": float(mem_bytes)}
 
 
@@ -137,9 +138,9 @@ def _look(marks: Dict[str, Tuple[Key, bool]]) -> Dict[Part, Spent]:
         for pid in pids:
             step = processes.variable(pid, STEP_VARIABLE) if has_steps else ""
             for part in {"", step}:
-                cpu_s, mem = found.get((key, part), (0.0, 0))
+                cpu, mem = found.get((key, part), (CpuTime(), 0))
                 found[key, part] = (
-                    cpu_s + processes.cpu_seconds(pid),
+                    sum_of((cpu, processes.cpu_time(pid))),
                     mem + processes.resident_bytes(pid),
                 )
     return found

@@ -17,6 +17,8 @@ class PartRecord(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 1
     first_task: int = 0
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
 
 

@@ -25,6 +25,8 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a job or a step has used; None was not measured. Energy is the GPUs'."""
 
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
     """The largest of any node."""
     gpu_util_pct: float | None = None

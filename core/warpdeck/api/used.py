@@ -6,11 +6,14 @@ from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
 
 JOULES_PER_KWH = 3.6e6
+WORTH_TELLING_S = 1.0
+"""Of CPU time in the kernel: times are told in whole seconds."""
 
 
 def used_in_words(
     *,
     cpu_seconds: float,
+    system_s: float,
     peak_mem_bytes: int,
     gpu_util_pct: float | None,
     gpu_idle_pct: float | None,
@@ -20,7 +23,8 @@ def used_in_words(
     """The fields of rows.UsageRow as phrases; what was not measured, or is nothing, is left out."""
     words = []
     if cpu_seconds:
-        words.append(f"{format_duration(cpu_seconds)} of CPU")
+        kernels = f" ({format_duration(system_s)} in the kernel)" if system_s >= WORTH_TELLING_S else ""
+        words.append(f"{format_duration(cpu_seconds)} of CPU{kernels}")
     if peak_mem_bytes:
         words.append(f"{format_memory(peak_mem_bytes)} of memory at most")
     if gpu_util_pct is not None:

@@ -149,14 +149,18 @@ def use_of(parts: Sequence[ShareStatus] | Sequence[StepPart]) -> UsageRow:
     return shown_usage(
         summed(part.gpu for part in parts),
         cpu_seconds=sum(part.cpu_seconds for part in parts),
+        system_s=sum(part.system_s for part in parts),
         peak_mem_bytes=max((part.peak_mem_bytes for part in parts), default=0),
     )
 
 
-def shown_usage(gpu: GpuUsage | None, *, cpu_seconds: float, peak_mem_bytes: int) -> UsageRow:
+def shown_usage(
+    gpu: GpuUsage | None, *, cpu_seconds: float, peak_mem_bytes: int, system_s: float = 0.0
+) -> UsageRow:
     """For clients."""
     return UsageRow(
         cpu_seconds=cpu_seconds,
+        system_s=system_s,
         peak_mem_bytes=peak_mem_bytes,
         gpu_util_pct=gpu.util_pct if gpu else None,
         gpu_idle_pct=gpu.idle_pct if gpu else None,

@@ -211,6 +211,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
         work_dir=said.work_dir or share.work_dir,
         peak_mem_bytes=said.peak_mem_bytes,
         cpu_seconds=said.cpu_seconds,
+        system_s=said.system_s,
         gpu=to_usage(said.gpu),
         **paths,
     )

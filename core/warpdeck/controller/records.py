@@ -47,7 +47,12 @@ def _first_shares(state: State, job: Job, nodes: int) -> dict[str, int]:
 
 def _job_parts(job: Job, nodes: int) -> list[PartRecord]:
     return [
-        PartRecord(node=part.node, cpu_seconds=part.cpu_seconds, peak_mem_bytes=part.peak_mem_bytes)
+        PartRecord(
+            node=part.node,
+            cpu_seconds=part.cpu_seconds,
+            system_s=part.system_s,
+            peak_mem_bytes=part.peak_mem_bytes,
+        )
         for part in job.shares[:nodes]
     ]
 
@@ -74,6 +79,7 @@ def _step_parts(shares: Sequence[StepShare], parts: Sequence[StepPart]) -> list[
             tasks=len(ranks.get(part.node, ())),
             first_task=min(ranks.get(part.node, ()), default=0),
             cpu_seconds=part.cpu_seconds,
+            system_s=part.system_s,
             peak_mem_bytes=part.peak_mem_bytes,
         )
         for part in parts

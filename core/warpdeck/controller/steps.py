@@ -155,6 +155,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         phase=said.phase,
         ends=(*part.ends, *fresh),
         cpu_seconds=said.cpu_seconds,
+        system_s=said.system_s,
         peak_mem_bytes=said.peak_mem_bytes,
         gpu=to_usage(said.gpu),
         message=said.message or part.message,

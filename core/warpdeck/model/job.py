@@ -70,6 +70,8 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The output files lie where the user sees them; else the controller brings them to the submit host."""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     gpu: GpuUsage | None = None
     """What it has used of its GPUs, once it has ended; None where none was read."""
 

@@ -111,6 +111,8 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "launching"
     ends: tuple[TaskEnd, ...] = ()
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
     gpu: GpuUsage | None = None
     """What its tasks had of their GPUs there, once they have ended."""

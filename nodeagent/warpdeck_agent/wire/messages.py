@@ -75,6 +75,8 @@ class JobReport:
     work_dir: str = ""
     peak_mem_bytes: int = 0
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None
     """Of a launch that has ended: its whole life, thinned."""

@@ -104,6 +104,8 @@ class StepReport:
     phase: str
     ends: List[TaskEnded] = field(default_factory=list)
     cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from warpdeck_agent.cputime import CpuTime
 from warpdeck_agent.idleness import CPU_EVERY_S, QUIET_S, Idleness
 from warpdeck_agent.job import Job
 from warpdeck_agent.spool import JobFolder, Meta
@@ -79,7 +80,7 @@ def test_a_touch_of_tomorrow_is_one_of_now(session: Running) -> None:
 
 def test_what_computes_is_used(session: Running) -> None:
     looked = idle(session)
-    session.job.cpu_seconds += CPU_EVERY_S
+    session.job.cpu = CpuTime(session.job.cpu.total_s + CPU_EVERY_S)
     looked.take([])
     assert looked.sessions() == []
 

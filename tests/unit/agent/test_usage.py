@@ -17,6 +17,7 @@ from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
 from warpdeck_agent import processes
+from warpdeck_agent.cputime import CpuTime, from_times
 from warpdeck_agent.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.record import MOST, RINGS, Record, Rings
 from warpdeck_agent.spool import Folder
@@ -233,15 +234,56 @@ def test_who_has_ended_tells_the_cpu_time_of_all_that_it_waited_for_until_it_is_
     ended = subprocess.Popen(["sh", "-c", "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait"])
     try:
         eventually(lambda: processes.stat_fields(ended.pid)[0] == "Z", what="it has ended")
-        assert processes.cpu_seconds(ended.pid) > 0.05
+        assert processes.cpu_time(ended.pid).total_s > 0.05
     finally:
         ended.wait()
-    assert processes.cpu_seconds(ended.pid) == 0.0
+    assert processes.cpu_time(ended.pid) == CpuTime()
 
 
 def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
     said = agent.run(1, "(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done) & wait")
     assert 0.05 < said.cpu_seconds < 60.0
+
+
+IN_THE_KERNEL = "dd if=/dev/zero of=/dev/null bs=1M count=3000 2>/dev/null"
+IN_THE_PROGRAM = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
+
+
+def test_what_the_kernel_spent_is_told_apart(agent: AgentProcess) -> None:
+    for job, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False)), 1):
+        said = agent.run(job, command)
+        assert said.cpu_seconds > 0.05
+        assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
+
+
+def test_what_the_kernel_spent_for_a_step_is_told_apart(agent: AgentProcess) -> None:
+    agent.launch(1, "sleep 1000")
+    agent.link.report(1, "running")
+    for step, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False))):
+        said = run_step(agent, step, command)
+        assert said.cpu_seconds > 0.05
+        assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
+
+
+def run_step(agent: AgentProcess, step: int, command: str, *, tasks: int = 1) -> wire.StepReport:
+    """What is told at the end of a step of job 1."""
+    ranks = [stepwire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
+    env = {"PATH": os.environ["PATH"]}
+    agent.link.send(
+        stepwire.StepLaunch(
+            job_id=1, restarts=0, step=step, env=env, cwd="/", argv=["sh", "-c", command], tasks=ranks
+        )
+    )
+    return agent.link.expect(wire.StepReport, lambda found: (found.step, found.phase) == (step, "exited"))
+
+
+@pytest.mark.parametrize("words", ["", "0m0.00s 0m0.00s", "a\nb c", "0m1s 0m1s\n0m1s", "0m1s 0m1s\n1s 2s 3s"])
+def test_what_is_no_answer_of_times_counts_as_nothing(words: str) -> None:
+    assert from_times(words) == CpuTime()
+
+
+def test_times_are_read_in_every_language() -> None:
+    assert from_times("0m9.00s 0m9.00s\n1m1.50s 0m0,25s") == CpuTime(61.75, 0.25)
 
 
 def test_memory_of_what_runs_is_seen(agent: AgentProcess, short_tmp: Path) -> None:

@@ -47,6 +47,7 @@ async def test_a_running_jobs_curve_comes_from_its_nodes(site: Served, raw: Raw)
     assert (row["node"], row["gpu"], row["columns"]) == ("a", None, {"gpu_util_pct": [10.0, None]})
     assert found["used"] == {
         "cpu_seconds": 3.0,
+        "system_s": 0.0,
         "peak_mem_bytes": 9,
         "gpu_util_pct": 75.0,
         "gpu_idle_pct": 20.0,

@@ -8,6 +8,7 @@ from typing import Any
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.people import group_of, name_of
 
+from .usage import cpu_times
 from .values import Window, derived_exit_code, exit_code, step_state, waiting_reason
 
 Record = dict[str, Any]
@@ -97,17 +98,21 @@ def _array(job: Record) -> Record:
 
 def _times(row: Record, window: Window) -> Record:
     start, end = row["start"], row["end"]
-    used = (row["used"] or {}).get("cpu_seconds", 0.0)
+    total_s, system_s = cpu_times(row["used"])
     elapsed = 0 if start is None else int(max(0.0, (end or window.now) - start))
     return {
         "elapsed": elapsed,
         "end": int(end or 0),
         "start": int(start or 0),
         "suspended": int(row.get("suspended_s", 0)),
-        "system": {"seconds": 0, "microseconds": 0},
-        "total": {"seconds": int(used), "microseconds": int(used % 1 * 1e6)},
-        "user": {"seconds": 0, "microseconds": 0},
+        "system": _split(system_s),
+        "total": _split(total_s),
+        "user": _split(total_s - system_s),
     }
+
+
+def _split(seconds: float) -> Record:
+    return {"seconds": int(seconds), "microseconds": int(seconds % 1 * 1e6)}
 
 
 def exit_object(code: str) -> Record:

@@ -71,6 +71,13 @@ def _gpu(used: dict[str, Any]) -> str:
     return text
 
 
+def cpu_times(used: dict[str, Any] | None) -> tuple[float, float]:
+    """CPU seconds, and of these the kernel's."""
+    known = used or {}
+    total_s = float(known.get("cpu_seconds", 0.0))
+    return total_s, min(total_s, float(known.get("system_s", 0.0)))
+
+
 def energy_j(used: dict[str, Any] | None) -> int | None:
     """Of its GPUs, in joules; None was not measured."""
     known = (used or {}).get("energy_j")

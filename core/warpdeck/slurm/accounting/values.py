@@ -10,7 +10,7 @@ from warpdeck.slurm.people import group_of
 from warpdeck.slurm.scontrol.jobtext import listed_tasks, plain_tres
 from warpdeck.slurm.units import UNKNOWN, clock, exact, moment, rounded, tres_text
 
-from .usage import energy_j, usage_fields
+from .usage import cpu_times, energy_j, usage_fields
 
 Record = dict[str, Any]
 FORM = """
@@ -163,6 +163,7 @@ def _both(
     start, end = facts["start"], facts["end"]
     elapsed_s = 0 if start is None else int(max(0.0, (end or window.now) - start - facts["suspended_s"]))
     cpus, used = facts["cpus"], facts["used"]
+    total_s, system_s = cpu_times(used)
     energy = energy_j(used)
     if energy is None and is_step and end is not None:
         energy = 0
@@ -190,7 +191,9 @@ def _both(
         "Start": moment(start),
         "State": state_text(facts),
         "Suspended": clock(facts["suspended_s"]),
-        "TotalCPU": _cpu_time((used or {}).get("cpu_seconds", 0.0)),
+        "SystemCPU": _cpu_time(system_s),
+        "TotalCPU": _cpu_time(total_s),
+        "UserCPU": _cpu_time(total_s - system_s),
     }
 
 
