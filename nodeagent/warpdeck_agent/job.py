@@ -10,7 +10,7 @@ from .cputime import CpuTime
 from .limit import TimeLimit
 from .metering import Meter
 from .spool import LaunchFolder, Meta
-from .wire.messages import JobReport
+from .wire.messages import JobReport, OwnUse
 
 if TYPE_CHECKING:
     from .steps import Step
@@ -36,12 +36,16 @@ class Job:
         """Nothing of it is left on the node: its place is another's."""
         self.peak_mem_bytes = 0
         self.cpu = CpuTime()
+        self.own_cpu = CpuTime()
+        self.own_peak_mem_bytes = 0
+        """These two without what its steps have used."""
         self.limit: Optional[TimeLimit] = None
         self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()
         self.grace_until = 0.0
         """Of one that is being ended: when its grace time is over, on the monotonic clock."""
         self.steps: Dict[int, Step] = {}
+        self.had_steps = False
         self.callers: Set[int] = set()
         """Its processes that talk to the controller: signals are for what they started, and reach that by itself."""
 
@@ -110,6 +114,7 @@ class Job:
             peak_mem_bytes=self.peak_mem_bytes,
             cpu_seconds=self.cpu.total_s,
             system_s=self.cpu.system_s,
+            own=None if not self.had_steps else OwnUse(*self.own_cpu, self.own_peak_mem_bytes),
             drain=self.drain,
             gpu=self.meter.usage() if self.phase in ("exited", "lost") else None,
             curve=self.meter.curve() if curve and self.phase in ("exited", "lost") else None,

@@ -188,8 +188,10 @@ class Jobs:
                 self._ended_early[key] = said
             return
         system_s = said.get("system_s", 0.0)  # an older supervisor does not tell it
-        job.cpu = max(job.cpu, CpuTime(said["cpu_s"], system_s))
-        job.peak_mem_bytes = max(job.peak_mem_bytes, said["peak_bytes"])
+        job.own_cpu = CpuTime(said["cpu_s"], system_s)
+        job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, said["peak_bytes"])
+        job.cpu = max(job.cpu, job.own_cpu)
+        job.peak_mem_bytes = max(job.peak_mem_bytes, job.own_peak_mem_bytes)
         self._ending.ended(job)
 
     def _unsupervised(self) -> None:

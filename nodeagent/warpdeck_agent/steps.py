@@ -28,8 +28,9 @@ from .metering import Meter
 from .ports import Ports
 from .refusal import LaunchError
 from .spool import Folder, JobFolder, Spool
+from .spreads import spreads
 from .tasks import Task, make_folder
-from .taskstarter import STEP_VARIABLE, TaskStarter, line_name
+from .taskstarter import RANK_VARIABLE, STEP_VARIABLE, TaskStarter, line_name
 from .watching import Watch
 from .wire.steps import (
     FENCE_PIECE_BYTES,
@@ -106,6 +107,7 @@ class Step:
             ends=ends,
             cpu_seconds=cpu.total_s,
             system_s=cpu.system_s,
+            spreads=spreads(self.tasks) if over else [],
             peak_mem_bytes=self.peak_mem_bytes if over else 0,
             gpu=self.meter.usage() if over else None,
             curve=self.meter.curve() if over and curve else None,
@@ -125,7 +127,7 @@ class Step:
         for pid in processes.marked().get(self.job.mark, ()):
             if pid in supervisors or processes.variable(pid, STEP_VARIABLE) != str(self.number):
                 continue
-            rank = processes.variable(pid, "SLURM_PROCID")
+            rank = processes.variable(pid, RANK_VARIABLE)
             found.setdefault(int(rank) if rank.isdecimal() else -1, []).append(pid)
         return found
 
@@ -183,6 +185,7 @@ class Steps:
             step.exchange = self._exchange(step, launch.pmi, [task.rank for task in launch.tasks])
         self._steps[key] = step
         job.steps[launch.step] = step
+        job.had_steps = True
         self._spawn(self._start(step, launch))
 
     def _refuse(self, key: StepKey, message: str) -> None:
@@ -395,7 +398,8 @@ class Steps:
     def adopt(self, job: Job) -> None:
         """Takes up the steps that an earlier agent left inside a launch."""
         base = os.path.dirname(step_folder(job, 0))
-        for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
+        job.had_steps = os.path.isdir(base)
+        for name in sorted(os.listdir(base)) if job.had_steps else ():
             folder = Folder(os.path.join(base, name))
             words = folder.read("meta.json")
             if not name.isdecimal() or not words:

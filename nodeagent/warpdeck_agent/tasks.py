@@ -18,6 +18,7 @@ from .carrying import carrying
 from .cputime import CpuTime, from_times
 from .hold import Hold, contain
 from .privatedirs import PrivateDirs, within
+from .procfs import number, table
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 from .spool import JobFolder, write_all
@@ -25,7 +26,7 @@ from .wire.steps import ERR, OUT, StepTask
 
 SCRIPT_NAME = "task.sh"
 OUTPUTS = {OUT: "out", ERR: "err"}
-USAGE_BYTES = 128
+USAGE_BYTES = 512
 MAX_HOOKS = 2
 """Before a task and behind it: the site's and the user's."""
 TASK_SCRIPT = r"""# folder, working folder, the folder if that is not there, prologs, epilogs; then the command. Its input comes as our
@@ -50,7 +51,10 @@ export PWD="$WARPDECK_CWD"
 /bin/sh -c @BEGIN@ srun "$WARPDECK_DIR/said" "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE" "$@" <&3 3<&-
 WARPDECK_CODE=$?
 exec 3<&- 2>/dev/null
-times 1<>"$WARPDECK_DIR/times"
+{
+    times
+    while read -r WARPDECK_NAME WARPDECK_VALUE; do echo "$WARPDECK_NAME $WARPDECK_VALUE"; done </proc/$$/io
+} 1<>"$WARPDECK_DIR/times" 2>/dev/null
 [ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || read -r WARPDECK_PID <"$WARPDECK_DIR/said"
 for WARPDECK_HOOK in "$WARPDECK_AFTER" "$WARPDECK_THEN_AFTER"; do
     [ -z "$WARPDECK_HOOK" ] || SLURM_TASK_PID=$WARPDECK_PID SLURM_SCRIPT_CONTEXT=epilog_task "$WARPDECK_HOOK" </dev/null
@@ -108,6 +112,8 @@ class Task:
         self.reads = reads
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.input_fd = -1
+        self.peak_mem_bytes = 0
+        """As far as it was looked at."""
         self.taken_bytes = 0
         """Of its input, so that what is sent again is not read twice."""
         self.ended: Optional[Tuple[int, int]] = None
@@ -145,6 +151,11 @@ class Task:
     def cpu(self) -> CpuTime:
         """What it and its children have used, once it has ended."""
         return from_times(self.folder.read("times"))
+
+    def transferred(self) -> Tuple[int, int]:
+        """Bytes that it and its children have read and written, once it has ended: from files, pipes and sockets, as Slurm counts."""
+        facts = table(self.folder.file("times"))
+        return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 
 def make_folder(path: str, asked: StepTask, *, uid: int, gid: int) -> Task:

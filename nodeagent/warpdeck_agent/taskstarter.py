@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .steps import Step
 
 STEP_VARIABLE = "WARPDECK_STEP"
+RANK_VARIABLE = "SLURM_PROCID"
 
 
 class TaskStarter:

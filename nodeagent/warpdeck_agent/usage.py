@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Dict, List, Optional, Tuple, Union
+from typing import Dict, List, Tuple
 
-from . import processes
-from .cputime import CpuTime, sum_of
 from .inventory import CpuMeter, memory
-from .job import Job, Key
 from .jobs import Jobs
+from .looks import OWN, Looks, Part, Spent
 from .record import Rings, Values
 from .steps import Step
-from .taskstarter import STEP_VARIABLE
 from .wire.messages import AskCurves, Curves, GpuInfo, GpuSample
 
-PROCESSES_S = 10.0
-"""Between two looks at the processes of launches. One walk over /proc for all, 10 us a process of the machine."""
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
-
-Spent = Tuple[CpuTime, int]
-"""(CPU time so far, bytes of memory now) of a launch's processes."""
-Part = Tuple[Key, str]
-"""A launch, and one of its steps by its number; "" is the launch as a whole."""
 
 
 class Usage:
@@ -35,8 +24,7 @@ class Usage:
         self._cpu = CpuMeter()
         self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
-        self._next_look = 0.0
-        self._looking: Optional[asyncio.Future[Dict[Part, Spent]]] = None
+        self._looks = Looks(self._note)
         self._spent: Dict[Part, Tuple[float, float]] = {}
         self.cpu_pct = 0.0
         self.mem_used_bytes = 0
@@ -61,17 +49,18 @@ class Usage:
             }
             self._rings[uuid].add(values, now)
         running = self._jobs.running()
-        spent = self._look_at_processes(running)
+        spent = self._looks.take(running, now)
+        keys = {job.key for job in running}
+        self._spent = {part: last for part, last in self._spent.items() if part[0] in keys}
         for job in running:
             own = [by_uuid[uuid] for uuid in job.meta.gpus if uuid in by_uuid]
-            whole = (job.key, "")
-            more = self._more(job, whole, job.meta.started_at, spent.get(whole), now)
+            more = self._values((job.key, "", ""), job.meta.started_at, spent, now)
             if own or more:
                 job.meter.take(own, job_id=job.meta.job_id, more=more, now=now)
                 job.meter.keep(job.folder)
             for step in job.steps.values():
                 if not step.done.is_set():
-                    self._take_step(step, by_uuid, spent.get((job.key, str(step.number))), now)
+                    self._take_step(step, by_uuid, spent, now)
 
     def answer(self, asked: AskCurves) -> Curves:
         """What was measured of a launch, or of the node. Empty for what is not known here."""
@@ -92,55 +81,38 @@ class Usage:
         )
 
     def _take_step(
-        self, step: Step, by_uuid: Dict[str, GpuSample], spent: Optional[Spent], now: float
+        self, step: Step, by_uuid: Dict[str, GpuSample], spent: Dict[Part, Spent], now: float
     ) -> None:
         own = [by_uuid[uuid] for uuid in step.gpus if uuid in by_uuid]
-        more = self._more(step, (step.job.key, str(step.number)), step.begin_unix, spent, now)
+        more = self._values((step.job.key, str(step.number), ""), step.begin_unix, spent, now)
         if own or more:
             step.meter.take(own, job_id=step.job.meta.job_id, more=more, now=now)
             step.meter.keep(step.folder)
 
-    def _look_at_processes(self, running: List[Job]) -> Dict[Part, Spent]:
-        """What the last look found, once; begins another when it is time."""
-        found: Dict[Part, Spent] = {}
-        if self._looking is not None and self._looking.done():
-            found, self._looking = self._looking.result(), None
-        if self._looking is None and running and time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + PROCESSES_S
-            marks = {job.mark: (job.key, job.has_running_steps()) for job in running}
-            self._looking = asyncio.get_running_loop().run_in_executor(None, _look, marks)
-        keys = {job.key for job in running}
-        self._spent = {part: last for part, last in self._spent.items() if part[0] in keys}
-        return found
+    def _note(self, found: Dict[Part, Spent]) -> None:
+        """Peaks and CPU time as a look has just found them."""
+        for (key, name, rank), spent in found.items():
+            job = self._jobs.find(*key)
+            if job is None:
+                continue
+            if name == OWN:
+                job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, spent.peak_bytes)
+                continue
+            step = job.steps.get(int(name)) if name else None
+            whose = step if name else job
+            if whose is not None and not rank:
+                whose.cpu = max(whose.cpu, spent.cpu)
+                whose.peak_mem_bytes = max(whose.peak_mem_bytes, spent.peak_bytes)
+            task = step.tasks.get(int(rank)) if step is not None and rank.isdecimal() else None
+            if task is not None:
+                task.peak_mem_bytes = max(task.peak_mem_bytes, spent.peak_bytes)
 
-    def _more(
-        self, whose: Union[Job, Step], part: Part, begin_unix: float, spent: Optional[Spent], now: float
-    ) -> Values:
-        """What its processes have spent since the last look; it is told of its peak too."""
+    def _values(self, part: Part, begin_unix: float, found: Dict[Part, Spent], now: float) -> Values:
+        """What its processes have spent since the last look."""
+        spent = found.get(part)
         if spent is None:
             return {}
-        cpu, mem_bytes = spent
-        whose.cpu = max(whose.cpu, cpu)
-        whose.peak_mem_bytes = max(whose.peak_mem_bytes, mem_bytes)
         before_s, at = self._spent.get(part, (0.0, begin_unix))
-        self._spent[part] = (cpu.total_s, now)
-        cpu_pct = 100.0 * max(0.0, cpu.total_s - before_s) / (now - at) if now > at else None
-        return {"cpu_pct": cpu_pct, "mem_bytes": float(mem_bytes)}
-
-
-def _look(marks: Dict[str, Tuple[Key, bool]]) -> Dict[Part, Spent]:
-    """`marks`: mark -> (launch, whether it has steps). Runs in a thread."""
-    found: Dict[Part, Spent] = {}
-    for mark, pids in processes.marked().items():
-        if mark not in marks:
-            continue
-        key, has_steps = marks[mark]
-        for pid in pids:
-            step = processes.variable(pid, STEP_VARIABLE) if has_steps else ""
-            for part in {"", step}:
-                cpu, mem = found.get((key, part), (CpuTime(), 0))
-                found[key, part] = (
-                    sum_of((cpu, processes.cpu_time(pid))),
-                    mem + processes.resident_bytes(pid),
-                )
-    return found
+        self._spent[part] = (spent.cpu.total_s, now)
+        cpu_pct = 100.0 * max(0.0, spent.cpu.total_s - before_s) / (now - at) if now > at else None
+        return {"cpu_pct": cpu_pct, "mem_bytes": float(spent.mem_bytes)}

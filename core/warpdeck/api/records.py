@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.model import Spread
+
 from .rows import StepRow
 
 
@@ -20,6 +22,8 @@ class PartRecord(msgspec.Struct, frozen=True, kw_only=True):
     system_s: float = 0.0
     """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
+    spreads: tuple[Spread, ...] = ()
+    """Over its tasks; none of what is no step of srun's."""
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,9 +12,12 @@ from warpdeck.model import (
     GpuReading,
     GpuUsage,
     JobId,
+    OwnUse,
     Reading,
+    Spread,
 )
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import watch
 
 
 def to_reading(sample: wire.Sample) -> Reading:
@@ -61,6 +64,28 @@ def to_usage(used: wire.GpuUsage | None) -> GpuUsage | None:
         idle_s=used.idle_s,
         mem_peak_bytes=used.mem_peak_bytes,
         energy_j=used.energy_j,
+    )
+
+
+def to_own(used: wire.OwnUse | None) -> OwnUse | None:
+    """What a share has used outside of its steps."""
+    if used is None:
+        return None
+    return OwnUse(cpu_seconds=used.cpu_seconds, system_s=used.system_s, peak_mem_bytes=used.peak_mem_bytes)
+
+
+def to_spreads(told: Iterable[watch.Spread]) -> tuple[Spread, ...]:
+    """Over the tasks of a step on a node."""
+    return tuple(
+        Spread(
+            name=each.name,
+            total=each.total,
+            most=each.most,
+            most_rank=each.most_rank,
+            least=each.least,
+            least_rank=each.least_rank,
+        )
+        for each in told
     )
 
 

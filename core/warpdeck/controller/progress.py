@@ -35,7 +35,7 @@ from .events import (
 )
 from .following import move_up, step_in
 from .jobs import end_job, fold_back, put_back
-from .measurements import to_curve, to_usage
+from .measurements import to_curve, to_own, to_usage
 from .state import Transaction, amend
 from .suspension import set_right
 
@@ -212,6 +212,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
         peak_mem_bytes=said.peak_mem_bytes,
         cpu_seconds=said.cpu_seconds,
         system_s=said.system_s,
+        own=to_own(said.own),
         gpu=to_usage(said.gpu),
         **paths,
     )

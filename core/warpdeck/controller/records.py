@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from warpdeck.api.records import PartRecord, StepRecord
-from warpdeck.model import Allocation, Job
+from warpdeck.model import Allocation, Job, ShareStatus
 from warpdeck.model.step import Step, StepPart, StepShare
 from warpdeck.policy import held_tres
 
 from .accounting import gpu_types
 from .state import State
-from .steprows import step_rows
-
-EXTERN = "extern"
+from .steprows import BATCH, EXTERN, step_rows
 
 
 def step_records(state: State, job: Job, steps: Sequence[Step]) -> list[StepRecord]:
@@ -31,7 +29,8 @@ def step_records(state: State, job: Job, steps: Sequence[Step]) -> list[StepReco
                 layout=_layout(step.shares),
             )
         else:
-            parts = [] if name == EXTERN else _job_parts(job, row.nodes)
+            shares = () if name == EXTERN else job.shares[: row.nodes]
+            parts = _job_parts(each.without_steps() if name == BATCH else each for each in shares)
             made = StepRecord(row=row, tres=_first_shares(state, job, row.nodes), parts=parts)
         found.append(made)
     return found
@@ -45,7 +44,7 @@ def _first_shares(state: State, job: Job, nodes: int) -> dict[str, int]:
     return {name: count for name, count in held.items() if count and name != "billing"}
 
 
-def _job_parts(job: Job, nodes: int) -> list[PartRecord]:
+def _job_parts(shares: Iterable[ShareStatus]) -> list[PartRecord]:
     return [
         PartRecord(
             node=part.node,
@@ -53,7 +52,7 @@ def _job_parts(job: Job, nodes: int) -> list[PartRecord]:
             system_s=part.system_s,
             peak_mem_bytes=part.peak_mem_bytes,
         )
-        for part in job.shares[:nodes]
+        for part in shares
     ]
 
 
@@ -81,6 +80,7 @@ def _step_parts(shares: Sequence[StepShare], parts: Sequence[StepPart]) -> list[
             cpu_seconds=part.cpu_seconds,
             system_s=part.system_s,
             peak_mem_bytes=part.peak_mem_bytes,
+            spreads=part.spreads,
         )
         for part in parts
     ]

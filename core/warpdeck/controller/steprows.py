@@ -16,7 +16,7 @@ from .present import use_of
 if TYPE_CHECKING:
     from .state import State
 
-EXTERN = "extern"
+BATCH, EXTERN = "batch", "extern"
 
 
 class Wanted(Protocol):
@@ -84,8 +84,8 @@ def _own(job: Job, name: str, *, nodes: int, ended: ExitStatus | None) -> StepRo
 
 def _batch(job: Job) -> StepRow:
     first = job.shares[0]
-    row = _own(job, "batch", nodes=1, ended=first.exit)
-    row.used = use_of([first])
+    row = _own(job, BATCH, nodes=1, ended=first.exit)
+    row.used = use_of([first.without_steps()])
     return row
 
 

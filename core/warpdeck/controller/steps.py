@@ -18,7 +18,7 @@ from .aliases import our_names
 from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
-from .measurements import to_curve, to_usage
+from .measurements import to_curve, to_spreads, to_usage
 from .state import State, Transaction, amend
 
 BUSY = "busy"
@@ -157,6 +157,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         cpu_seconds=said.cpu_seconds,
         system_s=said.system_s,
         peak_mem_bytes=said.peak_mem_bytes,
+        spreads=to_spreads(said.spreads),
         gpu=to_usage(said.gpu),
         message=said.message or part.message,
         abort=part.abort or _abort(said),

@@ -39,7 +39,7 @@ from .states import (
     state_named,
 )
 from .usage import COLUMNS as CURVE_COLUMNS
-from .usage import Curve, GpuUsage, JobCurve
+from .usage import Curve, GpuUsage, JobCurve, OwnUse, Spread
 
 __all__ = [
     "BY_ITSELF",
@@ -75,6 +75,7 @@ __all__ = [
     "Node",
     "NodeHealth",
     "NodeName",
+    "OwnUse",
     "PtySide",
     "PtySize",
     "Ranges",
@@ -86,6 +87,7 @@ __all__ = [
     "Share",
     "ShareStatus",
     "Snapshot",
+    "Spread",
     "Verdict",
     "WarnSignal",
     "Why",

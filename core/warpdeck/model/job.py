@@ -13,7 +13,7 @@ from .ids import GpuUuid, JobId, NodeName
 from .ranges import Ranges, format_ranges
 from .request import Request
 from .states import FINISHED, HOLDS_RESOURCES, JobState
-from .usage import GpuUsage
+from .usage import GpuUsage, OwnUse
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +72,19 @@ class ShareStatus(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0.0
     system_s: float = 0.0
     """Of the CPU seconds, those that the kernel spent for it."""
+    own: OwnUse | None = None
+    """Of a share that had steps: its own part of this; None: all of it."""
     gpu: GpuUsage | None = None
     """What it has used of its GPUs, once it has ended; None where none was read."""
+
+    def without_steps(self) -> ShareStatus:
+        """With what was used outside of its steps in place of all; of GPUs that is not known apart."""
+        own = self.own
+        if own is None:
+            return self
+        return msgspec.structs.replace(
+            self, cpu_seconds=own.cpu_seconds, system_s=own.system_s, peak_mem_bytes=own.peak_mem_bytes
+        )
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):

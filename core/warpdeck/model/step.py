@@ -13,7 +13,7 @@ from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
 from .request import Container, Count, CountOrNone, GpuAsk, NodeCount, Seconds, Signed64, Text, Word
 from .states import JobState
-from .usage import GpuUsage
+from .usage import GpuUsage, Spread
 
 MAX_STEP_TASKS = 100_000
 """Tasks of one step: each is a process with files of its own."""
@@ -114,6 +114,8 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     system_s: float = 0.0
     """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
+    spreads: tuple[Spread, ...] = ()
+    """How that was spread over its tasks there."""
     gpu: GpuUsage | None = None
     """What its tasks had of their GPUs there, once they have ended."""
     message: str = ""

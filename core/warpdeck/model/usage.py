@@ -10,6 +10,25 @@ COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "cpu_pct", "mem_bytes
 """What curves show. `cpu_pct`: 100 is one CPU."""
 
 
+class OwnUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a share has used outside of its steps."""
+
+    cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    peak_mem_bytes: int = 0
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """One quantity over the tasks of a step on a node. `name`: cpu_s, mem_bytes (peaks), read_bytes or written_bytes."""
+
+    name: str
+    total: float = 0.0
+    most: float = 0.0
+    most_rank: int = 0
+    least: float = 0.0
+    least_rank: int = 0
+
+
 class GpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What a job, or a step of one, has used of its GPUs: sums over GPUs and nodes, but for the peak, which is a node's."""
 

@@ -45,6 +45,7 @@ from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
+from .watch import OwnUse as OwnUse
 from .watch import Sample as Sample
 from .watch import SampleEvery as SampleEvery
 
@@ -77,6 +78,8 @@ class JobReport:
     cpu_seconds: float = 0.0
     system_s: float = 0.0
     """Of the CPU seconds, those that the kernel spent for it."""
+    own: Optional[OwnUse] = None
+    """Of a launch that had steps: its own part of this."""
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None
     """Of a launch that has ended: its whole life, thinned."""

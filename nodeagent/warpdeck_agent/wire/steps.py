@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Literal, Mapping, Optional
 
 from .container import Container
-from .watch import Curve, GpuUsage
+from .watch import Curve, GpuUsage, Spread
 
 TASK_HEADER = struct.Struct(">IBQ")
 """rank, channel, offset of the first byte."""
@@ -107,6 +107,8 @@ class StepReport:
     system_s: float = 0.0
     """Of the CPU seconds, those that the kernel spent for it."""
     peak_mem_bytes: int = 0
+    spreads: List[Spread] = field(default_factory=list)
+    """How that was spread over the tasks, once all have ended; what is not known of any task is left out."""
     gpu: Optional[GpuUsage] = None
     curve: Optional[Curve] = None
     """How its life went, once it has ended; None where it was too short."""

@@ -156,6 +156,27 @@ class GpuUsage:
 
 
 @dataclass(frozen=True)
+class OwnUse:
+    """What a launch has used outside of its steps."""
+
+    cpu_seconds: float = 0.0
+    system_s: float = 0.0
+    peak_mem_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One quantity over the tasks of a step on a node. `name`: cpu_s, mem_bytes (peaks), read_bytes or written_bytes."""
+
+    name: str
+    total: float = 0.0
+    most: float = 0.0
+    most_rank: int = 0
+    least: float = 0.0
+    least_rank: int = 0
+
+
+@dataclass(frozen=True)
 class Curve:
     """Means over equal steps from `begin_unix` on; an empty column was not measured, None is unknown. `uuid`: of one GPU."""
 

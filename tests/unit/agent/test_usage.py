@@ -18,6 +18,7 @@ from tests.waiting import eventually
 
 from warpdeck_agent import processes
 from warpdeck_agent.cputime import CpuTime, from_times
+from warpdeck_agent.looks import PROCESSES_S, SOON_S, pause_s
 from warpdeck_agent.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.record import MOST, RINGS, Record, Rings
 from warpdeck_agent.spool import Folder
@@ -25,6 +26,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 GIB = 1 << 30
+MIB = 1 << 20
 BEGIN = 1_000_000.0
 
 
@@ -265,8 +267,13 @@ def test_what_the_kernel_spent_for_a_step_is_told_apart(agent: AgentProcess) -> 
         assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
 
 
-def run_step(agent: AgentProcess, step: int, command: str, *, tasks: int = 1) -> wire.StepReport:
+def run_step(agent: AgentProcess, step: int, command: str) -> wire.StepReport:
     """What is told at the end of a step of job 1."""
+    begin_step(agent, step, command)
+    return step_end(agent, step)
+
+
+def begin_step(agent: AgentProcess, step: int, command: str, *, tasks: int = 1) -> None:
     ranks = [stepwire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
     env = {"PATH": os.environ["PATH"]}
     agent.link.send(
@@ -274,7 +281,56 @@ def run_step(agent: AgentProcess, step: int, command: str, *, tasks: int = 1) ->
             job_id=1, restarts=0, step=step, env=env, cwd="/", argv=["sh", "-c", command], tasks=ranks
         )
     )
+
+
+def step_end(agent: AgentProcess, step: int) -> wire.StepReport:
     return agent.link.expect(wire.StepReport, lambda found: (found.step, found.phase) == (step, "exited"))
+
+
+MEASURED = """
+dd if=/dev/zero of=/dev/null bs=1M count=$((10 * (SLURM_PROCID + 1))) 2>/dev/null
+exec @PYTHON@ -c '
+import os, time
+held = bytearray((50 + 100 * int(os.environ["SLURM_PROCID"])) << 20)
+while not os.path.exists("@GATE@"): time.sleep(0.05)
+'"""
+
+
+def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    gate, over = short_tmp / "gate", short_tmp / "over"
+    agent.launch(1, f"while [ ! -e {over} ]; do sleep 0.05; done")
+    agent.link.report(1, "running")
+    command = MEASURED.replace("@PYTHON@", sys.executable).replace("@GATE@", str(gate))
+    begin_step(agent, 0, command, tasks=2)
+    eventually(
+        lambda: curves(agent, job_id=1, step=0).peak_mem_bytes > 200 * MIB,
+        timeout_s=90.0,
+        what="both are looked at",
+    )
+    gate.touch()
+    said = {each.name: each for each in step_end(agent, 0).spreads}
+    mem, read, written = said["mem_bytes"], said["read_bytes"], said["written_bytes"]
+    assert (mem.least_rank, mem.most_rank, read.least_rank, read.most_rank) == (0, 1, 0, 1)
+    assert 50 * MIB < mem.least < 150 * MIB < mem.most < 200 * MIB
+    assert 10 * MIB < read.least < 20 * MIB < read.most < 30 * MIB
+    assert read.total == read.least + read.most and 30 * MIB <= written.total < 35 * MIB
+    over.touch()
+    ended = agent.link.report(1, "exited")
+    assert ended.own is not None and ended.peak_mem_bytes > 200 * MIB
+    assert 0 < ended.own.peak_mem_bytes < 50 * MIB and ended.own.cpu_seconds < ended.cpu_seconds
+
+
+def test_a_launch_without_steps_has_no_part_of_its_own(agent: AgentProcess) -> None:
+    assert agent.run(1, "true").own is None
+
+
+@pytest.mark.parametrize(
+    ("age_s", "pause"), [(0.0, SOON_S), (4.0, 2.0), (12.0, 6.0), (100.0, PROCESSES_S), (-5.0, SOON_S)]
+)
+def test_what_is_new_is_looked_at_sooner(age_s: float, pause: float) -> None:
+    assert pause_s([BEGIN - 1000.0, BEGIN - age_s], BEGIN) == pause
 
 
 @pytest.mark.parametrize("words", ["", "0m0.00s 0m0.00s", "a\nb c", "0m1s 0m1s\n0m1s", "0m1s 0m1s\n1s 2s 3s"])

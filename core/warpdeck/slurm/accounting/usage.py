@@ -1,17 +1,31 @@
-"""What a step has used, in sacct's and sstat's fields: the most, the least and the mean over its nodes. Pure.
+"""What a step has used, in sacct's and sstat's fields: the sum, the mean, the most and the least of its tasks. Pure.
 
-Memory is measured of a step's whole part on a node, so MaxRSS is of the node on which it had most. What is not measured (pages, disk,
-virtual size) is empty.
+Tasks are measured one by one; what runs outside of srun's steps, and what runs now, as a whole on each node. What was read and written
+counts pipes and sockets too, as in Slurm. What is not measured (pages, virtual size, memory of what was over at once) is empty.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from warpdeck.slurm.units import clock, exact, rounded
 
 Step = dict[str, Any]
-KIB = 1024
+Part = dict[str, Any]
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Reach(NamedTuple):
+    """One quantity over the tasks of a step: the sum, and the most and the least with the node and the rank."""
+
+    total: float
+    most: float
+    most_node: str
+    most_rank: int
+    least: float
+    least_node: str
+    least_rank: int
 
 
 def size(count_bytes: float, unit: str) -> str:
@@ -22,43 +36,131 @@ def size(count_bytes: float, unit: str) -> str:
     return rounded(kib, "K", unit=unit) if unit else exact(kib, "K")
 
 
+def disk(count_bytes: float, unit: str) -> str:
+    """200.02M, whatever --noconvert says; only what is more than 1M follows --units."""
+    if not count_bytes:
+        return "0"
+    if unit in SCALE and count_bytes > MIB:
+        return f"{count_bytes / SCALE[unit]:.2f}{unit}"
+    return f"{count_bytes / MIB:.2f}M"
+
+
+SCALE = {"K": KIB, "M": MIB, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+
+
 def usage_fields(step: Step, *, unit: str = "") -> dict[str, str]:
     """Field -> text; nothing for a step that was not measured."""
-    parts = [part for part in step["parts"] if part["cpu_seconds"] or part["peak_mem_bytes"]]
-    if not parts:
-        return {}
-    most = max(parts, key=lambda part: part["peak_mem_bytes"])
-    least = min(parts, key=lambda part: part["cpu_seconds"] / max(1, part["tasks"]))
+    cpu, mem = reach(step, "cpu_s"), reach(step, "mem_bytes")
+    moved = {"Read": reach(step, "read_bytes"), "Write": reach(step, "written_bytes")}
     tasks = max(1, step["row"]["tasks"])
-    cpu_s = sum(part["cpu_seconds"] for part in parts)
-    mem = sum(part["peak_mem_bytes"] for part in parts) / max(1, len(parts))
-    least_s = least["cpu_seconds"] / max(1, least["tasks"])
-    found = {
-        "AveCPU": clock(cpu_s / tasks),
-        "AveCPUFreq": "0",
-        "AveRSS": size(mem, unit),
-        "MaxRSS": size(most["peak_mem_bytes"], unit),
-        "MaxRSSNode": most["node"],
-        "MaxRSSTask": str(most["first_task"]),
-        "MinCPU": clock(least_s),
-        "MinCPUNode": least["node"],
-        "MinCPUTask": str(least["first_task"]),
-    }
-    return found | _tres(step, found, cpu_s)
+    found: dict[str, str] = {}
+    if cpu is not None:
+        found = {
+            "AveCPU": clock(cpu.total / tasks),
+            "AveCPUFreq": "0",
+            "MinCPU": clock(cpu.least),
+            "MinCPUNode": cpu.least_node,
+            "MinCPUTask": str(cpu.least_rank),
+        }
+    if mem is not None:
+        found |= {
+            "AveRSS": size(mem.total / tasks, unit),
+            "MaxRSS": size(mem.most, unit),
+            "MaxRSSNode": mem.most_node,
+            "MaxRSSTask": str(mem.most_rank),
+        }
+    for name, each in moved.items():
+        if each is not None:
+            found |= {
+                f"AveDisk{name}": disk(each.total / tasks, unit),
+                f"MaxDisk{name}": disk(each.most, unit),
+                f"MaxDisk{name}Node": each.most_node,
+                f"MaxDisk{name}Task": str(each.most_rank),
+            }
+    return found | _tres(step, {"cpu": cpu, "fs/disk": moved["Read"], "mem": mem}, moved["Write"], unit)
 
 
-def _tres(step: Step, found: dict[str, str], cpu_s: float) -> dict[str, str]:
+def reach(step: Step, name: str) -> Reach | None:
+    """Over all nodes; None where it was not measured."""
+    told = [(part["node"], each) for part in step["parts"] for each in _spreads(part) if each["name"] == name]
+    if not told:
+        return None
+    most_node, most = max(told, key=lambda pair: float(pair[1]["most"]))
+    least_node, least = min(told, key=lambda pair: float(pair[1]["least"]))
+    return Reach(
+        sum(each["total"] for _, each in told),
+        most["most"],
+        most_node,
+        most["most_rank"],
+        least["least"],
+        least_node,
+        least["least_rank"],
+    )
+
+
+def _spreads(part: Part) -> list[dict[str, Any]]:
+    """Those of its tasks; of what was measured as a whole, CPU time in equal parts, and all the memory as if one task's."""
+    if part.get("spreads"):
+        return list(part["spreads"])
+    tasks, rank = max(1, part["tasks"]), part["first_task"]
+    wholes = {"cpu_s": (part["cpu_seconds"], tasks), "mem_bytes": (part["peak_mem_bytes"], 1)}
+    if not any(total for total, _ in wholes.values()):
+        return []
+    return [
+        {
+            "name": name,
+            "total": total,
+            "most": total / count,
+            "most_rank": rank,
+            "least": total / count,
+            "least_rank": rank,
+        }
+        for name, (total, count) in wholes.items()
+    ]
+
+
+def _tres(step: Step, taken: dict[str, Reach | None], written: Reach | None, unit: str) -> dict[str, str]:
+    """The same as lists of TRES; In is what it took, Out what it wrote."""
+    known = {name: each for name, each in taken.items() if each is not None}
+    if not known:
+        return {}
+    tasks = max(1, step["row"]["tasks"])
     gpu = _gpu(step["row"]["used"] or {})
-    return {
-        "TRESUsageInAve": f"cpu={found['AveCPU']},mem={found['AveRSS']}{gpu}",
-        "TRESUsageInMax": f"cpu={found['MinCPU'] if step['row']['tasks'] == 1 else clock(cpu_s)},mem={found['MaxRSS']}{gpu}",
-        "TRESUsageInMaxNode": f"mem={found['MaxRSSNode']}",
-        "TRESUsageInMaxTask": f"mem={found['MaxRSSTask']}",
-        "TRESUsageInMin": f"cpu={found['MinCPU']}",
-        "TRESUsageInMinNode": f"cpu={found['MinCPUNode']}",
-        "TRESUsageInMinTask": f"cpu={found['MinCPUTask']}",
-        "TRESUsageInTot": f"cpu={clock(cpu_s)},mem={found['MaxRSS']}{gpu}",
+
+    def listed(pick: Callable[[Reach], float]) -> str:
+        return ",".join(f"{name}={_amount(name, pick(each), unit)}" for name, each in known.items())
+
+    def where(pick: Callable[[Reach], object]) -> str:
+        return ",".join(f"{name}={pick(each)}" for name, each in known.items())
+
+    found = {
+        "TRESUsageInAve": listed(lambda each: each.total / tasks) + gpu,
+        "TRESUsageInMax": listed(lambda each: each.most) + gpu,
+        "TRESUsageInMaxNode": where(lambda each: each.most_node),
+        "TRESUsageInMaxTask": where(lambda each: each.most_rank),
+        "TRESUsageInMin": listed(lambda each: each.least),
+        "TRESUsageInMinNode": where(lambda each: each.least_node),
+        "TRESUsageInMinTask": where(lambda each: each.least_rank),
+        "TRESUsageInTot": listed(lambda each: each.total) + gpu,
     }
+    if written is not None:
+        found |= {
+            "TRESUsageOutAve": f"fs/disk={int(written.total / tasks)}",
+            "TRESUsageOutMax": f"fs/disk={int(written.most)}",
+            "TRESUsageOutMaxNode": f"fs/disk={written.most_node}",
+            "TRESUsageOutMaxTask": f"fs/disk={written.most_rank}",
+            "TRESUsageOutMin": f"fs/disk={int(written.least)}",
+            "TRESUsageOutMinNode": f"fs/disk={written.least_node}",
+            "TRESUsageOutMinTask": f"fs/disk={written.least_rank}",
+            "TRESUsageOutTot": f"fs/disk={int(written.total)}",
+        }
+    return found
+
+
+def _amount(name: str, value: float, unit: str) -> str:
+    if name == "cpu":
+        return clock(value)
+    return size(value, unit) if name == "mem" else str(int(value))
 
 
 def _gpu(used: dict[str, Any]) -> str:
