@@ -26,6 +26,7 @@ import termios
 import time
 from typing import Any, Dict, List, Optional
 
+from .queries import without_queries
 from .wire.frames import JSON, FrameDecoder, WireError, data_frame, json_frame, parse_json, split_data
 
 SCROLLBACK_BYTES = 1024 * 1024
@@ -60,6 +61,8 @@ class PtyHost:
         self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
         self._total = 0
+        self._answered = 0
+        """So far somebody who types has seen it: what programs ask of the terminal before it was answered."""
         self._open = True
         self._seen = False
         self._exit = b""
@@ -178,6 +181,8 @@ class PtyHost:
                     self._drop(viewer)
                 else:
                     self._flush(viewer)
+                if not viewer.watches:
+                    self._answered = self._total
 
     def _flush(self, viewer: Viewer) -> None:
         try:
@@ -223,16 +228,21 @@ class PtyHost:
             first = self._total - len(self._scrollback)
             offset = min(max(int(message.get("offset", 0)), first), self._total)
             viewer.unsent += json_frame({"t": "attached", "offset": offset, "total": self._total})
-            missed = bytes(self._scrollback[offset - first :])
-            if missed:
-                viewer.unsent += data_frame(1, missed)
+            if offset < self._total:
+                viewer.unsent += data_frame(1, self._replay(offset, first))
             viewer.unsent += self._exit
             viewer.attached = True
             self._flush(viewer)
             if not viewer.watches:
+                self._answered = self._total
                 self._follow(viewer)
         elif viewer is self._writer:
             self._resize(*viewer.size)
+
+    def _replay(self, offset: int, first: int) -> bytes:
+        """From the offset on; what somebody's terminal has answered asks nothing any more. `first`: where the scrollback begins."""
+        asks = max(offset, self._answered) - first
+        return without_queries(bytes(self._scrollback[offset - first : asks])) + self._scrollback[asks:]
 
     def _follow(self, viewer: Optional[Viewer]) -> None:
         """The terminal takes the size of whoever writes."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.agent import AgentProcess
 from tests.waiting import eventually
 
+from warpdeck_agent.queries import without_queries
 from warpdeck_agent.wire import messages as wire
 
 SHELL = ["sh", "-i"]
@@ -113,6 +116,88 @@ def test_a_viewer_that_comes_back_gets_what_it_missed(agent: AgentProcess) -> No
     assert open_terminal(agent, 6, offset=seen).offset == seen
     agent.link.send_data(6, b"echo two-$((1+1))\n")
     assert b"one-1" not in agent.link.output(6, b"two-2")
+
+
+ASKS = "printf 'asks\\033[6n\\033]11;?\\007end\\n'"
+
+
+def test_what_a_program_asked_of_the_terminal_is_not_asked_again(agent: AgentProcess) -> None:
+    """The answer would be typed into whatever runs now."""
+    shell(agent)
+    agent.link.send_data(1, f"{ASKS}\n".encode())
+    asked = b"asks\x1b[6n\x1b]11;?\x07end"
+    assert asked in agent.link.output(1, asked)
+    agent.link.send(wire.StreamEnd(stream=1))
+    opened = open_terminal(agent, 2)
+    found = agent.link.output(2, b"asks" + bytes(4 + 7) + b"end")
+    assert b"\x1b[6n" not in found
+    agent.link.send_data(2, b"echo more-$((1+1))\n")
+    assert len(agent.link.output(2, b"more-2")) > opened.size_bytes - opened.offset
+
+
+def test_what_nobody_has_answered_yet_is_asked_of_the_first_who_comes(
+    agent: AgentProcess, short_tmp: Path
+) -> None:
+    script = f"{ASKS}; touch {short_tmp}/asked; sleep 1000"
+    agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, env={"PATH": os.environ["PATH"]})
+    agent.link.report(1, "running")
+    eventually((short_tmp / "asked").exists, what="it has asked")
+    open_terminal(agent, 1, watch=True)
+    agent.link.output(1, b"\x1b]11;?")
+    open_terminal(agent, 2)
+    agent.link.output(2, b"asks\x1b[6n\x1b]11;?\x07end")
+    open_terminal(agent, 3)
+    agent.link.output(3, b"asks" + bytes(4 + 7) + b"end")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(
+            b"\x05",
+            b"\x1bZ",
+            b"\x1b[c",
+            b"\x1b[0c",
+            b"\x1b[>c",
+            b"\x1b[>0;1c",
+            b"\x1b[=c",
+            b"\x1b[6n",
+            b"\x1b[?6n",
+        ),
+        *(
+            b"\x1b[?996n",
+            b"\x1b[?2026$p",
+            b"\x1b[4$p",
+            b"\x1b[1$w",
+            b"\x1b[>q",
+            b"\x1b[>0q",
+            b"\x1b[?u",
+            b"\x1b[x",
+        ),
+        *(b"\x1b[14t", b"\x1b[18t", b"\x1b[14;2t", b"\x1b]10;?\x07", b"\x1b]11;?\x1b\\", b"\x1b]4;1;?\x07"),
+        *(b"\x1b]52;c;?\x07", b"\x1bP+q544e\x1b\\", b"\x1bP$qm\x1b\\", b"\x1b_Gi=31,s=1,a=q,t=d;AAAA\x1b\\"),
+    ],
+)
+def test_every_question_is_passed_over(query: bytes) -> None:
+    assert without_queries(b"a" + query + b"b") == b"a" + bytes(len(query)) + b"b"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            b"plain \xc3\xa9 text?\r\n",
+            b"\x1b[31mred\x1b[0m",
+            b"\x1b[2J\x1b[H",
+            b"\x1b[22;0;0t",
+            b"\x1b[8;24;80t",
+        ),
+        *(b"\x1b]0;title?\x07", b"\x1b]11;#112233\x07", b"\x1b[?25l\x1b[?1049h", b"\x1b[>4;1m", b"\x1b[2 q"),
+        *(b"\x1b]52;c;aGk=\x07", b"\x1b_Ga=T,f=100;AAAA\x1b\\", b"\x1b[>4n", b"\x1b]8;;http://a/?q\x07"),
+    ],
+)
+def test_what_asks_nothing_is_shown_as_it_was(words: bytes) -> None:
+    assert without_queries(words) == words
 
 
 def test_a_terminal_outlives_its_agent(agent: AgentProcess) -> None:
