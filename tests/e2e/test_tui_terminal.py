@@ -86,6 +86,18 @@ def test_what_is_pasted_is_text_or_nothing(window: Tmux) -> None:
     window.hides("usag")
 
 
+def test_a_key_typed_right_after_esc_is_one_of_its_own(window: Tmux) -> None:
+    window.keys("Enter")
+    window.shows("[Log]")
+    window.sends("1b", "32")
+    window.shows("showing utilisation")
+    window.keys(":")
+    window.type("usag")
+    window.shows("usag")
+    window.sends("1b", "31")
+    window.shows("everybody's jobs")
+
+
 LONG = 10_000
 
 

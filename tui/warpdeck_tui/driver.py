@@ -1,4 +1,4 @@
-"""The app at a real terminal: stopped and continued as its user's shell wants it, with the mouse or without.
+"""The app at a real terminal: its keys, stopped and continued as its user's shell wants it, with the mouse or without.
 
 Textual begins anew at every SIGCONT, though it may never have stopped: then two threads read the keys. Here the app leaves the
 terminal before it stops; who was stopped without being asked (SIGSTOP) leaves it afterwards, and begins anew.
@@ -6,14 +6,23 @@ terminal before it stops; who was stopped without being asked (SIGSTOP) leaves i
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
+import select
 import signal
 import termios
+from collections.abc import Callable
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from .escapes import EscapeParser
+
 __all__ = ["LinuxDriver", "TerminalDriver", "is_gone"]
+
+LOOK_UP_S = 0.1
+"""How late it may be noticed that the app leaves, and that nothing follows an Esc."""
+READ_BYTES = 4096
 
 
 def is_gone(descriptor: int) -> bool:
@@ -26,9 +35,28 @@ def is_gone(descriptor: int) -> bool:
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's, but for signals."""
+    """Textual's, but for signals and Esc."""
 
     _stopped = False
+    is_alt: Callable[[str], bool] = staticmethod(lambda _: True)
+    """Whether Esc and that character are Alt and it now; asked in the thread that reads."""
+
+    def run_input_thread(self) -> None:
+        """Reads until the app leaves the terminal, and then what the terminal was still about to answer."""
+        parser = EscapeParser(is_alt=lambda char: self.is_alt(char))
+        decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+        is_last = False
+        while not is_last:
+            is_last = self.exit_event.is_set()
+            if select.select([self.fileno], [], [], LOOK_UP_S)[0]:
+                came = os.read(self.fileno, READ_BYTES)
+                if not came:
+                    return
+                text = decode(came)
+                for event in parser.feed(text) if text else ():
+                    self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
 
     def turn_mouse(self, *, on: bool) -> None:
         """The mouse is the app's, or the terminal's own again, which selects and copies."""

@@ -41,6 +41,9 @@ LIVE = Pace(0.1, 1.0)
 LOW_BANDWIDTH = Pace(2.0, 2.0)
 UNWATCHED = Pace(5.0, 0.0)
 """Who looks at a window beside the one he types in still sees jobs end."""
+ALT = "alt+"
+ALT_IN_TEXT = "bf\x7f\b"
+"""With Alt these move by words in a line of text, and delete one, as in a shell."""
 
 
 class Ascii(LineFilter):
@@ -117,10 +120,17 @@ class Window(App[None]):
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.is_alt = self.is_alt
 
     def get_driver_class(self) -> type[Driver]:
         chosen = super().get_driver_class()
         return TerminalDriver if chosen is LinuxDriver else chosen
+
+    def is_alt(self, char: str) -> bool:
+        """Whether Esc and that character are Alt and it: in a line of text, and where the user has given actions such keys."""
+        writes = bool(self.screen_stack) and isinstance(self.focused, Input | TextArea)
+        return (writes and char in ALT_IN_TEXT) or any(ALT in keys for keys in self._keymap.values())
 
     def action_mouse(self) -> None:
         """The app's, or the terminal's own, which selects and copies without Shift."""

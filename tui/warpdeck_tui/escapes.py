@@ -1,0 +1,64 @@
+"""Esc and a key typed soon after it are two keys.
+
+Terminals say Alt as Esc before the key. An Esc comes together with the key that was typed after it over a slow line, and in
+tmux, which by default keeps an Esc back for half a second; Textual takes both for Alt then, and the Esc is lost. In an app where
+Esc goes back from everything it is Esc that counts; `is_alt` says for which keys Alt does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from textual._parser import ParseTimeout
+from textual._xterm_parser import XTermParser
+from textual.message import Message
+
+ESC = "\x1b"
+_BEGIN_SEQUENCES = "[]OPX^_" + ESC
+"""What may stand behind the Esc of a sequence: what terminals send for other keys, the mouse, and answers."""
+_PASTE_BEGINS, _PASTE_ENDS = "[200~", "[201~"
+
+
+class EscapeParser(XTermParser):
+    """Textual's parser of what comes from the terminal, but for Esc."""
+
+    def __init__(self, *, is_alt: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_alt = is_alt
+        self._behind = ""
+        """The first characters behind the last Esc."""
+        self._pasting = False
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """In pieces that end with an Esc, as far as there is any; "" ends it all."""
+        if not data:
+            yield from super().feed(data)
+        at = 0
+        while at < len(data):
+            if self._is_key_behind_escape(data[at]):
+                yield from self._end_escape()
+            stop = data.find(ESC, at) + 1 or len(data)
+            piece = data[at:stop]
+            yield from super().feed(piece)
+            self._remember(piece)
+            at = stop
+
+    def _is_key_behind_escape(self, char: str) -> bool:
+        waits = not self._behind and self._awaiting.timeout is not None
+        return waits and not self._pasting and char not in _BEGIN_SEQUENCES and not self._is_alt(char)
+
+    def _end_escape(self) -> Iterable[Message]:
+        """As if nothing had come behind it for a while."""
+        self._timeout_time = None
+        self._awaiting = self._gen.throw(ParseTimeout())
+        while self._tokens:
+            yield self._tokens.popleft()
+
+    def _remember(self, piece: str) -> None:
+        self._behind = (self._behind + piece)[: len(_PASTE_BEGINS)]
+        if self._behind == _PASTE_BEGINS:
+            self._pasting = True
+        elif self._behind == _PASTE_ENDS:
+            self._pasting = False
+        if piece.endswith(ESC):
+            self._behind = ""
