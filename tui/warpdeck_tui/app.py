@@ -95,7 +95,7 @@ class DeckApp(Window):
         self.lending = False
         """The terminal is about to be lent to a job: keys wait."""
         self.away = ""
-        """Why there is no connection, "" if there is one."""
+        """Why there is no connection, or no answer over it, and what is done about it; "" if all is well."""
         self.own_keys: Keymap = NO_KEYMAP
         self._at = at
         self.looks = Looks(self, wanted=theme)
@@ -216,6 +216,9 @@ class DeckApp(Window):
     def went_away(self, words: str) -> None:
         self.away = words
         self.redraw()
+
+    def came_back(self) -> None:
+        self.went_away("")
 
     def redraw(self) -> None:
         """The screen in front draws what it shows."""

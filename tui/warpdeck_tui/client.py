@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -40,6 +40,10 @@ from warpdeck.paths import Paths
 
 RECONNECT_FIRST_S = 0.2
 RECONNECT_MOST_S = 5.0
+PULSE_S = 5.0
+"""So often the controller is asked something although nobody wants to know."""
+LATE_S = 5.0
+"""Who has no answer by then is told: a disk, or a debugger, may hold the controller up for minutes."""
 FINISHED_S = 3600.0
 """Jobs that ended so long ago are still in the queue."""
 LOG_TAIL_BYTES = 256 * 1024
@@ -63,15 +67,40 @@ class Listener(Protocol):
     def told(self, delta: Delta) -> None: ...
 
     def went_away(self, words: str) -> None:
-        """No connection, and why."""
+        """No connection, or no answer, and why."""
+
+    def came_back(self) -> None:
+        """It answers, though it did not for a while."""
+
+
+@contextlib.contextmanager
+def _answering(listener: Listener, late_s: float) -> Iterator[None]:
+    """Says so where what is asked within is not answered soon, and when it is."""
+    late = False
+
+    def tell() -> None:
+        nonlocal late
+        late = True
+        listener.went_away("the controller does not answer; waiting for it")
+
+    timer = asyncio.get_running_loop().call_later(late_s, tell)
+    try:
+        yield
+        if late:
+            listener.came_back()
+    finally:
+        timer.cancel()
 
 
 class Core:
     """Everything asked of the controller. All calls raise UserError."""
 
-    def __init__(self, paths: Paths, *, rng: random.Random) -> None:
+    def __init__(
+        self, paths: Paths, *, rng: random.Random, pulse_s: float = PULSE_S, late_s: float = LATE_S
+    ) -> None:
         self.paths = paths
         self._rng = rng
+        self._pulse_s, self._late_s = pulse_s, late_s
         self._client: Client | None = None
         self._up = asyncio.Event()
 
@@ -84,23 +113,46 @@ class Core:
         start, wait_s = True, RECONNECT_FIRST_S
         while True:
             try:
-                async with await Client.connect(self.paths, start=start, name="app") as client:
+                with _answering(listener, self._late_s):
+                    client = await Client.connect(self.paths, start=start, name="app")
+                async with client:
                     wait_s = RECONNECT_FIRST_S
                     self._client = client
                     self._up.set()
                     listener.linked(client.welcome.user)
-                    async with contextlib.aclosing(client.subscribe(finished_s=FINISHED_S)) as deltas:
-                        async for delta in deltas:
-                            listener.told(delta)
+                    await self._tell(client, listener)
             except UserError as error:
                 stopped = error.code == GONE and not os.path.exists(self.paths.socket)
-                listener.went_away("the controller was stopped" if stopped else error.message)
+                why = "the controller was stopped" if stopped else error.message
+                listener.went_away(f"{why}; reconnecting")
             finally:
                 self._client = None
                 self._up.clear()
             start = os.path.exists(self.paths.socket)
             await asyncio.sleep(wait_s * self._rng.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, RECONNECT_MOST_S)
+
+    async def _tell(self, client: Client, listener: Listener) -> None:
+        """What changes, as long as the connection lasts."""
+        lost: UserError | None = None
+        async with asyncio.TaskGroup() as group:
+            pulse = group.create_task(self._feel_pulse(client, listener))
+            try:
+                async with contextlib.aclosing(client.subscribe(finished_s=FINISHED_S)) as deltas:
+                    async for delta in deltas:
+                        listener.told(delta)
+            except UserError as error:
+                lost = error
+            pulse.cancel()
+        if lost is not None:
+            raise lost
+
+    async def _feel_pulse(self, client: Client, listener: Listener) -> None:
+        """Asks for what costs least, now and then: a controller that hangs tells nothing, and clocks would tick on."""
+        while not client.lost:
+            await asyncio.sleep(self._pulse_s)
+            with contextlib.suppress(UserError), _answering(listener, self._late_s):
+                await client.forwards()
 
     async def start_controller(self) -> None:
         """After it was stopped; `watch` finds it."""

@@ -145,7 +145,7 @@ def _check(state: State, wanted: Reservation, *, now: float) -> None:
     if wanted.maintenance == bool(wanted.users or wanted.accounts):
         raise UserError(
             "a reservation is either for somebody or for maintenance",
-            "give --users and --accounts, or --maintenance",
+            "give users or accounts, or the flag MAINT (--maintenance)",
         )
     _check_accounts(state, wanted)
     for new, each in itertools.product(_occurrences(_view(state, wanted), now, until_unix=now), there):

@@ -158,7 +158,7 @@ class DeckScreen(Arrives[None]):
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
         words = self.deck.key_words() + words
-        head.update(f" warpdeck  ⚠ {away}; reconnecting   {words}" if away else f" warpdeck  {words}")
+        head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
 
     def action_new_job(self) -> None:
         self.deck.new_job()

@@ -182,7 +182,7 @@ class JobScreen(DeckScreen):
         head = self.query_one("#head", Static)
         away = self.deck.away
         head.set_class(bool(away), "away")
-        head.update(f" ⚠ {away}; reconnecting" if away else paint([view.head(row, now=now)], styles))
+        head.update(f" ⚠ {away}" if away else paint([view.head(row, now=now)], styles))
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         log = self.log_pane
