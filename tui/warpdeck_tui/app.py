@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from rich.style import Style
 from textual import work
 from textual.actions import ActionParseResult
-from textual.app import SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import BindingType
 from textual.dom import DOMNode
@@ -34,7 +33,7 @@ from .board import Board
 from .chronicle import Chronicle
 from .client import Core
 from .filling import Filling
-from .finder import WHAT_IS_FOUND, Finder, Objects
+from .finder import WHAT_IS_FOUND, Actions, Command, Finder, Objects
 from .jobverbs import JobVerbs
 from .keymap import KEYS_FILE, NO_KEYMAP, Keymap, keymap_lines, read_keymap
 from .looks import LOOK_S, Looks
@@ -62,7 +61,7 @@ class DeckApp(Window):
     """The full-screen app."""
 
     TITLE = "warpdeck"
-    COMMANDS = Window.COMMANDS | {Objects}
+    COMMANDS: ClassVar = {Actions, Objects}
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = bindings("app")
 
@@ -433,12 +432,11 @@ class DeckApp(Window):
                 screen.draw()
                 break
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every action that counts on the screen in front, with its key."""
+    def commands(self, screen: Screen[Any]) -> Iterable[Command]:
+        """The palette: every action that counts on the screen in front."""
         if not isinstance(screen, DeckScreen):
             return
         for action in actions_at(*screen.places(), "moves"):
             if action.id != "command_palette" and screen.works(action):
                 keys = key_words(keys_of(action, self.keymap))
-                run = partial(self.run_action, command_of(action))
-                yield SystemCommand(action.title, f"{keys}   {action.help}", run)
+                yield Command(action, keys, partial(self.run_action, command_of(action)))

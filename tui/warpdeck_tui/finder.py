@@ -1,14 +1,16 @@
-"""The palette's second source: jobs, nodes and users of the board, beside the table's actions."""
+"""The palette: the table's actions, by title, key or a word of their help; jobs, nodes and users of the board."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from textual.command import CommandPalette, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
-from .viewmodels.objects import Thing, find_jobs, find_nodes, find_users
+from .actions import Action
+from .viewmodels.objects import Thing, find_jobs, find_nodes, find_users, score_of_action
 
 if TYPE_CHECKING:
     from .app import DeckApp
@@ -27,6 +29,37 @@ class Finder(CommandPalette):
     async def _stand(self) -> None:
         self.has_arrived = True
         await cast("DeckApp", self.app).keyboard.go_on()
+
+
+class Command(NamedTuple):
+    """An action as it can be done now; `keys` as the help prints them."""
+
+    action: Action
+    keys: str
+    run: Callable[[], Awaitable[object]]
+
+    @property
+    def words(self) -> str:
+        """What stands below its title."""
+        return f"{self.keys}   {self.action.help}"
+
+
+class Actions(Provider):
+    """What can be done on the screen in front."""
+
+    async def discover(self) -> Hits:
+        for each in cast("DeckApp", self.app).commands(self.screen):
+            yield DiscoveryHit(each.action.title, each.run, help=each.words)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for each in cast("DeckApp", self.app).commands(self.screen):
+            title = each.action.title
+            score = score_of_action(
+                query, keys=each.keys, words=each.action.help, title_score=matcher.match(title)
+            )
+            if score:
+                yield Hit(score, matcher.highlight(title), each.run, help=each.words)
 
 
 class Objects(Provider):

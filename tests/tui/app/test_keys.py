@@ -164,7 +164,7 @@ async def test_the_palette_finds_an_action_and_does_it(folder: Path) -> None:
 
 async def test_the_palette_has_every_action_of_the_place_with_its_key(folder: Path) -> None:
     async with on_stage(folder) as stage:
-        commands = {each.title: each.help for each in stage.app.get_system_commands(stage.app.screen)}
+        commands = {each.action.title: each.words for each in stage.app.commands(stage.app.screen)}
         expected = [
             each
             for each in ACTIONS

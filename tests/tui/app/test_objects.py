@@ -11,11 +11,14 @@ from tests.tui.app.stage import on_stage
 from warpdeck.api.rows import JobRow, NodeRow
 from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.viewmodels.objects import (
+    HELP,
+    KEY,
     MAX_QUERY_CHARACTERS,
     MOST_FOUND,
     find_jobs,
     find_nodes,
     find_users,
+    score_of_action,
     verb_of,
 )
 
@@ -54,6 +57,27 @@ def test_nodes_and_users_are_found() -> None:
     assert [thing.key for thing in find_nodes(nodes, "07")] == ["gpu07"]
     assert len(find_nodes(nodes, "gpu")) == MOST_FOUND
     assert [thing.words for thing in find_users(JOBS, "an")] == ["4 jobs in the queue"]
+
+
+def test_what_is_looked_for_may_be_named_before() -> None:
+    nodes = [NodeRow(name="gpu12", state="idle")]
+    for query, found in {
+        "job 12": [2, 0, 0],
+        "node 12": [0, 1, 0],
+        "user bob": [0, 0, 1],
+        "hold job 120": [0, 0, 0],
+    }.items():
+        exact = [thing for thing in find_jobs(JOBS, query) if thing.key in ("12", "400")]
+        assert [len(exact), len(find_nodes(nodes, query)), len(find_users(JOBS, query))] == found, query
+    assert [thing.title for thing in find_jobs(JOBS, "cancel job 120")] == ["Cancel job 120"]
+
+
+@pytest.mark.parametrize(
+    ("query", "score"), [("q", KEY), ("^p", KEY), ("leave", HELP), ("eave", 0.0), ("le", 0.0), ("", 0.0)]
+)
+def test_an_action_is_found_by_its_key_and_by_words_of_its_help(query: str, score: float) -> None:
+    assert score_of_action(query, keys="q ^p", words="leave the app; jobs go on", title_score=0.0) == score
+    assert score_of_action(query, keys="", words="leave", title_score=5.0) == 5.0
 
 
 @pytest.mark.parametrize("query", ["l" * 10_000, "l " * 5_000, "a" * MAX_QUERY_CHARACTERS])
@@ -116,3 +140,16 @@ async def test_a_readonly_palette_offers_no_change(folder: Path) -> None:
         await stage.press("colon")
         await stage.type("cancel 1")
         await stage.shows("No matches found")
+
+
+async def test_colon_q_leaves_as_in_vim_and_submit_finds_the_form(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("colon")
+        await stage.type("submit")
+        await stage.shows("New job")
+        await stage.press("escape", "colon", "q")
+        await stage.until(
+            lambda: "leave the app" in stage.text() and "Queue" in stage.text(), "both are found"
+        )
+        await stage.press("enter")
+        await stage.until(lambda: not stage.app.is_running or stage.app._exit, "the app ends")

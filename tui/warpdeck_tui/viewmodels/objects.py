@@ -3,6 +3,8 @@
     1234        the job           llm     jobs whose name has these letters, in this order
     gpu07       the node          bob     the user's jobs
     hold 1234   the verb, on what the rest finds; its first letters do (`can llm`)
+    node 7      nodes alone; so do `job` and `user`
+    q           the action with that key, as vim's and k9s' users type it; submit: what an action's help says
 
 How well something fits: the whole id, then the beginning of a word, then a part, then letters in their order. Of equals the
 latest job comes first. What has no letter of the query in its place costs one comparison, so that a long queue can be looked
@@ -26,8 +28,11 @@ MOST_FOUND = 12
 """Of each kind: who sees more types another letter."""
 MAX_QUERY_CHARACTERS = 60
 """No name is looked for by more; what was pasted by mistake must not be compared with a whole queue."""
-WHOLE, BEGINS, PART, LETTERS = 1000.0, 30.0, 8.0, 1.0
-"""How well something fits. Textual's own scores of actions lie between the last two and the second."""
+WHOLE, KEY, BEGINS, PART, LETTERS, HELP = 1000.0, 900.0, 30.0, 8.0, 1.0, 0.5
+"""How well something fits. Textual's own scores of actions lie between LETTERS and BEGINS."""
+MIN_HELP_CHARACTERS = 3
+KINDS = {"job": "job", "jobs": "job", "node": "node", "nodes": "node", "user": "user", "users": "user"}
+"""What stands before what is looked for, where only one kind is."""
 
 
 class Thing(NamedTuple):
@@ -66,6 +71,26 @@ class Search:
         return PART if self._words in low else LETTERS
 
 
+def score_of_action(query: str, *, keys: str, words: str, title_score: float) -> float:
+    """How well an action fits: by its key, else by its title as Textual finds it, else by the beginning of a word of its help."""
+    text = query.strip()
+    if text and text in keys.split():
+        return KEY
+    if title_score:
+        return title_score
+    said = len(text) >= MIN_HELP_CHARACTERS and f" {text.lower()}" in f" {words.lower()}"
+    return HELP if said else 0.0
+
+
+def _of_kind(query: str, kind: str) -> str:
+    """The query without the word that names the kind; "" if it names another."""
+    first, _, rest = query.strip().partition(" ")
+    named = KINDS.get(first.lower()) if rest.strip() else None
+    if named is None:
+        return query
+    return rest.strip() if named == kind else ""
+
+
 def verb_of(query: str) -> tuple[str, str]:
     """(verb, rest) of "hold 12" or "can llm"; ("", query) if it begins with no verb."""
     first, _, rest = query.strip().partition(" ")
@@ -76,7 +101,7 @@ def verb_of(query: str) -> tuple[str, str]:
 def find_jobs(jobs: Iterable[JobRow], query: str) -> list[Thing]:
     """The jobs that fit best, or what the query's verb may do with them."""
     verb, rest = verb_of(query)
-    search = Search(rest)
+    search = Search(_of_kind(rest, "job"))
     if search.is_empty:
         return []
     fitting = (
@@ -98,7 +123,9 @@ def _job(score: float, row: JobRow, verb: str) -> Thing:
 
 def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
     """The nodes that fit best."""
-    search = Search(query)
+    search = Search(_of_kind(query, "node"))
+    if search.is_empty:
+        return []
     fitting = [(score, node) for node in nodes if (score := search.score(node.name))]
     best = sorted(fitting, key=lambda each: (-each[0], each[1].name))[:MOST_FOUND]
     return [
@@ -109,7 +136,9 @@ def find_nodes(nodes: Iterable[NodeRow], query: str) -> list[Thing]:
 
 def find_users(jobs: Iterable[JobRow], query: str) -> list[Thing]:
     """The users with jobs that fit best."""
-    search = Search(query)
+    search = Search(_of_kind(query, "user"))
+    if search.is_empty:
+        return []
     counts: dict[str, int] = {}
     for row in jobs:
         counts[row.user] = counts.get(row.user, 0) + 1
