@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from copy import copy
 from typing import Any
@@ -61,6 +61,7 @@ class CallRunner:
         self._queue: deque[Asked] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: asyncio.Task[None] | None = None
+        self._on_the_way: list[Bundle] = []
         self._cancels: deque[Future[None]] = deque(maxlen=MAX_TASKS)
         self._asking = asyncio.Semaphore(READS)
         self._files = 0
@@ -87,31 +88,46 @@ class CallRunner:
     def _enqueue(self, asked: Iterable[Asked]) -> None:
         self._queue.extend(asked)
         if self._sending is None or self._sending.done():
-            self._sending = self._spawn(self._send_all())
+            self._sending = self._spawn(self._send_all(), self._unsent)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+    def _spawn(
+        self, work: Coroutine[Any, Any, None], futures: Callable[[], list[CallFuture[Any]]]
+    ) -> asyncio.Task[None]:
+        """`futures` hang on it: whatever ends it early, the end of the client too, is told to them."""
+        loop = asyncio.get_running_loop()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                _refuse(futures(), _CLOSED)
+            elif (error := task.exception()) is not None:
+                loop.run_in_executor(None, _refuse, futures(), error)
+
+        task = loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
         return task
 
     async def _send_all(self) -> None:
         """One submission after another; what is queued meanwhile goes into the next."""
-        try:
-            while self._queue:
-                await self._send(*self._next())
-        except asyncio.CancelledError:
-            _refuse([each.future for each in self._queue], _CLOSED)
-            raise
+        while self._queue:
+            self._on_the_way, tasks = self._next()
+            await self._send(self._on_the_way, tasks)
+
+    def _unsent(self) -> list[CallFuture[Any]]:
+        return [*_futures(self._on_the_way), *(each.future for each in self._queue)]
 
     def _next(self) -> tuple[list[Bundle], list[list[Call]]]:
         """What goes into the next array, and what its tasks call."""
         bundles: list[Bundle] = []
         tasks: list[list[Call]] = []
+        functions: set[str] = set()
         room = MAX_SHARED_BYTES
         while self._queue and len(bundles) < MAX_TASKS:
             asked = self._take()
-            room -= sum(each.call.size_bytes for each in asked)
+            new = {each.call.function.text for each in asked} - functions
+            functions |= new
+            room -= sum(map(len, new)) + sum(len(each.call.arguments) for each in asked)
             if bundles and room < 0:
                 self._queue.extendleft(reversed(asked))
                 break
@@ -135,15 +151,12 @@ class CallRunner:
             return
         try:
             job = await self._submit(tasks)
-        except asyncio.CancelledError:
-            _refuse(_futures(bundles), _CLOSED)
-            raise
         except Exception as error:  # the world's answer to the call, whatever it is, is the future's
             await asyncio.to_thread(_refuse, _futures(bundles), error)
             return
         for number, bundle in enumerate(bundles):
             bundle.submitted(Job(self._client, job.task(number) if len(bundles) > 1 else job))
-        self._spawn(self._follow(job, bundles))
+        self._spawn(self._follow(job, bundles), lambda: _futures(bundles))
 
     async def _submit(self, tasks: Sequence[Sequence[Call]]) -> AsyncJob:
         folder = os.path.abspath(self._given["cwd"] or ".")
@@ -174,26 +187,20 @@ class CallRunner:
         """Tells the futures what becomes of their tasks, until all have ended."""
         left = dict(enumerate(bundles))
         ends: list[asyncio.Task[None]] = []
-        try:
-            async with contextlib.aclosing(self._client.behind.news(job.id)) as told:
-                async for news in told:
-                    ended: list[tuple[Bundle, JobRow]] = []
-                    for row in news.changed:
-                        for number in _numbers(row, left):
-                            if row.end is not None:
-                                ended.append((left.pop(number), row))
-                            elif row.state not in _NOT_BEGUN:
-                                left[number].begins()
-                    if ended:
-                        ends.append(asyncio.create_task(self._finish(ended)))
-                    if not left:
-                        break
-            await asyncio.gather(*ends)
-        except asyncio.CancelledError:
-            _refuse(_futures(bundles), _CLOSED)
-            raise
-        except UserError as error:
-            await asyncio.to_thread(_refuse, _futures(bundles), error)
+        async with contextlib.aclosing(self._client.behind.news(job.id)) as told:
+            async for news in told:
+                ended: list[tuple[Bundle, JobRow]] = []
+                for row in news.changed:
+                    for number in _numbers(row, left):
+                        if row.end is not None:
+                            ended.append((left.pop(number), row))
+                        elif row.state not in _NOT_BEGUN:
+                            left[number].begins()
+                if ended:
+                    ends.append(asyncio.create_task(self._finish(ended)))
+                if not left:
+                    break
+        await asyncio.gather(*ends)
 
     async def _finish(self, ended: list[tuple[Bundle, JobRow]]) -> None:
         """The answers of tasks that have ended. Most are files here; what is not there yet, the controller brings."""
@@ -246,10 +253,11 @@ def _futures(bundles: Iterable[Bundle]) -> list[CallFuture[Any]]:
     return [future for bundle in bundles for future in bundle.futures]
 
 
-def _refuse(futures: Iterable[CallFuture[Any]], error: Exception) -> None:
-    """An error of each future's own: who raises it writes into it."""
+def _refuse(futures: Iterable[CallFuture[Any]], error: BaseException) -> None:
+    """Those that have not ended get an error of their own each: who raises it writes into it."""
     for future in futures:
-        future.settle(error=copy(error))
+        if not future.done():
+            future.settle(error=copy(error) if isinstance(error, UserError) else error)
 
 
 def _made(folder: str | os.PathLike[str] | None, default: str) -> str:

@@ -37,10 +37,6 @@ class Call(NamedTuple):
     function: Function
     arguments: str
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self.function.text) + len(self.arguments) + 16
-
 
 class Answer(NamedTuple):
     """What a call returned, or what it raised."""
