@@ -50,28 +50,35 @@ def _same_run(old: Sequence[T], new: Sequence[T], left: int, right: int) -> int:
         size *= 4
 
 
+class _Numbers(dict[K, int]):
+    """Gives each key that it has not met the next number: one look a key, in C's loops."""
+
+    def __missing__(self, key: K) -> int:
+        number = self[key] = len(self)
+        return number
+
+
 class Numbering(Generic[K]):
     """Numbers for keys, from 0 in the order in which they are met."""
 
     def __init__(self) -> None:
-        self._numbers: dict[K, int] = {}
-        self.keys: list[K] = []
+        self._numbers: _Numbers[K] = _Numbers()
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._numbers)
+
+    @property
+    def keys(self) -> list[K]:
+        """In the order of their numbers."""
+        return list(self._numbers)
 
     def of(self, key: K) -> int:
         """The number of this key."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self.keys)
-            self.keys.append(key)
-        return number
+        return self._numbers[key]
 
     def of_all(self, keys: Iterable[K]) -> list[int]:
         """The numbers of many keys."""
-        known = self._numbers
-        return [known[key] if key in known else self.of(key) for key in keys]
+        return list(map(self._numbers.__getitem__, keys))
 
     def get(self, key: K) -> int | None:
         """The number of this key if it was met before."""

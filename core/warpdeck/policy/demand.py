@@ -44,22 +44,21 @@ def needs(
     gpus = _gpus_per_node(asked, layout)
     if gpus is None:
         return ()
-    found = []
-    for tasks, count in zip(layout, gpus, strict=True):
+    parts = list(zip(layout, gpus, strict=True))
+    found: dict[tuple[int, int], Need] = {}
+    for tasks, count in dict.fromkeys(parts):  # most nodes of a gang give the same
         cpus = _cpus(asked, tasks, count)
-        found.append(
-            Need(
-                tasks=tasks,
-                cpus=cpus,
-                mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
-                gpus=count,
-                gpu_type=asked.gpus.type.lower(),
-                gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
-                exclusive=exclusive,
-                all_memory=exclusive and not _asks_for_memory(asked),
-            )
+        found[tasks, count] = Need(
+            tasks=tasks,
+            cpus=cpus,
+            mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
+            gpus=count,
+            gpu_type=asked.gpus.type.lower(),
+            gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
+            exclusive=exclusive,
+            all_memory=exclusive and not _asks_for_memory(asked),
         )
-    return tuple(found)
+    return tuple(found[part] for part in parts)
 
 
 def _cpus(asked: Resources, tasks: int, gpus: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,14 @@ class Held(NamedTuple):
     job: RunningJob
     share: Share
 
-    @property
-    def is_unsteady(self) -> bool:
-        """Whether it follows from the time what is held until when."""
-        return self.job.ends_by_unix is None or self.share.gpu_share_pct < 100
+
+_ENDS = attrgetter("job.ends_by_unix")
+_PART = attrgetter("share.gpu_share_pct")
+
+
+def are_unsteady(there: Sequence[Held]) -> bool:
+    """Whether it follows from the time what is held until when, for any of these."""
+    return None in map(_ENDS, there) or min(map(_PART, there), default=100) < 100
 
 
 class GpuBoard:

@@ -7,6 +7,7 @@ worked out for each pass, on the rows that have such.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from warpdeck.model import Resources
 
 from .changes import NEW, came_from
 from .cluster import Cluster, Floats, Ints
-from .gpus import GpuBoard, Held
+from .gpus import GpuBoard, Held, are_unsteady
 from .obstacle import Obstacle
 from .placement import Shape
 from .settings import Settings
@@ -69,8 +70,7 @@ class Ground:
         made = self._base.copy_at(now)
         rows = sorted(self._unsteady.union(made.overdue_rows()))
         if rows:
-            holds = [hold for row in rows for hold in self._holds(row, now)]
-            made.lay(np.array(rows), [*holds, *board.shared_holds()])
+            made.lay(np.array(rows), [*self._holds(rows, now), *board.shared_holds()])
         made.shared = board.shared
         return made
 
@@ -157,7 +157,7 @@ class Ground:
         gone[before[before != NEW]] = False
         new = np.flatnonzero(before == NEW).tolist()
         changed = {row for at in np.flatnonzero(gone).tolist() for row in self._forget(self.running[at])}
-        parts = [part for at in new for part in self._note(at, running[at])]
+        parts = self._note(new, running)
         changed.update(part[1] for part in parts)
         after: Ints = np.full(len(self.running), NEW, dtype=np.int64)
         after[before[before != NEW]] = np.flatnonzero(before != NEW)
@@ -176,12 +176,18 @@ class Ground:
                 self._held[row] = [held for held in self._held[row] if held.job is not job]
                 yield row
 
-    def _note(self, at: int, job: RunningJob) -> Iterator[tuple[int, int, int, int]]:
-        for share in job.allocation.shares:
-            row = self.cluster.row.get(share.node)
-            if row is not None:
-                self._held.setdefault(row, []).append(Held(job, share))
-                yield at, row, share.cpus, len(share.gpus)
+    def _note(self, places: Iterable[int], running: Sequence[RunningJob]) -> list[tuple[int, int, int, int]]:
+        """Notes what the jobs at these places hold: the `parts` of them."""
+        parts = []
+        row_of, held_by = self.cluster.row.get, self._held
+        for at in places:
+            job = running[at]
+            for share in job.allocation.shares:
+                row = row_of(share.node)
+                if row is not None:
+                    held_by.setdefault(row, []).append(Held(job, share))
+                    parts.append((at, row, share.cpus, len(share.gpus)))
+        return parts
 
     def _lay(self, rows: set[int]) -> None:
         """Lays out in the base what is held of these rows."""
@@ -189,18 +195,20 @@ class Ground:
         for row in ordered:
             there = self._held.get(row, [])
             if len(there) > 1:
-                there.sort(key=lambda held: held.job.id)
-            if any(held.is_unsteady for held in there):
+                there.sort(key=_BY_JOB)
+            if are_unsteady(there):
                 self._unsteady.add(row)
             else:
                 self._unsteady.discard(row)
         steady = [row for row in ordered if row not in self._unsteady]
-        holds = [hold for row in steady for hold in self._holds(row, 0.0)]
-        self._base.lay(np.array(ordered, dtype=np.int64), holds)
+        self._base.lay(np.array(ordered, dtype=np.int64), self._holds(steady, 0.0))
 
-    def _holds(self, row: int, now: float) -> Iterator[Hold]:
-        for held in self._held.get(row, ()):
-            yield row, ends_of(held.job, now), self.cluster.holds(held.share)
+    def _holds(self, rows: Iterable[int], now: float) -> list[Hold]:
+        held_by, holds = self._held.get, self.cluster.holds
+        return [(row, ends_of(job, now), holds(share)) for row in rows for job, share in held_by(row, ())]
+
+
+_BY_JOB = attrgetter("job.id")
 
 
 def _id(job: RunningJob) -> int:

@@ -108,15 +108,18 @@ class Queue:
         key = (id(job.resources), job.licenses)
         found = self._tres.get(key)
         if found is None:
-            found = self._asked(job.resources)
-            for name, count in job.licenses:
-                found[f"license/{name}"] = count
-            self._tres[key] = found
+            licenses = {f"license/{name}": count for name, count in job.licenses}
+            found = self._tres[key] = {**self._asked(job.resources), **licenses}
         return found
 
     def _asked(self, asked: Resources) -> Tres:
-        default = self.settings.default_mem_per_cpu_bytes
-        return asked_tres(asked, self.settings.billing_weights, default_mem_per_cpu=default)
+        """What a request counts, without licenses."""
+        number = self._requests.of(id(asked))
+        if number == len(self.requests):
+            default = self.settings.default_mem_per_cpu_bytes
+            tres = asked_tres(asked, self.settings.billing_weights, default_mem_per_cpu=default)
+            self.requests.append((asked, tres))
+        return self.requests[number][1]
 
     def pool_of(self, job: PendingJob) -> int:
         """The number of the job's pool."""
@@ -154,14 +157,10 @@ class Queue:
     def _note_kinds(self, new: Sequence[PendingJob]) -> None:
         self.reservations.of_all(job.reservation for job in new)
         tres = [self.tres(job) for job in new]
-        requests = self._requests.of_all(id(job.resources) for job in new)
-        for number, job in zip(requests, new, strict=True):
-            if number == len(self.requests):
-                self.requests.append((job.resources, self._asked(job.resources)))
         more = {
             "pool": [self.pool_of(job) for job in new],
             "partition": self.partitions.of_all(job.partition for job in new),
-            "request": requests,
+            "request": self._requests.of_all(id(job.resources) for job in new),
             "cpus": [each.get("cpu", 0) for each in tres],
             "gpus": [each.get("gres/gpu", 0) for each in tres],
         }
