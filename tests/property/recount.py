@@ -136,7 +136,12 @@ def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
         assert not (job.held or job.waits_for or job.never)
         assert not any(nodes[name].unavailable for name in names)
         assert not set(names) & set(asked.exclude)
-        assert not asked.nodelist or set(names) <= set(asked.nodelist)
+        listed = set(asked.nodelist)
+        assert not listed or set(names) <= listed or listed < set(names)
+        if asked.contiguous:
+            ordered = sorted(nodes, key=lambda name: int(name[1:]))
+            places = sorted(ordered.index(name) for name in names)
+            assert places == list(range(places[0], places[0] + len(places)))
         assert meets(asked.constraint, [nodes[name].features for name in names])
         if asked.max_switches is not None:
             assert len({nodes[name].switch for name in names}) <= asked.max_switches

@@ -150,7 +150,14 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
         fields["exclusive"] = rng.random() < 0.1
         fields["constraint"] = rng.choice(CONSTRAINTS)
         fields["exclude"] = ("n0",) if rng.random() < 0.1 else ()
-        fields["nodelist"] = ("n0", "n1", "n2") if rng.random() < 0.1 and fewest <= 2 else ()
+        fields["nodelist"] = (
+            rng.choice([("n0", "n1", "n2"), ("n0", "n2"), ("n1",)]) if rng.random() < 0.15 else ()
+        )
+        fields["contiguous"] = rng.random() < 0.1
+        fields["prefer"] = rng.choice(CONSTRAINTS) if rng.random() < 0.1 else ""
+        if fewest == 1 and gpus.share_pct is None and rng.random() < 0.15:
+            tasks = rng.randint(2, 6)
+            fields.update(nodes_open=True, tasks=tasks, nodes_max=tasks)
         fields["max_switches"] = 1 if rng.random() < 0.15 else None
         fields["cpus_per_gpu"] = rng.choice([None, None, 2])
     return Resources(gpus=gpus, **fields)

@@ -102,10 +102,12 @@ def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None
         made = plan(alone, NOW, chosen)
         if job.deadline_unix is not None or job.reservation:
             continue
-        if refused is None:
+        if set(job.resources.nodelist) - {node.name for node in view.nodes}:
+            assert refused is not None
+        elif refused is None:
             assert made.starts, f"{job} was admitted: {made.whys}"
         elif made.starts:
-            assert refused.code in ("InvalidAccount", "InvalidNode", "PartitionInactive"), f"{refused}"
+            assert refused.code in ("InvalidAccount", "InvalidPrefer", "PartitionInactive"), f"{refused}"
 
 
 @settings(max_examples=EXAMPLES // 2)

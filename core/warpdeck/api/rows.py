@@ -159,6 +159,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """As asked, or the site's default."""
     mem_per_gpu_bytes: int | None
     exclusive: bool
+    contiguous: bool
+    prefer: str
     ended_by_uid: int | None
     """Who cancelled it."""
     tres_asked: dict[str, int]

@@ -176,6 +176,12 @@ def _ends(sight: Sight, job: Job) -> float | None:
     return None if start is None or limit_s is None else start + limit_s
 
 
+def _asked_at_most(job: Job) -> int:
+    """Nodes; 0 where nobody said how many."""
+    asked = job.request.resources
+    return 0 if asked.nodes_open else asked.nodes_max
+
+
 def _limit_s(sight: Sight, job: Job) -> int | None:
     """What it runs under, or would."""
     if job.start_at_unix is not None or job.state is not JobState.PENDING:
@@ -336,6 +342,8 @@ FACTS: dict[str, Column] = {
     "dependency": _dependency,
     "reason": _reason,
     "features": lambda _, job: job.request.resources.constraint,
+    "prefer": lambda _, job: job.request.resources.prefer,
+    "contiguous": lambda _, job: job.request.resources.contiguous,
     "req_nodes": lambda _, job: collapse(job.request.resources.nodelist),
     "exc_nodes": lambda _, job: collapse(job.request.resources.exclude),
     "sched_nodes": _sched_nodes,
@@ -346,7 +354,7 @@ FACTS: dict[str, Column] = {
     "requeue": lambda _, job: job.request.requeue,
     "time_min_s": lambda _, job: job.request.time_min_s,
     "nodes_min": lambda _, job: job.request.resources.nodes_min,
-    "nodes_max": lambda _, job: job.request.resources.nodes_max,
+    "nodes_max": lambda _, job: _asked_at_most(job),
     "tasks": lambda _, job: job.request.resources.task_count(),
     "tasks_per_node": lambda _, job: job.request.resources.tasks_per_node or 0,
     "cpus_per_task": lambda _, job: job.request.resources.cpus_per_task,

@@ -58,6 +58,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     _check_rights(event)
     check_times(event.request, txn.now)
     parse_constraint(request.resources.constraint)
+    parse_constraint(request.resources.prefer, "prefer")
     _check_dependencies(txn, event)
     request = state.site.complete(request, event.who.user)
     check_reservation(txn, request, event.who)

@@ -142,6 +142,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes_min: NodeCount = 1
     nodes_max: NodeCount = 1
+    nodes_open: bool = False
+    """Nobody said how many: as few as hold its tasks and GPUs, and more than that where it can then start earlier. `nodes_max`
+    is what more would be of no use."""
     tasks: Count | None = None
     tasks_per_node: Count | None = None
     tasks_per_gpu: Count | None = None
@@ -158,10 +161,15 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     cpus_per_gpu: Count | None = None
     gpus: GpuAsk = GpuAsk()
     nodelist: tuple[str, ...] = ()
+    """All of them, and others where it has more nodes; so many of them as it has where it has fewer."""
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
     constraint: Word = ""
     """--constraint: features with & | ( ) [ ]."""
+    prefer: Word = ""
+    """--prefer: a constraint that is met if it can be."""
+    contiguous: bool = False
+    """Its nodes are neighbours by name."""
     max_switches: Count | None = None
     """--switches: leaf switches at most, unless the job has waited so long for them."""
     switches_wait_s: Seconds | None = 300

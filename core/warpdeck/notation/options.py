@@ -33,7 +33,7 @@ comment                  -  required  bar  honoured
 compress                 -  optional  r    refused
 container                -  required  bar  refused
 context                  -  required  bar  refused
-contiguous               -  none      bar  refused   each
+contiguous               -  none      bar  honoured  each
 constraint               C  required  bar  honoured  each
 core-spec                S  required  bar  noted     each
 cores-per-socket         -  required  bar  refused   each
@@ -123,7 +123,7 @@ pack-group               -  required  r    refused
 parsable                 -  none      b    command
 partition                p  required  bar  honoured  each
 power                    -  required  bar  noted     each
-prefer                   -  required  bar  refused
+prefer                   -  required  bar  honoured
 preserve-env             E  none      r    noted
 priority                 -  required  bar  honoured
 profile                  -  required  bar  noted

@@ -21,6 +21,7 @@ from .mail import parse_mail_types
 from .master import without_training
 from .memory import parse_memory
 from .moments import parse_moment
+from .nodecounts import MAX_NODES, fit_nodes, join_gpus
 from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
 from .signals import parse_warning, spans_reservation
 from .submitfiles import LIMITS_FILE, Reader, propagated, variables_of_file, with_hosts
@@ -30,7 +31,6 @@ from .umask import UMASK
 from .unsupported import unsupported
 from .variables import outrank_memory
 
-MAX_NODES = 100_000
 MAX_COUNT = 10_000_000
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
 _KEPT = frozenset({"SLURM_HOSTFILE"})
@@ -87,8 +87,9 @@ def build_request(
     _check_memory(request["resources"])
     _check_times(request)
     check_container(request.get("container"))
+    join_gpus(request["resources"])
     fit_tasks_to_gpus(request["resources"])
-    _spread(request["resources"])
+    fit_nodes(request["resources"], cuts=known.command == "srun")
     return request, notes
 
 
@@ -217,9 +218,13 @@ def _nodes(resources: dict[str, Any], value: str) -> None:
         raise UserError(f"--nodes={value} is no range", "write MIN-MAX")
 
 
+_GPU_FIELDS = {"gres": "per_node", "gpus": "total", "gpus-per-node": "per_node", "gpus-per-task": "per_task"}
+
+
 def _set_gpus(option: str) -> Callable[[dict[str, Any], str], None]:
     def set_gpus(resources: dict[str, Any], value: str) -> None:
-        resources["gpus"] = parse_gres(value) if option == "gres" else parse_gpus(value, option)
+        gpus = parse_gres(value) if option == "gres" else parse_gpus(value, option)
+        resources.setdefault("gpu_options", {})[_GPU_FIELDS[option]] = gpus
 
     return set_gpus
 
@@ -342,6 +347,8 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "ntasks-per-gpu": _number("tasks_per_gpu", "ntasks-per-gpu"),
     "tres-per-task": lambda resources, value: resources.update(parse_tres_per_task(value)),
     "constraint": lambda resources, value: resources.update(constraint=value),
+    "contiguous": lambda resources, value: resources.update(contiguous=True),
+    "prefer": lambda resources, value: resources.update(prefer=value),
     "switches": _set_switches,
     "exclusive": lambda resources, value: resources.update(exclusive=True),
     "nodelist": lambda resources, value: resources.update(nodelist=expand(value)),
@@ -361,14 +368,3 @@ def _check_times(request: dict[str, Any]) -> None:
     least_s, limit_s = request.get("time_min_s"), request.get("time_limit_s")
     if least_s is not None and limit_s is not None and least_s > limit_s:
         raise UserError("--time-min is more than --time", "write a --time-min that is shorter")
-
-
-def _spread(resources: dict[str, Any]) -> None:
-    """Without --nodes a job goes to as many as it needs: to hold its tasks, or all of its --gpus, at least one on each."""
-    if "nodes_min" in resources:
-        return
-    tasks, each = resources.get("tasks"), resources.get("tasks_per_node")
-    if tasks is not None and each is not None:
-        resources["nodes_min"] = resources["nodes_max"] = max(1, -(-tasks // each))
-    elif (total := resources["gpus"].get("total")) is not None:
-        resources["nodes_max"] = min(total, tasks or total, MAX_NODES)

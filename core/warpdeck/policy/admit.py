@@ -11,7 +11,8 @@ import msgspec
 from warpdeck.model import Allocation, Resources, count_tasks
 
 from .access import in_partition, partition_bars, partition_names, time_limit
-from .cluster import CPUS, GPUS, MEM, Cluster
+from .cluster import CPUS, GPUS, MEM, Cluster, traits_of
+from .features import parse_constraint
 from .gpus import GpuBoard
 from .limits import Ledger
 from .placement import Shape, allocate, place_now
@@ -39,6 +40,9 @@ def admit(job: PendingJob, view: View, settings: Settings, *, must_fit: bool = T
 
     Without `must_fit` only the rules are asked: the sizes of nodes are not known yet.
     """
+    unknown = _unknown(job.resources, view) if must_fit else None
+    if unknown is not None:
+        return unknown
     names = partition_names(job.partition, settings)
     refusals: list[Refusal] = []
     if view.partitions:
@@ -120,8 +124,29 @@ def never_fits(
     asked: Resources, part: PartitionView | None, view: View, settings: Settings
 ) -> Refusal | None:
     """A request that even the empty and healthy cluster cannot meet."""
-    given = _on_empty_cluster(asked, part, view, settings, most_per_node={})
+    unknown = _unknown(asked, view)
+    given = unknown or _on_empty_cluster(asked, part, view, settings, most_per_node={})
     return given if isinstance(given, Refusal) else None
+
+
+def _unknown(asked: Resources, view: View) -> Refusal | None:
+    """Names of nodes and features that there are nowhere, in whatever partition."""
+    if asked.nodelist or asked.exclude:
+        there = {node.name for node in view.nodes}
+        unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in there]
+        if unknown:
+            return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
+    if asked.prefer and not _is_met(asked.prefer, view):
+        return Refusal(
+            "InvalidPrefer", f"no node has {asked.prefer}", "take --prefer out, or name what nodes have"
+        )
+    return None
+
+
+def _is_met(constraint: str, view: View) -> bool:
+    """Whether any node meets it."""
+    tests = parse_constraint(constraint)
+    return any(test(traits_of(node)) for node in view.nodes for test in tests)
 
 
 def _on_empty_cluster(
@@ -129,9 +154,6 @@ def _on_empty_cluster(
 ) -> Allocation | Refusal:
     """What the request would be given if nothing ran and nothing were broken."""
     cluster = Cluster(view.nodes, as_if_healthy=True)
-    unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in cluster.row]
-    if unknown:
-        return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
     shape = Shape(
         cluster,
         asked,
@@ -143,9 +165,7 @@ def _on_empty_cluster(
     if spot is not None:
         return allocate(timeline, GpuBoard(cluster, {}, 0.0), spot, 1.0)
     where = f" in partition {part.name}" if part is not None else ""
-    if asked.constraint and not any(
-        mask.any() for mask in cluster.rows_for(Resources(constraint=asked.constraint), None)
-    ):
+    if asked.constraint and not _is_met(asked.constraint, view):
         return Refusal("InvalidFeature", f"no node has {asked.constraint}")
     usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative
     if 0 < usable < asked.nodes_min:

@@ -6,7 +6,9 @@ column for each type.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -58,8 +60,8 @@ class Cluster:
         """Whether the node can take over this row: it differs from the one before in what it has free at the most."""
         before = self.nodes[row]
         return (
-            (before.name, before.features, before.switch, before.weight)
-            == (node.name, node.features, node.switch, node.weight)
+            (before.name, before.features, before.switch, before.weight, before.cpus, before.mem_bytes)
+            == (node.name, node.features, node.switch, node.weight, node.cpus, node.mem_bytes)
             and [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in before.gpus]
             == [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in node.gpus]
         )  # fmt: skip
@@ -120,30 +122,46 @@ class Cluster:
 
     def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
         """For each alternative of the constraint the nodes that may be used, healthy or not. Not to be written to."""
-        key = (allowed, asked.nodelist, asked.exclude, asked.gpus.type, asked.constraint)
+        only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()  # else others are beside them
+        key = (allowed, only, asked.exclude, asked.gpus.type, asked.constraint, asked.prefer)
         found = self._masks.get(key)
         if found is None:
             if len(self._masks) >= MAX_MASKS:
                 self._masks.clear()
-            found = self._masks[key] = self._find_rows(asked, allowed)
+            found = self._masks[key] = self._find_rows(asked, allowed, only)
         return found
 
-    def _find_rows(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
+    def _find_rows(
+        self, asked: Resources, allowed: frozenset[NodeName] | None, only: tuple[str, ...]
+    ) -> list[Mask]:
         base = np.ones(len(self.nodes), dtype=np.bool_)
         if allowed is not None:
             base &= self.named(allowed)
-        if asked.nodelist:
-            base &= self.named(frozenset(asked.nodelist))
+        if only:
+            base &= self.named(frozenset(only))
         if asked.exclude:
             base &= ~self.named(frozenset(asked.exclude))
         if asked.gpus.type:
             base &= self._of_type(asked.gpus.type.lower())
-        if not asked.constraint:
-            return [base]
-        masks = []
-        for test in parse_constraint(asked.constraint):
-            masks.append(base & np.array([test(_traits(node)) for node in self.nodes], dtype=np.bool_))
+        masks = self._meeting(asked.constraint, base)
+        if asked.prefer:
+            masks = [mask & better for better in self._meeting(asked.prefer, base) for mask in masks] + masks
         return masks
+
+    def _meeting(self, constraint: str, base: Mask) -> list[Mask]:
+        """For each alternative of the constraint those that meet it."""
+        if not constraint:
+            return [base]
+        met = [[test(traits_of(node)) for node in self.nodes] for test in parse_constraint(constraint)]
+        return [base & np.array(each, dtype=np.bool_) for each in met]
+
+    @cached_property
+    def line(self) -> Ints:
+        """The place of each row among all, numbers in names by their value: neighbours are next to each other."""
+        order = sorted(range(len(self.nodes)), key=lambda row: _by_number(self.nodes[row].name))
+        found = np.empty(len(order), dtype=np.int64)
+        found[order] = np.arange(len(order))
+        return found
 
     def named(self, names: frozenset[NodeName] | frozenset[str]) -> Mask:
         """The nodes of these names. Not to be written to."""
@@ -188,7 +206,17 @@ class Cluster:
         return found
 
 
-def _traits(node: NodeView) -> Traits:
+_DIGITS = re.compile(r"(\d+)")
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """n2 before n10."""
+    pieces = _DIGITS.split(name)
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces if piece]
+
+
+def traits_of(node: NodeView) -> Traits:
+    """What a constraint may ask of it."""
     return Traits(node.features, min((gpu.mem_bytes for gpu in node.gpus), default=0))
 
 

@@ -26,11 +26,6 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """It asked for no amount and is alone: it is given all memory that is free."""
 
 
-def gang_sizes(asked: Resources) -> range:
-    """The numbers of nodes to try, fewest first."""
-    return range(asked.nodes_min, max(asked.nodes_min, asked.nodes_max) + 1)
-
-
 def needs(
     asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
 ) -> tuple[Need, ...]:

@@ -32,7 +32,7 @@ _GB = 10**9
 _TOKEN = re.compile(r"\s*([&|,()\[\]]|[^\s&|,()\[\]]+)")
 
 
-def parse_constraint(text: str) -> tuple[Test, ...]:
+def parse_constraint(text: str, option: str = "constraint") -> tuple[Test, ...]:
     """The alternatives of a constraint: all nodes of a job meet the same one. "" is no constraint. Raises UserError."""
     if not text.strip():
         return (lambda node: True,)
@@ -40,19 +40,19 @@ def parse_constraint(text: str) -> tuple[Test, ...]:
         raise UserError(f"the constraint is longer than {MAX_LENGTH} characters", "shorten it")
     bracket = re.search(r"\[([^\[\]]*)\]", text)
     if bracket is None:
-        return (_Parser(text, text).parse(),)
+        return (_Parser(text, text, option).parse(),)
     found = []
     for choice in bracket[1].split("|"):
         one = f"{text[: bracket.start()]}({choice}){text[bracket.end() :]}"
-        found.append(_Parser(one, text).parse())
+        found.append(_Parser(one, text, option).parse())
     return tuple(found)
 
 
 class _Parser:
     """Recursive descent; & binds closer than |, as in Slurm."""
 
-    def __init__(self, text: str, whole: str) -> None:
-        self._whole = whole
+    def __init__(self, text: str, whole: str, option: str) -> None:
+        self._whole = f"--{option}={whole}"
         self._tokens = _TOKEN.findall(text)
         self._at = 0
 
@@ -104,6 +104,4 @@ class _Parser:
         return False
 
     def _error(self, what: str) -> UserError:
-        return UserError(
-            f"--constraint={self._whole}: {what}", "write features with & | ( ), such as (a100|h100)&ib"
-        )
+        return UserError(f"{self._whole}: {what}", "write features with & | ( ), such as (a100|h100)&ib")

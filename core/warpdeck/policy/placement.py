@@ -12,13 +12,13 @@ from copy import copy
 from functools import cached_property, partial
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
-from .demand import WHOLE_NODE, Need, gang_sizes, needs
+from .demand import WHOLE_NODE, Need, needs
+from .gangs import Gang, named_rows, runs, sizes
 from .gpus import GpuBoard
 from .shared import SharedGpu
 from .site import PartitionView, Tres
@@ -26,13 +26,6 @@ from .timeline import Timeline
 from .tres import MIB
 from .view import GpuView
 from .why import describe_need
-
-
-class Gang(msgspec.Struct, frozen=True, kw_only=True):
-    """A layout of a request over so many nodes: (need, on how many nodes), larger needs first."""
-
-    nodes: int
-    wanted: tuple[tuple[Need, int], ...]
 
 
 class Shape:
@@ -56,8 +49,9 @@ class Shape:
         self.is_spread = False
         """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
         self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
-        for nodes in _sizes(asked, partition):
-            if nodes > len(cluster) or len(self.gangs) >= MAX_SIZES:
+        named = named_rows(cluster, asked)
+        for nodes in sizes(cluster, asked, partition, self.masks):
+            if nodes > len(cluster):
                 break  # before its needs are laid out: a range may end at a hundred thousand nodes
             found = needs(
                 asked,
@@ -66,7 +60,14 @@ class Shape:
                 whole_nodes=partition is not None and partition.exclusive,
             )
             if found:
-                self.gangs.append(Gang(nodes=nodes, wanted=_grouped(found)))
+                gang = Gang(
+                    nodes=nodes,
+                    wanted=_grouped(found),
+                    max_switches=asked.max_switches,
+                    named=named,
+                    contiguous=asked.contiguous and nodes > 1,
+                )
+                self.gangs.append(gang)
 
     @cached_property
     def wants(self) -> str:
@@ -122,20 +123,8 @@ def _is_within(need: Need, most: Tres) -> bool:
 
 NOWHERE = (1 << 62, 0, 0, 1)
 """The least that a request asks for which can be laid out on no number of nodes."""
-MAX_SIZES = 64
-"""Numbers of nodes that are tried for --nodes=MIN-MAX."""
-
 Spot = list[tuple[int, Need]]
 """(row, what it gives) for each node of a gang, in rank order."""
-
-
-def _sizes(asked: Resources, partition: PartitionView | None) -> range:
-    """The numbers of nodes to try, fewest first: those of the request that the partition allows."""
-    sizes = gang_sizes(asked)
-    if partition is None:
-        return sizes
-    most = sizes.stop - 1 if partition.max_nodes is None else min(sizes.stop - 1, partition.max_nodes)
-    return range(max(sizes.start, partition.min_nodes), most + 1)
 
 
 def _grouped(found: Sequence[Need]) -> tuple[tuple[Need, int], ...]:
@@ -151,7 +140,7 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
     for gang in shape.gangs:
         for mask in shape.masks:
             rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
-            spot = choose(timeline, gang, rows, timeline.now, max_switches=shape.asked.max_switches)
+            spot = choose(timeline, gang, rows, timeline.now)
             if spot is not None:
                 return spot
     return None
@@ -162,22 +151,28 @@ def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[fl
     best: tuple[float, Spot] | None = None
     for gang in shape.gangs:
         for mask in shape.masks:
-            pick = partial(choose, timeline, gang, max_switches=shape.asked.max_switches)
+            pick = partial(choose, timeline, gang)
             found = timeline.earliest(gang.wanted, duration_s, mask, choose=pick)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found
     return best
 
 
-def choose(
-    timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float, *, max_switches: int | None
-) -> Spot | None:
+def choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
     """A node for each need out of the rows that meet it, by the rule of this module."""
-    cluster, total = timeline.cluster, 0
+    total = 0
     for (_, count), fitting in zip(gang.wanted, rows, strict=True):
         total += count
         if len(fitting) < total:
             return None
+    if not gang.contiguous:
+        return _choose(timeline, gang, rows, at)
+    spots = (_choose(timeline, gang, inside, at) for inside in runs(timeline.cluster, gang, rows))
+    return next((spot for spot in spots if spot is not None), None)
+
+
+def _choose(timeline: Timeline, gang: Gang, rows: Sequence[Ints], at: float) -> Spot | None:
+    cluster, max_switches = timeline.cluster, gang.max_switches
     several = gang.nodes > 1 and cluster.switch_count > 1
     switches = _switches(cluster, gang, rows) if several else []
     if several and (not switches or (max_switches is not None and len(switches) > max_switches)):
@@ -190,15 +185,25 @@ def choose(
             return None
         picked = _best_first(timeline, need, fitting, at)
         if several:
+            order = [*cluster.switch[list(gang.named)].tolist(), *switches] if gang.named else switches
             rank = [
-                switches.index(each) if each in switches else MAX_RANK
-                for each in cluster.switch[picked].tolist()
+                order.index(each) if each in order else MAX_RANK for each in cluster.switch[picked].tolist()
             ]
             picked = picked[np.argsort(rank, kind="stable")]
+        if gang.named:
+            picked = picked[np.argsort(~np.isin(picked, gang.named), kind="stable")]
         picked = picked[:count]
         chosen += [(int(row), need) for row in np.sort(picked)]
         used = np.concatenate((used, picked))
-    return chosen
+    return chosen if not gang.named or _has_named(cluster, gang, used) else None
+
+
+def _has_named(cluster: Cluster, gang: Gang, used: Ints) -> bool:
+    """Whether the nodes that were named are among these, or these among them, and all on few enough switches."""
+    named = int(np.isin(used, gang.named).sum())
+    if named < min(len(gang.named), gang.nodes):
+        return False
+    return gang.max_switches is None or len(np.unique(cluster.switch[used])) <= gang.max_switches
 
 
 MAX_RANK = 1 << 30

@@ -292,7 +292,7 @@ class Preemption:
         for mask in shape.masks:
             clearing = Clearing(self._timeline, mask, duration_s, gives, lost_work=self._lost_work)
             for gang in shape.gangs:
-                found = clearing.find(gang, shape.asked.max_switches)
+                found = clearing.find(gang)
                 if found is not None:
                     return found
         return None

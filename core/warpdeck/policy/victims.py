@@ -15,7 +15,8 @@ from warpdeck.model import JobId
 
 from .cluster import CPUS, GPUS, MEM, Ints, Mask
 from .demand import Need
-from .placement import Gang, Spot, choose, whole_amounts
+from .gangs import Gang
+from .placement import Spot, choose, whole_amounts
 from .timeline import ENDLESS_S, Timeline
 from .view import RunningJob
 
@@ -118,23 +119,23 @@ class Clearing:
         self._gives = gives
         self._lost_work = lost_work
 
-    def find(self, gang: Gang, max_switches: int | None) -> tuple[Spot, set[JobId]] | None:
+    def find(self, gang: Gang) -> tuple[Spot, set[JobId]] | None:
         """Where the gang goes, and who must leave; None if it fits nowhere, or fits with nobody leaving."""
         fitting: list[Ints] = []
         leaving: dict[tuple[int, Need], list[Give]] = {}
         for need, _ in gang.wanted:
             fits: list[tuple[float, int]] = []
             for row in self._candidates(need):
-                if len(fits) >= max(ENOUGH_NODES, 2 * gang.nodes) and max_switches is None:
+                if len(fits) >= max(ENOUGH_NODES, 2 * gang.nodes) and not gang.is_picky:
                     break
                 chosen = self._fewest(need, row)
                 if chosen is not None:
                     fits.append((self._lost_work(give.victim for give in chosen), row))
                     leaving[row, need] = chosen
             fits.sort()
-            kept = fits if max_switches is not None else fits[: gang.nodes]
+            kept = fits if gang.is_picky else fits[: gang.nodes]
             fitting.append(np.array([row for _, row in kept], dtype=np.int64))
-        spot = choose(self._timeline, gang, fitting, self._timeline.now, max_switches=max_switches)
+        spot = choose(self._timeline, gang, fitting, self._timeline.now)
         if spot is None:
             return None
         gone = {give.victim.id: give.victim for row, need in spot for give in leaving[row, need]}

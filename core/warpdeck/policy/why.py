@@ -49,6 +49,8 @@ def throttled(job: PendingJob) -> Why:
 def describe_need(asked: Resources) -> str:
     """What is asked, in words: "4 GPUs of type h100 and 16 CPUs on each of 2 nodes"."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
+    if asked.nodes_open and (asked.tasks or 1) > 1:
+        return _describe_tasks(asked)
     if not wanted:
         return f"{asked.gpus.total} GPUs over {asked.nodes_min} nodes"
     need = wanted[0]
@@ -66,6 +68,22 @@ def describe_need(asked: Resources) -> str:
     if asked.constraint:
         where += f" with {asked.constraint}"
     return ", ".join(parts) + f" on {where}"
+
+
+def _describe_tasks(asked: Resources) -> str:
+    """Of a request that may go to as many nodes as it needs."""
+    gpus, kind = asked.gpus, f" of type {asked.gpus.type}" if asked.gpus.type else ""
+    each = [many(asked.cpus_per_task, "CPU")]
+    if gpus.per_task:
+        each.append(many(gpus.per_task, "GPU") + kind)
+    words = f"{many(asked.tasks or 1, 'task')} of {' and '.join(each)}"
+    if gpus.total or gpus.per_node:
+        words += (
+            f", {many(gpus.total or gpus.per_node or 0, 'GPU')}{kind}{' on each node' * (not gpus.total)}"
+        )
+    if asked.mem_per_node_bytes:
+        words += f", {asked.mem_per_node_bytes / GIB:.0f} GiB on each node"
+    return words + (f" on nodes with {asked.constraint}" if asked.constraint else "")
 
 
 def many(count: int, what: str) -> str:

@@ -12,15 +12,15 @@ from .people import group_of
 from .units import MIB, tres_text
 
 NEEDS = """
-account array_job_id array_task_id batch batch_host command comment container cpus cpus_per_gpu cpus_per_task deadline
+account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
 dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type id licenses
-mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition priority_told qos reason
+mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition prefer priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
 tasks_text limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
 admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
-federation_siblings_viable het_job_id_set mcs_label prefer state_description system_comment tres_bind tres_freq
+federation_siblings_viable het_job_id_set mcs_label state_description system_comment tres_bind tres_freq
 tres_per_socket wckey
 """
 _ZERO = """
@@ -104,11 +104,12 @@ def _when(row: Row) -> dict[str, Any]:
 def _asked(row: Row) -> dict[str, Any]:
     per_gpu = row["mem_per_gpu_bytes"]
     return {
-        "contiguous": False,
+        "contiguous": row["contiguous"],
         "cpus_per_task": row["cpus_per_task"],
         "cpus_per_tres": f"gres:gpu:{row['cpus_per_gpu']}" if row["cpus_per_gpu"] else "",
         "excluded_nodes": row["exc_nodes"],
         "features": row["features"],
+        "prefer": row["prefer"],
         "licenses": row["licenses"],
         "max_nodes": row["nodes_max"],
         "memory_per_cpu": _mib(row["mem_per_cpu_bytes"]),

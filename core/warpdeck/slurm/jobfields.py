@@ -35,13 +35,13 @@ FIXED = {
     "admin_comment": ("ADMIN_COMMENT", NULL), "allocsid": ("ALLOC_SID", "0"), "associd": ("ASSOC_ID", "0"),
     "boardspernode": ("BOARDS_PER_NODE", "0"), "burstbuffer": ("BURST_BUFFER", NULL),
     "burstbufferstate": ("BURST_BUFFER_STATE", NULL), "cluster": ("CLUSTER", CLUSTER_NAME),
-    "clusterfeature": ("CLUSTER_FEATURES", NULL), "contiguous": ("CONTIGUOUS", "0"),
+    "clusterfeature": ("CLUSTER_FEATURES", NULL),
     "cores": ("CORES_PER_SOCKET", "*"), "corespec": ("CORE_SPEC", NOT_ASKED), "delayboot": ("DELAY_BOOT", "0:00"),
     "hetjobid": ("HET_JOB_ID", NOT_ASKED), "hetjobidset": ("HET_JOB_ID_SET", NOT_ASKED),
     "hetjoboffset": ("HET_JOB_OFFSET", NOT_ASKED), "mcslabel": ("MCSLABEL", NULL),
     "mintmpdisk": ("MIN_TMP_DISK", "0"), "network": ("NETWORK", NULL), "ntperboard": ("NTASKS_PER_BOARD", "0"),
     "ntpercore": ("NTASKS_PER_CORE", NOT_ASKED), "ntpersocket": ("NTASKS_PER_SOCKET", NOT_ASKED),
-    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"), "prefer": ("PREFER", NULL),
+    "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
     "profile": ("PROFILE", "NotSet"), "reboot": ("REBOOT", "0"), "resizetime": ("RESIZE_TIME", NOT_ASKED),
     "sct": ("S:C:T", "*:*:*"), "selectjobinfo": ("", ""), "siblingsactive": ("ACTIVE_SIBLINGS", "NA"),
     "siblingsactiveraw": ("ACTIVE_SIBLINGS_RAW", "NA"), "siblingsviable": ("VIABLE_SIBLINGS", "NA"),
@@ -146,6 +146,8 @@ class JobFields:
             "cpus-per-tres": Field(
                 "CPUS_PER_TRES", "cpus_per_gpu", lambda row: _per_gpu(row["cpus_per_gpu"])
             ),
+            "contiguous": Field("CONTIGUOUS", "contiguous", lambda row: str(int(row["contiguous"]))),
+            "prefer": Field("PREFER", "prefer", lambda row: row["prefer"] or NULL),
             "maxnodes": Field(
                 "MAX_NODES", "nodes nodes_max", lambda row: str(max(row["nodes"], row["nodes_max"]))
             ),

@@ -15,6 +15,7 @@ WORDS = {
     "InvalidAccount": "Invalid account or account/partition combination specified",
     "array": "Invalid job array specification",
     "InvalidFeature": "Invalid feature specification",
+    "InvalidPrefer": "Invalid preferred feature specification",
     "InvalidNode": "Invalid node name specified",
     "InvalidQOS": "Invalid qos specification",
     "Licenses": "Invalid license specification",

@@ -181,7 +181,7 @@ def test_a_script_that_may_not_be_read(run: Run, short_tmp: Path) -> None:
         ("--export=1A=2", "'1A' is no variable name", "NAME=VALUE"),
         ("--nodelist=gpu[1-", "is no hostlist", "gpu[01-04"),
         ("--exclude=gpu[9-1-2]", "is no hostlist", "gpu[01-04"),
-        ("--prefer=a100", "--prefer is not supported: features are asked for", "--constraint"),
+        ("--network=ib", "--network is not supported: switches of networks", "take it out"),
         ("--signal=USR3@60", "there is no signal USR3", "USR1"),
         ("--mem=1G --mem-per-cpu=1G", "exclude each other", "one of them"),
         ("-J 'x", "Unmatched `'` in", "close the quote"),

@@ -1,0 +1,108 @@
+"""How many nodes a job is for, and how many GPUs, where several options say it or none does. As sbatch and slurmctld have it.
+
+`--nodelist` names nodes that the job has in any case, beside others if it asks for more. Without `--nodes` a job goes to as
+many as it needs: to hold its tasks, or all of its `--gpus`. Counts of GPUs for job, node and task follow from each other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from warpdeck.errors import UserError
+
+MAX_NODES = 100_000
+_NUMBER = re.compile(r"(\d{1,18})")
+
+
+def join_gpus(resources: dict[str, Any]) -> None:
+    """What --gpus, --gpus-per-node (or --gres) and --gpus-per-task say together. Raises UserError."""
+    asked: dict[str, dict[str, Any]] = resources.pop("gpu_options", {})
+    if not asked:
+        return
+    given = {field: gpus for field, gpus in asked.items() if gpus}
+    if len(given) < 2 or any(field not in gpus for field, gpus in given.items()):
+        resources["gpus"] = next(reversed(given.values()), {})
+        return
+    kinds = {gpus["type"] for gpus in given.values()} - {""}
+    if len(kinds) > 1:
+        raise UserError(f"two kinds of GPU in one request: {', '.join(sorted(kinds))}", "ask for one kind")
+    counts = {field: gpus[field] for field, gpus in given.items()}
+    kept = _follow(resources, counts)
+    resources["gpus"] = {kept: counts[kept], "type": next(iter(kinds), "")}
+
+
+def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
+    """Sets what follows from two counts; the field that is then enough."""
+    total, node, task = (counts.get(field) for field in ("total", "per_node", "per_task"))
+    if total is not None and node is not None:
+        nodes = _quotient(total, node, "--gpus and --gpus-per-node")
+        low, high = resources.get("nodes_min", 1), resources.get("nodes_max", MAX_NODES)
+        if not low <= nodes <= high:
+            raise UserError(
+                f"--gpus={total} with {node} on each node is for {nodes} nodes", "fit --nodes to it"
+            )
+        resources["nodes_min"] = resources["nodes_max"] = nodes
+        return "per_node"
+    if total is not None and task is not None:
+        resources.setdefault("tasks", _quotient(total, task, "--gpus and --gpus-per-task"))
+        return "per_task"
+    if node is not None and task is not None and "tasks" not in resources:
+        resources.setdefault("tasks_per_node", _quotient(node, task, "--gpus-per-node and --gpus-per-task"))
+    return "per_node"
+
+
+def _quotient(many: int, each: int, options: str) -> int:
+    if many % each:
+        raise UserError(f"{options} do not fit: {many} is no multiple of {each}", "write counts that fit")
+    return many // each
+
+
+def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> None:
+    """Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as srun has it."""
+    names = list(dict.fromkeys(resources.get("nodelist", ())))
+    tasks = resources.get("tasks")
+    if "nodes_min" not in resources:
+        _find_nodes(resources, names)
+        return
+    low, high = resources["nodes_min"], resources["nodes_max"]
+    if cuts and high < len(names):
+        names = resources["nodelist"] = names[:high]
+    if high < len(names):
+        raise UserError(f"--nodes={high} is fewer than the {len(names)} of --nodelist", "name fewer")
+    low = max(low, len(names))
+    if tasks is not None:
+        high = max(1, min(high, tasks))
+        low = min(low, high)
+    resources["nodes_min"], resources["nodes_max"] = low, high
+    _name_only(resources, names, high)
+
+
+def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
+    tasks, each, total = (
+        resources.get("tasks"),
+        resources.get("tasks_per_node"),
+        resources["gpus"].get("total"),
+    )
+    _name_only(resources, names, tasks or len(names))
+    low = max(1, min(len(names), tasks or len(names)))
+    if tasks is not None and each is not None:
+        high = low = max(low, -(-tasks // each))
+    elif tasks is None and total is None:
+        high = low
+    else:
+        high = max(low, min(total or MAX_NODES, tasks or MAX_NODES, MAX_NODES))
+    if high > 1:
+        resources["nodes_min"], resources["nodes_max"] = low, high
+        if each is None or tasks is None:
+            resources["nodes_open"] = True
+
+
+def _name_only(resources: dict[str, Any], names: list[str], most: int) -> None:
+    """A job has no nodes without tasks: so many of those named, the first by number."""
+    if len(names) > most:
+        resources["nodelist"] = sorted(names, key=_by_number)[:most]
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(name) if piece]

@@ -1,0 +1,160 @@
+"""On how many nodes a job goes, and on which, by what it asks of them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.builders import node, pending, running, view
+
+from warpdeck.config import build_site, decode
+from warpdeck.model import GpuAsk, NodeName, Resources
+from warpdeck.policy import NodeView, PartitionView, RunningJob, Settings, admit, plan
+
+NOW = 1000.0
+
+
+def nodes(
+    *names: str, cpus: int = 16, gpus: int = 8, features: dict[str, str] | None = None
+) -> list[NodeView]:
+    made = [node(name, gpus=gpus, cpus=cpus) for name in names]
+    has = features or {}
+    return [msgspec.structs.replace(one, features=frozenset(has.get(one.name, "").split())) for one in made]
+
+
+def held(*names: str, cpus: int = 16, ends: float | None = None) -> list[RunningJob]:
+    return [running(90 + at, name, (), ends=ends, cpus=cpus) for at, name in enumerate(names)]
+
+
+def went(there: list[NodeView], busy: list[RunningJob] | None = None, **asked: Any) -> dict[str, int]:
+    """The tasks on each node that a job with these resources starts on now."""
+    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    return {share.node: share.tasks for start in made.starts for share in start.allocation.shares}
+
+
+def open_to(tasks: int, **asked: Any) -> dict[str, Any]:
+    return {"tasks": tasks, "nodes_max": tasks, "nodes_open": True, **asked}
+
+
+FOUR = ("n1", "n2", "n3", "n4")
+
+
+def test_tasks_without_a_number_of_nodes_go_to_as_few_as_hold_them() -> None:
+    there = nodes(*FOUR)
+    assert went(there, **open_to(8)) == {"n1": 8}
+    assert went(there, **open_to(40)) == {"n1": 14, "n2": 13, "n3": 13}
+    assert went(there, **open_to(64)) == dict.fromkeys(FOUR, 16)
+    assert went(there, **open_to(8, cpus_per_task=8)) == dict.fromkeys(FOUR, 2)
+    assert went(there, **open_to(65)) == {}
+
+
+def test_they_go_to_more_where_they_can_then_start_now() -> None:
+    busy = held(*FOUR, cpus=12)
+    assert went(nodes(*FOUR), busy, **open_to(8)) == {"n1": 4, "n2": 4}
+    assert (
+        went(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
+    )  # it asked for four, not for eight
+
+
+def test_the_fewest_follow_from_gpus_and_memory_too() -> None:
+    there = nodes(*FOUR)
+    assert len(went(there, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3
+    assert len(went(there, nodes_max=24, nodes_open=True, gpus=GpuAsk(total=24))) == 3
+    assert len(went(there, **open_to(4, mem_per_cpu_bytes=300 << 30))) == 4
+
+
+def test_a_large_job_reaches_far_in_a_few_steps() -> None:
+    there = nodes(*(f"n{number:03}" for number in range(300)))
+    assert len(went(there, **open_to(4800))) == 300
+    assert len(went(there, held(*(one.name for one in there), cpus=8), **open_to(320))) in range(40, 60)
+
+
+def test_small_nodes_of_a_partition_count_where_larger_ones_are_elsewhere() -> None:
+    there = [*nodes("big", cpus=256), *nodes("n1", "n2", "n3")]
+    small = PartitionView(name="small", nodes=frozenset(map(NodeName, ("n1", "n2", "n3"))))
+    job = pending(1, partition="small", resources=Resources(**open_to(48)))
+    picture = msgspec.structs.replace(view(there, [job]), partitions=(small,))
+    assert len(plan(picture, NOW, Settings()).starts[0].allocation.shares) == 3
+
+
+def test_what_is_too_much_for_all_nodes_is_said_in_tasks() -> None:
+    refusal = admit(pending(1, resources=Resources(**open_to(65))), view(nodes(*FOUR), []), Settings())
+    assert refusal is not None and "65 tasks of 1 CPU" in refusal.sentence
+
+
+def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
+    there = nodes(*FOUR)
+    named = {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2}
+    assert went(there, **named) == {"n1": 1, "n3": 1}
+    assert went(there, held("n3"), **named) == {}
+    assert went(there, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
+    assert went(there, held("n2"), nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {}
+    assert went(there, **open_to(40, nodelist=("n4",))) == {"n1": 13, "n2": 13, "n4": 14}
+
+
+def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:
+    asked = Resources(nodelist=("n3",), nodes_min=2, nodes_max=2)
+    picture = view(nodes(*FOUR), [pending(1, resources=asked)], held("n3", ends=NOW + 60))
+    made = plan(picture, NOW, Settings())
+    assert not made.starts and made.reserves[0].at_unix == NOW + 60
+    assert NodeName("n3") in made.reserves[0].nodes
+
+
+def test_a_named_node_brings_its_switch() -> None:
+    there = [
+        msgspec.structs.replace(one, switch=switch)
+        for one, switch in zip(nodes(*FOUR, "n5", "n6"), "aabbbb", strict=True)
+    ]
+    asked = {"nodelist": ("n2",), "nodes_min": 2, "nodes_max": 2}
+    assert went(there, **asked, max_switches=1) == {"n1": 1, "n2": 1}
+    assert went(there, held("n1"), **asked, max_switches=1) == {}
+
+
+def test_neighbours_follow_each_other_by_number() -> None:
+    there = sorted(nodes("n2", "n8", "n9", "n10", "n11", "n12"), key=lambda one: one.name)
+    three = {"nodes_min": 3, "nodes_max": 3}
+    assert set(went(there, contiguous=True, **three)) == {"n2", "n8", "n9"}
+    assert set(went(there, held("n2", "n9"), contiguous=True, **three)) == {"n10", "n11", "n12"}
+    assert went(there, held("n8", "n11"), contiguous=True, **three) == {}
+    assert len(went(there, held("n8", "n11"), **three)) == 3
+
+
+def test_the_shortest_run_that_holds_it_is_taken() -> None:
+    there = nodes("n1", "n2", "n3", "n4", "n5", "n6", "n7")
+    two = {"nodes_min": 2, "nodes_max": 2, "contiguous": True}
+    assert set(went(there, held("n4", "n7"), **two)) == {"n5", "n6"}
+
+
+def test_preferred_nodes_are_taken_if_they_can_be() -> None:
+    there = nodes(*FOUR, features={"n2": "nvme", "n3": "nvme ib"})
+    assert went(there, prefer="nvme&ib") == {"n3": 1}
+    assert went(there, held("n3"), prefer="nvme&ib") != {}
+    assert went(there, prefer="ib", constraint="nvme") == {"n3": 1}
+    assert went(there, held("n3"), prefer="ib", constraint="nvme") == {"n2": 1}
+    assert went(there, held("n2", "n3"), prefer="ib", constraint="nvme") == {}
+
+
+def test_what_no_node_has_cannot_be_preferred() -> None:
+    refusal = admit(pending(1, resources=Resources(prefer="knl")), view(nodes(*FOUR), []), Settings())
+    assert refusal is not None and (refusal.code, refusal.sentence) == ("InvalidPrefer", "no node has knl")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"nodelist": ("n3",), "nodes_min": 2, "nodes_max": 2},
+        {"contiguous": True, "nodes_min": 3, "nodes_max": 3},
+    ],
+)
+def test_others_leave_the_nodes_that_are_meant(asked: dict[str, Any]) -> None:
+    site = build_site(
+        decode('[scheduler]\npreempt_by = "qos"\n[qos.low]\n[qos.high]\npreempts = ["low"]', "f").config
+    )
+    busy = [msgspec.structs.replace(one, qos="low") for one in held("n2", "n3", ends=NOW + 9999)]
+    job = pending(1, qos="high", resources=Resources(**asked))
+    picture = msgspec.structs.replace(view(nodes(*FOUR), [job], busy), qos=site.qos)
+    made = plan(picture, NOW, site.settings)
+    leaving = {order.job_id for order in made.preempts}
+    assert leaving and (91 in leaving)
+    assert all(NodeName("n3") in order.room.nodes for order in made.preempts)
