@@ -102,7 +102,8 @@ def test_what_is_admitted_starts_on_the_empty_healthy_cluster(seed: int) -> None
         made = plan(alone, NOW, chosen)
         if job.deadline_unix is not None or job.reservation:
             continue
-        if set(job.resources.nodelist) - {node.name for node in view.nodes}:
+        wanted = set(job.resources.nodelist)
+        if wanted - {node.name for node in view.nodes} or wanted & set(job.resources.exclude):
             assert refused is not None
         elif refused is None:
             assert made.starts, f"{job} was admitted: {made.whys}"

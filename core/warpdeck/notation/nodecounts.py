@@ -58,24 +58,29 @@ def _quotient(many: int, each: int, options: str) -> int:
     return many // each
 
 
-def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> None:
-    """Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as srun has it."""
+def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
+    """What is to be said of it. Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as
+    srun has it."""
     names = list(dict.fromkeys(resources.get("nodelist", ())))
     tasks = resources.get("tasks")
     if "nodes_min" not in resources:
         _find_nodes(resources, names)
-        return
+        return []
     low, high = resources["nodes_min"], resources["nodes_max"]
     if cuts and high < len(names):
         names = resources["nodelist"] = names[:high]
     if high < len(names):
         raise UserError(f"--nodes={high} is fewer than the {len(names)} of --nodelist", "name fewer")
     low = max(low, len(names))
+    said = []
     if tasks is not None:
-        high = max(1, min(high, tasks))
+        if low > (most := max(1, tasks)):
+            said = [f"can't run {tasks} processes on {low} nodes, setting nnodes to {most}"]  # sbatch's words
+        high = min(high, most)
         low = min(low, high)
     resources["nodes_min"], resources["nodes_max"] = low, high
     _name_only(resources, names, high)
+    return said
 
 
 def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:

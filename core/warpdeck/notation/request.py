@@ -89,7 +89,7 @@ def build_request(
     check_container(request.get("container"))
     join_gpus(request["resources"])
     fit_tasks_to_gpus(request["resources"])
-    fit_nodes(request["resources"], cuts=known.command == "srun")
+    notes += fit_nodes(request["resources"], cuts=known.command == "srun")
     return request, notes
 
 

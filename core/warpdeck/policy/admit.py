@@ -130,12 +130,19 @@ def never_fits(
 
 
 def _unknown(asked: Resources, view: View) -> Refusal | None:
-    """Names of nodes and features that there are nowhere, in whatever partition."""
+    """Names of nodes and features that cannot be met, in whatever partition."""
     if asked.nodelist or asked.exclude:
         there = {node.name for node in view.nodes}
         unknown = [name for name in (*asked.nodelist, *asked.exclude) if name not in there]
         if unknown:
             return Refusal("InvalidNode", f"there is no node {', '.join(unknown[:8])}")
+        both = [name for name in asked.nodelist if name in asked.exclude]
+        if both:
+            return Refusal(
+                "InvalidNode",
+                f"{', '.join(both[:8])} is both wanted and excluded",
+                "name it in one of the lists",
+            )
     if asked.prefer and not _is_met(asked.prefer, view):
         return Refusal(
             "InvalidPrefer", f"no node has {asked.prefer}", "take --prefer out, or name what nodes have"

@@ -18,7 +18,7 @@ from .demand import Need
 from .site import PartitionView
 
 MAX_SIZES = 64
-"""Numbers of nodes that are tried for --nodes=MIN-MAX."""
+"""Numbers of nodes that are tried for --nodes=MIN-MAX: the ends of a longer range, and some between them."""
 MAX_OPEN_SIZES = 8
 """The same without --nodes: each costs a look at the cluster in every pass, and few jobs need many."""
 EACH_SIZE = 5
@@ -62,7 +62,8 @@ def sizes(
         low = max(low, partition.min_nodes)
         high = high if partition.max_nodes is None else min(high, partition.max_nodes)
     if not asked.nodes_open:
-        yield from range(low, min(high, low + MAX_SIZES - 1) + 1)
+        high = max(low, min(high, len(cluster)))
+        yield from np.unique(np.linspace(low, high, min(MAX_SIZES, high - low + 1)).astype(int)).tolist()
         return
     low = size = max(low, _fewest(cluster, asked, masks))
     only = asked.gpus.per_node is not None or asked.gpus.share_pct is not None

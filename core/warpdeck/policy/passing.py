@@ -237,6 +237,17 @@ class Pass:
             return barred
         field = self.fields[job.reservation]
         shape = self._shape(job, field, partition)
+        found: Place | Obstacle | None = None
+        for each in shape.each_size():
+            found = self._place_as(job, field, each, limit_s)
+            if isinstance(found, Place):
+                return found
+        return found or field.ground.misfit(shape, planned_s(limit_s), job.reservation)
+
+    def _place_as(
+        self, job: PendingJob, field: Field, shape: Shape, limit_s: int | None
+    ) -> Place | Obstacle | None:
+        """Where it could start now as of this shape; None if it does not fit, or others were promised what it would take."""
         duration_s = planned_s(limit_s)
         room = self._room(job, field, shape)
         found = None if room is None else field.find_now(room, duration_s)
@@ -245,7 +256,7 @@ class Pass:
         if found is None and job.time_min_s is not None:
             found, given_s = self._shortened(field, shape, job, duration_s)
         if found is None or not self._keeps_promises(field, found, given_s or duration_s):
-            return field.ground.misfit(shape, duration_s, job.reservation)
+            return None
         if given_s is not None:
             limit_s, duration_s = int(given_s), given_s
         allocation = field.allocation(found, duration_s)

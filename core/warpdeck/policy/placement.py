@@ -49,6 +49,7 @@ class Shape:
         self.is_spread = False
         """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
         self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
+        self._each_size: tuple[Shape, ...] = ()
         named = named_rows(cluster, asked)
         for nodes in sizes(cluster, asked, partition, self.masks):
             if nodes > len(cluster):
@@ -103,8 +104,22 @@ class Shape:
             ]
             made = copy(self)
             made.gangs, made.is_spread = within or self.gangs, 0 < len(within) < len(self.gangs)
+            made._each_size = ()
             self._spread[key] = made
         return self._spread[key]
+
+    def each_size(self) -> tuple[Shape, ...]:
+        """The same on each of its numbers of nodes alone, in the order in which they are tried: --nodes=2-8 is eight where
+        eight can be had now (Slurm's rule); without --nodes it is as few as will do, whichever these are."""
+        if self.asked.nodes_open or len(self.gangs) < 2:
+            return (self,)
+        if not self._each_size:
+            made = []
+            for gang in reversed(self.gangs):
+                made.append(copy(self))
+                made[-1].gangs, made[-1]._spread = [gang], {}
+            self._each_size = tuple(made)
+        return self._each_size
 
     def usable(self) -> Mask:
         """The nodes that the request allows at all."""

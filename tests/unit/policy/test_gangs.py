@@ -10,7 +10,7 @@ from tests.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
 from warpdeck.model import GpuAsk, NodeName, Resources
-from warpdeck.policy import NodeView, PartitionView, RunningJob, Settings, admit, plan
+from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
 
 NOW = 1000.0
 
@@ -55,6 +55,28 @@ def test_they_go_to_more_where_they_can_then_start_now() -> None:
     assert (
         went(nodes(*FOUR), busy, **open_to(8, gpus=GpuAsk(per_node=4))) == {}
     )  # it asked for four, not for eight
+
+
+def test_a_range_of_nodes_takes_as_many_as_can_be_had_now() -> None:
+    there = nodes(*FOUR)
+    assert went(there, nodes_min=1, nodes_max=3) == dict.fromkeys(("n1", "n2", "n3"), 1)
+    assert went(there, nodes_min=2, nodes_max=9) == dict.fromkeys(FOUR, 1)
+    assert went(there, held("n1", "n2"), nodes_min=1, nodes_max=4) == {"n3": 1, "n4": 1}
+    assert went(there, held("n1", "n2", "n3"), nodes_min=2, nodes_max=4) == {}
+    assert len(went(nodes(*(f"m{at}" for at in range(200))), nodes_min=2, nodes_max=200)) == 200
+
+
+def test_a_range_of_nodes_gives_way_to_limits_and_to_who_was_there_before() -> None:
+    limit = (QosView(name="two", limits=Limits(max_tres_per_job={"node": 2})),)
+    ranged = pending(1, qos="two", resources=Resources(nodes_min=1, nodes_max=4))
+    picture = msgspec.structs.replace(view(nodes(*FOUR), [ranged]), qos=limit)
+    assert [len(start.allocation.shares) for start in plan(picture, NOW, Settings()).starts] == [2]
+    wide = pending(
+        1, resources=Resources(nodes_min=4, nodes_max=4, tasks_per_node=16), limit_s=1000, priority=10
+    )
+    long = pending(2, resources=Resources(nodes_min=1, nodes_max=3), limit_s=10_000)
+    made = plan(view(nodes(*FOUR), [wide, long], held("n4", ends=NOW + 100)), NOW, Settings())
+    assert made.starts == (), "on none of one, two and three nodes it would be done in time"
 
 
 def test_the_fewest_follow_from_gpus_and_memory_too() -> None:

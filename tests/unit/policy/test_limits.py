@@ -222,7 +222,7 @@ def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
         QosView(name="free"),
     )
     nodes = [node(name) for name in "abcd"]
-    ranged = Resources(nodes_min=1, nodes_max=4, gpus=GpuAsk(total=6))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=6))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free")]
     picture = with_tables(view(nodes, jobs), qos=qos)
     held = {start.job_id: start.allocation for start in planned(picture).starts}
@@ -236,7 +236,7 @@ def test_a_range_of_nodes_takes_as_many_as_a_limit_on_each_node_wants() -> None:
 
 def test_one_that_must_spread_says_nothing_of_those_that_need_not() -> None:
     qos = (QosView(name="flat", limits=Limits(max_tres_per_node={"gres/gpu": 2})), QosView(name="free"))
-    ranged = Resources(nodes_min=1, nodes_max=4, gpus=GpuAsk(total=4))
+    ranged = Resources(nodes_min=1, nodes_max=4, nodes_open=True, gpus=GpuAsk(total=4))
     jobs = [pending(1, resources=ranged, qos="flat"), pending(2, resources=ranged, qos="free", limit_s=100)]
     busy = [running(9, "b", tuple(range(8)), ends=NOW + 90_000)]
     for reservations in (0, 1):
