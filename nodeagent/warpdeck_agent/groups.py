@@ -60,7 +60,7 @@ def join(groups: Sequence[str], pid: int) -> bool:
     joined = False
     for group in groups:
         try:
-            write(os.path.join(group, "cgroup.procs"), str(pid))
+            write(f"{group}/cgroup.procs", str(pid))
             joined = True
         except OSError:
             continue

@@ -17,7 +17,6 @@ change what it believes of them.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -28,6 +27,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from .hold import Hold, hold_from
 from .privatedirs import PrivateDirs, folders_of, private_from
 from .table import LaunchTable, Record
+from .wire.jsontext import dumps, loads
 from .wire.messages import Hooks
 
 IDENTITY_BYTES = 8
@@ -267,12 +267,12 @@ class LaunchFolder(Folder):
         values = {**meta.__dict__, "hold": meta.hold.__dict__}
         values["hooks"] = meta.hooks and meta.hooks.__dict__
         values["private"] = meta.private and meta.private.__dict__
-        self.record.begin((meta.job_id, meta.restarts), json.dumps(values))
+        self.record.begin((meta.job_id, meta.restarts), dumps(values))
 
     def meta(self) -> Meta:
         """What was known at its begin."""
         assert self.record is not None
-        values: Dict[str, Any] = json.loads(self.record.meta())
+        values: Dict[str, Any] = loads(self.record.meta())
         values["gpus"] = tuple(values.get("gpus") or ())
         values["hold"] = hold_from(values.get("hold") or {})
         values["private"] = private_from(values.get("private"))

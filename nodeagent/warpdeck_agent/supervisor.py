@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import json
 import math
 import os
 import select
@@ -26,6 +25,7 @@ from .hold import contain, hold_from
 from .linestore import LineStore
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
+from .wire.jsontext import dumps, loads
 
 JOIN_S = 60.0
 """Whoever started a supervisor joins it at once, or was killed."""
@@ -151,7 +151,7 @@ class Supervisor:
         *lines, rest = self._received.split(b"\n") if b"\n" in data else [self._received]
         self._received = bytearray(rest)
         for line in lines:
-            self._start(_order(json.loads(line)))
+            self._start(_order(loads(line.decode("utf-8", "surrogatepass"))))
         if not data or len(rest) > MAX_LINE_BYTES:
             self._drop()
         return bool(data)
@@ -229,7 +229,7 @@ class Supervisor:
     def _say(self, words: Dict[str, Any], *, within_s: float = 0.0) -> None:
         """Tells the agent, which has it within that time and in the order in which it was said."""
         if self._agent is not None:
-            self._unsent += json.dumps(words).encode() + b"\n"
+            self._unsent += dumps(words).encode("utf-8", "surrogatepass") + b"\n"
             self._send_at = min(self._send_at, time.monotonic() + within_s)
             if len(self._unsent) > MAX_UNSENT_BYTES:
                 self._drop()
