@@ -8,9 +8,9 @@ be done before the first process is there to be moved.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from typing import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Optional, Sequence
 
 from .cgroups import OWN_LEAF
 from .procfs import text, write
@@ -25,13 +25,16 @@ class GroupLock:
     def __init__(self, bases: Sequence[str]) -> None:
         self._own = _own_list(bases)
         self._moved_at = -WARM_S
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="grouplock")
+        """One that stays: on a busy node nearly every launch comes after a pause, and a new thread costs as much as a write."""
 
-    def expect(self) -> None:
-        """A process will be moved in a moment. Returns at once."""
+    def expect(self) -> Optional[Future[None]]:
+        """A process will be moved in a moment. Returns at once: what has begun, if anything."""
         now = time.monotonic()
         before, self._moved_at = self._moved_at, now
         if self._own and now - before > WARM_S:
-            threading.Thread(target=self._take, name="grouplock", daemon=True).start()
+            return self._thread.submit(self._take)
+        return None
 
     def _take(self) -> None:
         try:

@@ -143,7 +143,7 @@ class Steps:
         *,
         pool: Executor,
         ports: Ports,
-        expect_move: Callable[[], None],
+        expect_move: Callable[[], object],
     ) -> None:
         self._starter = TaskStarter(spool, ports=ports, pool=pool)
         self._find = find

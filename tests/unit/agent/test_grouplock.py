@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
-from tests.waiting import eventually
+from tests.waiting import WAIT_S
 
 from warpdeck_agent.cgroups import OWN_LEAF, find_hierarchies
 from warpdeck_agent.grouplock import GroupLock
 
 
-def settled() -> bool:
-    return not any(thread.name == "grouplock" for thread in threading.enumerate())
+def taken(lock: GroupLock) -> None:
+    """Once, and to its end."""
+    begun = lock.expect()
+    if begun is not None:
+        begun.result(WAIT_S)
 
 
 @pytest.mark.parametrize("leaf", ["", OWN_LEAF])
@@ -22,15 +24,14 @@ def test_it_moves_this_process_into_the_group_that_it_is_in(tmp_path: Path, leaf
     own = tmp_path / leaf / "cgroup.procs"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"0\n{os.getpid()}\n")
-    GroupLock([str(tmp_path / "warpdeck-x")]).expect()
-    eventually(lambda: own.read_text().startswith(str(os.getpid())))
+    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
+    assert own.read_text().startswith(str(os.getpid()))
 
 
 def test_one_that_is_no_member_there_moves_nobody(tmp_path: Path) -> None:
     own = tmp_path / "cgroup.procs"
     own.write_text("1\n")
-    GroupLock([str(tmp_path / "warpdeck-x")]).expect()
-    eventually(settled)
+    taken(GroupLock([str(tmp_path / "warpdeck-x")]))
     assert own.read_text() == "1\n"
 
 
@@ -40,16 +41,15 @@ def test_where_it_is_not_allowed_launches_go_on(tmp_path: Path) -> None:
     lock = GroupLock([str(tmp_path / "warpdeck-x")])
     own.unlink()
     own.mkdir()  # so that not even root can write it
-    lock.expect()
-    eventually(settled)
+    taken(lock)
+    assert own.is_dir()
 
 
 def test_in_this_machines_own_groups_nothing_changes() -> None:
     bases = [each.base for each in find_hierarchies(f"warpdeck-test-{os.getpid()}")]
     try:
         before = Path("/proc/self/cgroup").read_text()
-        GroupLock(bases).expect()
-        eventually(settled)
+        taken(GroupLock(bases))
         assert Path("/proc/self/cgroup").read_text() == before
     finally:
         for base in bases:
