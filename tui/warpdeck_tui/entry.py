@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from warpdeck.errors import UserError
 
@@ -61,17 +63,34 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> in
     low_bandwidth = args.low_bandwidth or wanted.low_bandwidth
     if low_bandwidth:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
-    app = importlib.import_module("warpdeck_tui.app").DeckApp(
-        everybody=everybody,
-        at=at,
-        readonly=args.readonly,
-        theme=args.theme,
-        low_bandwidth=low_bandwidth,
-        plain_signs=args.ascii or wanted.ascii,
-    )
-    importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
+    with _loading():
+        app = importlib.import_module("warpdeck_tui.app").DeckApp(
+            everybody=everybody,
+            at=at,
+            readonly=args.readonly,
+            theme=args.theme,
+            low_bandwidth=low_bandwidth,
+            plain_signs=args.ascii or wanted.ascii,
+        )
+        importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
     app.run(mouse=wanted.mouse and not (args.no_mouse or low_bandwidth))
     return app.return_code or 0
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    """What is imported stays for good: the collector neither runs meanwhile, which is a tenth of the time, nor looks at it
+    later. Nothing of ours speaks TLS over asyncio, which goes without where there is none: that is as much again."""
+    gc.disable()
+    known = sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]  # None: it cannot be imported
+    try:
+        importlib.import_module("asyncio")
+        if known is None:
+            del sys.modules["ssl"]
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _settings() -> Settings:
