@@ -14,6 +14,7 @@ from warpdeck.model import Job, Node, NodeName
 from warpdeck.model.step import Step, StepAsk, StepShare
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.multiprog import program_of
+from warpdeck.notation.stepwords import TOLD
 from warpdeck_agent.wire import steps as wire
 
 from .aliases import address_variables, addresses
@@ -43,9 +44,11 @@ def build_step_launch(
     env = {
         **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **made_environment(job, rank_in_job, submit_host=submit_host),
+        **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
         **_layout(step, at),
         **address_variables(job.allocation.node_names(), nodes),
-        "SLURM_DISTRIBUTION": ask.distribution
+        "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
+        or ask.distribution
         or ("block" if step.task_count() > len(step.shares) else "cyclic"),
         "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
         **task_variables([len(each.ranks) for each in step.shares], at),
@@ -56,6 +59,8 @@ def build_step_launch(
         env["SLURM_DIST_PLANESIZE"] = str(ask.plane_size)
     if ask.tasks_per_node is not None:
         env["SLURM_NTASKS_PER_NODE"] = str(ask.tasks_per_node)
+    if ask.tasks_per_gpu is not None:
+        env["SLURM_NTASKS_PER_TRES"] = str(ask.tasks_per_gpu)
     return wire.StepLaunch(
         job_id=job.id,
         restarts=job.restarts,

@@ -28,6 +28,7 @@ from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SR
 from .request import Options, exported
 from .signals import parse_signal
 from .srunhelp import HELP
+from .stepwords import told_of_step
 from .submitfiles import LIMITS_FILE, propagated
 from .tasklayout import parse_distribution, parse_gpu_bind, parse_tres_per_task
 from .times import parse_limit
@@ -62,6 +63,7 @@ _VARIABLES = {
     "SLURM_GPU_BIND": "gpu-bind",
     "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_LABELIO": "label",
+    "SLURM_MEM_BIND": "mem-bind",
     "SLURM_MPI_TYPE": "mpi",
     "SLURM_NTASKS_PER_GPU": "ntasks-per-gpu",
     "SLURM_OPEN_MODE": "open-mode",
@@ -168,7 +170,8 @@ def parse_srun(
         asked.ask["argv"] = command
     check_container(asked.ask.get("container"))
     asked.ask.setdefault("name", (command[0].rsplit("/", 1)[-1])[:1024])
-    asked.ask["env"] = exported(asked.export or "ALL", environ)
+    given = {name.replace("_", "-"): value for name, value, *_ in (*set_by, *options)}
+    asked.ask["env"] = exported(asked.export or "ALL", environ) | told_of_step(given)
     return asked
 
 

@@ -318,6 +318,8 @@ class Canceller:
                 return 0
             return self._tell(name, STEP_WORDS.get(code, WORDS.get(code, sentence)), STEP_EXITS.get(code, 1))
         silent = code in SILENT and not self._number
+        if code == "already_done" and self._number:
+            code = "not_found"  # a signal is for jobs that there are
         if self._verbosity > 0 or not (silent or (self._verbosity < 0 and code in SILENT)):
             self._tell(name, WORDS.get(code, sentence), 1)
         return 0 if silent else EXITS.get(code, 1)

@@ -184,3 +184,40 @@ def cpu_bind(text: str) -> str:
             hint = "write none, cores, rank or map_cpu:0,1"
             raise Refusal(f'unrecognized --cpu-bind argument "{item}"', hint)
     return found
+
+
+_CPU_KINDS = frozenset({"none", "rank", "rank_ldom", "cores", "ldoms", "sockets", "threads"})
+
+
+def cpu_bind_told(text: str) -> dict[str, str]:
+    """What tasks are told of --cpu-bind; nothing where only quiet was asked for."""
+    kind, found, verbose = "", "", False
+    for item in _items(text):
+        word = item.lower()
+        if word in ("v", "verbose", "q", "quiet"):
+            verbose = word[0] == "v"
+        elif word == "no" or word in _CPU_KINDS:
+            kind, found = "none" if word == "no" else word, ""
+        elif names := [name for name in _CPU_LISTS if word.startswith((name, name.replace("_", "")))]:
+            kind, found = f"{names[0]}:", _list_of(item, names[0], "cpu-bind")
+    return bind_variables("SLURM_CPU_BIND", kind, found, verbose=verbose)
+
+
+def mem_bind_told(text: str) -> dict[str, str]:
+    """What tasks are told of --mem-bind."""
+    found, types = mem_bind(text, frozenset())
+    kind = next((f"{name}:" if found else name for name in _ORDER if name in types & _PLACES), "")
+    told = bind_variables("SLURM_MEM_BIND", kind, found, verbose="verbose" in types)
+    if told and "prefer" in types:
+        told["SLURM_MEM_BIND"] = told["SLURM_MEM_BIND"].replace(",", ",prefer,", 1)
+    flags = {"prefer": ("SLURM_MEM_BIND_PREFER", "prefer"), "sort": ("SLURM_MEM_BIND_SORT", "sort")}
+    return told | dict(flags[flag] for flag in flags if flag in types)
+
+
+def bind_variables(name: str, kind: str, found: str, *, verbose: bool) -> dict[str, str]:
+    """The four variables of a binding: all of it, and its parts; none where there is nothing to tell."""
+    if not kind and not verbose:
+        return {}
+    loud = "verbose" if verbose else "quiet"
+    whole = ",".join(word for word in (loud, f"{kind}{found}") if word)
+    return {name: whole, f"{name}_VERBOSE": loud, f"{name}_TYPE": kind, f"{name}_LIST": found}

@@ -1,0 +1,43 @@
+"""What tasks of an srun are told of how they were to be bound and laid out, beside a real Slurm's srun.
+
+Its nodes bind nothing, and srun then puts the words of a plain --cpu-bind=cores where a mask would stand: those are not compared.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.lab.peer import RealSlurm
+
+from warpdeck.notation.srun import parse_srun
+from warpdeck.notation.stepwords import TOLD
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "", "--cpu-bind=none", "--cpu-bind=no", "--cpu-bind=rank", "--cpu-bind=v,rank", "--cpu-bind=map_cpu:0,1",
+        "--cpu-bind=verbose,mask_cpu:0x1,0x2", "--cpu-bind=q", "--mem-bind=local", "--mem-bind=none", "--mem-bind=rank",
+        "--mem-bind=v,map_mem:0", "--mem-bind=prefer,local", "--mem-bind=sort,local", "--hint=nomultithread",
+        "--hint=compute_bound", "--hint=memory_bound", "--hint=multithread", "--threads-per-core=1", "--ntasks-per-core=1",
+        "-m block", "-m cyclic", "-m block:cyclic", "-m plane=2",
+    ],
+)  # fmt: skip
+def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options: str) -> None:
+    words = ["-n2", "-N1", *options.split(), "env"]
+    lines = (line.partition("=") for line in slurm.ok("srun", *words).splitlines())
+    wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
+    told = parse_srun(words, {}, files={}).ask["env"]
+    assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
+
+
+def test_a_plain_binding_is_told_without_a_list() -> None:
+    told = parse_srun(["--cpu-bind=verbose,cores", "env"], {}, files={}).ask["env"]
+    assert told["SLURM_CPU_BIND"] == "verbose,cores" and told["SLURM_CPU_BIND_LIST"] == ""
+
+
+def test_the_steps_own_word_goes_before_its_jobs() -> None:
+    environ = {"SLURM_JOB_ID": "1", "SLURM_MEM_BIND": "local", "SLURM_CPU_BIND": "quiet,map_cpu:0,1"}
+    told = parse_srun(["--mem-bind=none", "env"], environ, files={}).ask["env"]
+    assert (told["SLURM_MEM_BIND"], told["SLURM_CPU_BIND_LIST"]) == ("quiet,none", "0,1")
