@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,10 +65,12 @@ class Pair:
         wanted = over if states == ("",) else set(states)
         eventually(lambda: set(self.theirs.run(words).out.split() or [""]) <= wanted, what=f"job {job}")
 
-    def same(self, line: str, *, with_requeued: bool = False) -> list[str]:
+    def same(
+        self, line: str, *, with_requeued: bool = False, env: Mapping[str, str] | None = None
+    ) -> list[str]:
         """What both print. Which start of a requeued job is in a window Slurm tells now so, now so: only -D says them all."""
         words = line.split(" ")
-        wanted, found = self.theirs.run(words), self.ours.run(words)
+        wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
         theirs, mine = (
             [row for row in _plain(done.out) if with_requeued or not AGAIN.match(row)]
             for done in (wanted, found)
@@ -210,6 +212,23 @@ def test_sacct_prints_what_slurms_prints(pair: Pair, line: str) -> None:
 def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: Pair, line: str) -> None:
     """Slurm finds clusters in its database: without one it refuses the option."""
     pair.same(line)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "SACCT_FEDERATION=1",
+        "SACCT_LOCAL=1",
+        "SLURM_BITSTR_LEN=5",
+        "SLURM_TIME_FORMAT=%Y",
+        "SLURM_CLUSTERS=nosuch",
+    ],
+)
+def test_variables_mean_what_they_mean_to_slurms_sacct(pair: Pair, setting: str) -> None:
+    """All that its man page has, but SLURM_CONF and SLURM_DEBUG_FLAGS; and one that it does not read."""
+    name, _, value = setting.partition("=")
+    fields = "jobid,submit,state" if value == "%Y" else "jobid,cluster"
+    pair.same(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
 
 
 def test_each_start_of_a_requeued_job_has_a_line(pair: Pair) -> None:

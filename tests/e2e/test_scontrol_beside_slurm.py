@@ -42,6 +42,7 @@ JOBS = (
     ("-H", "-J", "gpus", "--gres=gpu:h100:2", "--mem-per-cpu=300", "-t", "3-0", "--nice=7", "--no-requeue"),
     ("-H", "-J", "array", "--array=1-9:2%2", "-w", "n3", "-x", "n4"),
     ("-H", "-J", "total", "--gres=gpu:3", "--exclusive", "--time-min=5", "-t", "20"),
+    ("-H", "-J", "sparse", "--array=1,2,4,7,11,16,22,29,37,46,56,67,79,92"),
 )
 ANY = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "TIME",
@@ -62,9 +63,10 @@ class Pair:
         self.theirs = theirs
         self.ours = ours
 
-    def same(self, *words: str) -> None:
+    def same(self, *words: str, env: dict[str, str] | None = None) -> None:
         """Both say the same, and end alike."""
-        wanted, found = self.theirs.run(["scontrol", *words]), self.ours.run(["scontrol", *words])
+        wanted = self.theirs.run(["scontrol", *words], env=env)
+        found = self.ours.run(["scontrol", *words], env=env)
         told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
         assert self.plain(found) == self.plain(wanted), " ".join(words) + "\n" + "\n".join(told)
 
@@ -169,6 +171,33 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:
     pair.same(*line.split())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "SCONTROL_ALL=1 show partition",
+        "SCONTROL_FEDERATION=1 show job 1",
+        "SCONTROL_FUTURE=1 show node zz",
+        "SCONTROL_LOCAL=1 show job 1",
+        "SCONTROL_SIBLING=1 show job 1",
+        "SLURM_BITSTR_LEN=5 show job 6",
+        "SLURM_BITSTR_LEN=0 show job 6",
+        "SLURM_BITSTR_LEN=20 show job 6",
+        "SLURM_BITSTR_LEN=x show job 6",
+        "SLURM_BITSTR_LEN= show job 6",
+        "SLURM_TIME_FORMAT=%Y show job 1",
+        "SLURM_TIME_FORMAT=xx show job 1",
+        "SLURM_TIME_FORMAT=standard -o show job 2",
+        "SLURM_TOPO_LEN=3 show topology n1",
+        "SLURM_CONF_OUT=/nosuch show job 1",
+    ],
+)
+def test_variables_stand_for_options_as_in_slurm(pair: Pair, case: str) -> None:
+    """All that scontrol's man page has, but SLURM_CONF, SLURM_DEBUG_FLAGS and SLURM_CLUSTERS."""
+    setting, _, line = case.partition(" ")
+    name, _, value = setting.partition("=")
+    pair.same(*line.split(), env={name: value})
 
 
 def test_updates_have_the_same_effect(pair: Pair) -> None:

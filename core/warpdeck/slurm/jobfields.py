@@ -5,18 +5,17 @@ What our jobs do not have is printed as Slurm prints what was not asked for: (nu
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from warpdeck.cluster import CLUSTER_NAME
-from warpdeck.notation.arrays import MAX_TASKS, number_ranges, parse_array
 from warpdeck.notation.times import format_duration
 
 from .fields import NULL, Field, Row, cut, whole
 from .jobstates import CODES
 from .people import group_of
 from .stamps import Stamps
+from .tasklists import DEFAULT_LENGTH, length_of, task_list
 from .units import MIB, exact, tres_text
 
 LETTERS = {
@@ -81,7 +80,6 @@ OLD_NAMES = {
 """Names of earlier releases, which scripts still have."""
 WHOLE = frozenset({"nodelist", "schednodes", "resizetime"})
 """Plain fields that a column to the right does not cut."""
-DEFAULT_BITSTR_LEN = 64
 ID_LENGTH = 31
 """Characters of a job's id while SLURM_BITSTR_LEN says nothing, as Slurm's own squeue has them."""
 PRIORITY_SCALE = 2**32 - 1
@@ -94,8 +92,7 @@ class JobFields:
         self._now = now
         self._stamps = stamps
         self._convert = convert
-        text = env.get("SLURM_BITSTR_LEN", "")
-        self._bitstr_len = int(text) if text.isdecimal() else None
+        self._bitstr_len = length_of(env)
         self.by_name: dict[str, Field] = {
             **{name: Field(title, "", _always(text), _fit(name)) for name, (title, text) in FIXED.items()},
             **{
@@ -188,28 +185,13 @@ class JobFields:
         return self._cut(row["tasks_text"]) or NOT_ASKED
 
     def _cut(self, tasks: str) -> str:
-        """Task ids up to the length that SLURM_BITSTR_LEN allows; 0 is any."""
-        limit = DEFAULT_BITSTR_LEN if self._bitstr_len is None else self._bitstr_len
-        text = _without_steps(tasks, limit or MAX_TASKS)
-        if not limit or len(text) < limit:
-            return text
-        return text[: max(limit - 2, 0)].rpartition(",")[0] + "..."
+        """Task ids up to the length that SLURM_BITSTR_LEN allows."""
+        return task_list(tasks, DEFAULT_LENGTH if self._bitstr_len is None else self._bitstr_len)
 
     def _memory(self, row: Row) -> str:
         size = row["mem_per_node_bytes"] or row["mem_per_cpu_bytes"] or 0
         mib = size // MIB
         return "0" if not size else exact(mib, "M") if self._convert else f"{mib}M"
-
-
-def _without_steps(tasks: str, most: int) -> str:
-    """3-20%2, 1,3,5: squeue has no ranges with steps. Up to so many tasks, beyond which nobody reads."""
-    ranges, percent, throttle = tasks.partition("%")
-    if ":" not in ranges:
-        return tasks
-    numbers = (
-        number for first, last, step in parse_array(ranges)[0] for number in range(first, last + 1, step)
-    )
-    return number_ranges(itertools.islice(numbers, most)) + percent + throttle
 
 
 _duration = lru_cache(maxsize=10_000)(format_duration)

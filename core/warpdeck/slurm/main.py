@@ -14,6 +14,7 @@ from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
 from .recording import order_or_tell
+from .tasklists import cut_as_asked
 from .units import stamped
 
 COMMANDS: dict[str, str] = {
@@ -63,8 +64,11 @@ def run(name: str, words: list[str], console: Console) -> int:
     """Runs a command of COMMANDS; its errors go to the console."""
     try:
         module = importlib.import_module(f"warpdeck.slurm.{COMMANDS[name]}")
-        with stamped(console.env):
-            return int(module.main(words, console))
+        with stamped(console.env) as stamps, cut_as_asked(console.env):
+            code = int(module.main(words, console))
+        if stamps is not None and stamps.complaint and stamps.is_used:
+            print(f"{name}: error: {stamps.complaint}", file=console.err)
+        return code
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):

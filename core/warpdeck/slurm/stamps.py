@@ -13,12 +13,13 @@ _WEEK = 7
 
 
 class Stamps:
-    """Formats times. `complaint` is what is wrong with SLURM_TIME_FORMAT, "" if nothing is."""
+    """Formats times. `complaint` is what is wrong with SLURM_TIME_FORMAT, "" if nothing is; `is_used` once there was a time."""
 
     def __init__(self, env: Mapping[str, str], now: float) -> None:
         self._form = env.get("SLURM_TIME_FORMAT", "") or "standard"
         self._now = now
         self.complaint = ""
+        self.is_used = False
         if self._form == "standard":
             self._form = STANDARD
         elif self._form != RELATIVE and "%" not in self._form:
@@ -29,6 +30,7 @@ class Stamps:
         """`unknown` for what is not known."""
         if not at_unix:
             return unknown
+        self.is_used = True
         moment = time.localtime(at_unix)
         if self._form != RELATIVE:
             return time.strftime(self._form, moment)

@@ -82,11 +82,12 @@ _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)
 
 
 @contextlib.contextmanager
-def stamped(env: Mapping[str, str]) -> Iterator[None]:
-    """As long as it lasts `moment` speaks as the caller's SLURM_TIME_FORMAT has it."""
-    token = _STAMPS.set(Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None)
+def stamped(env: Mapping[str, str]) -> Iterator[Stamps | None]:
+    """As long as it lasts `moment` speaks as the caller's SLURM_TIME_FORMAT has it, if there is one."""
+    stamps = Stamps(env, time.time()) if env.get("SLURM_TIME_FORMAT") else None
+    token = _STAMPS.set(stamps)
     try:
-        yield
+        yield stamps
     finally:
         _STAMPS.reset(token)
 

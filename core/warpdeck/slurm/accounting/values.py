@@ -7,7 +7,8 @@ from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.people import group_of
-from warpdeck.slurm.scontrol.jobtext import listed_tasks, plain_tres
+from warpdeck.slurm.scontrol.jobtext import plain_tres
+from warpdeck.slurm.tasklists import told_tasks
 from warpdeck.slurm.units import UNKNOWN, clock, exact, moment, rounded, tres_text
 
 from .usage import cpu_times, energy_j, usage_fields
@@ -209,7 +210,7 @@ def state_text(facts: Mapping[str, Any]) -> str:
 def label(job: Record) -> str:
     """12, 12_3, 12_[4-9%2]."""
     if job["tasks_pending"] > 1 or str(job["label"]).endswith("]"):
-        return f"{job['array_job_id']}_[{listed_tasks(job['tasks_text'])}]"
+        return f"{job['array_job_id']}_[{told_tasks(job['tasks_text'])}]"
     return str(job["label"])
 
 

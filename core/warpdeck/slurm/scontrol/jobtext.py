@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
-from warpdeck.notation.arrays import number_ranges, parse_array
 from warpdeck.slurm.people import group_of
+from warpdeck.slurm.tasklists import told_tasks
 from warpdeck.slurm.units import clock, exact, moment, or_null, tres_text
 from warpdeck_agent.wire.hostnames import collapse
 
@@ -88,8 +87,6 @@ FIELDS = [
     "mail_user",
 ]
 MIB = 2**20
-MAX_LISTED = 1000
-"""Tasks that are written one by one; more stay ranges with steps."""
 
 
 def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
@@ -113,20 +110,8 @@ def _name(job: Record) -> str:
     head = f"JobId={job['id']} "
     if job["tasks_text"]:
         throttle = f"ArrayTaskThrottle={job['throttle']} " if job["throttle"] else ""
-        head += f"ArrayJobId={job['array_job_id']} ArrayTaskId={listed_tasks(job['tasks_text'])} {throttle}"
+        head += f"ArrayJobId={job['array_job_id']} ArrayTaskId={told_tasks(job['tasks_text'])} {throttle}"
     return f"{head}JobName={job['name']}"
-
-
-def listed_tasks(text: str) -> str:
-    """Slurm writes tasks with a step between them one by one: 1,3,5%2."""
-    tasks, percent, throttle = text.partition("%")
-    if ":" not in tasks:
-        return text
-    ranges = parse_array(tasks)[0]
-    if sum((last - first) // step + 1 for first, last, step in ranges) > MAX_LISTED:
-        return text
-    numbers = itertools.chain.from_iterable(range(first, last + 1, step) for first, last, step in ranges)
-    return number_ranges(numbers) + percent + throttle
 
 
 def derived_exit(job: Record) -> str:
