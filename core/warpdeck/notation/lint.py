@@ -56,6 +56,8 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
 _LOOKALIKE = re.compile(
     r"(?:[ \t]+#[ \t]*SBATCH|#[ \t]+SBATCH|[ \t]*#[ \t]*(?!SBATCH)[sS][bB][aA][tT][cC][hH])[ \t]*-"
 )
+_OTHERS = ("#PBS -", "#BSUB -")
+"""Directives of other schedulers, some of which sbatch understands."""
 _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -70,6 +72,10 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
         first = line.lstrip(BLANKS)
         if line.startswith("#SBATCH") and number not in read:
             yield Remark(number, f"this directive is not read: line {command} is a command, and ends them")
+        elif not command and line.startswith(_OTHERS):
+            yield Remark(
+                number, "Slurm's sbatch reads this line too: here it is a comment, write it as #SBATCH"
+            )
         elif not command and _LOOKALIKE.match(line):
             yield Remark(number, "this is a comment: a directive begins with #SBATCH in the first column")
         if first and not first.startswith("#"):
@@ -109,7 +115,7 @@ _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 
 def _of_value(one: Given) -> Iterator[Remark]:
     text = one.text or ""
-    if one.line and (match := _VARIABLE.search(text)) is not None and one.option not in ("export", "comment"):
+    if one.line and (match := _VARIABLE.search(text)) is not None and one.option != "comment":
         words = f"--{one.option}={text}: {match[0]} stays as it is written, no shell looks at directives"
         hint = (
             "; %j, %x, %u and %a stand for job id, name, user and task"

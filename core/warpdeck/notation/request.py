@@ -14,11 +14,11 @@ from .arrays import parse_array
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
 from .dependencies import parse_dependencies
+from .exports import exported, is_all, left_out
 from .gres import parse_gpus, parse_gres
 from .hostlist import expand
 from .licenses import parse_licenses
 from .mail import parse_mail_types
-from .master import without_training
 from .memory import parse_memory
 from .moments import parse_moment
 from .nodecounts import MAX_NODES, fit_nodes, join_gpus
@@ -27,16 +27,12 @@ from .signals import parse_warning, spans_reservation
 from .submitfiles import LIMITS_FILE, Reader, propagated, variables_of_file, with_hosts
 from .tasklayout import fit_tasks_to_gpus, parse_tres_per_task, set_distribution, set_gpu_bind, set_overcommit
 from .times import parse_limit
-from .umask import UMASK
 from .unsupported import unsupported
 from .variables import outrank_memory
 
 MAX_COUNT = 10_000_000
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
-_KEPT = frozenset({"SLURM_HOSTFILE"})
-"""Variables of Slurm's that are the user's word on steps to come."""
 _HOSTLISTS = frozenset({"exclude", "nodelist"})
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Options = list[tuple[str, str, str]]
 """(option, value, where it stands), later ones win."""
@@ -71,11 +67,13 @@ def build_request(
         else:
             with _told_at(where, option if option in ("array", "dependency") else ""):
                 _apply(request, option, value, now)
-    export, where = apart["export"]
-    with _told_at(where):
-        request["env"] = exported(export, environ)
-    if export != "ALL":
+    export = apart["export"][0]
+    request["env"] = exported(export, environ)
+    if not is_all(export):
         request.setdefault("step_variables", {})["SLURM_EXPORT_ENV"] = export
+        request["user_env"] = request.get("user_env", False) or known.command == "sbatch"
+    if request.get("user_env"):
+        request.setdefault("step_variables", {})["SLURM_GET_USER_ENV"] = "1"
     name, where = apart["export-file"]
     if name:
         request["env"] |= variables_of_file(name, where, read)
@@ -132,45 +130,9 @@ def _remark(option: str, value: str) -> list[str]:
         return [
             f"--signal={value}: R: has no effect, a job that would run into a reservation starts after it"
         ]
+    if option == "export" and (names := left_out(value)):
+        return [f"--export: {name[:80]!r} is no variable name, and is left out" for name in names]
     return []
-
-
-def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of --export: ALL, NONE, or names and NAME=VALUE.
-
-    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text. The caller's umask always goes along.
-    """
-    always = {UMASK: environ[UMASK]} if UMASK in environ else {}
-    own = {
-        name: value
-        for name, value in without_training(environ).items()
-        if (not name.startswith(("SLURM_", "WARPDECK_")) or name in _KEPT) and _is_text(name + value)
-    }
-    words = export.split(",")
-    if words == ["NONE"]:
-        return always
-    made = {**always, **(own if "ALL" in words else {})}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if word in ("ALL", "NONE", ""):
-            continue
-        if not _NAME.fullmatch(name):
-            raise UserError(
-                f"--export: {name!r} is no variable name", "write NAME or NAME=VALUE, separated by commas"
-            )
-        if equals:
-            made[name] = value
-        elif name in own:
-            made[name] = own[name]
-    return made
-
-
-def _is_text(word: str) -> bool:
-    """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
-    try:
-        return b"\0" not in word.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def _apply(request: dict[str, Any], option: str, value: str, now: float) -> None:

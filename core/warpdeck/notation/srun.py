@@ -19,13 +19,14 @@ from warpdeck.slurm.version import VERSION
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
+from .exports import exported
 from .getopt import parse_leading
 from .gres import parse_gpus, parse_gres
 from .hostfile import names_in
 from .hostlist import expand
 from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
-from .request import Options, exported
+from .request import Options
 from .signals import parse_signal
 from .srunhelp import HELP
 from .stepwords import told_of_step

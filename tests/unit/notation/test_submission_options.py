@@ -78,7 +78,9 @@ def test_what_each_node_must_give(words: list[str], expected: tuple[int, list[in
         (["-m", "plane=2", "-m", "block"], {"SLURM_DISTRIBUTION": "block"}),
         (["--gpu-bind=verbose,single:2"], {"SLURM_GPU_BIND": "single:2"}),
         (["-O"], {"SLURM_OVERCOMMIT": "1"}),
-        (["--export=NONE"], {"SLURM_EXPORT_ENV": "NONE"}),
+        (["--export=NONE"], {"SLURM_EXPORT_ENV": "NONE", "SLURM_GET_USER_ENV": "1"}),
+        (["--export=all"], {}),
+        (["--get-user-env=10L"], {"SLURM_GET_USER_ENV": "1"}),
         (["--export=ALL"], {}),
     ],
 )

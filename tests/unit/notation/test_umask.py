@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from warpdeck.notation.request import exported
+from warpdeck.notation.exports import exported
 from warpdeck.notation.umask import DEFAULT, umask_of
 from warpdeck_agent.client.umask import with_umask
 
