@@ -18,6 +18,7 @@ from typing import Any, Callable, List, Set
 from . import processes
 from .clearing import Clearing
 from .job import Job
+from .notices import Notices
 from .signals import ALL, Signals
 from .stepending import end_steps
 
@@ -42,9 +43,11 @@ class Ending:
         clearing: Clearing,
         tell: Callable[[Any], None],
         *,
+        notices: Notices,
         on_free: Callable[[Job], None],
         gather_s: float = GATHER_S,
     ) -> None:
+        self._notices = notices
         self._on_free = on_free
         self._gather_s = gather_s
         self._pool = pool
@@ -126,6 +129,7 @@ class Ending:
 
     async def _end(self, job: Job, grace_s: float) -> None:
         """A stopped process takes a signal only when it goes on: CONT follows."""
+        await self._notices.say_why_it_ends(job)
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
         hang_up = (
@@ -154,6 +158,8 @@ class Ending:
                 for job in over + others:
                     if job in unclear:
                         self._spawn(self._clear(job))
+                    elif job.cause == "oom":  # the kernel's doing is noticed only now
+                        self._spawn(self._close_out_of_memory(job))
                     else:
                         self._close(job)
                 self._look_again([job.mark for job in over + others if job.grouped])
@@ -186,6 +192,12 @@ class Ending:
 
     async def _clear(self, job: Job) -> None:
         await self._clearing.clear(job)
+        if job.cause == "oom":
+            await self._notices.say_why_it_ends(job)
+        self._close(job)
+
+    async def _close_out_of_memory(self, job: Job) -> None:
+        await self._notices.say_why_it_ends(job)
         self._close(job)
 
     async def _sweep_hold(self, job: Job) -> None:

@@ -121,7 +121,9 @@ class Jobs:
             remark=self._remark,
             on_free=self._place_is_free,
         )
-        self._ending = Ending(pool, self._signals, clearing, tell, on_free=self._place_is_free)
+        self._ending = Ending(
+            pool, self._signals, clearing, tell, notices=self._notices, on_free=self._place_is_free
+        )
         self._alone: Watch[Job] = Watch(
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )

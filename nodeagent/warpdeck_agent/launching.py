@@ -131,6 +131,7 @@ class Launcher:
             gpu_share_pct=launch.gpu_share_pct,
             share_grace_s=launch.share_grace_s,
             mem_bytes=launch.mem_bytes,
+            node=launch.env.get("SLURMD_NODENAME", ""),
             token=secrets.token_hex(TOKEN_BYTES),
             script=self.scripts.path(launch.script, uid=uid, gid=gid) if launch.script else "",
         )

@@ -1,23 +1,32 @@
 """A line for the people who look at a job, where they look: its standard error, or the terminal that it has.
 
+What ends a job is said in its standard error before it is signalled (lastwords), so that it is there when the end is told.
+
 The line is written by a process of the job's user, so that a root agent opens nothing that its user could not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
 import subprocess
-from concurrent.futures import Executor
+import time
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from .accounts import as_user
 from .job import Job
+from .lastwords import last_words
 from .program import SYSTEM_PATH
 
 WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
 MAX_CHARS = 1000
+LAST_WORDS_S = 0.5
+"""How long a job that is being ended waits for its line: a disk that hangs keeps no job alive."""
+MAX_WAITING = 256
+"""Jobs that wait for their lines; others, of an array that is cancelled whole, end without: a line costs a process."""
 WRITE = 'printf "%s\\n" "$1" >>"$2"'
 WRITE_TERMINAL = 'printf "\\r\\n%s\\r\\n" "$1" >"$2"'
 
@@ -27,6 +36,23 @@ class Notices:
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
+        self._enders = ThreadPoolExecutor(2, thread_name_prefix="last-words")
+        """Of their own: what writes to a disk that hangs must not stand before the signals that end jobs."""
+        self._waiting = 0
+
+    async def say_why_it_ends(self, job: Job) -> None:
+        """Adds slurmstepd's line to the standard error of a script, once, for the cause that the job has."""
+        if not job.meta.script or job.meta.pty or job.has_last_words or self._waiting >= MAX_WAITING:
+            return
+        job.has_last_words = True
+        line = last_words(job.meta.job_id, job.meta.node, cause=job.cause, at_unix=time.time())
+        self._waiting += 1
+        written = asyncio.get_running_loop().run_in_executor(self._enders, _write, job, line)
+        written.add_done_callback(self._written)
+        await asyncio.wait([written], timeout=LAST_WORDS_S)
+
+    def _written(self, _: asyncio.Future[None]) -> None:
+        self._waiting -= 1
 
     def write(self, job: Job, words: str) -> None:
         """Adds the line if the job runs. One that cannot be written is lost: the job's history has it too."""

@@ -69,6 +69,8 @@ class Meta:
     script: str = ""
     """The file that it runs; others may run it too."""
     hooks: Optional[Hooks] = None
+    node: str = ""
+    """What the controller calls this node."""
     token: str = ""
     """With it the job's processes prove to this agent whose they are."""
 

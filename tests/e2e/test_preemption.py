@@ -61,6 +61,7 @@ def test_a_preempted_job_saves_its_work_and_goes_on_from_it(home: Home) -> None:
     row = home.job(train)
     assert (row["restarts"], row["exit_code"]) == (1, "0:0")
     told = (code / "train.out").read_text().splitlines()
+    assert told.pop(1).endswith(" DUE TO PREEMPTION ***")
     assert [line for line in told if line != "Terminated"] == [  # a shell tells so of its child
         "start first from nothing",
         "saved",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from warpdeck.controller.events import Who
-from warpdeck.controller.steps import BUSY
+from warpdeck.controller.steps import BUSY, STARTING
 from warpdeck.errors import SAID, UserError
 from warpdeck.model import JobId
 from warpdeck.notation.exitcodes import IMMEDIATE, PLAIN, exit_code
@@ -59,7 +59,7 @@ def in_its_words(error: UserError, known: Table, environ: Mapping[str, str]) -> 
 
 def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> UserError:
     """What a step is refused for, as srun says it."""
-    if error.code == BUSY:
+    if error.code in (BUSY, STARTING):
         words = f"Unable to create step for job {job_id}: Requested nodes are busy"
         return UserError(words, "other steps hold them; --overlap shares with these")
     return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)

@@ -15,7 +15,7 @@ import msgspec
 
 from warpdeck.controller.events import StepAsked
 from warpdeck.controller.firststeps import FirstStep
-from warpdeck.controller.steps import BUSY, plan_step
+from warpdeck.controller.steps import BUSY, STARTING, plan_step
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
@@ -200,9 +200,9 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
             try:
                 return await _ask_once(connection, event)
             except UserError as error:
-                if error.code != BUSY or event.ask.immediate:
+                if error.code not in (BUSY, STARTING) or event.ask.immediate:
                     raise
-                if error.message != told:
+                if error.code == BUSY and error.message != told:
                     told = error.message
                     await connection.progress(number, told)
             try:

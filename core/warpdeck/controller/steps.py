@@ -21,6 +21,8 @@ from .jobs import may_touch
 from .measurements import to_curve, to_spreads, to_usage
 from .state import State, Transaction, amend
 
+STARTING = "starting"
+"""The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""
 BUSY = "busy"
 """The code of an error that is gone when others have ended: who asks waits and asks again."""
 MAX_STEPS = 100_000
@@ -33,7 +35,7 @@ _STATE_OF_CAUSE = {
 
 
 def plan_step(state: State, event: StepAsked) -> Layout:
-    """Where the step would go now. Raises UserError; with the code BUSY where waiting helps."""
+    """Where the step would go now. Raises UserError; with the code BUSY or STARTING where waiting helps."""
     job = state.jobs.get(event.job_id)
     if job is None:
         raise UserError(f"job {event.job_id} is not known", "see `warpdeck queue`", code="not_found")
@@ -69,7 +71,8 @@ def _check_runs(job: Job) -> None:
     if job.state is JobState.SUSPENDED:
         raise UserError(f"job {job.label()} is suspended", "it is tried again", code=BUSY)
     if job.state is not JobState.RUNNING:
-        raise UserError(f"job {job.label()} does not run yet ({job.state})", "it is tried again", code=BUSY)
+        code = STARTING if job.state is JobState.CONFIGURING else BUSY
+        raise UserError(f"job {job.label()} does not run yet ({job.state})", "it is tried again", code=code)
 
 
 def ask(txn: Transaction, event: StepAsked) -> Outcome:

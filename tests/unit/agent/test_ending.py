@@ -11,6 +11,7 @@ from tests.waiting import comes
 
 from warpdeck_agent.ending import Ending
 from warpdeck_agent.job import Job
+from warpdeck_agent.notices import Notices
 from warpdeck_agent.signals import Signals
 from warpdeck_agent.spool import Meta, Spool
 
@@ -47,7 +48,14 @@ async def test_ends_that_come_closely_are_told_together_and_their_places_looked_
 ) -> None:
     spool, clearing, told = Spool(str(tmp_path)), CountedClearing(), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = Ending(pool, Signals(pool), clearing, told.append, on_free=lambda job: None)  # type: ignore[arg-type]
+        ending = Ending(
+            pool,
+            Signals(pool),
+            clearing,  # type: ignore[arg-type]
+            told.append,
+            notices=Notices(pool),
+            on_free=lambda job: None,
+        )
         jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
         for count, job in enumerate(jobs, 1):
             ending.ended(job)
@@ -67,6 +75,7 @@ async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(t
             Signals(pool),
             clearing,  # type: ignore[arg-type]
             told.append,
+            notices=Notices(pool),
             on_free=lambda job: None,
             gather_s=1e6,
         )
