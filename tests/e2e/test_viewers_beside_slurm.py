@@ -121,6 +121,8 @@ def pair() -> Iterator[Pair]:
         "squeue -u nosuch",
         "squeue -h -u nosuch,0 -S i -o %i",
         "squeue -h --me -S i -o %i",
+        "squeue -h --users=root -S i -o %i",
+        "squeue -h --accounts=none -o %i",
         "squeue -j 999",
         "squeue -j 999,2 -h -o %i",
         "squeue -j abc",
@@ -411,6 +413,7 @@ def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
     for line in (
         "squeue -j 2",
         "squeue -h -t CA -o %i|%t|%T|%r|%R|%N|%C|%D",
+        "squeue -h -t CA -O jobid,exit_code",
         "squeue -h -t all -j 2 -o %i%T",
     ):
         pair.same(line)

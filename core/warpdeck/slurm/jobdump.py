@@ -8,6 +8,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
+from .jobfields import wait_status
 from .people import group_of
 from .units import MIB, tres_text
 
@@ -63,7 +64,7 @@ def _what(row: Row) -> dict[str, Any]:
         "container": row["container"],
         "current_working_directory": row["work_dir"],
         "dependency": row["dependency"],
-        "exit_code": _exit_code(row["exit_code"]),
+        "exit_code": wait_status(row["exit_code"]),
         "flags": ["JOB_WAS_RUNNING"] if row["start"] else [],
         "group_id": gid,
         "group_name": group,
@@ -166,12 +167,6 @@ def _resources(row: Row) -> dict[str, Any]:
 def _gpus(kind: str, indices: list[int]) -> str:
     name = f"gpu:{kind}" if kind else "gpu"
     return f"{name}:{len(indices)}(IDX:{number_ranges(indices)})"
-
-
-def _exit_code(text: str) -> int:
-    """As wait(2) gives it: the code times 256, or the signal."""
-    code, _, signal = (text or "0:0").partition(":")
-    return int(code) * 256 + int(signal or 0)
 
 
 def _second(at_unix: float | None) -> int:

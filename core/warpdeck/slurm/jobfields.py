@@ -129,7 +129,7 @@ class JobFields:
             "arraytaskid": Field("ARRAY_TASK_ID", "tasks_text", self._task),
             "batchflag": Field("BATCH_FLAG", "batch", lambda row: "1" if row["batch"] else "0"),
             "derivedec": Field("DERIVED_EC", "", _always("0")),
-            "exit_code": Field("EXIT_CODE", "exit_code", _exit_code),
+            "exit_code": Field("EXIT_CODE", "exit_code", lambda row: str(wait_status(row["exit_code"]))),
             "groupid": Field("GROUP", "uid", lambda row: str(group_of(row["uid"])[1])),
             "groupname": Field("GROUP", "uid", lambda row: group_of(row["uid"])[0]),
             "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
@@ -228,10 +228,10 @@ def _fit_reason(text: str, width: int, right: bool) -> str:
     return cut(text, width, right) if text.startswith("(") else whole(text, width, right)
 
 
-def _exit_code(row: Row) -> str:
-    """The code alone, or 128 and the signal, as a shell tells it."""
-    code, _, signal = str(row["exit_code"] or "0:0").partition(":")
-    return str(128 + int(signal)) if int(signal or 0) else code
+def wait_status(text: str | None) -> int:
+    """An end (code:signal) as wait(2) gives it: the code times 256, or the signal."""
+    code, _, signal = (text or "0:0").partition(":")
+    return int(code) * 256 + int(signal or 0)
 
 
 def _switches_wait(row: Row) -> str:

@@ -21,11 +21,11 @@ from .words import CLUSTER_LINE, Words, WordsError, is_informed, only_ours, opti
 
 OPTIONS = options(
     "squeue",
-    "account=,A all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
+    "account=,A accounts= all,a array,r array-unique clusters=,M federation format=,o Format=,O help hide iterate=,i jobs?,j json "
     "licenses=,L local long,l me name=,n noconvert node= nodes= nodelist=,w noheader,h only-job-state partition=,p priority,P qos=,q "
-    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u verbose,v version,V yaml",
+    "reservation=,R sibling sort=,S start states=,t steps?,s usage user=,u users= verbose,v version,V yaml",
 )
-OTHER_NAMES = {"node": "nodelist", "nodes": "nodelist"}
+OTHER_NAMES = {"accounts": "account", "node": "nodelist", "nodes": "nodelist", "users": "user"}
 """Spellings that squeue takes without saying so -> option."""
 USAGE = """\
 Usage: squeue [-A accounts] [-i seconds] [-j jobs] [-L licenses] [-n names]
@@ -95,9 +95,10 @@ def _asked(found: Words, console: Console) -> Asked:
     values: dict[str, str] = {}
     env = console.env
     for name, value in found:
-        if name in ("me", "user"):  # the later of them counts
-            values.pop("user" if name == "me" else "me", None)
-        values[OTHER_NAMES.get(name, name)] = value
+        option = OTHER_NAMES.get(name, name)
+        if option in ("me", "user"):  # the later of them counts
+            values.pop("user" if option == "me" else "me", None)
+        values[option] = value
     forms = [name for name, _ in found if name.lower() == "format"]
     if len(set(forms)) > 1:
         later, earlier = ("-O (--Format)", "-o (--format)")[:: 1 if forms[-1] == "Format" else -1]

@@ -50,6 +50,8 @@ REFUSED = {
     "yaml": "take --json",
 }
 """Options that would change what is shown, and are not here -> what to do."""
+GATHERED = ("accounts", "format", "jobs", "name", "partition", "state", "uid", "user")
+"""Options whose lists add up where they are given again; of the others the last counts."""
 EMPTY = ("wckeys", "associations")
 """Options that name what no job of ours has: nothing is found."""
 REST_OF_SECOND_S = 0.999999
@@ -72,7 +74,10 @@ class Asked:
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
         self.given = dict(words)
-        self.given |= {"format": ",".join(value for name, value in words if name == "format" and value)}
+        for option in GATHERED:
+            if option in self.given:
+                self.given[option] = ",".join(value for name, value in words if name == option and value)
+        self.given.setdefault("format", "")
         self.console = console
         self.now = time.time()
         for name, reason in REFUSED.items():
