@@ -22,6 +22,7 @@ from warpdeck_agent.spool import TABLE, Spool
 from warpdeck_agent.table import LaunchTable, Record
 from warpdeck_agent.tempdirs import TempDirs
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
 from warpdeck_agent.wire.messages import decode, encode
 
@@ -186,6 +187,27 @@ class AgentProcess:
         self.launch(job_id, script, **fields)
         return self.link.expect(
             wire.JobReport, lambda found: found.job_id == job_id and found.phase != "running"
+        )
+
+    def begin_step(self, job_id: int, step: int, command: str, *, tasks: int = 1) -> None:
+        """A step of a shell's command inside a job that runs."""
+        ranks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
+        launch = steps.StepLaunch(
+            job_id=job_id,
+            restarts=0,
+            step=step,
+            env={"PATH": os.environ["PATH"]},
+            cwd="/",
+            argv=["sh", "-c", command],
+            tasks=ranks,
+        )
+        self.link.send(launch)
+
+    def step_end(self, job_id: int, step: int) -> steps.StepReport:
+        """The report of a step's end."""
+        wanted = (job_id, step, "exited")
+        return self.link.expect(
+            steps.StepReport, lambda found: (found.job_id, found.step, found.phase) == wanted
         )
 
     def job(self, job_id: int, name: str = "", *, restarts: int = 0) -> Path:

@@ -16,6 +16,7 @@ from typing import Callable, List
 
 from . import groups, processes
 from .containment import Containment
+from .cputime import sum_of
 from .hold import hold_name
 from .hooks import EPILOG, HookError, run_hook
 from .job import Job, Key
@@ -147,7 +148,7 @@ def _take_usage(job: Job) -> None:
     """What the kernel counted; a launch of which it killed something for memory ended for that."""
     used = groups.usage(job.meta.hold.groups)
     job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
-    job.cpu = max(job.cpu, used.cpu)
+    job.cpu = max(job.cpu, used.cpu, sum_of((job.own_cpu, job.steps_cpu)))
     if used.oom_kills and not job.cause:
         job.cause = "oom"
         own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes

@@ -41,6 +41,8 @@ class Job:
         self.own_cpu = CpuTime()
         self.own_peak_mem_bytes = 0
         """These two without what its steps have used."""
+        self.steps_cpu = CpuTime()
+        """Of its steps that have ended."""
         self.limit: Optional[TimeLimit] = None
         self.meter = Meter(begin_unix=meta.started_at, share_pct=meta.gpu_share_pct)
         self.done = asyncio.Event()

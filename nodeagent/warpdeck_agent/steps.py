@@ -89,6 +89,12 @@ class Step:
     def phase(self) -> str:
         return "exited" if self.done.is_set() else "running"
 
+    def take_cpu(self) -> None:
+        """Counts what its tasks have used, now that all have ended: once."""
+        if not self.done.is_set():
+            self.cpu = sum_of(task.cpu() for task in self.tasks.values())
+            self.job.steps_cpu = sum_of((self.job.steps_cpu, self.cpu))
+
     def report(self, ends: Optional[List[TaskEnded]] = None, *, curve: bool = True) -> StepReport:
         """The agent's word on it: these ends, or all."""
         if ends is None:
@@ -98,7 +104,7 @@ class Step:
                 if task.ended is not None
             ]
         over = self.done.is_set()
-        cpu = sum_of(task.cpu() for task in self.tasks.values()) if over else CpuTime()
+        cpu = self.cpu if over else CpuTime()
         return StepReport(
             job_id=self.job.meta.job_id,
             restarts=self.job.meta.restarts,
@@ -319,6 +325,7 @@ class Steps:
         if step.started.is_set() and all(task.ended is not None for task in step.tasks.values()):
             if step.timer is not None:
                 step.timer.cancel()
+            step.take_cpu()
             step.done.set()
             if step.exchange is not None:
                 step.exchange.close()

@@ -193,3 +193,18 @@ def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: Ag
     assert said.peak_mem_bytes < 30 * MIB and said.cpu_seconds < 0.3
     agent.run(agent.new_id(), "exec python3 -c 'held = bytearray(300 << 20)'", **limits)
     assert agent.run(agent.new_id(), "true", **limits).cause == ""
+
+
+def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_path: Path) -> None:
+    """Also where no group counts it."""
+    job, over = agent.new_id(), tmp_path / "over"
+    work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    agent.launch(job, f"{work}; while [ ! -e {over} ]; do sleep 0.1; done")
+    agent.link.report(job, "running")
+    for step in range(2):
+        agent.begin_step(job, step, f"({work}) & wait", tasks=2)
+    steps_s = sum(agent.step_end(job, step).cpu_seconds for step in range(2))
+    over.touch()
+    said = agent.link.report(job, "exited")
+    assert said.own is not None and steps_s > 0.1 and said.own.cpu_seconds > 0.03
+    assert said.cpu_seconds >= 0.9 * (steps_s + said.own.cpu_seconds)

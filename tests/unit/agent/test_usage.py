@@ -262,29 +262,10 @@ def test_what_the_kernel_spent_for_a_step_is_told_apart(agent: AgentProcess) -> 
     agent.launch(1, "sleep 1000")
     agent.link.report(1, "running")
     for step, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False))):
-        said = run_step(agent, step, command)
+        agent.begin_step(1, step, command)
+        said = agent.step_end(1, step)
         assert said.cpu_seconds > 0.05
         assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
-
-
-def run_step(agent: AgentProcess, step: int, command: str) -> wire.StepReport:
-    """What is told at the end of a step of job 1."""
-    begin_step(agent, step, command)
-    return step_end(agent, step)
-
-
-def begin_step(agent: AgentProcess, step: int, command: str, *, tasks: int = 1) -> None:
-    ranks = [stepwire.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
-    env = {"PATH": os.environ["PATH"]}
-    agent.link.send(
-        stepwire.StepLaunch(
-            job_id=1, restarts=0, step=step, env=env, cwd="/", argv=["sh", "-c", command], tasks=ranks
-        )
-    )
-
-
-def step_end(agent: AgentProcess, step: int) -> wire.StepReport:
-    return agent.link.expect(wire.StepReport, lambda found: (found.step, found.phase) == (step, "exited"))
 
 
 MEASURED = """
@@ -303,14 +284,14 @@ def test_each_task_of_a_step_is_measured_and_the_job_without_its_steps(
     agent.launch(1, f"while [ ! -e {over} ]; do sleep 0.05; done")
     agent.link.report(1, "running")
     command = MEASURED.replace("@PYTHON@", sys.executable).replace("@GATE@", str(gate))
-    begin_step(agent, 0, command, tasks=2)
+    agent.begin_step(1, 0, command, tasks=2)
     eventually(
         lambda: curves(agent, job_id=1, step=0).peak_mem_bytes > 200 * MIB,
         timeout_s=90.0,
         what="both are looked at",
     )
     gate.touch()
-    said = {each.name: each for each in step_end(agent, 0).spreads}
+    said = {each.name: each for each in agent.step_end(1, 0).spreads}
     mem, read, written = said["mem_bytes"], said["read_bytes"], said["written_bytes"]
     assert (mem.least_rank, mem.most_rank, read.least_rank, read.most_rank) == (0, 1, 0, 1)
     assert 50 * MIB < mem.least < 150 * MIB < mem.most < 200 * MIB
