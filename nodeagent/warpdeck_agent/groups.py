@@ -127,6 +127,15 @@ def usage(groups: Sequence[str]) -> Usage:
     return Usage(memory.peak_mem_bytes, cpu, memory.oom_kills, memory.limit_bytes)
 
 
+def oom_kills(groups: Sequence[str]) -> int:
+    """How many processes of the groups the kernel has killed for their memory."""
+    for group in groups:
+        for limit, names in (("memory.max", V2), ("memory.limit_in_bytes", V1)):
+            if has(group, limit):
+                return number(table(f"{group}/{names.events}").get("oom_kill", ""))
+    return 0
+
+
 def _cpu_v2(group: str) -> CpuTime:
     stat = table(f"{group}/cpu.stat")
     return CpuTime(*(number(stat.get(name, "")) / 1e6 for name in ("usage_usec", "system_usec")))

@@ -18,7 +18,7 @@ import time
 from concurrent.futures import Executor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from . import processes
+from . import groups, processes
 from .accounts import group_of
 from .affinity import allowed_cpus, bind, own_cpus
 from .cputime import CpuTime, sum_of
@@ -53,6 +53,8 @@ MAX_CURVES = 500
 """Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
 NOTES = "pmi"
 """The file with what the ranks of a step have told each other, a line each."""
+KILLED = ((0, 9), (137, 0))
+"""How a task ends that was killed, or whose shell tells of what was."""
 StepKey = Tuple[int, int, int]
 
 
@@ -70,6 +72,8 @@ class Step:
         self.cpu = CpuTime()
         """While it runs; its tasks know it at the end."""
         self.number = number
+        self.oom_kills = groups.oom_kills(job.meta.hold.groups)
+        """Those of the job before it began."""
         self.cpus: Tuple[int, ...] = ()
         """Its own of the job's; () for all."""
         self.folder = folder
@@ -98,11 +102,7 @@ class Step:
     def report(self, ends: Optional[List[TaskEnded]] = None, *, curve: bool = True) -> StepReport:
         """The agent's word on it: these ends, or all."""
         if ends is None:
-            ends = [
-                TaskEnded(rank, *task.ended)
-                for rank, task in sorted(self.tasks.items())
-                if task.ended is not None
-            ]
+            ends = [task.end() for _, task in sorted(self.tasks.items()) if task.ended is not None]
         over = self.done.is_set()
         cpu = self.cpu if over else CpuTime()
         return StepReport(
@@ -257,9 +257,10 @@ class Steps:
         task.reap()
         task.read_end()
         assert task.ended is not None
+        task.oom = task.ended in KILLED and groups.oom_kills(step.job.meta.hold.groups) > step.oom_kills
         if step.exchange is not None:
             step.exchange.ended(task.rank, *task.ended)
-        self._settle(step, [TaskEnded(task.rank, *task.ended)])
+        self._settle(step, [task.end()])
 
     def _exchange(self, step: Step, asked: Pmi, ranks: Sequence[int]) -> Exchange:
         return Exchange(

@@ -22,7 +22,7 @@ from .procfs import number, table
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 from .spool import JobFolder, write_all
-from .wire.steps import ERR, OUT, StepTask
+from .wire.steps import ERR, OUT, StepTask, TaskEnded
 
 SCRIPT_NAME = "task.sh"
 OUTPUTS = {OUT: "out", ERR: "err"}
@@ -117,6 +117,8 @@ class Task:
         self.taken_bytes = 0
         """Of its input, so that what is sent again is not read twice."""
         self.ended: Optional[Tuple[int, int]] = None
+        self.oom = False
+        """The job had no more memory for it."""
         self.over = asyncio.Event()
 
     def supervisor_pid(self) -> int:
@@ -133,6 +135,11 @@ class Task:
         self.ended = self.folder.exit_status() or (0, 9)
         self.close_input()
         self.over.set()
+
+    def end(self) -> TaskEnded:
+        """For the wire, of one that has ended."""
+        assert self.ended is not None
+        return TaskEnded(self.rank, *self.ended, oom=self.oom)
 
     def open_input(self) -> int:
         """The end that the task reads; ours is kept."""

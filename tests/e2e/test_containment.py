@@ -52,6 +52,16 @@ def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_
     assert row["used"]["peak_mem_bytes"] >= 90 << 20
 
 
+def test_a_step_over_the_memory_is_out_of_memory_and_the_script_goes_on(home: Home, short_tmp: Path) -> None:
+    hog = "python3 -c 'held = bytearray(300 << 20)'"
+    out = short_tmp / "out"
+    job = submit(home, short_tmp, f"srun {hog}; echo rc $?; srun true", "--mem=100M", "--output", f"{out}")
+    steps = {step["id"]: step["state"] for step in ended(home, job)["steps"]}
+    assert (steps[f"{job}.0"], steps[f"{job}.1"]) == ("OUT_OF_MEMORY", "COMPLETED")
+    eventually(lambda: out.exists() and "rc 137" in out.read_text(), what="its output is home")
+    assert "srun: error: gpu1: task 0: Out Of Memory\n" in out.read_text()
+
+
 def test_who_stays_on_a_gpu_is_named_to_the_next_in_line(home: Home, lab: Lab, short_tmp: Path) -> None:
     stays, seen = short_tmp / "stays", short_tmp / "seen"
     command = f"cp /proc/self/stat {seen}; while [ ! -e {stays} ]; do sleep 0.1; done"

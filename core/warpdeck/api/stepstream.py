@@ -284,6 +284,8 @@ class StepStream(ClientStream):
 
 
 def _how(end: TaskEnd) -> str:
+    if end.oom:
+        return "Out Of Memory"
     if end.signal:
         return strsignal(end.signal) or f"signal {end.signal}"
     return f"Exited with exit code {end.code}"

@@ -144,7 +144,7 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
         return []
     known = {end.rank: end for end in part.ends}
     fresh = [
-        TaskEnd(rank=each.rank, code=each.code, signal=each.signal)
+        TaskEnd(rank=each.rank, code=each.code, signal=each.signal, oom=each.oom)
         for each in said.ends
         if each.rank not in known
     ]
@@ -229,6 +229,8 @@ def _finish(txn: Transaction, step: Step, *, ended_at: float) -> ExitStatus:
         worst = aborted if aborted.shell_code() else TaskEnd(rank=aborted.rank, code=1)
     message = next((part.message for part in step.parts if part.message), "")
     state = _STATE_OF_CAUSE.get(step.ending_cause)
+    if any(end.oom for end in step.ends().values()):
+        state = JobState.OUT_OF_MEMORY
     if state is None:
         state = JobState.FAILED if worst.shell_code() or message else JobState.COMPLETED
     code = worst.code or (1 if message and not worst.shell_code() else 0)

@@ -98,6 +98,8 @@ class TaskEnd(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     code: int = 0
     signal: int = 0
+    oom: bool = False
+    """It was killed because the job had no more memory there."""
 
     def shell_code(self) -> int:
         """As a shell tells it, and srun: 128 and more for signals."""

@@ -92,6 +92,8 @@ class TaskEnded:
     rank: int
     code: int = 0
     signal: int = 0
+    oom: bool = False
+    """The kernel killed it, or what it waited for, because the job had no more memory."""
 
 
 @dataclass(frozen=True)

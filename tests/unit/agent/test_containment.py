@@ -208,3 +208,22 @@ def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_p
     said = agent.link.report(job, "exited")
     assert said.own is not None and steps_s > 0.1 and said.own.cpu_seconds > 0.03
     assert said.cpu_seconds >= 0.9 * (steps_s + said.own.cpu_seconds)
+
+
+def test_a_task_that_has_no_more_memory_says_so_and_the_job_goes_on(agent: AgentProcess) -> None:
+    """Where the kernel holds the job to it; else all of the job is ended."""
+    job = agent.new_id()
+    agent.launch(job, "sleep 1000", mem_bytes=100 * MIB)
+    agent.link.report(job, "running")
+    agent.begin_step(job, 0, "kill -9 $$")
+    assert [(end.signal, end.oom) for end in agent.step_end(job, 0).ends] == [(9, False)]
+    agent.begin_step(job, 1, "exec python3 -c 'held = bytearray(b\"1\") * (300 << 20); input()' </dev/zero")
+    (end,) = agent.step_end(job, 1).ends
+    if strength(agent, "memory") == "enforced":
+        assert (end.signal, end.oom) == (9, True)
+        agent.begin_step(job, 2, "exit 3")
+        assert [(end.code, end.oom) for end in agent.step_end(job, 2).ends] == [(3, False)]
+        agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled"))
+        assert agent.link.report(job, "exited").cause == "cancelled"
+    else:
+        assert not end.oom and agent.link.report(job, "exited").cause == "oom"
