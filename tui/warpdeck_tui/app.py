@@ -151,6 +151,8 @@ class DeckApp(Window):
             self.push_screen(NodesScreen(listed=True))
         elif screen == "history":
             self.push_screen(HistoryScreen())
+        elif screen == "site":
+            self.push_screen(AdminScreen())
         elif screen == "sessions":
             self.push_screen(SessionsScreen())
 

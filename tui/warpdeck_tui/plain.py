@@ -15,12 +15,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from rich.cells import cell_len
 
 from warpdeck.api.client import Client
+from warpdeck.api.site import Site
 from warpdeck.errors import UserError
 from warpdeck.model.past import PastQuery
 from warpdeck.paths import Paths
 
 from .signs import in_words
-from .viewmodels import Line
+from .viewmodels import Line, sitetables
 from .viewmodels import job as job_page
 from .viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
 from .viewmodels.jobcolumns import JobRows, columns_of, job_row
@@ -32,6 +33,7 @@ from .viewmodels.sessions import session_rows, sessions
 from .viewmodels.sessions import summary as sessions_summary
 from .viewmodels.usage import usage_text
 from .widgets.cells import printable
+from .widgets.columns import Column
 
 QUEUE_COLUMNS = ("job", "state", "name", "user", "gpus", "time", "where")
 PAST_COLUMNS = ("job", "state", "name", "user", "account", "gpus", "time", "where")
@@ -39,6 +41,8 @@ SESSION_TITLES = ("JOB", "STATE", "NAME", "USER", "GPU", "TIME", "WHERE", "USE")
 NODE_TITLES, NODE_BARS = ("NODE", "STATE", "CPUS", "GPUS", "JOBS", "JOBS OR REASON"), (3, 4)
 PAST_JOBS = 100
 """So many of the latest; `warpdeck queue --all` and sacct list more."""
+SITE_EVENTS = 40
+"""So many of the latest; `sacct` knows of the jobs before."""
 LOG_BYTES, LOG_LINES = 16 * 1024, 40
 _PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊▋▌▍▎▏░]+")
 """Colours of logs, and bars: the number stands beside each."""
@@ -146,6 +150,34 @@ async def _sessions(client: Client, _: str, user: str | None) -> Text:
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
+async def _site(client: Client, _: str, __: str | None) -> Text:
+    """Its tables, one after the other."""
+    site, now = Site(client), time.time()
+    shown: dict[str, tuple[Sequence[Column], Sequence[sitetables.Row]]] = {
+        "partitions": (
+            sitetables.PARTITION_COLUMNS,
+            sitetables.partition_rows(await site.partitions()),
+        ),
+        "reservations": (
+            sitetables.RESERVATION_COLUMNS,
+            sitetables.reservation_rows(await site.reservations(), now=now),
+        ),
+        "QoS": (sitetables.QOS_COLUMNS, sitetables.qos_rows(await site.qos())),
+        "shares": (sitetables.ACCOUNT_COLUMNS, sitetables.account_rows((await site.shares()).shares)),
+        "priorities": (
+            sitetables.PRIORITY_COLUMNS,
+            sitetables.priority_rows((await site.priorities()).jobs),
+        ),
+        "drains": (sitetables.DRAIN_COLUMNS, sitetables.drain_rows(await client.nodes(), now=now)),
+        "events": (sitetables.EVENT_COLUMNS, sitetables.event_rows(await site.events())[:SITE_EVENTS]),
+    }
+    lines: Text = []
+    for title, (columns, rows) in shown.items():
+        table = _table([column.title for column in columns], [line for _, line in rows])
+        lines += ["", f"{title}:", *(table if rows else ["none"])]
+    return lines[1:]
+
+
 SCREENS: dict[str, Callable[[Client, str, str | None], Awaitable[Text]]] = {
     "queue": _queue,
     "gpus": _gpus,
@@ -156,6 +188,7 @@ SCREENS: dict[str, Callable[[Client, str, str | None], Awaitable[Text]]] = {
     "usage": _usage,
     "idle": _idle,
     "sessions": _sessions,
+    "site": _site,
 }
 
 

@@ -61,10 +61,23 @@ async def answer(controller: Controller, question: Question, named: Collection[J
         case ask.PastCosts():
             return {"groups": await controller.store.past_costs(question.query)}
         case ask.Events():
-            entries = await controller.store.last_entries(question.limit)
-            return {
-                "events": [EventRow(at=each.at_unix, job=each.job_id, text=each.text) for each in entries]
-            }
+            return {"events": await _events(controller, limit=question.limit)}
+
+
+async def _events(controller: Controller, *, limit: int) -> list[EventRow]:
+    """The latest. A task of an array is told as squeue prints it; the first of an array stands for what waits of it, too, and
+    keeps the array's number, as do jobs that ended long ago."""
+    jobs = controller.state.jobs
+
+    def label(job_id: JobId) -> str:
+        job = jobs.get(job_id)
+        return job.label() if job is not None and job.array_job_id != job_id else str(job_id)
+
+    entries = await controller.store.last_entries(limit)
+    return [
+        EventRow(at=each.at_unix, job=each.job_id, label=label(each.job_id), text=each.text)
+        for each in entries
+    ]
 
 
 async def _past(controller: Controller, question: ask.Past) -> dict[str, Any]:

@@ -228,11 +228,12 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of what happened: of which job, by its id."""
+    """A line of what happened: of which job, by its id, and as squeue prints it."""
 
     at: float
     job: int
     text: str
+    label: str = ""
 
 
 class StepRow(msgspec.Struct, kw_only=True):

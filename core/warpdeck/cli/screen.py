@@ -9,7 +9,7 @@ from warpdeck.paths import default_paths
 
 from .arguments import USAGE_EXIT, Arguments
 
-SCREENS = ("queue", "gpus", "nodes", "node", "job", "history", "usage", "idle", "sessions")
+SCREENS = ("queue", "gpus", "nodes", "node", "job", "history", "usage", "idle", "sessions", "site")
 OF_ONE = {"job": "a job: its id, or 12_3 of an array", "node": "a node's name"}
 PRINTED_ONLY = ("usage", "idle")
 """In the app they are lists over another screen."""

@@ -176,6 +176,15 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         assert path.stat().st_mode & 0o777 == 0o600
 
 
+async def test_the_events_of_an_arrays_tasks_are_told_by_their_places_in_it(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit_array(tasks=4, at_once=2)
+        await stage.press("6")
+        await stage.shows("[Partitions]")
+        stage.app.screen.show_tab("events")  # type: ignore[attr-defined]
+        await stage.shows("[Events]", " 1_0 running", " 1 submitted")
+
+
 async def test_a_key_for_another_table_says_for_which_and_nodes_and_a_what_if_are_asked_for_anywhere(
     folder: Path,
 ) -> None:

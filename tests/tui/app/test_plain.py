@@ -22,6 +22,16 @@ SAYS = {
     "usage": ("GPU-hours", ME),
     "idle": ("every GPU that is held is used",),
     "sessions": ("1 session", "shell"),
+    "site": (
+        "partitions:",
+        "WHO MAY USE IT",
+        "reservations:",
+        "none",
+        "shares:",
+        "drains:",
+        "gpu02",
+        "submitted by",
+    ),
 }
 
 
@@ -39,7 +49,7 @@ async def test_every_screen_says_what_it_shows(folder: Path) -> None:
             text = "\n".join(await screen_text(stage.cluster.paths, screen, what, ME))
             assert all(word in text for word in words), f"{screen}: {text}"
             assert not set(text) & set("\x1b█▌●"), screen
-            assert "naïve-世" not in text or screen in ("node", "nodes", "gpus")
+            assert "naïve-世" not in text or screen in ("node", "nodes", "gpus", "site")
         text = "\n".join(await screen_text(stage.cluster.paths, "queue", "", None))
         assert "naïve-世" in text
         with pytest.raises(UserError, match="no node gpu77"):
@@ -73,6 +83,7 @@ def test_what_makes_no_sense_is_one_sentence(
         (("node", "gpu01"), "node"),
         (("job", "1"), "job"),
         (("sessions", ""), "sessions"),
+        (("site", ""), "admin"),
     ],
 )
 async def test_the_app_begins_where_it_was_told_to(folder: Path, at: tuple[str, str], place: str) -> None:

@@ -67,7 +67,7 @@ def test_hours_are_summed_by_group_and_the_dearest_comes_first() -> None:
 def test_what_was_not_measured_is_not_called_unused() -> None:
     text = usage_text(costs(job(1, use=None, gpus=2), job(2, use=50.0, gpus=2)))
     assert "50 % of them used, 25 % wasted" in text
-    assert "the use of 2.0 GPU-hours was not measured" in text
+    assert "the use of 2.00 GPU-hours was not measured" in text
     unknown = [line.split() for line in usage_text(costs(job(1))).splitlines() if line.startswith("ann")]
     assert unknown[0][5:7] == ["?", "?"]
 

@@ -72,7 +72,7 @@ DRAIN_COLUMNS = (
     Column("JOBS", 4, 2, align="right"),
     Column("REASON", 0, flex=4),
 )
-EVENT_COLUMNS = (Column("WHEN", 12), Column("JOB", 8, align="right"), Column("WHAT HAPPENED", 0, flex=1))
+EVENT_COLUMNS = (Column("WHEN", 12), Column("JOB", 10, align="right"), Column("WHAT HAPPENED", 0, flex=1))
 
 
 def partition_rows(rows: Sequence[PartitionRow]) -> list[Row]:
@@ -328,7 +328,11 @@ def event_rows(events: Sequence[EventRow]) -> list[Row]:
     return [
         (
             f"{event.job} {len(events) - at}",
-            (Cell(_second(event.at), "muted"), Cell(str(event.job), "accent"), Cell(printable(event.text))),
+            (
+                Cell(_second(event.at), "muted"),
+                Cell(event.label or str(event.job), "accent"),
+                Cell(printable(event.text)),
+            ),
         )
         for at, event in enumerate(events)
     ]

@@ -20,6 +20,8 @@ LONGEST_TABLE = 20
 """Lines of one table; the rest is one line more. A file has all."""
 NAME_WIDTH, SHARE_WIDTH = 18, 5
 """A whole line has at most 71 characters: what a dialog has room for on a terminal of 80."""
+FEW_HOURS, LEAST_HOURS = 10.0, 0.01
+"""Below the first hundredths count; what is less than the second would be read as 0, and is not told of."""
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -67,21 +69,24 @@ def usage_text(groups: Sequence[GroupCost]) -> str:
 
 
 def _summary(total: Cost) -> list[str]:
+    places = _places(total)
     lines = [
-        f"{total.jobs:,} job{'' if total.jobs == 1 else 's'}, {total.failed:,} failed, {total.allocated:,.1f} GPU-hours allocated"
+        f"{total.jobs:,} job{'' if total.jobs == 1 else 's'}, {total.failed:,} failed,"
+        f" {_hours(total.allocated, places)} GPU-hours allocated"
     ]
     if total.measured:
         used, wasted = 100 * total.used / total.measured, 100 * total.wasted / total.measured
         lines.append(f"{used:.0f} % of them used, {wasted:.0f} % wasted: a GPU was held and below 5 %")
-    if total.measured < total.allocated:
-        lines.append(f"the use of {total.allocated - total.measured:,.1f} GPU-hours was not measured")
+    unknown = total.allocated - total.measured
+    if unknown >= LEAST_HOURS:
+        lines.append(f"the use of {_hours(unknown, places)} GPU-hours was not measured")
     return lines
 
 
 def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[str]:
     heads = f"{'JOBS':>7}{'FAILED':>7}{'CPU-H':>8}{'GPU-H':>8}{'USED':>8}{'WASTED':>8}  SHARE"
     lines = [f"{BOLD}{fit('BY ' + title.upper(), NAME_WIDTH)}{heads}{PLAIN}"]
-    shown = list(groups[:LONGEST_TABLE])
+    places, shown = _places(total), list(groups[:LONGEST_TABLE])
     if len(groups) > LONGEST_TABLE:
         rest = Cost()
         for _, each in groups[LONGEST_TABLE:]:
@@ -90,19 +95,24 @@ def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[
     for name, each in shown:
         share = 100 * each.allocated / total.allocated if total.allocated else 100 * each.jobs / total.jobs
         lines.append(
-            f"{fit(name, NAME_WIDTH)}{each.jobs:>7,}{each.failed:>7,}{_hours(each.cpu_hours):>8}"
-            f"{_hours(each.allocated):>8}{_known(each.used, each):>8}{_known(each.wasted, each):>8}"
+            f"{fit(name, NAME_WIDTH)}{each.jobs:>7,}{each.failed:>7,}{_hours(each.cpu_hours, places):>8}"
+            f"{_hours(each.allocated, places):>8}{_known(each.used, each, places):>8}{_known(each.wasted, each, places):>8}"
             f"  {bar(share, SHARE_WIDTH)}".rstrip()
         )
     return [*lines, ""]
 
 
-def _known(hours: float, of: Cost) -> str:
-    return _hours(hours) if of.measured else "?" if of.allocated else "·"
+def _known(hours: float, of: Cost, places: int) -> str:
+    return _hours(hours, places) if of.measured else "?" if of.allocated else "·"
 
 
-def _hours(hours: float) -> str:
+def _hours(hours: float, places: int) -> str:
     """In seven characters."""
     if hours >= 100_000:
         return f"{hours / 1000:,.0f}k"
-    return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.1f}"
+    return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.{places}f}"
+
+
+def _places(total: Cost) -> int:
+    """Digits behind the point, the same in a whole table: a user's first jobs take minutes."""
+    return 1 if total.allocated >= FEW_HOURS else 2
