@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -15,11 +16,21 @@ import pytest
 from tests.home import Home
 from tests.waiting import eventually
 
+from warpdeck.paths import Paths
+
 pytestmark = pytest.mark.shells
 SHELL_S = 60.0
-STARTS = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}
+REPLY = """
+COMP_WORDS=({line}); COMP_CWORD=1; _warpdeck_complete; printf %s "${{COMPREPLY[*]}}"
+"""
+STARTS = {
+    "bash": ["bash", "--norc", "--noprofile", "-i"],
+    "fish": ["fish", "--no-config", "-i"],
+    "zsh": ["zsh", "-f", "-i"],
+}
 LOADS = {
     "bash": 'eval "$(warpdeck completion bash)"',
+    "fish": "warpdeck completion fish | source",
     "zsh": 'autoload -Uz compinit; compinit -u -D; eval "$(warpdeck completion zsh)"',
 }
 
@@ -61,13 +72,12 @@ class Typing:
     def __init__(self, home: Home, shell: str) -> None:
         self._master, slave = pty.openpty()
         self._process = subprocess.Popen(
-            STARTS[shell],
+            ["setsid", "--ctty", *STARTS[shell]],
             env=home.environ,
             cwd=home.path.parent,
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            start_new_session=True,
         )
         os.close(slave)
         self._shown = ""
@@ -98,7 +108,7 @@ def test_tab_finishes_verbs_jobs_and_nodes_as_they_are_typed(site: Home, shell: 
     typing = Typing(site, shell)
     try:
         typing.type("echo begin; scancel \t")
-        typing.until(f"scancel {job}")
+        typing.until(job)
         typing.type("\n")
         eventually(lambda: site.state(job) == "CANCELLED", what="the job that Tab found is cancelled")
         typing.type("echo $(( 4 + 4 )); warpdeck node dra\t")
@@ -148,6 +158,29 @@ def test_fish_shows_what_each_candidate_is(site: Home) -> None:
     assert offered("squeue --nodelist=")[0].startswith(f"--nodelist={node(site)}\tidle, ")
     assert "cancel\tend jobs, or send them a signal" in offered("warpdeck can")
     assert offered("sbatch tr") == ["train.sh"]
+
+
+@pytest.mark.parametrize("controller", ["absent", "silent"])
+def test_tab_is_quiet_and_soon_over_where_no_controller_answers(
+    site: Home, short_tmp: Path, controller: str
+) -> None:
+    home = short_tmp / "home"
+    home.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        if controller == "silent":
+            listener.bind(Paths(str(home)).socket)
+            listener.listen()
+        for line, found in (("scancel ''", ""), ("warpdeck canc", "cancel")):
+            done = subprocess.run(
+                ["bash", "-c", f"{site.ok('completion', 'bash')}\n{REPLY.format(line=line)}"],
+                env={**site.environ, "WARPDECK_HOME": str(home)},
+                capture_output=True,
+                text=True,
+                timeout=SHELL_S,
+                check=True,
+            )
+            assert (done.stdout, done.stderr) == (found, "")
+    assert not (home / "controller.lock").exists()
 
 
 def test_jobs_of_use_to_the_verb_are_offered(site: Home) -> None:

@@ -15,7 +15,7 @@ from warpdeck.paths import default_paths
 from . import candidates as kinds
 from .candidates import Candidate
 
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 """A key was pressed; who waits longer for names presses on."""
 MAX_ROWS = 500
 """Jobs that are offered, the newest; more help nobody to choose."""
