@@ -2,9 +2,21 @@
 
     import warpdeck
     with warpdeck.Client() as deck:
-        job = deck.submit("train.sh", gpus=2)
+        job = deck.submit("train.sh", gpus=2, time="4:00:00")
+        job.wait().check()
+    with warpdeck.Executor(gpus=1) as pool:
+        losses = list(pool.map(train, [0.1, 0.01]))
 
-Importing this imports nothing else; what the library has is loaded when it is first named.
+    Client       jobs and nodes, blocking: submit, wait, cancel, jobs, metrics, diff, nodes, status
+    Job          what a Client gives: wait, cancel, logs, output, state, why, metrics, snapshot
+    AsyncClient  the same with await, and AsyncJob
+    Executor     functions as jobs, behind concurrent.futures; its futures are CallFutures
+    Outcome      how a job ended: ok, exit_code, rows (one for each task), check()
+    JobFailed    what check() raises, and a call whose job died
+    UserError    whatever else is refused, in one sentence, with the next step in `hint`; both are WarpdeckErrors
+
+Durations are seconds, times unix seconds, sizes bytes. Importing this imports nothing else; what the library has is loaded
+when it is first named.
 """
 
 TYPE_CHECKING = False
@@ -20,6 +32,18 @@ if TYPE_CHECKING:
     from .library.outcome import JobFailed as JobFailed
     from .library.outcome import Outcome as Outcome
 
+__all__ = [
+    "AsyncClient",
+    "AsyncJob",
+    "CallFuture",
+    "Client",
+    "Executor",
+    "Job",
+    "JobFailed",
+    "Outcome",
+    "UserError",
+    "WarpdeckError",
+]
 __version__ = "0.1.0"
 
 _HOMES = {

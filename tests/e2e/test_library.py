@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import Queue
 
 import pytest
+from tests.e2e import typed_program
 from tests.home import Home
 from tests.waiting import comes, eventually
 
@@ -206,6 +207,15 @@ def test_a_client_can_be_closed_twice_and_then_says_so(site: Home) -> None:
     deck.close()
     with pytest.raises(RuntimeError, match="was closed"):
         deck.nodes()
+
+
+def test_a_typed_program_gets_what_the_types_say(deck: warpdeck.Client) -> None:
+    assert typed_program.ask(deck, timeout_s=LONG_S) == "typed\n"
+    assert typed_program.call(deck, timeout_s=LONG_S) == [0.5, 0.5, 4]
+
+
+async def test_a_typed_program_asks_in_its_own_loop(adeck: warpdeck.AsyncClient) -> None:
+    assert await typed_program.ask_in_a_loop(adeck) == ["0", "1"]
 
 
 def test_threads_share_a_client(deck: warpdeck.Client) -> None:

@@ -134,7 +134,8 @@ class AsyncClient:
             return await asyncio.gather(*(self._outcome(str(getattr(job, "id", job))) for job in jobs))
 
     async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by its name. What could not be done is in the answer's `errors`."""
+        """Ends jobs, or sends them a signal by its name ("USR1"). Raises UserError if nothing could be done; what could not be,
+        beside what could, is in the answer's `errors`."""
         words = [str(getattr(job, "id", job)) for job in jobs]
         return await self.ask(lambda link: link.cancel(words, signal=signal))
 
@@ -160,12 +161,15 @@ class AsyncClient:
     # ---- the cluster
 
     async def nodes(self) -> list[NodeRow]:
+        """All nodes, by name: state, CPUs, memory and GPUs with their last readings. [] on a cluster without."""
         return await self.ask(lambda link: link.nodes())
 
     async def node(self, name: str) -> NodeRow:
+        """One node. Raises UserError if there is none of this name."""
         return (await self.ask(lambda link: link.nodes(name=name)))[0]
 
     async def status(self) -> Status:
+        """The controller: who one is to it, how many nodes, and jobs by state."""
         return await self.ask(lambda link: link.status())
 
     # ---- the connection

@@ -173,7 +173,8 @@ class Client:
         return self.run(self.behind.wait([_reference(job) for job in jobs], timeout_s=timeout_s))
 
     def cancel(self, *jobs: Job | str | int, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by its name. What could not be done is in the answer's `errors`."""
+        """Ends jobs, or sends them a signal by its name ("USR1"). Raises UserError if nothing could be done; what could not be,
+        beside what could, is in the answer's `errors`."""
         return self.run(self.behind.cancel(*(_reference(job) for job in jobs), signal=signal))
 
     def metrics(self, job: Job | str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:
@@ -189,12 +190,15 @@ class Client:
         return self.run(self.behind.files(_reference(job)))
 
     def nodes(self) -> list[NodeRow]:
+        """All nodes, by name: state, CPUs, memory and GPUs with their last readings. [] on a cluster without."""
         return self.run(self.behind.nodes())
 
     def node(self, name: str) -> NodeRow:
+        """One node. Raises UserError if there is none of this name."""
         return self.run(self.behind.node(name))
 
     def status(self) -> Status:
+        """The controller: who one is to it, how many nodes, and jobs by state."""
         return self.run(self.behind.status())
 
 

@@ -1,0 +1,43 @@
+"""What `import warpdeck` offers to programs: all of it named, described and typed."""
+
+from __future__ import annotations
+
+import importlib.resources
+import inspect
+import pydoc
+from collections.abc import Iterator
+
+import pytest
+
+import warpdeck
+
+
+def public() -> Iterator[tuple[str, object]]:
+    """Every class, and every method and property that is its own."""
+    for name in warpdeck.__all__:
+        found = getattr(warpdeck, name)
+        yield name, found
+        for member, value in vars(found).items():
+            if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+                yield f"{name}.{member}", value
+
+
+@pytest.mark.parametrize(("name", "member"), public(), ids=[name for name, _ in public()])
+def test_each_public_call_says_what_it_gives(name: str, member: object) -> None:
+    assert inspect.getdoc(member), name
+    function = member.fget if isinstance(member, property) else member
+    if inspect.isfunction(function):
+        given = set(inspect.signature(function).parameters) - {"self"}
+        assert given | {"return"} <= set(function.__annotations__), name
+
+
+def test_help_begins_with_what_there_is_and_leads_to_each() -> None:
+    text = pydoc.plain(pydoc.render_doc(warpdeck))
+    head = text.partition("PACKAGE CONTENTS")[0]
+    for name in warpdeck.__all__:
+        assert name in head and f"class {name}(" in text, name
+
+
+def test_type_checkers_are_told_that_it_is_typed() -> None:
+    for package in ("warpdeck", "warpdeck_agent"):
+        assert importlib.resources.files(package).joinpath("py.typed").is_file()
