@@ -35,13 +35,13 @@ def test_a_small_site_is_never_told_anything() -> None:
 def test_nodes_are_told_what_changes_and_once() -> None:
     sampling = Sampling()
     [order] = sampling.begins(NODES[0], nodes=500)
-    assert order == SetSampling(node=NODES[0], interval_s=10.0)
+    assert order == SetSampling(node=NODES[0], interval_s=20.0)
     assert [each.node for each in sampling.orders(NODES, nodes=500)] == NODES[1:]
     assert sampling.orders(NODES, nodes=500) == []
     with sampling.watched(), sampling.watched():
         assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {3.0}
         assert sampling.orders(NODES, nodes=500) == []
-    assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {10.0}
+    assert {each.interval_s for each in sampling.orders(NODES, nodes=500)} == {20.0}
 
 
 def test_a_node_whose_link_is_new_is_told_again() -> None:
@@ -55,4 +55,4 @@ def test_a_node_whose_link_is_new_is_told_again() -> None:
 def test_of_a_site_that_shrinks_all_are_told_to_tell_more_often() -> None:
     sampling = Sampling()
     sampling.orders(NODES, nodes=500)
-    assert {each.interval_s for each in sampling.orders(NODES[:50], nodes=50)} == {1.0}
+    assert {each.interval_s for each in sampling.orders(NODES[:25], nodes=25)} == {1.0}
