@@ -48,7 +48,8 @@ AT_RUNNING = (
     "account=x", "dependency=afterok:1", "excnodelist=n1", "features=x", "gres=gpu:1", "mincpusnode=2",
     "numnodes=1-2", "numtasks=4", "oversubscribe=yes", "partition=debug", "priority=5",
     "shared=yes", "starttime=now+1hour", "eligibletime=now+1hour", "stdout=/tmp/x.out", "tasks=2",
-    "timelimit=9-0", "timelimit=UNLIMITED", "tresperjob=gres:gpu:1", "workdir=/tmp",
+    "timelimit=9-0", "timelimit=UNLIMITED", "tresperjob=gres:gpu:1", "workdir=/tmp", "deadline=now+2hours", "timemin=10",
+    "timemin=100", "switches=1@4:00",
 )  # fmt: skip
 OTHERWISE = {
     "timelimit=UNLIMITED": "Requested time limit is invalid (missing or exceeds some limit)",
@@ -66,7 +67,16 @@ OTHERWISE = {
 APART = ("JobId", "SubmitTime", "EligibleTime", "AccrueTime", "StartTime", "EndTime", "RunTime", "LastSchedEval",
          "Priority", "NodeList", "BatchHost", "Reason", "Command", "StdOut", "StdErr", "AllocNode:Sid", "QOS")  # fmt: skip
 """Fields that are of the moment or of the machine."""
-OF_RUNNING = ("JobName=", "Nice=", "Requeue=", "TimeLimit=", "Comment=", "MailUser=", "MailType=")
+OF_RUNNING = (
+    "JobName=",
+    "Switches=",
+    "Nice=",
+    "Requeue=",
+    "TimeLimit=",
+    "Comment=",
+    "MailUser=",
+    "MailType=",
+)
 DROPPED = re.compile(rf"(?<!\S)({'|'.join(APART)})=\S*")
 
 

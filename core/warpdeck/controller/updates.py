@@ -2,8 +2,8 @@
 
 Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
 cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
-not yet (name, comment, mails, priority and nice, requeue, the array's throttle). Users shorten limits, lower priorities and
-raise `nice`; admins do all.
+not yet (name, comment, mails, priority and nice, requeue, the array's throttle, deadline, time-min, switches). Users shorten
+limits, lower priorities and raise `nice`; admins do all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ ANY_TIME = frozenset(
     {"name", "comment", "requeue", "throttle", "nice", "priority", "mail_types", "mail_user"}
 )
 """What may change as long as the job has not ended."""
+NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "time_min_s"})
+"""What decides nothing of a job that runs, and counts once it is requeued."""
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
 AFTERWARDS = frozenset({"comment"})
 """What may change of a job that has ended."""
@@ -91,7 +93,7 @@ def _check_state(job: Job, wanted: frozenset[str]) -> None:
         if "end_at_unix" in wanted:
             raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
         return
-    fixed = sorted(wanted - ANY_TIME - LIMIT - AFTERWARDS)
+    fixed = sorted(wanted - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
     if fixed:
         raise UserError(
             f"job {job.label()} does not wait any more ({job.state}): {fixed[0]} stays as it is",
