@@ -200,3 +200,14 @@ def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: Pair, line: str) ->
 def test_lines_at_the_prompt_are_commands(pair: Pair, lines: str) -> None:
     pair.same("sacctmgr", data=lines)
     pair.same("sacctmgr -n", data=lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "", "1", "4.0", "1.7", "--layout 1.7", "abc", "abc.0", "1.x", "1.0 3.0", "--input-filter=x 1.0", "--error-filter=-1 1.0",
+        "--output-filter=x 1.0", "1.", ".0", "--usage", "1+0.7", "99.0", "--nosuch 1.0",
+    ],
+)  # fmt: skip
+def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: Pair, words: str) -> None:
+    pair.same(f"sattach {words}".strip())

@@ -8,6 +8,7 @@ from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.jobids import is_job_id
 
 from .console import CommandError, Console
+from .refusals import WORDS
 from .words import WordsError, is_informed, options, read
 
 Row = dict[str, Any]
@@ -27,6 +28,9 @@ INSTEAD = (
     "follow the job's output with `warpdeck logs -f {job}`, or join its terminal with `warpdeck attach {job}`"
 )
 CYCLIC = "Cyclic"
+FILTERS = ("error-filter", "input-filter", "output-filter")
+NO_STEP = "Could not get job step info"
+UNREAD = "Failed to parse stepid from command line options"
 
 
 def main(words: list[str], console: Console) -> int:
@@ -38,15 +42,20 @@ def main(words: list[str], console: Console) -> int:
     except WordsError as error:
         print(error.message, file=console.err)
         return error.exit_code
-    if len(rest) > 1:
-        raise CommandError("too many parameters")
-    job, dot, step = (rest or [""])[0].partition(".")
-    if not dot or not is_job_id(job) or not step.isdecimal():
-        print("sattach: error: Failed to parse stepid from command line options", file=console.err)
-        print(USAGE, file=console.err)
-        return 1
+    asked = dict(found)
+    for name in FILTERS:
+        if name in asked and not asked[name].isdecimal():
+            raise CommandError(f'Invalid numeric value "{asked[name]}" for {name}.')
+    if len(rest) != 1 or "." not in rest[0]:
+        print(USAGE, file=console.out)
+        raise CommandError("too many parameters" if len(rest) != 1 else UNREAD)
+    job, _, step = rest[0].partition(".")
+    if job and not step.isdecimal():
+        raise CommandError(f"sattach: fatal: Bad step specified: {job}", bare=True)
+    if not is_job_id(job):
+        raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")
     record = _running(console, job, step)
-    if "layout" not in dict(found):
+    if "layout" not in asked:
         raise CommandError(
             f"the streams of step {job}.{step} are those of the srun that began it: {INSTEAD.format(job=job)}"
         )
@@ -57,12 +66,14 @@ def main(words: list[str], console: Console) -> int:
 def _running(console: Console, job: str, step: str) -> Row:
     with console.connect() as client:
         jobs = client.call("records", ids=[job], fields=["id", "state"], steps=True)["jobs"]
+    if jobs and all(record["state"] == "PENDING" for record in jobs):
+        raise CommandError(f"{NO_STEP}: {WORDS['pending']}")
     for each in (step for record in jobs for step in record["steps"]):
         row: Row = each["row"]
         if row["state"] == "RUNNING" and row["id"].rpartition(".")[2] == step:
             found: Row = each
             return found
-    raise CommandError("Could not get job step info: Invalid job id specified")
+    raise CommandError(f"{NO_STEP}: {WORDS['not_found']}")
 
 
 def layout(parts: list[Row], *, cyclic: bool) -> str:
