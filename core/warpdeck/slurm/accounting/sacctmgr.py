@@ -22,7 +22,8 @@ Row = dict[str, Any]
 TREE_WIDTH = -20
 OPTIONS = options(
     "sacctmgr",
-    "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s verbose,v version,V json yaml",
+    "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s usage verbose,v "
+    "version,V json yaml",
 )
 HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH],...]
 
@@ -113,7 +114,7 @@ def main(words: list[str], console: Console) -> int:
         console.err.write(f"{error.message}\n")
         return error.exit_code
     given = {name for name, _ in found}
-    if given & {"help", "version"}:
+    if given & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
     if rest:

@@ -18,7 +18,7 @@ from .session import Failed, Missing, Session
 
 OPTIONS = options(
     "scontrol",
-    "all,a details,d federation future,F help,h hide local clusters=,M oneliner,o quiet,Q sibling uid=,u verbose,v "
+    "all,a details,d federation future,F help,h hide local clusters=,M oneliner,o quiet,Q sibling uid=,u usage verbose,v "
     "version,V json? yaml?",
 )
 PROMPT = "scontrol: "
@@ -100,7 +100,7 @@ def _set(name: str, value: str, session: Session) -> None:
             session.json = True
         case "quiet":
             session.quiet = True
-        case "help":
+        case "help" | "usage":
             out.write(HELP)
             session.over = True
         case "version":

@@ -1,0 +1,53 @@
+"""Every one of Slurm's commands tells of itself without a controller."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from warpdeck.api.sync import SyncClient
+from warpdeck.slurm.console import Console
+from warpdeck.slurm.main import COMMANDS, run
+from warpdeck.slurm.version import VERSION
+
+OURS_ALONE = "seff"
+"""A script beside Slurm, whose options are its own."""
+
+
+def answer(command: str, option: str) -> tuple[int, str, str]:
+    """How the command ends, and what it prints."""
+
+    def nobody() -> SyncClient:
+        raise AssertionError("the controller is not asked")
+
+    def no_file(path: str, size: int) -> bytes:
+        raise AssertionError("no file is read")
+
+    out, err = io.StringIO(), io.StringIO()
+    place = Console(
+        env={},
+        folder="/",
+        user="root",
+        host="here",
+        stdin=io.StringIO(),
+        out=out,
+        err=err,
+        connect=nobody,
+        read_file=no_file,
+    )
+    return run(command, [option], place), out.getvalue(), err.getvalue()
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {OURS_ALONE}))
+def test_a_command_tells_how_it_is_used(command: str) -> None:
+    code, out, err = answer(command, "--usage")
+    assert (code, err) == (0, "") and command in out
+    code, out, err = answer(command, "--help")
+    assert (code, err) == (0, "") and " -" in out
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {OURS_ALONE}))
+def test_a_command_tells_its_version(command: str) -> None:
+    for option in ("-V", "--version"):
+        assert answer(command, option) == (0, VERSION, ""), option
