@@ -164,8 +164,8 @@ def _replaced(request: Request, change: JobChange) -> Request:
         resources = {**none, **resources}
     if "nodes_min" in resources or "nodes_max" in resources:
         low = resources.get("nodes_min", request.resources.nodes_min)
+        resources["nodes_open"] = "nodes_max" not in resources
         resources["nodes_max"] = max(low, resources.get("nodes_max", low))
-        resources["nodes_open"] = False
     plain = {name: value for name, value in values.items() if name in OF_REQUEST}
     if "throttle" in wanted and request.array is not None:
         plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])

@@ -43,6 +43,8 @@ def _follow(resources: dict[str, Any], counts: dict[str, int]) -> str:
                 f"--gpus={total} with {node} on each node is for {nodes} nodes", "fit --nodes to it"
             )
         resources["nodes_min"] = resources["nodes_max"] = nodes
+        if "tasks" in resources:
+            resources["tasks"] = max(resources["tasks"], nodes)
         return "per_node"
     if total is not None and task is not None:
         resources.setdefault("tasks", _quotient(total, task, "--gpus and --gpus-per-task"))
@@ -84,6 +86,7 @@ def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
 
 
 def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
+    """--ntasks-per-node is no more than a bound where --ntasks is given."""
     tasks, each, total = (
         resources.get("tasks"),
         resources.get("tasks_per_node"),
@@ -92,15 +95,11 @@ def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
     _name_only(resources, names, tasks or len(names))
     low = max(1, min(len(names), tasks or len(names)))
     if tasks is not None and each is not None:
-        high = low = max(low, -(-tasks // each))
-    elif tasks is None and total is None:
-        high = low
-    else:
-        high = max(low, min(total or MAX_NODES, tasks or MAX_NODES, MAX_NODES))
-    if high > 1:
-        resources["nodes_min"], resources["nodes_max"] = low, high
-        if each is None or tasks is None:
-            resources["nodes_open"] = True
+        low = max(low, -(-tasks // each))
+    most = low if tasks is None and total is None else min(total or MAX_NODES, tasks or MAX_NODES, MAX_NODES)
+    resources["nodes_open"] = True
+    if most > 1 or low > 1:
+        resources["nodes_min"], resources["nodes_max"] = low, max(low, most)
 
 
 def _name_only(resources: dict[str, Any], names: list[str], most: int) -> None:

@@ -104,6 +104,7 @@ def fit_tasks_to_gpus(resources: dict[str, Any]) -> None:
     elif not gpus:
         if tasks % each:
             raise UserError(
-                "-n/--ntasks has to be a multiple of --ntasks-per-gpu", f"write -n {tasks // each * each}"
+                "-n/--ntasks has to be a multiple of --ntasks-per-gpu",
+                f"write -n {max(1, tasks // each) * each}",
             )
         gpus["total"] = tasks // each

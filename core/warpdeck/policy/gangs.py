@@ -1,7 +1,7 @@
 """Over how many nodes a request may be laid out, and what its nodes must be besides large enough. Pure.
 
 `--nodes` says how many. Where it is not given (`nodes_open`) a job goes to as few as can hold its tasks and its GPUs: that many
-are tried first, then more, in growing steps. GPUs asked for on each node are not asked for on more nodes than that.
+are tried first, then more, in growing steps. What is asked for on each node, GPUs or tasks, is asked for on no more than that.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ def sizes(
     if partition is not None:
         low = max(low, partition.min_nodes)
         high = high if partition.max_nodes is None else min(high, partition.max_nodes)
-    if not asked.nodes_open:
+    if not asked.nodes_open or low >= high:
         high = max(low, min(high, len(cluster)))
         yield from np.unique(np.linspace(low, high, min(MAX_SIZES, high - low + 1)).astype(int)).tolist()
         return
     low = size = max(low, _fewest(cluster, asked, masks))
-    only = asked.gpus.per_node is not None or asked.gpus.share_pct is not None
+    gpus = asked.gpus
+    only = gpus.per_node is not None or gpus.share_pct is not None or asked.tasks_per_node is not None
     for _ in range(1 if only else MAX_OPEN_SIZES):
         if size > high:
             return

@@ -183,7 +183,7 @@ def test_memory_of_a_variable_yields_to_any_that_is_written(
 @pytest.mark.parametrize("value", ["warpdeck", "all", "warpdeck,all"])
 def test_the_cluster_may_be_named(value: str) -> None:
     request, notes = build_request([("clusters", value, "command line")], {}, now=0.0)
-    assert request["resources"] == {"gpus": {}} and not notes
+    assert request["resources"] == {"gpus": {}, "nodes_open": True} and not notes
 
 
 def test_another_cluster_is_refused_by_name() -> None:

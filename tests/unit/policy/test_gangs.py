@@ -79,6 +79,14 @@ def test_a_range_of_nodes_gives_way_to_limits_and_to_who_was_there_before() -> N
     assert made.starts == (), "on none of one, two and three nodes it would be done in time"
 
 
+def test_tasks_a_node_are_a_bound_that_more_nodes_may_stay_below() -> None:
+    there = nodes(*FOUR, gpus=4)
+    asked = open_to(6, tasks_per_node=4, nodes_min=2)
+    assert went(there, **asked) == {"n1": 3, "n2": 3}
+    assert went(there, **asked, gpus=GpuAsk(per_task=2)) == {"n1": 2, "n2": 2, "n3": 2}
+    assert went(there, held(*FOUR[:3], cpus=14), **asked) == {}
+
+
 def test_the_fewest_follow_from_gpus_and_memory_too() -> None:
     there = nodes(*FOUR)
     assert len(went(there, **open_to(12, gpus=GpuAsk(per_task=2)))) == 3

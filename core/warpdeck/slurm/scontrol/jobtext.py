@@ -186,7 +186,7 @@ def _node_range(job: Record) -> str:
     if job["shares"]:
         return str(job["nodes"])
     low, high = job["nodes_min"], job["nodes_max"]
-    return f"{low}-{high}" if high > 1 else str(low)
+    return f"{low}-{high}" if high else str(low)
 
 
 def _gres(job: Record) -> str:
