@@ -1,7 +1,8 @@
 """What well-known programs that are too large to be installed here ask of Slurm, word by word, and the form in which they read it.
 
 The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
-Snakemake, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop. Each was also run by hand, whole.
+Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
+Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop. Most were also run by hand, whole.
 """
 
 from __future__ import annotations
@@ -56,6 +57,27 @@ ASKED = (
     ),
     ("slurm_gpustat", "scontrol show jobid -dd 1", r"JobId=1 JobName=runs\n(   .*\n)+\n"),
     ("seml", "scontrol uhold '2 2'", r""),
+    ("seml's arrays", "squeue -a -t PENDING,CONFIGURING,RUNNING,SUSPENDED -h -o %i", r"2\n1\n"),
+    ("clusterfutures", "squeue --noheader '--format=%i %T' --jobs=1,2", r"2 PENDING\n1 RUNNING\n"),
+    ("pysqa", "squeue --format '%A|%u|%t|%.15j|%Z' --noheader", r"2\|root\|PD\| +waits\|/\S+\n1\|root\|R\| +runs\|/\S+\n"),
+    ("signac-flow", "squeue -u root -h --format=%2t%100j", r"PDwaits +\nR runs +\n"),
+    ("adaptive-scheduler", "sinfo -ahO partition,cpus", r"main\* +\d+ +\n"),
+    ("toil", "sinfo -a -o '%P %G %l %p %c %m'", r"PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY\nmain\* \S+ infinite 1 \d+ \d+\n"),
+    ("toil's jobs", "sacct -n -j 1 --format JobIDRaw,State,ExitCode -P -S 1970-01-02", r"1\|RUNNING\|0:0\n(1\.\w+\|RUNNING\|0:0\n)+"),
+    ("nemo-run", "squeue --start --noheader -j 2 -o '%i|%S|%T'", r"2\|N/A\|PENDING\n"),
+    ("torchx", "sinfo --format %P,%m --noconvert", r"PARTITION,MEMORY\nmain\*,\d+\n"),
+    (
+        "torchx's jobs",
+        "sacct --parsable2 -j 1",
+        r"JobID\|JobName\|Partition\|Account\|AllocCPUS\|State\|ExitCode\n1\|runs\|main\|.*\|1\|RUNNING\|0:0\n(.*\n)+",
+    ),
+    ("radical.saga", "sacct --format=JobID,State --parsable2 --noheader --jobs=1", r"1\|RUNNING\n(1\.\w+\|RUNNING\n)+"),
+    (
+        "open ondemand",
+        "squeue --all --states=all --noconvert -o '\x1e%A\x1f%i\x1f%t\x1f%j' -M warpdeck",
+        r"CLUSTER: warpdeck\n\x1eJOBID\x1fJOBID\x1fST\x1fNAME\n\x1e2\x1f2\x1fPD\x1fwaits\n\x1e1\x1f1\x1fR\x1fruns\n",
+    ),
+    ("open ondemand's nodes", "sinfo -aho %A/%D/%C", r"1/0/1/1/\d+/0/\d+\n"),
     ("snakemake's end", "scancel --clusters=all 99", r""),
     ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
     ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),

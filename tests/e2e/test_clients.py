@@ -231,6 +231,22 @@ def test_qtoolkit_submits_and_reads_jobs_by_squeue_and_scontrol(site: Home, shor
     ]
 
 
+def test_reportseff_reads_how_well_jobs_used_what_they_had(site: Home, short_tmp: Path) -> None:
+    words = ("--parsable", "--mem=100", "--time=10", "--array=0-1", "--wait", "--wrap")
+    done = site.slurm("sbatch", *words, "exit $SLURM_ARRAY_TASK_ID", cwd=short_tmp)
+    assert done.returncode == 1, done.stderr
+    told = ran(
+        site,
+        short_tmp,
+        "from reportseff.console import main\nmain()\n",
+        "--format=JobID,State,ReqMem,Partition,User",
+    )
+    rows = [line.split()[1:5] for line in told if "slurm-" in line]
+    user = site.environ.get("USER", "root")
+    assert [row[:3] for row in rows] == [["COMPLETED", "100M", "main"], ["FAILED", "100M", "main"]], told
+    assert {row[3] for row in rows} == {user}
+
+
 def test_dask_s_cluster_scales_on_jobs_and_takes_them_away(site: Home, short_tmp: Path) -> None:
     assert ran(site, short_tmp, DASK)[-1] == "42"
     eventually(lambda: not site.json("queue", "--name", "dask-worker"), what="its jobs are cancelled")
