@@ -81,6 +81,7 @@ class Ending:
         if job.meta.role == "hold":
             self._spawn(self._end_steps(job, grace_s))
             return
+        self._notices.say_why_it_ends(job)
         job.grace_until = time.monotonic() + grace_s
         task = self._spawn(self._end(job, grace_s))
         if grace_s <= 0:
@@ -129,7 +130,6 @@ class Ending:
 
     async def _end(self, job: Job, grace_s: float) -> None:
         """A stopped process takes a signal only when it goes on: CONT follows."""
-        await self._notices.say_why_it_ends(job)
         first = signal.SIGTERM if grace_s > 0 else signal.SIGKILL
         wait_s = grace_s if grace_s > 0 else KILL_AGAIN_S
         hang_up = (
@@ -158,8 +158,8 @@ class Ending:
                 for job in over + others:
                     if job in unclear:
                         self._spawn(self._clear(job))
-                    elif job.cause == "oom":  # the kernel's doing is noticed only now
-                        self._spawn(self._close_out_of_memory(job))
+                    elif job.cause == "oom" or job.last_words is not None:
+                        self._spawn(self._say_and_close(job))
                     else:
                         self._close(job)
                 self._look_again([job.mark for job in over + others if job.grouped])
@@ -192,12 +192,12 @@ class Ending:
 
     async def _clear(self, job: Job) -> None:
         await self._clearing.clear(job)
-        if job.cause == "oom":
-            await self._notices.say_why_it_ends(job)
-        self._close(job)
+        await self._say_and_close(job)
 
-    async def _close_out_of_memory(self, job: Job) -> None:
-        await self._notices.say_why_it_ends(job)
+    async def _say_and_close(self, job: Job) -> None:
+        if job.cause == "oom":  # the kernel's doing is noticed only now
+            self._notices.say_why_it_ends(job)
+        await self._notices.said_why(job)
         self._close(job)
 
     async def _sweep_hold(self, job: Job) -> None:

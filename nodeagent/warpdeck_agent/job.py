@@ -32,8 +32,8 @@ class Job:
         self.message = ""
         self.cause = ""
         self.drain = ""
-        self.has_last_words = False
-        """Its standard error says why it ends."""
+        self.last_words: Optional[asyncio.Future[None]] = None
+        """Done when its standard error says why it ends."""
         self.is_out = False
         """Nothing of it is left on the node: its place is another's."""
         self.peak_mem_bytes = 0

@@ -1,6 +1,6 @@
 """A line for the people who look at a job, where they look: its standard error, or the terminal that it has.
 
-What ends a job is said in its standard error before it is signalled (lastwords), so that it is there when the end is told.
+What ends a job is said in its standard error (lastwords) while it is signalled, and its end is told when the line is there.
 
 The line is written by a process of the job's user, so that a root agent opens nothing that its user could not.
 """
@@ -24,7 +24,7 @@ WRITE_S = 10.0
 """A disk that takes longer does not get the line."""
 MAX_CHARS = 1000
 LAST_WORDS_S = 0.5
-"""How long a job that is being ended waits for its line: a disk that hangs keeps no job alive."""
+"""How long an end that is to be told waits for its line: a disk that hangs keeps no job's place."""
 MAX_WAITING = 256
 """Jobs that wait for their lines; others, of an array that is cancelled whole, end without: a line costs a process."""
 WRITE = 'printf "%s\\n" "$1" >>"$2"'
@@ -40,16 +40,19 @@ class Notices:
         """Of their own: what writes to a disk that hangs must not stand before the signals that end jobs."""
         self._waiting = 0
 
-    async def say_why_it_ends(self, job: Job) -> None:
+    def say_why_it_ends(self, job: Job) -> None:
         """Adds slurmstepd's line to the standard error of a script, once, for the cause that the job has."""
-        if not job.meta.script or job.meta.pty or job.has_last_words or self._waiting >= MAX_WAITING:
+        if not job.meta.script or job.meta.pty or job.last_words is not None or self._waiting >= MAX_WAITING:
             return
-        job.has_last_words = True
         line = last_words(job.meta.job_id, job.meta.node, cause=job.cause, at_unix=time.time())
         self._waiting += 1
-        written = asyncio.get_running_loop().run_in_executor(self._enders, _write, job, line)
-        written.add_done_callback(self._written)
-        await asyncio.wait([written], timeout=LAST_WORDS_S)
+        job.last_words = asyncio.get_running_loop().run_in_executor(self._enders, _write, job, line)
+        job.last_words.add_done_callback(self._written)
+
+    async def said_why(self, job: Job) -> None:
+        """Returns when the line is there, or its disk has had its time."""
+        if job.last_words is not None:
+            await asyncio.wait([job.last_words], timeout=LAST_WORDS_S)
 
     def _written(self, _: asyncio.Future[None]) -> None:
         self._waiting -= 1
