@@ -114,8 +114,10 @@ class Clearing:
             except HookError as error:
                 job.drain = job.drain or str(error)
         if folders := job.meta.folders():
-            removing = [loop.run_in_executor(None, remove_tree, folder) for folder in folders]
-            await asyncio.wait(removing, timeout=TMP_S)
+            removing = {loop.run_in_executor(None, remove_tree, folder): folder for folder in folders}
+            done, _ = await asyncio.wait(removing, timeout=TMP_S)
+            if stays := [removing[each] for each in done if not each.result()]:
+                self._remark(job.key, f"what it left in {', '.join(sorted(stays))} cannot be removed")
         if self._left_remnants(job):
             await self._clear_remnants(job)
         if job.meta.gpus:

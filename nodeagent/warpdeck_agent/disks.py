@@ -10,9 +10,9 @@ import shutil
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .mounts import mounted
 from .orphans import OWN
 from .probes import ANSWER_S, Probe, Probes
-from .procfs import text
 from .program import SYSTEM_PATH
 from .wire.messages import Check
 
@@ -119,17 +119,6 @@ def _is_private(error: OSError) -> bool:
 
 def network_mounts() -> List[str]:
     """Where network file systems are mounted now."""
-    found = []
-    for line in text("/proc/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        kind = right.split(" ", 1)[0]
-        if kind in NETWORK or kind.startswith(NETWORK_FUSE):
-            found.append(_unescaped(left.split()[4]))
-    return found[:MAX_MOUNTS]
-
-
-def _unescaped(path: str) -> str:
-    """The kernel writes blanks, tabs, line ends and backslashes of a path as octal numbers."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        path = path.replace(code, letter)
-    return path
+    return [each.path for each in mounted() if each.kind in NETWORK or each.kind.startswith(NETWORK_FUSE)][
+        :MAX_MOUNTS
+    ]

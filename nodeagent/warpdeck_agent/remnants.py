@@ -20,6 +20,7 @@ import time
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Set
 
 from . import processes
+from .mounts import mounted
 from .procfs import text
 from .statx import born_unix
 from .systemv import SystemV, objects, remove
@@ -121,12 +122,7 @@ class Remnants:
 
 def queues() -> List[str]:
     """Where POSIX message queues are seen; a kernel can show them in several places."""
-    places = []
-    for line in text("/proc/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        if right.startswith("mqueue "):
-            places.append(left.split()[4])
-    return places[:1]
+    return [each.path for each in mounted() if each.kind == "mqueue"][:1]
 
 
 def _of_user(folder: str, uid: int) -> Iterator[File]:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from typing import Container, List, Sequence, Tuple
 
+from .mounts import detach_below
 from .privatedirs import PrivateDirs
 from .program import SYSTEM_PATH
 from .sparedirs import MODE, SpareDirs
@@ -123,7 +124,9 @@ def remove_empty(path: str) -> bool:
 
 
 def remove_tree(path: str) -> bool:
-    """Removes a folder with everything in it; False if something stays."""
+    """Removes a folder with everything in it, and nothing of what is mounted there; False if something stays."""
+    if not detach_below(path):
+        return False
     argv = [shutil.which("rm", path=SYSTEM_PATH) or "rm", "-rf", "--", path]
     if _quietly(argv) and not os.path.lexists(path):
         return True

@@ -37,6 +37,39 @@ def test_tmpdir_is_private_empty_and_gone_with_everything_at_the_end(
     assert list(place.iterdir()) == []
 
 
+MOUNTED = 'mkdir "$TMPDIR/data" "$TMPDIR/a b" && mount --bind {keep} "$TMPDIR/data" && mount -t tmpfs none "$TMPDIR/a b"'
+
+
+@pytest.fixture
+def apart(short_tmp: Path) -> Iterator[AgentProcess]:
+    """An agent with mounts of its own, and a file system in the place of temporary files."""
+    script = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
+    program = ["unshare", "--mount", "sh", "-c", script, f"{short_tmp}/scratch", *FROM_SOURCE]
+    made = AgentProcess(short_tmp / "agent", program=program)
+    made.start()
+    yield made
+    made.close()
+
+
+def test_what_is_mounted_in_a_tmpdir_is_let_go_and_kept(
+    place: Path, apart: AgentProcess, short_tmp: Path
+) -> None:
+    (short_tmp / "keep").mkdir()
+    (short_tmp / "keep/weights").write_text("of three weeks")
+    said = apart.run(1, f"{MOUNTED.format(keep=short_tmp / 'keep')} && echo $TMPDIR", tmp_dir=str(place))
+    assert said.exit_code == 0
+    assert (short_tmp / "keep/weights").read_text() == "of three weeks"
+    apart.run(2, f"ls -A {place}; grep -c {place}/ /proc/self/mounts", tmp_dir="")
+    assert apart.text(2).split() == ["0"]
+
+
+def test_a_tmpdir_that_cannot_be_removed_is_told(place: Path, apart: AgentProcess) -> None:
+    script = f'touch "$TMPDIR/f" && mount -o remount,ro {place} && echo "$TMPDIR"'
+    assert apart.run(1, script, tmp_dir=str(place)).exit_code == 0
+    said = apart.link.expect(wire.Remark)
+    assert (said.job_id, said.text) == (1, f"what it left in {apart.text(1).strip()} cannot be removed")
+
+
 def test_a_tree_deeper_than_any_recursion_is_removed(agent: AgentProcess, place: Path) -> None:
     nest = "import os\nos.chdir(os.environ['TMPDIR'])\nfor _ in range(1200): os.mkdir('d'); os.chdir('d')"
     said = agent.run(1, f'python3 -c "{nest}"', tmp_dir=str(place), env={"PATH": "/usr/bin:/bin"})
