@@ -113,12 +113,15 @@ def command_of(action: Action) -> str:
     return action.runs if named else f"{TARGETS.get(action.where, 'screen')}.{action.runs}"
 
 
-def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> list[str]:
+def dialog_keys(place: str, keymap: Mapping[str, str], *, opens: str = "") -> list[KeyHint]:
     """A dialog's keys for its last line: "Enter submits", "Esc goes back". `opens`: what the key does that opens a list's row."""
     shown = [(action, action.short) for action in actions_at(place) if action.short]
     if opens:
         shown = [(action, opens) for action in actions_at("list") if action.id == "select"] + shown
-    return [f"{key_words(keys_of(action, keymap).split(',', 1)[0])} {words}" for action, words in shown]
+    return [
+        KeyHint(key_words(keys_of(action, keymap).split(",", 1)[0]), words, command_of(action))
+        for action, words in shown
+    ]
 
 
 def clashes(actions: Iterable[Action]) -> list[str]:

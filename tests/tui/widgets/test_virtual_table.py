@@ -214,6 +214,14 @@ async def test_rows_that_come_below_the_view_write_nothing_of_it() -> None:
         assert player.take_written() == ""
 
 
+async def test_the_sign_of_the_order_has_room_over_a_column_as_wide_as_its_title() -> None:
+    narrow = VirtualTable((Column("STATE", 5), Column("USER", 8)), STYLES, empty="")
+    async with stage(narrow) as player:
+        player.widget.show(rows(1))
+        player.widget.show_sort("STATE", descending=False)
+        await player.shows("STAT▲")
+
+
 async def test_the_sort_and_the_words_of_a_filter_are_pointed_out() -> None:
     async with stage(table()) as player:
         player.widget.show(rows(1, 2))

@@ -31,7 +31,6 @@ from warpdeck_tui.whatif import WhatIf, what_if
 from warpdeck_tui.widgets.columns import Column
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
-from .base import paint
 from .dialogs import Ask, TextPage
 from .keyline import KeyLine
 from .node_add import NodeAdd
@@ -39,6 +38,7 @@ from .node_page import NodeScreen
 from .nodeverbs import NodeVerbs
 from .reserve import Reserve
 from .rule import RuleForm
+from .tabline import TabLine
 
 ASK_S = 5.0
 """Tables of a site change seldom; only the one that is looked at is asked for."""
@@ -104,7 +104,7 @@ class AdminScreen(NodeVerbs):
 
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
-        yield Static("", id="tabs", markup=False)
+        yield TabLine()
         yield VirtualTable(TABS[self._tab].columns, self.deck.palette, empty="", id="site")
         yield Static("", id="told", markup=False)
         yield KeyLine()
@@ -158,7 +158,7 @@ class AdminScreen(NodeVerbs):
             for name, each in TABS.items()
         ]
         cells = tuple(Cell(words, "accent" if here else "muted") for words, here in names)
-        self.query_one("#tabs", Static).update(paint([cells], self.deck.palette))
+        self.query_one(TabLine).show(cells, [f"screen.table('{name}')" for name in TABS], self.deck.palette)
         self.set_head(
             f"site: {tab.title.lower()}"
             + (f"   simulating, {self._simulating}; Esc ends it" if self._simulating else "")
@@ -241,6 +241,10 @@ class AdminScreen(NodeVerbs):
 
     def _turn(self, by: int) -> None:
         self.show_tab(NAMES[(NAMES.index(self._tab) + by) % len(NAMES)])
+
+    def action_table(self, name: str) -> None:
+        """By a click on its name."""
+        self.show_tab(name)
 
     def show_tab(self, name: str) -> None:
         """The table of that name."""

@@ -33,6 +33,7 @@ from .dialogs import Choose, TextPage
 from .joblog import JobLog
 from .keyline import KeyLine
 from .metrics import MetricsPane, choices
+from .tabline import TabLine
 
 LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""
@@ -67,7 +68,7 @@ class JobScreen(DeckScreen):
     def compose(self) -> ComposeResult:
         yield Static("", id="head", markup=False)
         yield Static("", id="status", markup=False)
-        yield Static("", id="tabs", markup=False)
+        yield TabLine()
         with Container(id="split"):
             yield JobLog(self.key, id="log", channel=self._channel, changed=self.draw)
             yield MetricsPane(self.key, id="metrics")
@@ -188,7 +189,7 @@ class JobScreen(DeckScreen):
         log = self.log_pane
         words = view.log_words(row, written=log.written, told=log.told)
         tabs = view.tabs(self._pane, channel=log.channel, node=log.node, waiting=words)
-        self.query_one("#tabs", Static).update(paint([tabs], styles))
+        self.query_one(TabLine).show(tabs, [f"screen.{name}" for name in view.PANES], styles)
         if self._pane == "metrics":
             self.query_one(MetricsPane).look(ended=row.end is not None)
         self.show_keys()

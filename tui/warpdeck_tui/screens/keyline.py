@@ -23,7 +23,11 @@ BETWEEN = "   "
 
 
 class DialogKeys(Static):
-    """The last line of a dialog: its keys, as the user has them. `opens`: what a list in it does with the row under the cursor."""
+    """The last line of a dialog: its keys, as the user has them; a click does what the key does.
+
+    `opens`: what a list in it does with the row under the cursor."""
+
+    auto_links = False
 
     def __init__(self, place: str, *, opens: str = "") -> None:
         super().__init__("", classes="keys", markup=False)
@@ -38,17 +42,19 @@ class DialogKeys(Static):
 class Hints:
     """Words for Rich in as many lines as it takes; a key and what it does stay together."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
+    def __init__(self, hints: Sequence[KeyHint]) -> None:
+        self._hints = hints
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        line = ""
-        for words in self._words:
-            if line and cell_len(line) + len(BETWEEN) + cell_len(words) > options.max_width:
-                yield Text(line)
-                line = ""
-            line += (BETWEEN if line else "") + words
-        yield Text(line)
+        line = Text()
+        for hint in self._hints:
+            words = f"{hint.key} {hint.words}"
+            if line and line.cell_len + len(BETWEEN) + cell_len(words) > options.max_width:
+                yield line
+                line = Text()
+            line.append(BETWEEN if line else "")
+            line.append(words, Style.from_meta({"@click": hint.command}))
+        yield line
 
 
 class KeyLine(Static):

@@ -212,7 +212,7 @@ class VirtualTable(LineView):
             sign = ""
             if column.name == self._sort[0]:
                 sign = DOWN if self._sort[1] else UP
-            texts.append(fit(column.title + sign, room, align=column.align))
+            texts.append(fit(column.title[: room - len(sign)] + sign, room, align=column.align))
         text = " " * self._gutter + (" " * gap(width - self._gutter)).join(texts)
         return finished([Segment(fit(text, width), style)], width, base=self.rich_style)
 
