@@ -134,8 +134,8 @@ class AsyncClient:
             return await asyncio.gather(*(self._outcome(str(getattr(job, "id", job))) for job in jobs))
 
     async def cancel(self, *jobs: AsyncJob | str | int, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by its name ("USR1"). Raises UserError if nothing could be done; what could not be,
-        beside what could, is in the answer's `errors`."""
+        """Ends jobs, or sends them a signal by its name ("USR1"). What is wrong with one job is raised, a UserError; with some
+        of several, it is in the answer's `errors`."""
         words = [str(getattr(job, "id", job)) for job in jobs]
         return await self.ask(lambda link: link.cancel(words, signal=signal))
 

@@ -173,8 +173,8 @@ class Client:
         return self.run(self.behind.wait([_reference(job) for job in jobs], timeout_s=timeout_s))
 
     def cancel(self, *jobs: Job | str | int, signal: str = "") -> Changed:
-        """Ends jobs, or sends them a signal by its name ("USR1"). Raises UserError if nothing could be done; what could not be,
-        beside what could, is in the answer's `errors`."""
+        """Ends jobs, or sends them a signal by its name ("USR1"). What is wrong with one job is raised, a UserError; with some
+        of several, it is in the answer's `errors`."""
         return self.run(self.behind.cancel(*(_reference(job) for job in jobs), signal=signal))
 
     def metrics(self, job: Job | str | int = "", *, node: str = "", step_s: float = 1.0) -> Curves:

@@ -105,10 +105,10 @@ def _git_files(root: str, skipped: list[str], *, depth: int = 0) -> list[bytes]:
     """Tracked files and untracked ones that are not ignored, relative to root, those of nested repositories too."""
     tracked = set(run_git([*_LIST, "--cached"], cwd=root).split(b"\0")) - {b""}
     others = set(run_git([*_LIST, "--others"], cwd=root).split(b"\0")) - {b""}
-    base = os.fsencode(root)
+    base = os.path.join(os.fsencode(root), b"")
     files: list[bytes] = []
     for name in sorted(tracked | others):
-        path = os.path.join(base, name.rstrip(b"/"))
+        path = base + name.rstrip(b"/")  # join would take a fifth of the time that the files take
         try:
             status = os.lstat(path)
         except OSError:
