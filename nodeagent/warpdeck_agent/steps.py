@@ -16,6 +16,7 @@ import os
 import signal
 import time
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import groups, processes
@@ -200,19 +201,7 @@ class Steps:
     async def _start(self, step: Step, launch: StepLaunch) -> None:
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._pool, self._prepare, step, launch)
-            cpus = bind(
-                launch.cpu_bind,
-                len(launch.tasks),
-                cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
-                allowed=list(step.cpus) or _cpus_of(step.job),
-            )
-            env = self._starter.environment(step, launch)
-            for at, asked in enumerate(launch.tasks):
-                task = step.tasks[asked.rank]
-                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at] or list(step.cpus))
-                self._owners[id(task)] = step
-                self._watch.add(task)
+            await self._start_tasks(step, launch)
         except (OSError, ValueError, LaunchError) as error:
             await self._give_up(step, error)
             return
@@ -221,6 +210,36 @@ class Steps:
             step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
         self._tell(step.report([]))
         self._settle(step, [])
+
+    async def _start_tasks(self, step: Step, launch: StepLaunch) -> None:
+        """Those that were started are watched, whatever becomes of the others. Raises OSError, ValueError, LaunchError."""
+        env = self._starter.environment(step, launch)
+        bound = bind(
+            launch.cpu_bind,
+            len(launch.tasks),
+            cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
+            allowed=list(step.cpus) or _cpus_of(step.job),
+        )
+        cpus = [own or list(step.cpus) for own in bound]
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._pool)
+        try:
+            if step.exchange is None:
+                await in_thread(self._start_all, step, launch, env, cpus)
+                return
+            await in_thread(self._prepare, step, launch)
+            for at, asked in enumerate(launch.tasks):
+                await self._starter.start(step, launch, asked, env=env, cpus=cpus[at])
+        finally:
+            for task in step.tasks.values():
+                if task.process is not None:
+                    self._owners[id(task)] = step
+                    self._watch.add(task)
+
+    def _start_all(self, step: Step, launch: StepLaunch, env: Dict[str, str], cpus: List[List[int]]) -> None:
+        """Tasks that tell each other nothing, in one go: each turn of the loop would cost as much as a file. In a thread."""
+        self._prepare(step, launch)
+        for at, asked in enumerate(launch.tasks):
+            self._starter.run(step, launch, asked, env={**env, **asked.env}, cpus=cpus[at])
 
     def _prepare(self, step: Step, launch: StepLaunch) -> None:
         """The files of all tasks. Runs in a thread."""

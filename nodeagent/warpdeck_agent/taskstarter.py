@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .accounts import account_environment, as_user, group_of
@@ -56,17 +57,20 @@ class TaskStarter:
             given = {**env, **asked.env, **told}
             if ours >= 0:
                 await loop.run_in_executor(self._pool, self.lines.keep, line_name(step, asked.rank), ours)
-            await loop.run_in_executor(self._pool, self._run, step, launch, asked, given, cpus, keep)
+            run = partial(self.run, step, launch, asked, env=given, cpus=cpus, keep=keep)
+            await loop.run_in_executor(self._pool, run)
 
-    def _run(
+    def run(
         self,
         step: Step,
         launch: StepLaunch,
         asked: StepTask,
+        *,
         env: Dict[str, str],
         cpus: List[int],
-        keep: Sequence[int],
+        keep: Sequence[int] = (),
     ) -> None:
+        """One that is given these descriptors. In a thread. Raises OSError, ValueError, LaunchError."""
         meta = step.job.meta
         argv = asked.argv or launch.argv
         user = as_user(meta.user, uid=meta.uid, gid=group_of(meta))
