@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import SITE, OurSlurm
-from tests.lab.peer import Done, RealSlurm
+from tests.lab.peer import UP_S, Done, RealSlurm
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
@@ -88,6 +88,10 @@ def _plain(done: Done) -> list[str]:
     return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
 
 
+def _comes(cluster: RealSlurm | OurSlurm, words: tuple[str, ...], wanted: str) -> None:
+    eventually(lambda: cluster.run(words).out == wanted, timeout_s=UP_S, what=" ".join(words))
+
+
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
@@ -99,13 +103,10 @@ def pair() -> Iterator[Pair]:
             theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
             ours.submit(*job)
             if job is JOBS[0]:
-                eventually(lambda: theirs.ok("squeue", "-h", "-o", "%t") == "R\n", what="theirs runs")
+                _comes(theirs, ("squeue", "-h", "-o", "%t"), "R\n")
                 ours.runs(1)
-        for waiting in ("2", "3"):
-            words = ("squeue", "-h", "-j", waiting, "-o", "%r")
-            eventually(
-                lambda words=words: theirs.ok(*words) in ("Resources\n", "Priority\n"), what="theirs wait"
-            )
+        for cluster in (theirs, ours):
+            _comes(cluster, ("sprio", "-h", "-o", "%i"), "2\n3\n")
         yield Pair(theirs, ours)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -163,7 +163,7 @@ up() {
 }
 
 waits_for() {
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         "$@" && return
         sleep 0.1
     done
