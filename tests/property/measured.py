@@ -45,7 +45,7 @@ def shown_by(command: str, said: str) -> list[dict[str, str]]:
 COUNT = ["1", "2", "3", "4", "8", "16", "0", "-1", "x", "5:3", "2147483648"]
 GPUS = ["1", "2", "4", "8", "a100:2", "a100", "0", "2,1", "a:1,b:2", "-1"]
 SIZE = ["64G", "64gb", "512", "100K", "0", "1.5G", "1025K", "all", "-1"]
-TIME = ["90", "1:30", "24:00", "2-0", "2-12:30:15", "0", "-1", "12h", "1-", "INFINITE", "1:2:3:4"]
+TIME = ["90", "1:30", "24:00", "2-0", "2-12:30:15", "0", "-1", "12h", "1-", "INFINITE", "1:2:3:4", "35791394"]
 VALUES: dict[str, list[str]] = {
     "nodes": ["1", "2", "2-4", "4-2", "4k", "1-1", "-3", "2,4", "0"],
     **dict.fromkeys(["ntasks", "cpus-per-task", "ntasks-per-node", "mincpus", "sockets-per-node"], COUNT),
@@ -72,8 +72,8 @@ VALUES: dict[str, list[str]] = {
     "distribution": ["block", "cyclic:fcyclic", "*:*", "plane=2", "plane", "arbitrary", "block,pack", "x"],
     "nodelist": ["a", "n[1-3]", "a,b,a", "n[3-1]", "n[1-", "./hosts"],
     "exclude": ["a", "n[3-1]", "/nowhere"],
-    "hint": ["nomultithread", "multithread", "compute_bound", "x"],
-    "gpu-bind": ["closest", "single:1", "map_gpu:0,1", "x"],
+    "hint": ["nomultithread", "multithread", "compute_bound", "x", "help"],
+    "gpu-bind": ["closest", "single:1", "map_gpu:0,1", "x", "map_gpu:0,x", "mask_gpu:0x1*g"],
     "cpu-freq": ["low-high", "high-low", "performance", "powersave", "2400000"],
     "mem-bind": ["local", "v,rank", "map_mem:0,1", "mask_mem:x"],
     "exclusive": ["user", "x"],
