@@ -24,6 +24,8 @@ from .wire.steps import FIRST_CALL, MAX_ACCESS_BYTES, CallOpened
 
 PROVE_S = 10.0
 """How long a process may take to say whose it is."""
+LINGER_S = 0.5
+"""How long who had its answer is still a caller: scontrol that had its own job requeued ends with 0, not of the signal."""
 MAX_CALLS = 512
 """Connections of all jobs of this node at once."""
 
@@ -110,7 +112,7 @@ class Access:
                 try:
                     await self._join(job, link, reader, writer)
                 finally:
-                    job.callers.discard(pid)
+                    asyncio.get_running_loop().call_later(LINGER_S, job.callers.discard, pid)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
             return
         finally:
