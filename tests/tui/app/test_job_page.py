@@ -8,7 +8,7 @@ from tests.tui.app.stage import on_stage
 from tests.tui.app.test_views import NOW, row, running
 
 from warpdeck.api.rows import JobDetail
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuAsk, Resources
 from warpdeck_tui.viewmodels.job import neighbour, writing_nodes
 
 
@@ -144,9 +144,21 @@ def test_only_commands_write_on_every_node() -> None:
     assert writing_nodes(None) == []
 
 
+async def test_where_both_outputs_are_one_file_there_is_no_other(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.cluster.submit("llama")
+        await stage.shows("● R")
+        await stage.press("enter", "d")
+        await stage.shows("[Details]", "stdout")
+        await stage.press("o")
+        await stage.told("its stdout and stderr are one file")
+        await stage.press("l")
+        await stage.shows("[Log]")
+
+
 async def test_the_tasks_of_an_array_are_gone_through_at_the_same_output(folder: Path) -> None:
     async with on_stage(folder, size=(100, 24)) as stage:
-        await stage.cluster.submit_array(tasks=3, at_once=3)
+        await stage.cluster.submit("sweep", array=ArraySpec(ranges=((0, 2, 1),), throttle=3), error="err-%a")
         await stage.shows("3 R")
         await stage.press("z", "j", "enter")
         await stage.shows("job 1_", "[Log]", "] Task")

@@ -313,6 +313,11 @@ class JobScreen(DeckScreen):
         self._show_pane("events")
 
     def action_stream(self) -> None:
+        """The other output, if that is another one: sbatch writes both into one file unless -e says where."""
+        detail = self._detail
+        if detail is not None and detail.stdout and detail.stderr in ("", detail.stdout):
+            self.app.notify("its stdout and stderr are one file", severity="warning")
+            return
         self.log_pane.channel = "out" if self.log_pane.channel == "err" else "err"
         self._show_log_anew()
 
