@@ -345,11 +345,13 @@ def test_a_callback_may_ask_the_client(deck: warpdeck.Client, pool: warpdeck.Exe
     assert (heard.get(timeout=LONG_S), future.result()) == ("COMPLETED", 36)
 
 
-def test_a_client_that_is_closed_tells_the_calls_that_wait(site: Home) -> None:
+@pytest.mark.parametrize("moment", ["on its way", "in the queue"])
+def test_a_client_that_is_closed_tells_the_calls_that_wait(site: Home, moment: str) -> None:
     deck = warpdeck.Client(site.path)
-    pool = warpdeck.Executor(deck, hold=True, snapshot="none")
+    pool = warpdeck.Executor(deck, hold=True, job_name="orphan", snapshot="none")
     future = pool.submit(square, 2)
-    job = eventually(lambda: future.job, what="it was submitted")
+    if moment == "in the queue":
+        eventually(lambda: future.job, what="it was submitted")
     deck.close()
     with pytest.raises(warpdeck.UserError, match="client was closed"):
         future.result(LONG_S)
@@ -357,7 +359,9 @@ def test_a_client_that_is_closed_tells_the_calls_that_wait(site: Home) -> None:
         pool.submit(square, 3)
     pool.shutdown()
     with warpdeck.Client(site.path) as other:
-        other.cancel(job.id)
+        for row in other.jobs():
+            if row.name == "orphan":
+                other.cancel(row.id)
 
 
 @pytest.fixture(params=["threads", "warpdeck"])
