@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
-from warpdeck.model import JobId, NodeName
+from warpdeck.model import NodeName
 from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
@@ -25,22 +25,17 @@ from .events import (
     AskHealth,
     Effect,
     Event,
-    GivenBack,
-    HealthTold,
-    LaunchRefused,
     LaunchShare,
     NodeLost,
     NodeUp,
     Noted,
     Outcome,
     Planned,
-    Remarked,
-    Reported,
-    StepReported,
 )
 from .fences import Fences
 from .firststeps import Asked, FirstSteps
 from .forecast import Forecaster
+from .hearing import heard
 from .hub import Hub
 from .inquiry import Inquiry
 from .measurements import to_reading
@@ -210,21 +205,10 @@ class Controller:
                 self._put(NodeUp(name=name, welcome=message))
                 self._effects.add([AskHealth(node=name)])
                 self._effects.add(self._sampling.begins(name, nodes=len(self.state.nodes)))
-            case wire.Remark():
-                self._put(Remarked(name=name, remark=message))
-            case wire.Health():
-                self._put(HealthTold(name=name, health=message, received_unix=self.clock()))
-            case wire.JobReport():
-                self._put(Reported(name=name, report=message))
-            case wire.GivenBack():
-                keys = tuple((JobId(job_id), restarts) for job_id, restarts in message.launches)
-                self._put(GivenBack(name=name, launches=keys))
-            case wire.LaunchFailed():
-                self._put(LaunchRefused(name=name, failed=message))
-            case stepwire.StepReport():
-                self._put(StepReported(name=name, report=message))
             case stepwire.StepFence():
                 self._effects.add(self._fences.take(name, message, self.state))
+            case _:
+                self._put(heard(name, message, received_unix=self.clock()))
 
     def _put(self, event: Event) -> None:
         self._queue.put_nowait((event, None))
