@@ -24,7 +24,7 @@ from .stepending import end_steps
 
 STRAGGLERS_S = 1.0
 """How soon after its end a grouped launch is looked for outside its group. A walk costs 10 us a process of the machine."""
-GATHER_S = 0.02
+GATHER_S = 0.01
 """Ends are told no more often than this: each telling costs a wait for the disk here, and a transaction at the controller,
 of which each writes some twenty pages however few ends are in it."""
 KILL_AGAIN_S = 0.5
