@@ -23,6 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .hold import contain, hold_from
 from .linestore import LineStore
+from .procfs import number, table
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 from .wire.jsontext import dumps, loads
@@ -36,6 +37,10 @@ CLOSE_S = 0.02
 """Launches that follow each other more closely than this are short ones: that one began is told with its end, or so much later."""
 GATES_S = 1.0
 """How often gates are looked at that may be done with: a short job's end closes its own, and to be woken for each costs more."""
+PEAK_S = 1.0
+"""How long the supervisor's own peak of memory is taken as it was read."""
+FORK_BYTES = 1024 * 1024
+"""What a fork of the supervisor may use of its own before it is another program."""
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """An agent that is this far behind is disconnected; the next gets all there is to know from the table."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -88,6 +93,7 @@ class Supervisor:
         """When what is unsent leaves."""
         self._waits_to_send = False
         self._started_at = -CLOSE_S
+        self._own_peak_at, self._own_peak_bytes = -PEAK_S, 0
         self._children, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -220,8 +226,17 @@ class Supervisor:
             launch.order,
             cpu_s=used.ru_utime + used.ru_stime,
             system_s=used.ru_stime,
-            peak_bytes=used.ru_maxrss * 1024,
+            peak_bytes=self._peak_bytes(used.ru_maxrss * 1024),
         )
+
+    def _peak_bytes(self, told: int) -> int:
+        """What a launch's processes used at the most, 0 if that is not known: the kernel tells what the supervisor itself
+        used, out of which the process began, where that is more."""
+        now = time.monotonic()
+        if now - self._own_peak_at > PEAK_S:
+            self._own_peak_at = now
+            self._own_peak_bytes = number(table("/proc/self/status").get("VmHWM", "")) * 1024
+        return told if told > self._own_peak_bytes + FORK_BYTES else 0
 
     def _tell(self, what: str, order: Order, *, within_s: float = 0.0, **facts: object) -> None:
         self._say({"is": what, "job": order.job_id, "restarts": order.restarts, **facts}, within_s=within_s)
@@ -295,8 +310,8 @@ def main(folder: str) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return 1
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # jobs end one by one; it ends with the last
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; it ends with the last
     gc.disable()  # no cycles here, and a collector would touch pages that a fork shares with us
     Supervisor(folder).run()
     return 0

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.waiting import WAIT_S, eventually
 from warpdeck_agent.launching import DEFAULT_PATH
 from warpdeck_agent.spool import LaunchFolder, Spool
 from warpdeck_agent.starter import SCRIPT, START, Order, install
+
+LARGE_BYTES = 64 * 1024 * 1024
 
 
 def joined(folder: Path) -> socket.socket:
@@ -98,3 +101,15 @@ def test_a_job_that_runs_costs_the_supervisor_no_descriptor(short_tmp: Path) -> 
         eventually(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) == before, what="the gate is closed")
         assert os.listdir(f"/proc/{pid}/fd"), "the job runs"
         os.kill(pid, signal.SIGKILL)
+
+
+def test_a_launch_is_not_told_to_have_used_the_memory_of_the_supervisor(short_tmp: Path) -> None:
+    peaks = {}
+    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
+        large = f"exec {sys.executable} -ISc 'bytearray({LARGE_BYTES})'"
+        link.sendall(line(ordered(spool, 1, "true")[1]) + line(ordered(spool, 2, large)[1]))
+        while len(peaks) < 2:
+            said = json.loads(lines.readline())
+            if said["is"] == "ended":
+                peaks[said["job"]] = said["peak_bytes"]
+    assert peaks[1] == 0 and LARGE_BYTES < peaks[2] < 2 * LARGE_BYTES

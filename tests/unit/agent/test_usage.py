@@ -247,14 +247,14 @@ def test_cpu_time_of_what_has_ended_is_told(agent: AgentProcess) -> None:
     assert 0.05 < said.cpu_seconds < 60.0
 
 
-IN_THE_KERNEL = "dd if=/dev/zero of=/dev/null bs=1M count=3000 2>/dev/null"
-IN_THE_PROGRAM = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
+IN_THE_KERNEL = "dd if=/dev/zero of=/dev/null bs=1M count=6000 2>/dev/null"
+IN_THE_PROGRAM = "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"
 
 
 def test_what_the_kernel_spent_is_told_apart(agent: AgentProcess) -> None:
     for job, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False)), 1):
         said = agent.run(job, command)
-        assert said.cpu_seconds > 0.05
+        assert said.cpu_seconds > 0.02
         assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
 
 
@@ -264,7 +264,7 @@ def test_what_the_kernel_spent_for_a_step_is_told_apart(agent: AgentProcess) -> 
     for step, (command, is_kernels) in enumerate(((IN_THE_KERNEL, True), (IN_THE_PROGRAM, False))):
         agent.begin_step(1, step, command)
         said = agent.step_end(1, step)
-        assert said.cpu_seconds > 0.05
+        assert said.cpu_seconds > 0.02
         assert (said.system_s > said.cpu_seconds / 2) is is_kernels, said
 
 
