@@ -15,8 +15,10 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    """One for all tests of the module."""
+    """One for all tests of the module. Its node is there: what a site has not heard of yet it cannot refuse."""
     with passing_home() as made:
+        made.ok("up")
+        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
         yield made
 
 
