@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.core import Core, ask
 
@@ -80,14 +80,26 @@ def test_any_long_format_prints_one_line_a_row(kind, data, form):
     assert all(isinstance(line, str) for line in lines)
 
 
+NEVER_CUT = {"nodelist", "reasonlist", "resizetime", "schednodes", "timeleft", "timelimit", "timeused"}
+"""To the right, where real squeue prints these as long as they are."""
+
+
 @given(width=st.integers(1, 200), right=st.booleans(), name=st.sampled_from(sorted(JOB_FIELDS.by_name)))
+@example(width=1, right=True, name="reasonlist")
+@example(width=1, right=False, name="reasonlist")
+@example(width=2, right=True, name="timeleft")
 def test_a_column_with_a_width_is_so_wide(width, right, name):
-    form = f"{name}:{'.' if right else ''}{width}|"
+    fields, rows = JOB_FIELDS.by_name, KINDS["jobs"][2]
     layout = Layout(
-        long_columns(form, {each: each for each in JOB_FIELDS.by_name}, lambda _: None), JOB_FIELDS.by_name
+        long_columns(
+            f"{name}:{'.' if right else ''}{width}|", {each: each for each in fields}, lambda _: None
+        ),
+        fields,
     )
-    for line in (layout.titles(), *(layout.line(row) for row in KINDS["jobs"][2])):
-        assert len(line) == width + 1
+    wholes = [fields[name].title, *(fields[name].text(row) for row in rows)]
+    for line, text in zip((layout.titles(), *map(layout.line, rows)), wholes, strict=True):
+        is_whole = right and name in NEVER_CUT and line == f"{text}|"
+        assert len(line) == width + 1 or (is_whole and len(text) > width)
         assert line.endswith("|")
 
 

@@ -1,9 +1,9 @@
 """The format strings of Slurm's viewers: `-o "%.18i %.9P"` with letters, `-O jobid:.18,name` with names.
 
 A column is `%[[.]WIDTH]LETTER[SUFFIX]` or `NAME[:[.][WIDTH][SUFFIX]]`. A width pads and cuts; a point puts the text to the
-right, where times and lists of nodes are not cut. Without a width (a name alone has 20) the text is as long as it is. What
-comes before the first % stands in every line. A letter that there is not is complained of and printed as it was written; of
-such a name only its suffix is. Source: squeue(1), sinfo(1), and the commands.
+right, where times and lists of nodes are not cut, and no title of such a list. Without a width (a name alone has 20) the
+text is as long as it is. What comes before the first % stands in every line. A letter that there is not is complained of and
+printed as it was written; of such a name only its suffix is. Source: squeue(1), sinfo(1), and the commands.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ LONG_WIDTH = 20
 MAX_WIDTH = 10_000
 """Wider columns are cut to this: a slip must not fill the memory."""
 ALL = "%all"
+WHOLE_TITLES = frozenset({"NODELIST", "NODELIST(REASON)", "SCHEDNODES", "HOSTNAMES", "NODE_ADDR"})
+"""Of lists of nodes; the titles of times are cut."""
 _SHORT = re.compile(r"(\.?)(\d*)(.?)(.*)", re.DOTALL)
 _LONG = re.compile(r"(\.?)(\d*)(.*)", re.DOTALL)
 
@@ -113,7 +115,7 @@ class Layout:
 
     def __init__(self, columns: Sequence[Column], fields: Mapping[str, Field]) -> None:
         printed = [column for column in columns if column.field]
-        self._titles = [cut(fields[each.field].title, each.width or MAX_WIDTH, True) for each in printed]
+        self._titles = [_title(fields[column.field].title, column) for column in printed]
         self._texts = [_fitted(fields[column.field], column) for column in printed]
         self._form = "".join(_form(column) for column in columns)
 
@@ -129,6 +131,11 @@ def _form(column: Column) -> str:
     if not column.field:
         return suffix
     return f"%{'' if column.right else '-'}{column.width}s{suffix}" if column.width else f"%s{suffix}"
+
+
+def _title(title: str, column: Column) -> str:
+    fit = whole if title in WHOLE_TITLES else cut
+    return fit(title, column.width or MAX_WIDTH, column.right)
 
 
 def _fitted(field: Field, column: Column) -> Callable[[Row], str]:
