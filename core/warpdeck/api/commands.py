@@ -133,6 +133,7 @@ def _request(connection: Connection, message: ask.Command) -> dict[str, Any]:
         "cwd": message.cwd,
         "host": message.host,
         "columns": message.columns,
+        "awaited": message.awaited,
         "welcome": connection.welcome(),
         "in_job": connection.caller is not None,
     }

@@ -80,7 +80,8 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
     byte, 1 for standard output and 2 for errors; the end carries the exit code. {"t": "read", "stream", "path", "size", "line"}
     asks for a file of the caller's ("-" is its standard input, of which `line` wants the next line); {"t": "record", "stream",
     "job", "folder"} has the code in a folder recorded for the job that was submitted (of no process of a job).
-    FileRead answers a read."""
+    {"t": "awaits", "stream", "job"} tells that only the end of that job is waited for from here on: who is cut off, or is told to
+    come {"t": "again", "stream"}, asks the same with `awaited`, and nothing is submitted. FileRead answers a read."""
 
     name: Name
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)] = ()
@@ -88,6 +89,7 @@ class Command(Message, frozen=True, kw_only=True, tag="command"):
     cwd: Reference = "/"
     host: Name = ""
     columns: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+    awaited: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class FileRead(Message, frozen=True, kw_only=True, tag="file"):

@@ -242,29 +242,6 @@ def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
     return found
 
 
-def wait_for_end(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
-    """Waits until the job, or every task of the array, has ended, and what it wrote is here: (exit code, signal) of each; unknown
-    is (1, 0).
-    """
-    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
-    rows: dict[int, dict[str, Any]] = {}
-    ready = False
-    while True:
-        for word, message in client.events(number):
-            if word == "delta":
-                ready = ready or bool(message["ready"])
-                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
-        if ready and rows and all(row["end"] for row in rows.values()):
-            client.call("settle", job=job_id)
-            return [_exit(str(row["exit_code"])) for row in rows.values()]
-
-
-def _exit(text: str) -> tuple[int, int]:
-    """Of "code:signal"."""
-    code, _, signal = text.partition(":")
-    return (int(code), int(signal or 0)) if code else (1, 0)
-
-
 def _add_snapshot(
     client: SyncClient, paths: Paths, request: dict[str, Any], notes: list[str], *, required: bool
 ) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+from warpdeck.api.jobend import wait_for_end
 from warpdeck.api.submission import (
     Draft,
     Submitted,
@@ -16,7 +17,6 @@ from warpdeck.api.submission import (
     read_script,
     site_options,
     submit,
-    wait_for_end,
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
@@ -127,7 +127,13 @@ def _submit(words: list[str], known: Table) -> int:
         _say(done, own)
         if "--wait" not in own:
             return 0
-        return max(128 + signal if signal else code for code, signal in wait_for_end(client, done.job_id))
+        ends = wait_for_end(
+            client,
+            done.job_id,
+            again=lambda: SyncClient.connect(paths, start=False),
+            note=lambda line: note(f"warpdeck: {line}"),
+        )
+        return max(128 + signal if signal else code for code, signal in ends)
 
 
 def _say(done: Submitted, own: Collection[str]) -> None:

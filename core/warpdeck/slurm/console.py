@@ -34,6 +34,9 @@ class Console:
         columns: int = 0,
         linger: Callable[[], None] = lambda: None,
         record: Callable[[int, str], None] | None = None,
+        again: Callable[[], SyncClient] | None = None,
+        awaits: Callable[[int], None] = lambda _: None,
+        awaited: int = 0,
     ) -> None:
         self.env = env
         self.folder = folder
@@ -56,6 +59,16 @@ class Console:
         self.record = record
         """Has the code in a folder recorded for a job that was just submitted; returns before that is done. Where it cannot be,
         the job's history tells. None for a process of a job, whose jobs run its own code."""
+        self.again = again or connect
+        """Connects once more to a controller that went away, and starts none. Raises UserError, CutOff."""
+        self.awaits = awaits
+        """Tells that from here on only the end of this job is waited for."""
+        self.awaited = awaited
+        """The job that was submitted before its command was cut off: its end is all that is asked for. 0: nothing was."""
+
+
+class CutOff(Exception):
+    """The controller went away from a command that only waits: whoever asked for it asks the next one."""
 
 
 class CommandError(Exception):

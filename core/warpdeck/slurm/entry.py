@@ -13,7 +13,7 @@ import sys
 
 from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
-from warpdeck_agent.client.access import Refused, connect_path, greeting
+from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.main import ended
 
 TYPE_CHECKING = False
@@ -53,7 +53,12 @@ def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda
             from warpdeck_agent.client import command  # srun takes the time of its import to have begun
 
             # Nothing is left to be done, and the interpreter takes a millisecond to come to that.
-            code = ended(name, lambda: command.run(lambda: greeting(link), name, words, record=_record))
+            code = ended(
+                name,
+                lambda: command.run(
+                    lambda: greeting(link), name, words, record=_record, again=lambda: patiently(_again, name)
+                ),
+            )
             afterwards()
             os._exit(code)
     from .main import main as run_here
@@ -111,6 +116,14 @@ def _controller() -> socket.socket | None:
         return connect_path(default_paths().socket)
     except OSError:
         return None
+
+
+def _again() -> Link:
+    """Raises Away, Refused."""
+    link = _controller()
+    if link is None:
+        raise Away("the controller went away")
+    return greeted(link)
 
 
 def _is_local(name: str, words: list[str]) -> bool:

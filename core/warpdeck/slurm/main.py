@@ -93,6 +93,7 @@ def own_console() -> Console:
         out=sys.stdout,
         err=sys.stderr,
         connect=lambda: SyncClient.connect(default_paths()),
+        again=lambda: SyncClient.connect(default_paths(), start=False),
         read_file=_read,
         paths=default_paths(),
         columns=columns,

@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import Collection
 
+from warpdeck.api.jobend import wait_for_end
 from warpdeck.api.submission import (
     COMPONENTS,
     MAX_FILE_CHARS,
@@ -19,7 +20,6 @@ from warpdeck.api.submission import (
     script_text,
     site_options,
     submit,
-    wait_for_end,
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
@@ -55,6 +55,10 @@ WRAPPED = "#!/bin/sh\n\n# This script was created by sbatch --wrap.\n\n{}\n"
 
 def main(words: list[str], console: Console) -> int:
     """Submits; 0, or with --wait the job's exit code. What is no option of sbatch may be one of the site's plug-ins."""
+    if console.awaited:
+        console.linger()
+        with console.connect() as client:
+            return _wait(client, console.awaited, console)
     try:
         return _run(words, console, SBATCH)
     except UserError as error:
@@ -178,6 +182,8 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
         done = submit(client, draft, snapshot="none")
     except UserError as error:
         raise _failed(error, console) from error
+    if "wait" in asked:
+        console.awaits(done.job_id)  # before it is told: whoever has seen the number waits on, whatever comes
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
@@ -187,7 +193,15 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
         console.out.flush()
     if "wait" not in asked:
         return 0
-    return max(1 if signal else code for code, signal in wait_for_end(client, done.job_id))
+    return _wait(client, done.job_id, console)
+
+
+def _wait(client: SyncClient, job_id: int, console: Console) -> int:
+    """The exit code of the job, or the worst of the array's."""
+    ends = wait_for_end(
+        client, job_id, again=console.again, note=lambda line: print(f"sbatch: {line}", file=console.err)
+    )
+    return max(1 if signal else code for code, signal in ends)
 
 
 def _told(job_id: int, asked: Collection[str]) -> str:

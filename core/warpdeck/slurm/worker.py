@@ -35,7 +35,7 @@ from warpdeck_agent.wire.frames import (
     parse_json,
 )
 
-from .console import Console
+from .console import Console, CutOff
 from .main import COMMANDS, run
 
 CHANNEL_FD = 0
@@ -85,6 +85,14 @@ class Caller:
     def linger(self) -> None:
         """The command lasts from here on, and works little: nobody need wait for it."""
         self._link.sendall(json_frame({"t": "lingers"}))
+
+    def awaits(self, job: int) -> None:
+        """From here on the command only waits for the end of this job."""
+        self._link.sendall(json_frame({"t": "awaits", "job": job}))
+
+    def cut_off(self) -> None:
+        """The controller went away from a command that only waits."""
+        self._link.sendall(json_frame({"t": "again"}))
 
     def end(self, code: int) -> None:
         """The exit code."""
@@ -204,6 +212,8 @@ def _serve(control: int, access: int) -> int:
             caller.end(_run(caller, socket.socket(fileno=access)))
         except OSError:
             raise
+        except CutOff:
+            caller.cut_off()
         except Exception:
             caller.tell_bug(traceback.format_exc()[-MAX_BUG_CHARS:])
     except OSError:
@@ -251,6 +261,9 @@ def _run(caller: Caller, access: socket.socket) -> int:
         columns=asked["columns"],
         linger=caller.linger,
         record=None if asked["in_job"] else caller.record,
+        again=_cut_off,
+        awaits=caller.awaits,
+        awaited=asked["awaited"],
     )
     try:
         code = _command(asked["name"], asked["words"], console)
@@ -258,6 +271,10 @@ def _run(caller: Caller, access: socket.socket) -> int:
         err.flush()
     out.flush()
     return code
+
+
+def _cut_off() -> SyncClient:
+    raise CutOff
 
 
 def _set_time_zone(name: str) -> None:

@@ -30,17 +30,23 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 """The most that is read of a file, whatever is asked for."""
 
 
-def run(connect: Callable[[], Link], name: str, words: List[str], *, record: Optional[Record] = None) -> int:
+def run(
+    connect: Callable[[], Link],
+    name: str,
+    words: List[str],
+    *,
+    record: Optional[Record] = None,
+    again: Optional[Callable[[], Link]] = None,
+) -> int:
     """Runs the command; its exit code. `record` has the code in a folder recorded for a job, and tells why it is not.
 
-    Raises Refused, Away.
+    A command that is cut off while it only waits for the end of a job goes on to wait, over a link that `again` (`connect`)
+    makes. Raises Refused, Away.
     """
     here = folder(os.environ)
     if not all(map(is_text, (here, *words))):
         raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
-    link = connect()
-    link.socket.settimeout(None)
-    asked = {
+    asked: Dict[str, Any] = {
         "t": "command",
         "id": REQUEST,
         "name": name,
@@ -50,7 +56,21 @@ def run(connect: Callable[[], Link], name: str, words: List[str], *, record: Opt
         "host": os.uname().nodename,
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
     }
-    link.socket.sendall(json_frame(asked))
+    link = connect()
+    while True:
+        try:
+            return _follow(link, asked, record)
+        except Away:
+            if not asked.get("awaited"):
+                raise
+        link.socket.close()
+        link = (again or connect)()
+
+
+def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record]) -> int:
+    """Asks, and does what the command wants until it has ended. What it only waits for is noted in `asked`."""
+    link.socket.settimeout(None)
+    _send(link, asked)
     while True:
         data = _receive(link)
         try:
@@ -61,6 +81,10 @@ def run(connect: Callable[[], Link], name: str, words: List[str], *, record: Opt
                 message = parse_json(payload)
                 if message["t"] == "end":
                     return int((message.get("exit") or {}).get("code", 1))
+                if message["t"] == "awaits":
+                    asked["awaited"] = int(message["job"])
+                if message["t"] == "again":
+                    raise Away("the controller went away")
                 _answer(link, message, record)
         except WireError as error:
             raise Refused(f"the controller said something strange: {error}") from error
@@ -81,6 +105,13 @@ def by_name(here: str, environ: Mapping[str, str]) -> str:
     return named if os.path.isabs(named) and os.path.realpath(named) == here else here
 
 
+def _send(link: Link, message: Dict[str, Any]) -> None:
+    try:
+        link.socket.sendall(json_frame(message))
+    except OSError as error:  # a broken pipe among them, which elsewhere tells of a reader that has left
+        raise Away(str(error)) from error
+
+
 def _receive(link: Link) -> bytes:
     try:
         data = link.socket.recv(RECEIVE_BYTES)
@@ -99,7 +130,7 @@ def _print(link: Link, piece: bytes) -> None:
         raise
     except OSError as error:
         raise Refused("the answer cannot be written", UNWRITTEN) from error
-    link.socket.sendall(json_frame({"t": "ack", "stream": REQUEST, "size": len(piece)}))
+    _send(link, {"t": "ack", "stream": REQUEST, "size": len(piece)})
 
 
 def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> None:
@@ -109,7 +140,7 @@ def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> No
         note = record(int(message["job"]), str(message["folder"]))
         if note:
             asked = {"t": "code_recorded", "id": AFTERWARDS, "jobs": [str(message["job"])], "note": note}
-            link.socket.sendall(json_frame(asked))
+            _send(link, asked)
     if message["t"] != "read":
         return
     said: Dict[str, Any] = {"t": "file", "stream": REQUEST, "data": "", "error": 0}
@@ -117,7 +148,7 @@ def _answer(link: Link, message: Dict[str, Any], record: Optional[Record]) -> No
         said["data"] = _read(message).decode("latin-1")
     except OSError as error:
         said["error"] = error.errno or 5
-    link.socket.sendall(json_frame(said))
+    _send(link, said)
 
 
 def _read(asked: Dict[str, Any]) -> bytes:

@@ -1,0 +1,67 @@
+"""The end of a submission, waited for as sbatch --wait does: whatever becomes of the controller meanwhile.
+
+Its unfinished jobs are watched; once there are none, the exit codes are read from the records, which know tasks that ended long
+ago or while nobody looked, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from warpdeck.errors import UserError
+
+from .sync import GONE, SyncClient
+
+RETRY_S = 1.0
+"""Between attempts while the controller is away."""
+FIELDS = ("id", "exit_code", "end")
+
+
+def wait_for_end(
+    client: SyncClient, job_id: int, *, again: Callable[[], SyncClient], note: Callable[[str], None]
+) -> list[tuple[int, int]]:
+    """Waits until the job, or every task of the array, has ended, and what it wrote is here: (exit code, signal) of each; unknown
+    is (1, 0).
+
+    A controller that went away is waited for, which `note` is told: `again` connects once more. Raises UserError.
+    """
+    while True:
+        try:
+            return _ended(client, job_id)
+        except UserError as error:
+            if error.code != GONE:
+                raise
+            note(f"waiting: {error.message}")
+        client = _connected(again)
+
+
+def _connected(again: Callable[[], SyncClient]) -> SyncClient:
+    while True:
+        try:
+            return again()
+        except UserError as error:
+            if error.code != GONE:
+                raise
+        time.sleep(RETRY_S)
+
+
+def _ended(client: SyncClient, job_id: int) -> list[tuple[int, int]]:
+    number = client.begin("subscribe", topics=["jobs"], user=client.welcome["user"])
+    rows: dict[int, dict[str, Any]] = {}
+    ready = False
+    while not ready or not all(row["end"] for row in rows.values()):
+        for word, message in client.events(number):
+            if word == "delta":
+                ready = ready or bool(message["ready"])
+                rows.update({row["id"]: row for row in message["jobs"] if row["array_job_id"] == job_id})
+    client.call("settle", job=job_id)
+    known = client.call("records", ids=[str(job_id)], ended=True, fields=FIELDS)["jobs"]
+    return [_exit(str(row["exit_code"] or "")) for row in known] or [(1, 0)]
+
+
+def _exit(text: str) -> tuple[int, int]:
+    """Of "code:signal"."""
+    code, _, signal = text.partition(":")
+    return (int(code), int(signal or 0)) if code else (1, 0)
