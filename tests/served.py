@@ -29,6 +29,16 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import JSON, json_frame, parse_json, read_frame
 
 
+class QuietPipe:
+    """controller.ports.StepPipe and NodeStream into nothing."""
+
+    def write_piece(self, piece: bytes) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
 class QuietFleet:
     """controller.ports.Fleet that reaches nobody."""
 
@@ -38,6 +48,9 @@ class QuietFleet:
         """What every node says it measured."""
         self.checks: list[wire.Check] = []
         """What every node says of its health."""
+        self.sent: list[Any] = []
+        self.joined: list[Any] = []
+        """Who takes the streams of jobs and steps."""
 
     def start(self, on_event: Callable[[Any], None]) -> None:
         return None
@@ -58,7 +71,7 @@ class QuietFleet:
         self.launches.append(launch)
 
     async def send(self, name: NodeName, message: Any) -> None:
-        return None
+        self.sent.append(message)
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
         return wire.Health(at_unix=asked.at_unix, asked_at_unix=asked.at_unix, checks=self.checks)
@@ -67,7 +80,12 @@ class QuietFleet:
         return self.measured or wire.Curves(ask=asked.ask)
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
-        raise AssertionError("no test opens streams here")
+        self.joined.append(sink)
+        return QuietPipe()
+
+    async def open_step(self, name: NodeName, message: Any, sink: Any, **_: Any) -> QuietPipe:
+        self.joined.append(sink)
+        return QuietPipe()
 
     async def close(self) -> None:
         return None

@@ -107,6 +107,8 @@ class StepStream(ClientStream):
                 self.changed.clear()
                 step = self._now()
                 await self._open_parts(step)
+                if not await self._is_committed(step):
+                    continue
                 self._tell_ends(step)
                 if step.is_finished and self._is_sent(step):
                     break
@@ -119,6 +121,12 @@ class StepStream(ClientStream):
 
     def _now(self) -> Step:
         return self._controller.state.steps.get(self._key[0], {}).get(self._key[1], self._step)
+
+    async def _is_committed(self, step: Step) -> bool:
+        """Whether its ends are on disk, if it has any: a node may forget what was told. If not, it has changed meanwhile."""
+        if any(part.ends for part in step.parts):
+            await self._controller.commits.settled()
+        return self._now() is step
 
     async def _pause(self) -> None:
         try:

@@ -140,7 +140,10 @@ async def wait_for(connection: Connection, job: Job, reached: Any, *, tell: int 
         while True:
             job = controller.state.jobs.get(job.id, job)
             if reached(job):
-                return job
+                await controller.commits.settled()
+                if controller.state.jobs.get(job.id, job) is job:
+                    return job
+                continue
             why = controller.state.whys.get(job.id)
             if tell and why is not None and why.sentence != told:
                 told = why.sentence

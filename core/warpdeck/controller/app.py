@@ -19,6 +19,7 @@ from warpdeck.policy import TOLD, Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
+from .commits import Commits
 from .diagnosis import Diagnosis
 from .effects import EffectRunner
 from .events import (
@@ -93,6 +94,7 @@ class Controller:
         groups_every_s: float = GROUPS_S,
     ) -> None:
         self.store = store
+        self.commits = Commits(store)
         self.fleet = fleet
         self.trees = trees
         self._rules = Rules(config, groups_of)
@@ -241,7 +243,7 @@ class Controller:
         replan = replan and swift is None
         along = self._plan_along(txn) if replan and goes_along(self.state, outcomes) else None
         try:
-            await self.store.commit(txn.changes())
+            await self.commits.commit(txn.changes())
         except StoreError as error:
             self._give_up(txn, batch, error)
             return
