@@ -58,6 +58,21 @@ ODD = [
     "#SBATCH -J x y",
     " #SBATCH -n 9",
 ]
+OTHERS = [
+    "#PBS -N a -q b",
+    "#PBS -l nodes=2:ppn=4,walltime=1:00:00",
+    "#PBS -l nodes=n1+n2:ppn=2:gpus=1",
+    "#PBS -l select=2:ncpus=4:mpiprocs=2:mem=4gb",
+    "#PBS -l proc=a,foo=1,naccelerators=2",
+    "#PBS -v A -W depend=afterok:1 -m ab -j oe",
+    "#PBS -W umask=1000",
+    "#PBS -N",
+    "#PBS -Z",
+    "#BSUB -J a -n 2,4 -W 90",
+    "#BSUB -m 'n1 n2' -M 2000 -x",
+    "#BSUB -n 4,",
+    "#BSUB",
+]
 FLAGS = [
     "--requeue",
     "--no-requeue",
@@ -80,6 +95,7 @@ LINES = st.one_of(
     *(st.builds(_option, st.just(name), st.sampled_from(values)) for name, values in VALUES.items()),
     st.sampled_from(FLAGS).map("#SBATCH {}".format),
     st.sampled_from(ODD),
+    st.sampled_from(OTHERS),
     st.sampled_from(sorted(SBATCH_22_05.shorts)).map("#SBATCH -{}2".format),
 )
 

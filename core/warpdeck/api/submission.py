@@ -10,20 +10,18 @@ from typing import Any
 
 from warpdeck.cluster import CLUSTER_OPTIONS
 from warpdeck.errors import UserError
-from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script, components, words_of
-from warpdeck.notation.getopt import Reader as Words
+from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script
 from warpdeck.notation.getopt import parse_words
 from warpdeck.notation.options import COMMAND, SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
+from warpdeck.notation.scriptoptions import script_said
 from warpdeck.notation.submitfiles import Reader
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
-from warpdeck_agent.client.umask import with_umask
+from warpdeck_agent.client.umask import UMASK, with_umask
 
 from .sync import SyncClient
 
-COMPONENTS = "components"
-"""The code of the error for a job of several."""
 MAX_FILE_CHARS = 1 << 20
 """Of a file of node names or of variables."""
 
@@ -70,34 +68,6 @@ def script_text(data: bytes, path: str) -> str:
         raise UserError(f"{path}:{line}: the script is not UTF-8 text", hint) from error
     check_script(text, path)
     return text
-
-
-def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
-    """The options of a script's #SBATCH lines. Raises UserError."""
-    first, *others = components(text)
-    if others:
-        raise UserError(
-            f"{name}:{others[0].line}: jobs of several components are not supported",
-            "submit the components as jobs of their own",
-            code=COMPONENTS,
-        )
-    pairs = list(words_of(first, lambda number: f"{name}:{number}"))
-    words, lines = [word for word, _ in pairs], [line for _, line in pairs]
-    found: Options = []
-    reader = Words(words, known)
-    where = name
-    try:
-        while reader.at < len(words):
-            where = f"{name}:{lines[reader.at]}"
-            option, value = next(reader)
-            found.append((option, value or "", where))
-    except StopIteration:
-        pass
-    except UserError as error:
-        raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
-    if reader.at < len(words):
-        raise UserError(f"{where}: {words[reader.at]!r} is no option", "quote values that hold blanks")
-    return found
 
 
 def command_options(words: Sequence[str], known: Table = SBATCH) -> Options:
@@ -168,8 +138,9 @@ def draft_script(
     `known` are the options with those of the site's plug-ins, `read` what options may take from files. An `environ` that says
     no umask gets this process's. Raises UserError.
     """
-    environ = with_umask(environ)
-    said = override(script_options(text, name, known), environ, SBATCH_VARIABLES, known=known)
+    script = script_said(text, name, known, environ=environ, words=options)
+    environ = with_umask({UMASK: script.umask, **environ} if script.umask else environ)
+    said = override(script.options, environ, SBATCH_VARIABLES, known=known)
     said = [*said, *command_options(options, known)]
     request, notes = build_request(said, environ, now=now, known=known, read=read)
     request |= {"script": text, "script_args": list(args)}
@@ -177,7 +148,7 @@ def draft_script(
     request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
     named = {option for option, _, _ in said if option in known.options}
     own = frozenset(each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS)
-    return Draft(request, notes, cwd=cwd, environ=environ, host=host, own=own)
+    return Draft(request, [*script.notes, *notes], cwd=cwd, environ=environ, host=host, own=own)
 
 
 def draft_command(

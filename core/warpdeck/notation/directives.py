@@ -8,7 +8,7 @@ unquoted # ends the line even inside a word, and so does a word that is empty. `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
@@ -16,11 +16,13 @@ from warpdeck.errors import UserError
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 """A batch script starts programs; it travels in one message with its environment."""
 BLANKS = " \t\v\f\r\n"
+OTHER_MARKS = ("#BSUB", "#PBS")
+"""Of other schedulers' directives, which sbatch reads too (sbatch.translation). A script's first in this order is the kind it has."""
 _SEPARATOR = re.compile(r"(packjob|hetjob)(?=[ \t\v\f\r]|$)", re.IGNORECASE)
 
 
 class Directive(NamedTuple):
-    """One line of a component. `text` is what stands behind #SBATCH."""
+    """One line. `text` is what stands behind its mark."""
 
     number: int
     mark: str
@@ -81,12 +83,12 @@ def components(text: str) -> list[Component]:
     return found
 
 
-def words_of(component: Component, where: Callable[[int], str]) -> Iterator[tuple[str, int]]:
-    """The words of all its lines, and the line of each: a value may stand in the line below. `where` names a line in errors.
+def words_of(directives: Sequence[Directive], where: Callable[[int], str]) -> Iterator[tuple[str, int]]:
+    """The words of all the lines, and the line of each: a value may stand in the line below. `where` names a line in errors.
 
     Raises UserError.
     """
-    for number, _, text in component.directives:
+    for number, _, text in directives:
         for word in split_words(text, where(number)):
             yield word, number
 

@@ -144,9 +144,9 @@ class Reader:
 def full_name(text: str, known: Table) -> str:
     """The option that a word without its dashes, NAME or NAME=VALUE, stands for. Raises UserError."""
     given = text.partition("=")[0]
-    if given in known.options:
+    if given in known.options and not _is_short(given, known):
         return given
-    matches = [name for name in known.options if name.startswith(given)]
+    matches = [name for name in known.options if name.startswith(given) and not _is_short(name, known)]
     old = [name for name in matches if not known.options[name].marks & {"newer", "plugin"}]
     if len(matches) == 1 or len(old) == 1:
         return (old or matches)[0]
@@ -154,6 +154,11 @@ def full_name(text: str, known: Table) -> str:
         words = "".join(f" '--{name}'" for name in matches)
         raise UserError(f"option '--{text}' is ambiguous; possibilities:{words}", "write more of it")
     raise UserError(f"unrecognized option '--{text}'", near(given, known), code=UNKNOWN)
+
+
+def _is_short(name: str, known: Table) -> bool:
+    """Whether it can be written as its letter alone."""
+    return "short" in known.options[name].marks
 
 
 def takes_next(word: str, known: Table = SBATCH) -> bool:

@@ -6,14 +6,16 @@ Only what users were seen to stumble over is told. What the site itself says of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
-from .directives import BLANKS, Component, components, split_words
+from .directives import BLANKS, OTHER_MARKS, Component, Directive, components, split_words
 from .options import NOTED, REFUSED, SBATCH
+from .sbatch.meanings import PASSED_OVER, UMASK
 from .sbatch.reading import SAME, Given
+from .sbatch.translation import IGNORE, MAX_OTHER_LINES, lines_of_others
 from .sbatch.verdict import Verdict
 from .unsupported import unsupported
 
@@ -36,6 +38,7 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
     found: list[Remark] = []
     parts = components(text)
     found += _of_lines(text, parts)
+    found += _of_others(text, [one for given in verdict.given for one in given])
     for part, given in zip(parts, verdict.given, strict=False):
         for directive in part.directives:
             found += _of_directive(directive.number, directive.mark, directive.text)
@@ -56,8 +59,6 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
 _LOOKALIKE = re.compile(
     r"(?:[ \t]+#[ \t]*SBATCH|#[ \t]+SBATCH|[ \t]*#[ \t]*(?!SBATCH)[sS][bB][aA][tT][cC][hH])[ \t]*-"
 )
-_OTHERS = ("#PBS -", "#BSUB -")
-"""Directives of other schedulers, some of which sbatch understands."""
 _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
@@ -72,16 +73,33 @@ def _of_lines(text: str, parts: Sequence[Component]) -> Iterator[Remark]:
         first = line.lstrip(BLANKS)
         if line.startswith("#SBATCH") and number not in read:
             yield Remark(number, f"this directive is not read: line {command} is a command, and ends them")
-        elif not command and line.startswith(_OTHERS):
-            yield Remark(
-                number, "Slurm's sbatch reads this line too: here it is a comment, write it as #SBATCH"
-            )
         elif not command and _LOOKALIKE.match(line):
             yield Remark(number, "this is a comment: a directive begins with #SBATCH in the first column")
         if first and not first.startswith("#"):
             command = command or number
             if (match := _HERE_DOCUMENT.search(line)) is not None:
                 until = match[2]
+
+
+def _of_others(text: str, given: Sequence[Given]) -> Iterator[Remark]:
+    """Directives of other schedulers: that they count, or why they do not."""
+    lines = lines_of_others(text)
+    counting = {line.number for line in lines} if all(one.option != IGNORE for one in given) else set()
+    if counting:
+        words = f"{lines[0].mark} lines count here and for Slurm's sbatch, behind commands too, and outrank #SBATCH"
+        yield Remark(lines[0].number, f"{words}; --ignore-pbs passes over them")
+    for number, line in enumerate(text.split("\n"), start=1):
+        mark = next(filter(line.startswith, OTHER_MARKS), "")
+        if mark and number not in counting:
+            yield Remark(number, f"this {mark} line is not read: {_why_not(mark, lines, counting)}")
+
+
+def _why_not(mark: str, lines: Sequence[Directive], counting: Set[int]) -> str:
+    if not counting:
+        return "--ignore-pbs passes over it" if lines else f"over {MAX_OTHER_LINES} lines stand before it"
+    if mark != lines[0].mark:
+        return f"the script has {lines[0].mark} lines, and sbatch reads one kind"
+    return f"over {MAX_OTHER_LINES} lines that are no comments stand before it"
 
 
 _EMPTY_WORD = re.compile(r"(?:^|[ \t])(?:\"\"|'')(?=[ \t]|$)")
@@ -110,6 +128,7 @@ def _of_directive(number: int, mark: str, text: str) -> Iterator[Remark]:
 
 
 _VARIABLE = re.compile(r"\$(?:\w+|\{[^}]*\}|\([^)]*\))|`")
+_LSF_ARRAY = re.compile(r"[^\[]*\[[\d,:-]+\](?:%\d+)?")
 _SHORT_TIME = re.compile(r"(\d{1,4}):(\d{2})")
 
 
@@ -126,6 +145,8 @@ def _of_value(one: Given) -> Iterator[Remark]:
     if one.option in ("time", "time-min") and (short := _SHORT_TIME.fullmatch(text)) is not None:
         words = f"--{one.option}={text} is {int(short[1])} minutes and {int(short[2])} seconds"
         yield Remark(one.line, f"{words}; for hours write {text}:00")
+    if one.option == "job-name" and _LSF_ARRAY.fullmatch(text) is not None:
+        yield Remark(one.line, f"--job-name={text} is a name and no array: write #SBATCH --array")
     if one.option == "mail-user" and not text:
         yield Remark(one.line, "--mail-user has no address: mail goes to who submits")
 
@@ -138,7 +159,7 @@ def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
         if (
             before is not None
             and before.text != one.text
-            and name != "mail-type"
+            and not _adds_to(name, before.text or "", one.text or "")
             and one.line
             and before.line
         ):
@@ -147,8 +168,19 @@ def _given_twice(given: Sequence[Given]) -> Iterator[Remark]:
         last[name] = one
 
 
+def _adds_to(option: str, before: str, text: str) -> bool:
+    """Whether nothing of what stood before is lost."""
+    if option in ("constraint", "export", "gres"):
+        return text.removeprefix("gres:").startswith(f"{before},") or text.endswith(f",{before}")
+    return option == "mail-type"
+
+
 def _not_here(given: Sequence[Given]) -> Iterator[Remark]:
     for one in given:
+        if one.option == PASSED_OVER:
+            yield Remark(one.line, f"{one.text} has no effect, sbatch passes over it")
+        if one.option in (IGNORE, PASSED_OVER, UMASK):
+            continue
         option = SBATCH.options.get(one.option)
         if option is None or option.here == NOTED:
             yield Remark(one.line, f"--{one.option} has no effect here")

@@ -72,7 +72,7 @@ help                     h  none      r    command
 het-group                -  required  r    refused
 hint                     -  required  bar  noted     each
 hold                     H  none      bar  honoured
-ignore-pbs               -  none      b    noted
+ignore-pbs               -  none      b    honoured
 immediate                I  optional  a    command
 immediate                I  optional  r    honoured
 input                    i  required  b    honoured

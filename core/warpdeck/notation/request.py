@@ -276,6 +276,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "dependency": _set_dependencies,
     "distribution": set_distribution,
     "gpu-bind": set_gpu_bind,
+    "ignore-pbs": lambda request, value: None,  # it is about the script's own lines
     "hold": lambda request, value: request.update(hold=True),
     "kill-on-invalid-dep": _set_kill_on_invalid_dep,
     "licenses": lambda request, value: request.update(licenses=parse_licenses(value)),

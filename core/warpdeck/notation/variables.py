@@ -29,6 +29,7 @@ SBATCH_DISTRIBUTION       distribution
 SBATCH_EXCLUSIVE          exclusive
 SBATCH_EXPORT             export
 SBATCH_GET_USER_ENV       get-user-env
+SBATCH_IGNORE_PBS         ignore-pbs
 SBATCH_GRES               gres
 SBATCH_GRES_FLAGS         gres-flags
 SBATCH_GPUS               gpus

@@ -12,7 +12,6 @@ from collections.abc import Collection
 
 from warpdeck.api.jobend import wait_for_end
 from warpdeck.api.submission import (
-    COMPONENTS,
     MAX_FILE_CHARS,
     Draft,
     draft_script,
@@ -28,6 +27,7 @@ from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.exitcodes import exit_code
 from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
 from warpdeck.notation.options import COMMAND, SBATCH, Table
+from warpdeck.notation.scriptoptions import COMPONENTS
 
 from .console import CommandError, Console
 from .judging import check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.api.submission import script_options
+from warpdeck.notation.scriptoptions import script_options
 from warpdeck_tui.viewmodels.script import BARE, body_of, with_body, with_option, with_others
 
 SCRIPT = """#!/bin/bash

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from warpdeck.api.submission import script_options
 from warpdeck.errors import UserError
 from warpdeck.model import Request
 from warpdeck.notation.request import build_request
+from warpdeck.notation.scriptoptions import script_options
 from warpdeck.notation.times import format_duration
 
 GIB = 2**30

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from warpdeck.api.rows import JobRow
-from warpdeck.api.submission import script_options
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_words
+from warpdeck.notation.scriptoptions import script_options
 from warpdeck_tui.presets import Preset, Presets
 from warpdeck_tui.widgets.cells import printable
 

@@ -16,11 +16,12 @@ from typing import NamedTuple
 from warpdeck.api.rows import JobDetail
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.api.starting import starts_in_words
-from warpdeck.api.submission import command_options, script_options
+from warpdeck.api.submission import command_options
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import as_word, parse_leading, parse_words
 from warpdeck.notation.options import SBATCH
 from warpdeck.notation.request import build_request
+from warpdeck.notation.scriptoptions import script_options
 from warpdeck.notation.sweep import array_of, parse_grid, sweep_of, with_sweep
 
 from .cells import plural

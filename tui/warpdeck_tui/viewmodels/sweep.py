@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.api.submission import script_options
 from warpdeck.errors import UserError
 from warpdeck.model import Request
 from warpdeck.notation.request import build_request
+from warpdeck.notation.scriptoptions import script_options
 from warpdeck.notation.sweep import Grid, filled_in, pairs, parse_grid, task_count, values_of
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable

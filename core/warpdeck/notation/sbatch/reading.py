@@ -12,6 +12,7 @@ from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table
 from warpdeck.notation.variables import is_on
 
 from .fields import ENVIRONMENT, LINE, Fields, Place, Setter
+from .meanings import Meaning
 from .refusal import VALUE_EXIT, Refusal
 from .values import set_value
 
@@ -94,6 +95,17 @@ class Reading:
                 continue
             self.given.append(Given(word.option, word.text, self.line))
             self._take(word.option, word.text, LINE)
+
+    def value_of(self, option: str) -> str | None:
+        """What an option whose value is kept as it is has been given, None if nothing."""
+        return self.fields.texts.get(option)
+
+    def means(self, meaning: Meaning, line: int) -> None:
+        """What a line that is no #SBATCH stands for. Raises Refusal."""
+        self.line = line
+        self.given.append(Given(meaning.option, meaning.text, line))
+        if meaning.option in self._known.options:
+            self._take(meaning.option, meaning.text, LINE)
 
     def _take(self, option: str, text: str | None, where: str) -> None:
         if text == "" and self._takes(option) == OPTIONAL:

@@ -25,12 +25,12 @@ class Refusal(UserError):
     ) -> None:
         super().__init__(message, hint, exit_code=exit_code)
         self.level = level
-        self._more = more
+        self.more = more
 
     @property
     def lines(self) -> list[str]:
         """As sbatch prints them after "sbatch: "."""
-        return [*self._more, f"{self.level}: {self.message}" if self.level else self.message]
+        return [*self.more, f"{self.level}: {self.message}" if self.level else self.message]
 
 
 def invalid(option: str, hint: str, *more: str) -> Refusal:

@@ -21,9 +21,12 @@ from .fields import Fields, Place
 from .gpurules import check_gpus
 from .reading import EARLY, Given, Reading, exit_of
 from .refusal import VALUE_EXIT, Refusal, invalid
+from .translation import IGNORE, Translation, is_ignored, translation
 from .values import show_value
 
 _UNSHOWN = EARLY | {"het-group"}
+MAX_TRANSLATED = 100_000
+"""Options that #PBS lines set, over all components: each gets all of them."""
 LIMITS = frozenset(["CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"])
 
 
@@ -58,13 +61,17 @@ def judge(
         return verdict._replace(fault=Fault([f"error: {line}" for line in fault[0]], 0, fault[1]))
     fields = Fields()
     reading = Reading(fields, place, known=known)
+    base = name.rsplit("/", 1)[-1]
+    others = None if is_ignored(place.environ, words, known) else _Others(text, base)
     try:
         for number, component in enumerate(components(text)):
             if number:
                 fields.begin_component()
             reading.given = []
             verdict.given.append(reading.given)
-            _directives(reading, component, name.rsplit("/", 1)[-1])
+            _directives(reading, component, base)
+            if others is not None and IGNORE not in fields.given:
+                others.read_into(reading)
             reading.variables(SBATCH_VARIABLES)
             reading.words(words, [0] * len(words))
             reading.line = 0
@@ -91,7 +98,7 @@ def shown(fields: Fields, known: Table) -> dict[str, str]:
 def _directives(reading: Reading, component: Component, name: str) -> None:
     """The component's lines. Raises Refusal."""
     try:
-        pairs = list(words_of(component, lambda number: f"{name}: line {number}"))
+        pairs = list(words_of(component.directives, lambda number: f"{name}: line {number}"))
     except UserError as error:
         raise Refusal(error.message, error.hint, level="fatal") from None
     words, lines = [word for word, _ in pairs], [line for _, line in pairs]
@@ -100,6 +107,38 @@ def _directives(reading: Reading, component: Component, name: str) -> None:
         reading.line = lines[rest]
         fault = f"Invalid directive found in batch script: {words[rest]}"
         raise Refusal(fault, "quote values that hold blanks", exit_code=VALUE_EXIT)
+
+
+class _Others:
+    """The #BSUB or #PBS lines of the script, which count in each of its components."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+        self._read = 0
+
+    @functools.cached_property
+    def _translation(self) -> Translation | None:
+        try:
+            return translation(self._text, lambda number: f"{self._name}: line {number}")
+        except UserError as error:
+            raise Refusal(error.message, error.hint, level="fatal") from None
+
+    def read_into(self, reading: Reading) -> None:
+        """Raises Refusal."""
+        found = self._translation
+        if found is None:
+            return
+        reading.line = 0
+        try:
+            for meaning in found.meanings(reading.value_of):
+                self._read += 1
+                if self._read > MAX_TRANSLATED:
+                    words = f"the components have over {MAX_TRANSLATED:,} options of {found.mark} lines"
+                    raise Refusal(words, "write them as #SBATCH, in the first component")
+                reading.means(meaning, found.line)
+        finally:
+            reading.line = found.line
 
 
 def check_rest(fields: Fields, place: Place) -> None:

@@ -1,0 +1,105 @@
+"""The options that a batch script gives: its #SBATCH lines, then those of other schedulers that sbatch reads too. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from warpdeck.errors import UserError
+
+from .directives import OTHER_MARKS, components, words_of
+from .getopt import Reader
+from .options import SBATCH, Table
+from .request import Options
+
+COMPONENTS = "components"
+"""The code of the error for a job of several."""
+_NOBODY: Mapping[str, str] = {}
+
+
+class Said(NamedTuple):
+    """`umask` is octal, "" if the script says none; `notes` are on words that nothing comes of."""
+
+    options: Options
+    umask: str
+    notes: list[str]
+
+
+def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
+    """The options of a script by itself. Raises UserError."""
+    return script_said(text, name, known).options
+
+
+def script_said(
+    text: str,
+    name: str,
+    known: Table = SBATCH,
+    *,
+    environ: Mapping[str, str] = _NOBODY,
+    words: Sequence[str] = (),
+) -> Said:
+    """What a script says; `environ` and the `words` of the command line may say that it has #SBATCH lines alone.
+
+    Raises UserError.
+    """
+    options = _of_directives(text, name, known)
+    if any(mark in text for mark in OTHER_MARKS):
+        return _with_others(options, text, name, environ=environ, words=words, known=known)
+    return Said(options, "", [])
+
+
+def _of_directives(text: str, name: str, known: Table) -> Options:
+    first, *others = components(text)
+    if others:
+        raise UserError(
+            f"{name}:{others[0].line}: jobs of several components are not supported",
+            "submit the components as jobs of their own",
+            code=COMPONENTS,
+        )
+    pairs = list(words_of(first.directives, lambda number: f"{name}:{number}"))
+    words, lines = [word for word, _ in pairs], [line for _, line in pairs]
+    found: Options = []
+    reader = Reader(words, known)
+    where = name
+    try:
+        while reader.at < len(words):
+            where = f"{name}:{lines[reader.at]}"
+            option, value = next(reader)
+            found.append((option, value or "", where))
+    except StopIteration:
+        pass
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", error.hint, code=error.code) from None
+    if reader.at < len(words):
+        raise UserError(f"{where}: {words[reader.at]!r} is no option", "quote values that hold blanks")
+    return found
+
+
+def _with_others(
+    options: Options, text: str, name: str, *, environ: Mapping[str, str], words: Sequence[str], known: Table
+) -> Said:
+    from .sbatch.meanings import PASSED_OVER, UMASK  # seldom needed, and it loads what sbatch would say
+    from .sbatch.refusal import Refusal
+    from .sbatch.translation import IGNORE, is_ignored, translation
+
+    said = Said(list(options), "", [])
+    latest = {option: value for option, value, _ in options}
+    if IGNORE in latest or is_ignored(environ, words, known):
+        return said
+    found = translation(text, lambda number: f"{name}:{number}")
+    if found is None:
+        return said
+    try:
+        for option, value in found.meanings(latest.get):
+            where = f"{name}:{found.line}"
+            if option == PASSED_OVER:
+                said.notes.append(f"{where}: {value} has no effect")
+            elif option == UMASK:
+                said = said._replace(umask=value or "")
+            else:
+                said.options.append((option, value or "", where))
+                latest[option] = value or ""
+    except Refusal as error:
+        words = "; ".join((*error.more, error.message))
+        raise UserError(f"{name}:{found.line}: {words}", error.hint) from None
+    return said

@@ -1,0 +1,184 @@
+"""#PBS and #BSUB lines: beside what the real sbatch 22.05 made of them (tests/data), and what becomes of the job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warpdeck.api.submission import Draft, draft_script
+from warpdeck.errors import UserError
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.verdict import Verdict, judge
+
+NOW = 1_800_000_000.0
+DATA = Path(__file__).parents[2] / "data" / "other_directives_22_05.jsonl"
+UNSURE = ("begin", "hold")
+"""One depends on when it was measured; with the other all were, so that they stay."""
+
+
+def script(*lines: str) -> str:
+    return "#!/bin/bash\n" + "\n".join(lines) + "\n"
+
+
+def judged(*lines: str, environ: dict[str, str] | None = None, words: list[str] | None = None) -> Verdict:
+    place = Place(cwd="CWD", environ=environ or {}, now=NOW, is_root=True)
+    return judge(script(*lines), "job.sh", place, words=words or [])
+
+
+def drafted(*lines: str, environ: dict[str, str] | None = None, options: list[str] | None = None) -> Draft:
+    return draft_script(
+        script(*lines), "job.sh", options=options or [], cwd="/", environ=environ or {}, now=NOW
+    )
+
+
+def test_every_measured_script_has_the_real_verdict_values_and_words() -> None:
+    cases = [json.loads(line) for line in DATA.read_text().splitlines()]
+    assert len(cases) > 600
+    for case in cases:
+        found = judged(*case["directives"], environ=case.get("environ"), words=case.get("words"))
+        shown, real = (
+            [{option: value for option, value in part.items() if option not in UNSURE} for part in parts]
+            for parts in (found.shown, case["defined"])
+        )
+        assert (found.accepted, shown) == (case["accepted"], real), case
+        assert found.fault is None or found.fault.words == case["messages"], case
+
+
+def test_a_job_gets_what_its_pbs_lines_ask_for() -> None:
+    request = drafted(
+        "#PBS -N train -q gpu -A lab",
+        "#PBS -l nodes=2:ppn=4:gpus=1,walltime=01:00:00,mem=4gb -t 1-3 -h -p 5",
+        "#PBS -o out -m ae -M me@lab -W depend=afterok:7",
+    ).request
+    assert (request["name"], request["partition"], request["account"]) == ("train", "gpu", "lab")
+    resources: dict[str, Any] = request["resources"]
+    assert (resources["nodes_min"], resources["tasks"], resources["gpus"]["per_node"]) == (2, 8, 1)
+    assert (resources["mem_per_node_bytes"], request["time_limit_s"]) == (4 << 30, 3600)
+    assert request["hold"] and request["nice"] == 5 and request["array"]["ranges"] == [(1, 3, 1)]
+
+
+def test_a_job_gets_what_its_bsub_lines_ask_for_in_the_folder_they_name() -> None:
+    request = drafted("#BSUB -J a -n 2,4 -W 90 -M 2000000", "#BSUB -cwd /data", "#BSUB -x").request
+    assert (request["name"], request["resources"]["tasks"], request["time_limit_s"]) == ("a", 4, 5400)
+    assert request["chdir"] == "/data" and request["resources"]["mem_per_cpu_bytes"] == 1954 << 20
+
+
+@pytest.mark.parametrize(
+    ("lines", "environ", "options", "name"),
+    [
+        (["#PBS -N other", "#SBATCH -J own"], {}, [], "other"),
+        (["#SBATCH -J own", "true", "#PBS -N other"], {}, [], "other"),
+        (["#PBS -N other", "#BSUB -J third"], {}, [], "third"),
+        (["#PBS -N other"], {"SBATCH_JOB_NAME": "environment"}, [], "environment"),
+        (["#PBS -N other"], {"SBATCH_JOB_NAME": "environment"}, ["-Jline"], "line"),
+        (["#PBS -N other", "#SBATCH -J own"], {}, ["--ignore-pbs"], "own"),
+        (["#PBS -N other", "#SBATCH -J own"], {"SBATCH_IGNORE_PBS": "1"}, [], "own"),
+        (["#PBS -N other", "#SBATCH -J own"], {"SBATCH_IGNORE_PBS": "0"}, [], "other"),
+        (["#PBS -N other", "#SBATCH -J own --ignore-pbs"], {}, [], "own"),
+        (["x"] * 100 + ["#PBS -N other"], {}, [], "other"),
+        (["x"] * 101 + ["#PBS -N other"], {}, [], "job.sh"),
+    ],
+)
+def test_which_lines_count_for_a_submission(
+    lines: list[str], environ: dict[str, str], options: list[str], name: str
+) -> None:
+    assert drafted(*lines, environ=environ, options=options).request["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("line", "environ", "umask"),
+    [
+        ("#PBS -W umask=027", {}, "0027"),
+        ("#PBS -W umask=63", {}, "0077"),
+        ("#PBS -W umask=027", {"SLURM_UMASK": "0002"}, "0002"),
+    ],
+)
+def test_the_umask_of_the_script_is_the_jobs_unless_the_submitter_has_said_one(
+    line: str, environ: dict[str, str], umask: str
+) -> None:
+    assert drafted(line, environ=environ).request["env"]["SLURM_UMASK"] == umask
+
+
+def test_lists_grow_from_what_sbatch_lines_say() -> None:
+    environ = {"A": "1", "B": "2", "C": "3"}
+    request = drafted("#SBATCH --export=A", "#PBS -v B", environ=environ).request
+    assert {"A", "B"} <= request["env"].keys() and "C" not in request["env"]
+
+
+def test_words_that_nothing_comes_of_are_noted_with_their_line() -> None:
+    notes = drafted("#PBS -j oe", "#PBS -V -l walltime=5,pmem=2gb").notes
+    assert notes == [
+        "job.sh:2: -j oe has no effect",
+        "job.sh:3: -V has no effect",
+        "job.sh:3: -l pmem=2gb has no effect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("#PBS -Z", "job.sh:2: invalid option -- 'Z'; Unrecognized command line parameter ?"),
+        ("#PBS -N a b", "job.sh:2: Invalid argument: b"),
+        ("#BSUB -n 4,", "job.sh:2: #BSUB -n format not correct given: '4,'"),
+        ("#PBS -N 'a", "job.sh:2: Unmatched `'`"),
+        ("#PBS -l walltime=x", "job.sh:2: "),
+        ("#PBS -l file=2gb", "job.sh:2: --tmp is not supported"),
+    ],
+)
+def test_bad_words_are_refused_with_their_line_and_a_way_out(line: str, words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        drafted(line)
+    assert caught.value.message.startswith(words) and caught.value.hint
+
+
+def test_the_options_that_components_take_over_have_a_limit() -> None:
+    fault = judged(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).fault
+    assert fault is not None and "over 100,000 options of #PBS lines" in fault.words[0]
+
+
+WORDS = st.sampled_from(
+    [
+        "-l",
+        "-W",
+        "-m",
+        "-n",
+        "-cwd",
+        "--",
+        "nodes=",
+        "ppn=",
+        "+",
+        ":",
+        ",",
+        "=",
+        "select=",
+        "ncpus=",
+        "umask=",
+    ]
+)
+
+
+@given(
+    st.sampled_from(["#PBS ", "#BSUB "]), st.lists(WORDS | st.text(max_size=5), max_size=20), st.text("- ")
+)
+def test_any_line_has_a_verdict(mark: str, pieces: list[str], between: str) -> None:
+    found = judged(mark + between.join(pieces))
+    assert found.accepted == (found.fault is None)
+
+
+MANY_CHARS = 200_000
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["nodes=" + "n1+" * 100, "mem=1", "nodes=" + "1:ppn=2+" * 100, "x", "proc=a", "ncpus=1:"],
+    ids=["hosts", "sizes", "tasks", "words", "features", "chunks"],
+)
+def test_a_list_as_long_as_a_script_may_be_is_read_once(piece: str) -> None:
+    """What takes more than one look at each letter takes minutes here."""
+    found = judged("#PBS -l " + f"{piece}," * (MANY_CHARS // len(piece)))
+    assert found.accepted or found.fault is not None
