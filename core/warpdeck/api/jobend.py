@@ -16,7 +16,7 @@ from .sync import GONE, SyncClient
 
 RETRY_S = 1.0
 """Between attempts while the controller is away."""
-FIELDS = ("id", "exit_code", "end")
+FIELDS = ("id", "exit_code")
 
 
 def wait_for_end(
@@ -25,25 +25,30 @@ def wait_for_end(
     """Waits until the job, or every task of the array, has ended, and what it wrote is here: (exit code, signal) of each; unknown
     is (1, 0).
 
-    A controller that went away is waited for, which `note` is told: `again` connects once more. Raises UserError.
+    A controller that went away is waited for: `again` connects once more, and `note` is told where that takes a while. The client
+    is closed. Raises UserError.
     """
     while True:
         try:
-            return _ended(client, job_id)
+            with client:
+                return _ended(client, job_id)
         except UserError as error:
             if error.code != GONE:
                 raise
-            note(f"waiting: {error.message}")
-        client = _connected(again)
+        client = _connected(again, note)
 
 
-def _connected(again: Callable[[], SyncClient]) -> SyncClient:
+def _connected(again: Callable[[], SyncClient], note: Callable[[str], None]) -> SyncClient:
+    told = False
     while True:
         try:
             return again()
         except UserError as error:
             if error.code != GONE:
                 raise
+        if not told:
+            note("waiting: the controller went away")
+            told = True
         time.sleep(RETRY_S)
 
 
