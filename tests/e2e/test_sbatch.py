@@ -216,3 +216,16 @@ def test_a_value_that_cannot_be_is_refused_in_sbatchs_words(
     done = home.slurm("sbatch", "directive.sh", cwd=work)
     assert said in done.stderr.splitlines()
     assert done.returncode == code
+
+
+def test_lines_of_other_schedulers_count_as_they_do_for_sbatch(home: Home, work: Path) -> None:
+    said = "#!/bin/sh\n#SBATCH -J own\n#PBS -N other -W umask=027\necho $SLURM_JOB_NAME; umask\n#PBS -l walltime=1\n"
+    done = home.slurm("sbatch", "--wait", "--parsable", cwd=work, data=said)
+    assert done.returncode == 0, done.stderr
+    assert (work / f"slurm-{done.stdout.strip()}.out").read_text() == "other\n0027\n"
+    refused = home.slurm("sbatch", cwd=work, data="#!/bin/sh\n#PBS -Z\n")
+    words = (
+        "sbatch: invalid option -- 'Z'\nsbatch: error: Unrecognized command line parameter ?\n  line 2: write"
+    )
+    assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.startswith(words)
+    assert home.slurm("sbatch", "--ignore-pbs", cwd=work, data="#!/bin/sh\n#PBS -Z\n").returncode == 0

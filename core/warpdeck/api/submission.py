@@ -139,7 +139,8 @@ def draft_script(
     no umask gets this process's. Raises UserError.
     """
     script = script_said(text, name, known, environ=environ, words=options)
-    environ = with_umask({UMASK: script.umask, **environ} if script.umask else environ)
+    # The variable is there in any case where a command was sent: it says what the submitter's shell has.
+    environ = {**environ, UMASK: script.umask} if script.umask else with_umask(environ)
     said = override(script.options, environ, SBATCH_VARIABLES, known=known)
     said = [*said, *command_options(options, known)]
     request, notes = build_request(said, environ, now=now, known=known, read=read)

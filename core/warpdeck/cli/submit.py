@@ -32,8 +32,8 @@ from .output import note, print_json
 HELP = """usage: warpdeck submit [OPTIONS] SCRIPT [ARGS...]
        warpdeck submit [OPTIONS] --wrap COMMAND
 
-Submits a batch script. Its #SBATCH (and #PBS, #BSUB) lines are read as sbatch reads them; options given here outrank them. The
-code of the folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
+Submits a batch script. Its #SBATCH (and #PBS, #BSUB) lines are read as sbatch reads them; options given here outrank them.
+The code of the folder is taken as a snapshot: the job runs exactly that, whatever is edited while it waits.
 
 sbatch's options, as usual:
   -J NAME  -t TIME (minutes, H:MM:SS, D-HH:MM:SS)  -N NODES  -n TASKS  -c CPUS_PER_TASK  --mem 64G

@@ -95,10 +95,11 @@ def test_which_lines_count_for_a_submission(
     [
         ("#PBS -W umask=027", {}, "0027"),
         ("#PBS -W umask=63", {}, "0077"),
-        ("#PBS -W umask=027", {"SLURM_UMASK": "0002"}, "0002"),
+        ("#PBS -W umask=027", {"SLURM_UMASK": "0002"}, "0027"),
+        ("#PBS -W depend=afterok:1", {"SLURM_UMASK": "0002"}, "0002"),
     ],
 )
-def test_the_umask_of_the_script_is_the_jobs_unless_the_submitter_has_said_one(
+def test_the_umask_of_the_script_is_the_jobs_in_place_of_the_submitters(
     line: str, environ: dict[str, str], umask: str
 ) -> None:
     assert drafted(line, environ=environ).request["env"]["SLURM_UMASK"] == umask
