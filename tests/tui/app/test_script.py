@@ -64,6 +64,29 @@ def test_the_commands_are_what_stands_below() -> None:
     assert body_of(with_body(SCRIPT, "true")) == "true"
 
 
+OTHERS = """#!/bin/bash
+#SBATCH -q low
+#PBS -N train -l nodes=2:ppn=4 -m a
+#PBS -W umask=027 -m b
+echo
+#PBS -v A -v B
+"""
+
+
+def test_lines_for_other_schedulers_stay_while_their_options_do() -> None:
+    assert with_option(OTHERS, "qos", "high") == OTHERS.replace("-q low", "--qos=high")
+    assert with_option(OTHERS, "mem", "1G").endswith(OTHERS[OTHERS.index("#PBS") :])
+
+
+def test_an_option_of_theirs_that_is_set_makes_them_lines_that_it_can_stand_in() -> None:
+    before = said(OTHERS)
+    changed = with_option(OTHERS, "job-name", "new")
+    assert said(changed) == before | {"job-name": "new"}
+    assert changed.count("--mail-type") == 2 and "#PBS -W umask=0027\necho\n" in changed
+    assert "job-name" not in said(with_option(OTHERS, "job-name", None))
+    assert said(with_others(OTHERS, [("gpus", "1")], but=frozenset())) == {"gpus": "1"}
+
+
 @given(VALUES, VALUES)
 def test_whatever_is_set_is_read_back(name: str, comment: str) -> None:
     text = with_option(with_option(SCRIPT, "job-name", name), "comment", comment)

@@ -1,7 +1,8 @@
 """A batch script and its #SBATCH lines as values that can be set: what the form for a new job shows is one text.
 
 The text alone is the truth. An option that is set is rewritten in the line where it stands, or stands in a line of its own below the
-others; everything else of the script stays as it was written.
+others; everything else of the script stays as it was written. Lines for other schedulers outrank #SBATCH: where one of their
+options is set, all of them become #SBATCH lines that mean the same.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import shlex
 from collections.abc import Callable, Sequence
 
 from warpdeck.errors import UserError
-from warpdeck.notation.directives import BLANKS, components, split_words
+from warpdeck.notation.directives import BLANKS, OTHER_MARKS, components, split_words
 from warpdeck.notation.getopt import as_word, parse_words
 from warpdeck.notation.options import SBATCH
+from warpdeck.notation.sbatch.translation import lines_of_others
+from warpdeck.notation.scriptoptions import script_said
 from warpdeck.notation.sweep import sweep_of, with_sweep, without_sweep
 
 BARE = "#!/bin/sh\n"
@@ -53,6 +56,7 @@ def as_words(pairs: Sequence[Pair]) -> str:
 
 def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> str:
     """The script without the options that `of` says, and with `by`: the first where the first of them stood, the rest below."""
+    text = _with_own_lines(text, of)
     lines = text.split("\n")
     left = list(by)
     gone: list[int] = []
@@ -79,6 +83,31 @@ def _replaced(text: str, *, of: Callable[[str], bool], by: Sequence[Pair]) -> st
     at = _head_lines("\n".join(lines))
     lines[at:at] = [_line([pair]) for pair in left]
     return "\n".join(lines)
+
+
+def _with_own_lines(text: str, of: Callable[[str], bool]) -> str:
+    """The script with #SBATCH lines in place of #PBS or #BSUB lines, if those set an option that `of` says."""
+    if not any(mark in text for mark in OTHER_MARKS):
+        return text
+    try:
+        said = script_said(text, "")
+    except UserError:
+        return text  # a line that is still being written
+    counting = {f":{line.number}" for line in lines_of_others(text)}
+    pairs = [(option, value) for option, value, where in said.options if where in counting]
+    if not any(of(option) for option, _ in pairs):
+        return text
+    lines = [line for line in text.split("\n") if not line.startswith(OTHER_MARKS)]
+    at = _head_lines("\n".join(lines))
+    kept = [f"#PBS -W umask={said.umask}"] if said.umask else []
+    lines[at:at] = [*(_line([pair]) for pair in _latest(pairs)), *kept]
+    return "\n".join(lines)
+
+
+def _latest(pairs: Sequence[Pair]) -> list[Pair]:
+    """The last of each option, which holds what the earlier ones said; of mail, all."""
+    last = {option: at for at, (option, _) in enumerate(pairs)}
+    return [pair for at, pair in enumerate(pairs) if last[pair[0]] == at or pair[0] == "mail-type"]
 
 
 def _head_lines(text: str) -> int:
