@@ -12,7 +12,7 @@ import contextlib
 import hmac
 import os
 import socket
-from typing import Any, Callable, Optional, Protocol, Tuple
+from typing import Any, Awaitable, Callable, Optional, Protocol, Tuple
 
 from .job import Job
 from .spool import Spool
@@ -70,7 +70,7 @@ class Access:
     def __init__(
         self,
         spool: Spool,
-        find: Callable[[int, int], Optional[Job]],
+        find: Callable[[int, int], Awaitable[Optional[Job]]],
         link: Callable[[], Optional[CallLink]],
     ) -> None:
         self._spool = spool
@@ -127,7 +127,7 @@ class Access:
         number, _, restarts = launch.partition(".")
         if said["t"] != "access" or not (number.isdecimal() and restarts.isdecimal()):
             return None
-        job = self._find(int(number), int(restarts))
+        job = await self._find(int(number), int(restarts))
         if job is None or job.phase != "running" or not job.meta.token:
             return None
         if not hmac.compare_digest(job.meta.token.encode(), str(said.get("token", "")).encode()):

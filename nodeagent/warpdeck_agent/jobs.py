@@ -65,6 +65,8 @@ MAX_CURVES = 300
 CLOSE_S = 0.02
 """Launches that follow each other more closely than this are short ones, such as an array's: telling of their starts would
 cost the controller as many transactions again as their ends do."""
+BEGIN_S = 10.0
+"""How long a process waits for its launch to be known to have begun: the supervisor's word of it takes up to CLOSE_S."""
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
@@ -84,7 +86,7 @@ class Jobs:
         self._spool = spool
         self._tell = tell
         self._jobs: Dict[Key, Job] = {}
-        self._launching: Set[Key] = set()
+        self._launching: Dict[Key, asyncio.Task[None]] = {}
         self._ahead = Ahead(tell)
         self._tasks: Set[asyncio.Task[None]] = set()
         self.containment = Containment(spool.identity)
@@ -140,6 +142,13 @@ class Jobs:
 
     def find(self, job_id: int, restarts: int) -> Optional[Job]:
         return self._jobs.get((job_id, restarts))
+
+    async def find_begun(self, job_id: int, restarts: int) -> Optional[Job]:
+        """The same for a process of the launch, which may ask before the supervisor has told that it began."""
+        beginning = self._launching.get((job_id, restarts))
+        if beginning is not None:
+            await asyncio.wait([beginning], timeout=BEGIN_S)
+        return self.find(job_id, restarts)
 
     async def adopt(self) -> None:
         """Takes up what an earlier agent left: what the supervisor watches goes on, what has ended is reported."""
@@ -216,8 +225,7 @@ class Jobs:
             self._begin(launch, key)
 
     def _begin(self, launch: Launch, key: Key) -> None:
-        self._launching.add(key)
-        self._spawn(self._start(launch, key))
+        self._launching[key] = self._spawn(self._start(launch, key))
 
     def _line_up(self, launch: Launch, key: Key) -> None:
         """Handed ahead of time. The one before it may have ended meanwhile, or left its line without a begin."""
@@ -265,13 +273,13 @@ class Jobs:
                     job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
                 )
             )
-            self._launching.discard(key)
+            self._launching.pop(key, None)
             if error.again:
                 self._ahead.close(key)  # the node is to blame
             self._go_on(key)
             return
         finally:
-            self._launching.discard(key)
+            self._launching.pop(key, None)
         self._jobs[key] = job
         self._limit_time(job)
         ended = self._ended_early.pop(key, None)
@@ -368,10 +376,11 @@ class Jobs:
             job.limit.resume()
             self._spawn(self._signals.send(job, asked.signal))
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def finish_kills(self) -> None:
         """Waits, before the agent ends, for jobs that were to be killed at once."""

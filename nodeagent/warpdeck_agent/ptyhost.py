@@ -36,8 +36,9 @@ LINGER_S = 3.0
 """How long the end waits for viewers to take the last output."""
 FIRST_VIEWER_S = 10.0
 """So long after its start a command that has ended already is kept for the viewer who is still on the way."""
-TOUCH_S = 1.0
-"""The least time between two touches of FOLDER/active."""
+TOUCH_S = 0.5
+"""The least time between two touches of FOLDER/active: less than the second after which somebody may be warned, so that the key
+typed then counts."""
 
 
 class Viewer:

@@ -58,7 +58,7 @@ class Agent:
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
         self.entrance = Entrance(self._spool)
-        self._access = Access(self._spool, self.jobs.find, self._call_link)
+        self._access = Access(self._spool, self.jobs.find_begun, self._call_link)
         self._session: Optional[Session] = None
         self._connections: Dict[asyncio.Task[Any], Session] = {}
         self._stop = asyncio.Event()

@@ -43,6 +43,7 @@ def home() -> Iterator[Home]:
         eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
         for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
             assert made.slurm("sbatch", *words).returncode == 0
+        eventually(lambda: "BeginTime" in made.slurm("squeue", "-o%r").stdout, what="why it waits is said")
         yield made
 
 

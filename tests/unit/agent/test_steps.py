@@ -303,6 +303,25 @@ def test_a_process_that_proves_its_job_is_passed_on(
     agent.link.expect(StreamEnd, lambda message: message.stream == opened.stream)
 
 
+def test_a_launch_may_call_before_its_start_was_told(
+    agent: AgentProcess, call: Callable[..., Caller]
+) -> None:
+    proofs = agent.folder.parent / "proofs"
+    os.mkfifo(proofs)
+    jobs = [agent.new_id() for _ in range(6)]
+    for job in jobs:  # so closely that their starts are told later
+        agent.launch(
+            job, 'echo "$WARPDECK_JOB $WARPDECK_TOKEN" >proofs; while [ ! -e end ]; do sleep 0.05; done'
+        )
+    with os.fdopen(
+        os.open(proofs, os.O_RDWR)
+    ) as lines:  # with a writer of its own it does not end between two of them
+        for _ in jobs:
+            name, given = lines.readline().split()
+            assert call(job=name, token=given).answer()["t"] == "joined"
+    (agent.folder.parent / "end").touch()
+
+
 @pytest.mark.parametrize("said", [{}, {"token": "wrong"}, {"job": "7.0@x"}, {"job": "x"}])
 def test_whoever_cannot_prove_it_is_refused(
     agent: AgentProcess,
