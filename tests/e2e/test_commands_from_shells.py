@@ -53,7 +53,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Shell]:
-    """One home for all tests of the module; its queue holds one job."""
+    """One home for all tests of the module; its queue holds job 1 (and for a moment what a test has just run)."""
     with passing_home() as home:
         work = home.path.parent / "work"
         work.mkdir()
@@ -94,7 +94,7 @@ def test_srun_imports_what_every_step_needs_and_nothing_of_terminals(shell: Shel
 
 
 def test_more_at_once_than_may_work_at_once_all_get_their_turn(shell: Shell) -> None:
-    running = [shell.start("squeue", "-h", "-o", "%i") for _ in range(40)]
+    running = [shell.start("squeue", "-h", "-j", "1", "-o", "%i") for _ in range(40)]
     said = [each.communicate(timeout=CALL_S) for each in running]
     assert {(each.returncode, *words) for each, words in zip(running, said, strict=True)} == {(0, "1\n", "")}
 
@@ -104,7 +104,7 @@ def test_who_looks_for_ever_keeps_nobody_waiting(shell: Shell) -> None:
     try:
         for each in lookers:  # each shows the queue once: it has had its turn
             assert each.stdout is not None and each.stdout.readline()
-        assert shell.ok("squeue", "-h", "-o", "%i") == "1\n"
+        assert shell.ok("squeue", "-h", "-j", "1", "-o", "%i") == "1\n"
     finally:
         for each in lookers:
             each.send_signal(signal.SIGINT)
@@ -114,7 +114,7 @@ def test_who_looks_for_ever_keeps_nobody_waiting(shell: Shell) -> None:
 
 def test_times_are_of_the_callers_time_zone(shell: Shell) -> None:
     def submitted(zone: str) -> int:
-        return int(shell.ok("squeue", "-h", "-o", "%V", TZ=zone)[11:13])
+        return int(shell.ok("squeue", "-h", "-j", "1", "-o", "%V", TZ=zone)[11:13])
 
     assert (submitted("UTC-5") - submitted("UTC")) % 24 == 5
 

@@ -142,10 +142,11 @@ def _has(version: str) -> bool:
     try:
         import cloudpickle
 
-        if cloudpickle.__version__ == version:
-            return True
-    except Exception:
-        pass  # whatever it is, it is not the caller's
+        found = cloudpickle.__version__
+    except Exception:  # one that is broken may raise anything
+        found = ""
+    if found == version:
+        return True
     for name in [name for name in sys.modules if name.partition(".")[0] == "cloudpickle"]:
         del sys.modules[name]
     return False
