@@ -99,8 +99,11 @@ class Link:
         return found
 
     def read(self) -> None:
-        """Takes what the agent sends next."""
-        received = self.socket.recv(1 << 20)
+        """Takes what the agent sends next. One that was killed before it had read all that we said is gone like any other."""
+        try:
+            received = self.socket.recv(1 << 20)
+        except ConnectionResetError:
+            received = b""
         self._open = bool(received)
         for kind, payload in self._decoder.feed(received):
             if kind == JSON:
