@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import pwd
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.processes import kill
 from tests.waiting import eventually
 from warpdeck_agent import groups
 from warpdeck_agent.containment import Containment
@@ -290,9 +290,7 @@ class AgentProcess:
     def _no_job_lives(self) -> bool:
         """Whether there was none; what there was is killed, and may have forked meanwhile."""
         found = marked(f"@{self.identity}")
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(found)
         return not found
 
     def _listens(self) -> bool:
@@ -303,6 +301,11 @@ class AgentProcess:
 
 
 def lock_holder(path: Path) -> int:
+    """The process that holds a flock on the file, once one does. (Who sent a signal to 0 would end the tests.)"""
+    return eventually(lambda: holds(path), what=f"somebody holds {path}")
+
+
+def holds(path: Path) -> int:
     """The process that holds a flock on the file, as the kernel lists it; 0 if none does."""
     inode = str(path.stat().st_ino) if path.exists() else ""
     for line in Path("/proc/locks").read_text().splitlines():

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.processes import running
+from tests.processes import kill, running
 from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
@@ -100,8 +100,7 @@ class Home:
             f"{self.path}/agent/",
         )  # a job's variables name the agent's socket
         left = {pid for mark in marks for pid in running(mark, also_in_environ=True)}
-        for pid in left - {os.getpid()}:
-            _kill(pid)
+        kill(left - {os.getpid()})
         asked = Path(folder_of(Paths(str(self.path))))
         for left in asked.parent.glob(f"warpdeck-*{asked.suffix}"):  # of users whose submitter was killed
             shutil.rmtree(left, ignore_errors=True)
@@ -120,10 +119,3 @@ def passing_home() -> Iterator[Home]:
     finally:
         made.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

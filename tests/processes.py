@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -15,6 +17,13 @@ def running(*parts: str, also_in_environ: bool = False) -> list[int]:
         for pid, words in command_lines()
         if all(part in words + (read(pid, "environ") if also_in_environ else b"") for part in wanted)
     ]
+
+
+def kill(pids: Iterable[int]) -> None:
+    """kill -9 of each. One of them may have gone by itself since it was found: a fork that was about to end, say."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def command_lines() -> Iterator[tuple[int, bytes]]:

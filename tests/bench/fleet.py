@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.agent import lock_holder
+from tests.agent import holds, lock_holder
 from tests.lab.nvml import build_fake_nvml, write_state
 from tests.waiting import eventually
 from warpdeck.api.sync import SyncClient
@@ -143,7 +143,7 @@ def real_agent(folder: Path, number: int) -> Iterator[Path]:
         yield own
     finally:
         os.kill(pid, signal.SIGTERM)
-        eventually(lambda: not lock_holder(own / "agent.lock"), what="the agent has ended")
+        eventually(lambda: not holds(own / "agent.lock"), what="the agent has ended")
 
 
 @contextmanager

@@ -100,8 +100,7 @@ class Rig:
 
     def supervisor_pid(self) -> int:
         """The pid of the process that starts this machine's jobs."""
-        lock = self.home.path / "agent" / "supervisor.lock"
-        return eventually(lambda: lock_holder(lock), what="the supervisor runs")
+        return lock_holder(self.home.path / "agent" / "supervisor.lock")
 
     def close(self) -> None:
         self.hang_up()

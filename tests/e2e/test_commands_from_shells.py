@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
-from tests.processes import running
+from tests.processes import kill, running
 from tests.waiting import eventually
 
 from warpdeck import __version__
@@ -188,8 +188,7 @@ def test_hosts_of_a_list_and_what_this_machine_alone_knows_come_too(shell: Shell
 
 def test_a_worker_that_is_killed_is_followed_by_another(shell: Shell) -> None:
     shell.ok("sinfo")
-    for pid in _workers(shell.home):
-        os.kill(pid, signal.SIGKILL)
+    kill(_workers(shell.home))
     eventually(lambda: shell.run("sinfo")[0] == 0)
 
 

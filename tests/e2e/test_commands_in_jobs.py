@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
+from tests.processes import kill, read
 from tests.waiting import eventually
 
 
@@ -116,8 +115,7 @@ def _killed(job: Job) -> list[str]:
     job.home.slurm("sbatch", "-o", "out.txt", "job.sh", cwd=job.folder)
     held, out = job.folder / "held.txt", job.folder / "out.txt"
     eventually(lambda: held.exists() and "Submitted" in held.read_text())
-    for pid in _workers(job.home):
-        os.kill(pid, signal.SIGKILL)
+    kill(_workers(job.home))
     eventually(lambda: len(out.read_text().splitlines()) == 3)
     return out.read_text().splitlines()
 
@@ -126,8 +124,8 @@ def _workers(home: Home) -> list[int]:
     """The controller's worker and its forks."""
     found, parents = [], [home.controller_pid()]
     while parents:
-        children = Path(f"/proc/{(parent := parents.pop())}/task/{parent}/children").read_text().split()
-        ours = [int(pid) for pid in children if b"slurm.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        children = map(int, read((parent := parents.pop()), f"task/{parent}/children").split())
+        ours = [pid for pid in children if b"slurm.worker" in read(pid, "cmdline")]
         found += ours
         parents += ours
     return found

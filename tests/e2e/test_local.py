@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.agent import lock_holder
 from tests.home import Home
-from tests.processes import running
+from tests.processes import kill, running
 from tests.waiting import eventually
 
 
@@ -102,8 +102,7 @@ def test_jobs_outlive_controller_and_agent(home: Home) -> None:
     job = submit(home, f"while [ ! -e {gate} ]; do sleep 0.05; done; echo late; exit 4")
     eventually(lambda: home.state(job) == "RUNNING", what="it runs")
     home.kill_controller()
-    for pid in running("serve\0", str(home.path)):
-        os.kill(pid, signal.SIGKILL)
+    kill(running("serve\0", str(home.path)))
     gate.touch()
     row = ended(home, job)
     assert (row["state"], row["exit_code"]) == ("FAILED", "4:0")

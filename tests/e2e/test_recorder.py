@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
-from tests.processes import parent, running
+from tests.processes import kill, parent, running
 from tests.waiting import eventually
 
 from warpdeck.api.code import files
@@ -74,8 +73,7 @@ def test_a_folder_without_code_is_said_in_the_jobs_history_and_keeps_nothing_wai
 
 
 def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: Home, work: Path) -> None:
-    for pid in recorders(home):
-        os.kill(pid, signal.SIGKILL)
+    kill(recorders(home))
     shutil.rmtree(home.path / "recorder", ignore_errors=True)
     (home.path / "recorder").write_text("")
     try:
@@ -91,8 +89,7 @@ def test_where_no_recorder_can_be_the_history_says_so_and_the_job_starts(home: H
 
 def test_a_recorder_that_was_killed_is_followed_by_another(home: Home, work: Path) -> None:
     recorded(home, submit(home, work, "--hold", "--wrap", "true"))
-    for pid in recorders(home):
-        os.kill(pid, signal.SIGKILL)
+    kill(recorders(home))
     assert recorded(home, submit(home, work, "--hold", "--wrap", "true")) == ["code.py"]
 
 
@@ -111,8 +108,7 @@ def test_there_is_one_recorder_and_it_takes_the_orders_of_others(
 
 
 def test_a_shell_that_waits_for_sbatchs_output_does_not_wait_for_the_recorder(home: Home, work: Path) -> None:
-    for pid in recorders(home):
-        os.kill(pid, signal.SIGKILL)
+    kill(recorders(home))
     shims = home.ok("shims", "--folder").strip()
     said = subprocess.run(
         ["sh", "-c", f"echo got $({shims}/sbatch --parsable --hold --wrap true)"],

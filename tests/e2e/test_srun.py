@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.home import Home, passing_home
-from tests.processes import running
+from tests.processes import kill, running
 from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
@@ -275,8 +275,7 @@ def test_a_step_and_its_streams_survive_a_kill(batch: Batch, victim: str) -> Non
         home.kill_controller()
         home.ok("up")
     else:
-        for pid in agents(home):
-            os.kill(pid, signal.SIGKILL)
+        kill(agents(home))
     eventually(lambda: "trying to come back" in out.read_text(), what="srun has noticed")
     (batch.folder / "go").touch()
     eventually(lambda: home.job(job)["end"], what="the job has ended")

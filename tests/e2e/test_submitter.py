@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.home import Home, passing_home
-from tests.processes import running
+from tests.processes import kill, running
 from tests.waiting import WAIT_S, eventually
 
 from warpdeck.model import Request
@@ -365,8 +364,7 @@ def test_a_submitter_that_is_killed_costs_no_job_and_makes_none_twice(site: Site
         for line in loop.stdout:
             lines.append(line.strip())
             if len(lines) % 5 == 0:
-                for pid in submitters(site.home):
-                    os.kill(pid, signal.SIGKILL)
+                kill(submitters(site.home))
         assert loop.stderr is not None
         err = loop.stderr.read()
     rows = [row.split("|") for row in site.home.slurm("squeue", "-h", "-o", "%j|%i").stdout.splitlines()]
@@ -392,8 +390,7 @@ def test_a_controller_that_is_killed_takes_its_submitter_along(site: Site) -> No
 
 
 def test_there_is_one_submitter_however_many_begin(site: Site) -> None:
-    for pid in submitters(site.home):
-        os.kill(pid, signal.SIGKILL)
+    kill(submitters(site.home))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         codes = list(pool.map(lambda _: site.run(site.sbatch, ["-H", *WRAP])[0], range(8)))
     assert codes == [0] * 8
@@ -404,8 +401,7 @@ def test_there_is_one_submitter_however_many_begin(site: Site) -> None:
 def test_a_folder_that_others_reach_is_not_served(site: Site) -> None:
     folder = Path(folder_of(site.paths))
     for mode, owner in ((0o755, 0), (0o700, 65_534)):
-        for pid in submitters(site.home):
-            os.kill(pid, signal.SIGKILL)
+        kill(submitters(site.home))
         eventually(lambda: not submitters(site.home))
         folder.chmod(mode)
         os.chown(folder, owner, owner)
@@ -420,8 +416,7 @@ def test_a_folder_that_others_reach_is_not_served(site: Site) -> None:
 
 
 def test_where_no_submitter_can_be_sbatch_works_all_the_same(site: Site) -> None:
-    for pid in submitters(site.home):
-        os.kill(pid, signal.SIGKILL)
+    kill(submitters(site.home))
     place = site.home.path / "submitter"
     place.rename(site.home.path / "aside")
     place.write_text("")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.agent import AgentProcess
+from tests.processes import kill
 from tests.unit.agent.conftest import ADA, BOB, agent_of_root
 from tests.unit.agent.test_steps import ended, start
 from tests.unit.agent.test_tunnel import ENV, end_of
@@ -137,8 +136,7 @@ def test_it_outlives_the_agent_and_a_killed_agent_leaves_nothing(agent: AgentPro
     start(agent, job, "sh", "-c", "grep -q mine /tmp/note && exit 3")
     assert [each.code for each in ended(agent, job).ends] == [3]
     agent.kill()
-    for pid in (agent.supervisor(), *agent.processes(job)):
-        os.kill(pid, signal.SIGKILL)
+    kill([agent.supervisor(), *agent.processes(job)])
     agent.start()
     agent.link.report(job, "lost")
     eventually(lambda: leftovers(agent) == [], what="nothing of it is left")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent import FROM_SOURCE, AgentProcess
+from tests.processes import kill
 from tests.unit.agent.conftest import Gpus, MakeAgent
 from tests.waiting import eventually
 
@@ -215,8 +214,7 @@ def test_the_epilog_runs_although_the_agent_was_killed_meanwhile(
     agent.launch(1, "sleep 1000", hooks=hooks(hook))
     agent.begun(1)
     agent.kill()
-    for pid in (agent.supervisor(), *agent.processes(1)):
-        os.kill(pid, signal.SIGKILL)
+    kill([agent.supervisor(), *agent.processes(1)])
     agent.start()
     agent.link.report(1, "lost")
     assert "epilog_slurmd" in (short_tmp / "seen").read_text()
