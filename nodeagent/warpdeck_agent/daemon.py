@@ -102,24 +102,31 @@ def start(folder: str) -> int:
 
 
 def attach(folder: str) -> int:
-    """Relays standard input and output to the agent's socket until either side ends."""
+    """Relays standard input and output to the agent's socket until either side ends, also one that is killed with words unread."""
     try:
         link = _connect(folder)
     except OSError as error:
         return _say({"ok": False, "error": f"no agent answers in {folder}: {error.strerror}"})
     _say({"ok": True, "attached": True})
+    with contextlib.suppress(ConnectionError):
+        _relay(link)
+    return 0
+
+
+def _relay(link: socket.socket) -> None:
+    """Raises ConnectionError where the other side went in the middle."""
     sources: List[Any] = [0, link]
     while True:
         ready, _, _ = select.select(sources, [], [])
         if 0 in ready:
             data = os.read(0, RELAY_BYTES)
             if not data:
-                return 0
+                return
             link.sendall(data)
         if link in ready:
             data = link.recv(RELAY_BYTES)
             if not data:
-                return 0
+                return
             _write_all(1, data)
 
 
