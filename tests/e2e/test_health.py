@@ -113,7 +113,7 @@ def test_the_sites_program_drains_with_its_first_line_and_resumes_by_itself(
 def test_a_node_that_cannot_be_asked_fails_the_check(home: Home, lab: Lab) -> None:
     nobody = home.run("node", "check", "nowhere")
     assert nobody.returncode == 1 and "there is no node nowhere" in nobody.stderr
-    (pid,) = lab.pids(2, "serve --dir")
+    pid = lab.agent(2)
     lab.on(2, "kill", "-STOP", str(pid))
     try:
         for attached in lab.pids(2, "attach --dir"):

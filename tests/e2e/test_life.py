@@ -68,9 +68,9 @@ def state(home: Home, name: str) -> str:
 
 def test_a_killed_agent_is_started_anew_and_adopts_its_job(home: Home, lab: Lab, short_tmp: Path) -> None:
     job = Gated(home, short_tmp, "gpu1")
-    (agent,) = lab.pids(1, "serve --dir")
+    agent = lab.agent(1)
     lab.on(1, "kill", "-9", str(agent))
-    eventually(lambda: lab.pids(1, "serve --dir") not in ([], [agent]), what="a new agent is there")
+    eventually(lambda: lab.agent(1) != agent, what="a new agent is there")
     job.goes_on()
     job.ends_well()
 
@@ -82,7 +82,7 @@ def test_a_job_that_ends_while_its_agent_is_dead_keeps_its_exit_code(
     lab.sh("sshd", "1", "stop")
     try:
         eventually(lambda: state(home, "gpu1") == "down", what="the link is lost")
-        (agent,) = lab.pids(1, "serve --dir")
+        agent = lab.agent(1)
         lab.on(1, "kill", "-9", str(agent))
         job.gate.touch()
         eventually(lambda: lab.pids(1, str(job.gate)) == [], what="the job has ended")
@@ -160,8 +160,7 @@ def ours(home: Home) -> Home:
 
 def build_on(lab: Lab, host: int, home: Home) -> str:
     """The program of the home's agent that runs there."""
-    (pid,) = [each for each in lab.pids(host, "serve --dir") if each]
-    return lab.on(host, "sh", "-c", f"tr '\\0' ' ' </proc/{pid}/cmdline")
+    return lab.on(host, "sh", "-c", f"tr '\\0' ' ' </proc/{lab.agent(host)}/cmdline")
 
 
 def test_an_agent_of_another_build_is_replaced_and_its_job_goes_on(

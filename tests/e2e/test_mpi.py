@@ -137,9 +137,9 @@ def test_a_step_outlives_an_agent_that_is_killed(cluster: Home, lab: Lab, short_
     job = str(cluster.json(*words, cwd=folder)["job_id"])
     out = folder / f"slurm-{job}.out"
     eventually(lambda: out.exists() and out.read_text().count("here") == 4, what="all ranks have begun")
-    (agent,) = lab.pids(1, "serve --dir")
+    agent = lab.agent(1)
     lab.on(1, "kill", "-KILL", str(agent))
-    eventually(lambda: lab.pids(1, "serve --dir") not in ([], [agent]), what="another agent")
+    eventually(lambda: lab.agent(1) != agent, what="another agent")
     (folder / "gate").touch()
     eventually(lambda: cluster.job(job)["end"], what="it has ended")
     said = [line for line in out.read_text().splitlines() if line.startswith(("cmd", "code"))]

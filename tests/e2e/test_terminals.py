@@ -129,7 +129,7 @@ def test_a_session_outlives_the_controller_and_its_client_comes_back(home: Home,
 
 def test_a_session_outlives_the_agent_and_its_client_comes_back(home: Home, verb: Verb, lab: Lab) -> None:
     session = shell(verb)
-    [agent] = lab.pids(1, "serve --dir")
+    agent = lab.agent(1)
     lab.on(1, "kill", "-9", str(agent))
     session.until("back again")
     session.type("echo three-$((1+2))\n")

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.waiting import eventually
+
 from .nvml import build_fake_nvml, show, write_state
 
 SCRIPT = Path(__file__).with_name("hosts.sh")
@@ -89,6 +91,14 @@ class Lab:
             "&& [ ${dir#/proc/} != $$ ] && echo ${dir#/proc/}; done; true"
         )
         return [int(word) for word in self.on(host, "sh", "-c", script, "-", words).split()]
+
+    def agent(self, host: int) -> int:
+        """The pid of the one agent on that host. What it is about to start is called so, too, until it begins."""
+        return eventually(lambda: self._agent(host), what=f"one agent on host {host}")
+
+    def _agent(self, host: int) -> int:
+        found = self.pids(host, "serve --dir")
+        return found[0] if len(found) == 1 else 0
 
     def add_user(self, host: int, name: str, *, shell: str = "/bin/bash") -> Path:
         """A plain user of that host, who may log in with the lab's key; returns the home folder."""
