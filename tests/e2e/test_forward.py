@@ -125,13 +125,13 @@ def test_forwards_are_listed_and_end_with_the_job(home: Home, forward: Forward, 
     home.ok("cancel", job)
     assert forward.process.wait(WAIT_S) == 0
     assert f"job {job} has ended" in forward.said()
-    assert forwards(home) == []
+    eventually(lambda: forwards(home) == [], what="it is listed no more")
 
 
 def test_a_forward_is_ended_by_its_number(home: Home, forward: Forward) -> None:
     home.ok("forward", "--end", str(forwards(home)[0]["number"]))
     assert forward.process.wait(WAIT_S) == 0
-    assert forwards(home) == []
+    eventually(lambda: forwards(home) == [], what="it is listed no more")
     assert "there is no forward 99 of yours" in home.run("forward", "--end", "99").stderr
 
 

@@ -471,7 +471,7 @@ def test_an_executor_s_own_client_and_files_go_with_it(
         calls = [pool.submit(divmod, 7, number) for number in range(3)]
         eventually(lambda: calls[0].job, what="it was submitted")
         assert all(future.cancel() for future in calls)
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
     with warpdeck.Client() as deck:
         assert [row.label for row in deck.jobs() if row.name == "divmod"] == []
     assert list((site.path / "calls").iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -56,9 +57,9 @@ def test_begin_and_end_are_told_to_whom_the_job_names(home: Home, short_tmp: Pat
     eventually(lambda: len(mails(sent)) == 2)
     began, ended = mails(sent)
     assert began["To"] == "ann@example.org"
-    assert began["Subject"].startswith("Slurm Job_id=1 Name=named Began, Queued time 0:0")
-    assert ended["Subject"].startswith("Slurm Job_id=1 Name=named Ended, Run time 0:0")
-    assert ended["Subject"].endswith(", COMPLETED, ExitCode 0")
+    assert re.fullmatch(r"Slurm Job_id=1 Name=named Began, Queued time 0:\d\d", began["Subject"])
+    words = r"Slurm Job_id=1 Name=named Ended, Run time 0:\d\d, COMPLETED, ExitCode 0"
+    assert re.fullmatch(words, ended["Subject"])
     assert {path.read_text() for path in sent.glob("args.*")} == {"-i -- ann@example.org\n"}
 
 

@@ -98,6 +98,8 @@ def _fields(line: str) -> list[str]:
     found = dict(word.partition("=")[::2] for word in line.split())
     for name, apart in (("Flags", HOW_CHOSEN), ("Users", ())):
         found[name] = ",".join(sorted(word for word in found.get(name, "").split(",") if word not in apart))
+    # To the minute: now+3hours of one command and now+1hour of another may lie a second more than two hours apart.
+    found["Duration"] = found.get("Duration", "").rpartition(":")[0]
     return [found.get(name, "") for name in FIELDS]
 
 

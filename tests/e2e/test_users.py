@@ -245,7 +245,9 @@ def test_a_terminal_is_watched_by_others_only_where_the_site_lets_them(
     session = AtTerminal(site, "run", "--pty", "env", "PS1=> ", "sh", prefix=alice.argv(capability=READER))
     try:
         session.until("> ")
-        [row] = json.loads(alice.ok("queue", "--json"))
+        row = max(
+            json.loads(alice.ok("queue", "--json")), key=lambda row: row["id"]
+        )  # others may still be ending
         assert "belongs to alice" in bob.refused("attach", "--watch", row["label"])
         config = site.path / "config.toml"
         config.write_text('[interactive]\nwatch = "all"\n')
@@ -313,7 +315,8 @@ def environment_of(words: str) -> str:
 def test_others_see_the_row_and_nothing_more(site: Home, alice: User, bob: User) -> None:
     job = str(alice.submit("echo secret; sleep 1000"))
     eventually(lambda: site.state(job) == "RUNNING", what="it runs")
-    assert [row["user"] for row in json.loads(bob.ok("queue", "--json"))] == ["alice"]
+    seen = {row["label"]: row["user"] for row in json.loads(bob.ok("queue", "--json"))}
+    assert seen[job] == "alice"
     for argv in (
         ["cancel", job],
         ["requeue", job],
@@ -454,6 +457,7 @@ def test_output_of_a_node_without_the_folder_is_written_as_the_user(
         for path in (folder / "root" / "x.out", folder / "alice-is-not-here.out"):
             job = alice.submit("id -u", "-w", "far", "-o", str(path))
             eventually(lambda job=job: "Permission denied" in history(alice, job), what="it is said")
+            ended(site, job)
             assert not path.exists()
     site.ok("node", "rm", "far")
 
