@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.agent import AgentProcess
+from tests.processes import read
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
@@ -15,17 +16,24 @@ from warpdeck_agent.wire import messages as wire
 DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 
+def all_of(agent: AgentProcess, job: int) -> list[int]:
+    """The shell and its two sleeps, once none of them is still to become what it will be: meanwhile no mark is seen."""
+    found = agent.processes(job)
+    names = [read(pid, "comm") for pid in found]
+    return found if len(found) == 3 and names.count(b"sleep\n") == 2 else []
+
+
 def test_cancelling_job_1_of_an_agent_leaves_job_1_of_another_alone(make_agent: MakeAgent) -> None:
     mine, other = make_agent("mine"), make_agent("other")
     for agent in (mine, other):
         agent.start()
         agent.launch(1, DAEMON)
-    eventually(lambda: len(mine.processes(1)) >= 3 and len(other.processes(1)) >= 3, what="both jobs run")
-    before = other.processes(1)
+    eventually(lambda: all_of(mine, 1), what="mine runs")
+    before = eventually(lambda: all_of(other, 1), what="the other runs")
     mine.link.send(wire.Kill(job_id=1, restarts=0, grace_s=1.0))
     assert mine.link.report(1, "exited").cause == "cancelled"
     eventually(lambda: not mine.processes(1), what="nothing of mine is left")
-    assert other.processes(1) == before
+    assert all_of(other, 1) == before
 
 
 def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgent) -> None:
@@ -33,8 +41,8 @@ def test_a_process_is_attributed_to_its_own_agents_job_only(make_agent: MakeAgen
     for agent in (mine, other):
         agent.start()
         agent.launch(7, DAEMON)
-    pids = eventually(lambda: len(mine.processes(7)) >= 3 and mine.processes(7), what="the job runs")
-    assert {job_of(pid, agent=mine.identity) for pid in pids} == {7}
+    pids = eventually(lambda: all_of(mine, 7), what="the job runs")
+    eventually(lambda: {job_of(pid, agent=mine.identity) for pid in pids} == {7}, what="all are mine")
     assert {job_of(pid, agent=other.identity) for pid in pids} == {0}
 
 

@@ -230,7 +230,7 @@ def test_a_process_that_does_not_die_of_kill_is_named_as_the_nodes_fault(agent: 
     frozen = FREEZER / f"warpdeck-{agent.identity}"
     frozen.mkdir()
     try:
-        agent.launch(1, "setsid sleep 1001 & exit 4", unkillable_s=1.5)
+        agent.launch(1, "setsid sleep 1001 & exit 4")
         agent.launch(2, "sleep 1002", unkillable_s=1.5)
         agent.begun(2)
         (pid, *_) = eventually(lambda: agent.processes(2), what="it runs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -262,9 +261,7 @@ def test_a_session_in_which_somebody_types_is_not_idle(agent: AgentProcess) -> N
 def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
     shell(agent)
     agent.link.send_data(1, b"seq 1 300000; echo done-$((1+1))\n")
-    begun = time.monotonic()
     agent.link.output(1, b"done-2")
-    assert time.monotonic() - begun < 30.0
     assert b"300000" in agent.link.data[1]
 
 

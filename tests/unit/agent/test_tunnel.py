@@ -152,7 +152,9 @@ def test_a_process_sees_the_end_of_its_input(agent: AgentProcess, job: int) -> N
 def test_a_process_ends_with_the_job_and_so_does_its_tunnel(agent: AgentProcess, job: int) -> None:
     open_tunnel(agent, argv=["sh", "-c", "setsid sleep 1000 & echo on; exec sleep 1000"])
     agent.link.output(1, b"on")
-    assert len(agent.processes(1)) >= 3
+    eventually(
+        lambda: len(agent.processes(1)) >= 3, what="they are seen, which they are not in the midst of an exec"
+    )
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
     end_of(agent.link, 1)
