@@ -84,7 +84,7 @@ class Rig:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(controller: Controller, reached: Callable[[], bool], *, timeout_s: float = 20.0) -> None:
+async def until(controller: Controller, reached: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
     """Waits for the state to be so, woken by every change."""
     listener = controller.hub.listen()
     try:
@@ -229,7 +229,7 @@ async def test_storms_and_kills_lose_nothing(seed: int) -> None:
         waiting = sorted({str(job.array_job_id) for job in jobs.values() if job.held})
         await controller.apply(Released(who=ANN, jobs=tuple(waiting)))
         try:
-            await until(controller, lambda: all(job.is_finished for job in jobs.values()), timeout_s=8)
+            await until(controller, lambda: all(job.is_finished for job in jobs.values()))
         except TimeoutError:
             raise AssertionError(
                 [

@@ -29,6 +29,8 @@ from warpdeck_tui.app import DeckApp
 
 WAIT_S = 30.0
 _PAUSE_S = 0.02
+HOPS = 6
+"""From queue to queue until a key is dealt with: the app's, that of the widget in focus, and those above it."""
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -112,13 +114,16 @@ class Stage:
         self.cluster = cluster
 
     async def press(self, *keys: str) -> None:
-        """Keys by Textual's names."""
-        await self.pilot.press(*keys)
+        """Keys by Textual's names, each when the one before it has done what it does at once (opened a dialog, say)."""
+        for key in keys:
+            await self.pilot.press(key)
+            # Pilot takes a process that gets no CPU for one that has done its work.
+            for _ in range(HOPS):
+                await self.pilot._wait_for_screen()
 
     async def type(self, text: str) -> None:
         """Text into whatever has the focus."""
-        for char in text:
-            await self.pilot.press(NAMES.get(char, char))
+        await self.press(*(NAMES.get(char, char) for char in text))
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
         """Waits for a condition; fails with what the screen shows."""

@@ -69,6 +69,7 @@ async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
         await stage.shows("◌ PD")
         await stage.press("U")
         await stage.until(lambda: stage.job(job).is_finished, "the job is over")
+        await stage.until(lambda: list(stage.app.chronicle), "the app has heard that it was released")
         await stage.press("Z")
         await stage.told("job 1 is over")
         assert [done.command for done in stage.app.chronicle] == ["warpdeck release 1"]
@@ -81,6 +82,7 @@ async def test_a_drain_is_taken_back(folder: Path) -> None:
         await stage.type("fans")
         await stage.press("enter")
         await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "drained", "it is drained")
+        await stage.until(lambda: list(stage.app.chronicle), "the app has heard that it was done")
         await stage.press("Z")
         await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "idle", "it is back")
         await stage.press("at")
