@@ -13,6 +13,8 @@ class CpuTime(NamedTuple):
 
 
 NOTHING = CpuTime()
+MOST_S = 1e12
+"""More than any processes spend. What `times` says stands in a file of a user's, who may write anything there."""
 
 
 def sum_of(times: Iterable[CpuTime]) -> CpuTime:
@@ -37,4 +39,7 @@ def from_times(words: str) -> CpuTime:
 def _seconds(word: str) -> float:
     """Of 0m1.20s; some languages write a comma. Raises ValueError."""
     minutes, _, seconds = word.strip("s").partition("m")
-    return 60.0 * float(minutes) + float(seconds.replace(",", "."))
+    spent_s = 60.0 * float(minutes) + float(seconds.replace(",", "."))
+    if not 0.0 <= spent_s < MOST_S:  # nor a NaN, which no message takes
+        raise ValueError(f"{word} is no time")
+    return spent_s

@@ -117,6 +117,6 @@ def _begins(running: List[Job]) -> List[float]:
 
 
 def _parts(key: Key, pid: int) -> List[Part]:
-    step, rank = processes.variable(pid, STEP_VARIABLE), processes.variable(pid, RANK_VARIABLE)
+    step, rank = processes.numbered(pid, STEP_VARIABLE), processes.numbered(pid, RANK_VARIABLE)
     whole = (key, "", "")
     return [whole, (key, step, ""), (key, step, rank)] if step else [whole, (key, OWN, "")]

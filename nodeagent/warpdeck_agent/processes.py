@@ -29,6 +29,8 @@ MAX_ENVIRON_BYTES = 4 * 1024 * 1024
 _TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 MAX_PARENTS = 64
 """How far up attribution looks."""
+MAX_DIGITS = 9
+"""Of a step or a rank."""
 
 
 def mark(job_id: int, restarts: int, *, agent: str) -> str:
@@ -44,6 +46,12 @@ def mark_of(pid: int) -> str:
 def variable(pid: int, name: str) -> str:
     """A variable that the process was started with; "" if there is none, or if it may not be read."""
     return _value(_environ(pid) or b"", name)
+
+
+def numbered(pid: int, name: str) -> str:
+    """The same of a variable that is a number; "" for anything else, as any process may have been started with."""
+    words = variable(pid, name)
+    return words if words.isdecimal() and len(words) <= MAX_DIGITS else ""
 
 
 def _environ(pid: int) -> Optional[bytes]:

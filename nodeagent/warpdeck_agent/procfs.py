@@ -9,6 +9,8 @@ READ_BYTES = 64 * 1024
 """More than nearly all of them hold."""
 MOST_BYTES = 1 << 26
 """Of one file: a process may have 65,530 mappings (vm.max_map_count), each a line of its maps."""
+MAX_DIGITS = 20
+"""Of a number: the kernel's have 64 bits."""
 
 
 def content(path: str, *, most_bytes: int) -> Optional[bytes]:
@@ -35,8 +37,13 @@ def text(path: str) -> str:
 
 def table(path: str) -> Dict[str, str]:
     """A file of lines "key value" or "key: value"; empty if it cannot be read."""
+    return pairs(text(path))
+
+
+def pairs(words: str) -> Dict[str, str]:
+    """Of such lines."""
     found: Dict[str, str] = {}
-    for line in text(path).splitlines():
+    for line in words.splitlines():
         key, *rest = line.split(None, 1)
         found[key.rstrip(":")] = rest[0] if rest else ""
     return found
@@ -45,7 +52,7 @@ def table(path: str) -> Dict[str, str]:
 def number(words: str) -> int:
     """The number that the words begin with ("128 kB"), 0 for anything else ("max", "")."""
     first = words.split(None, 1)[0] if words else ""
-    return int(first) if first.isdecimal() else 0
+    return int(first) if first.isdecimal() and len(first) <= MAX_DIGITS else 0
 
 
 def write(path: str, words: str) -> None:

@@ -134,8 +134,8 @@ class Step:
         for pid in processes.marked().get(self.job.mark, ()):
             if pid in supervisors or processes.variable(pid, STEP_VARIABLE) != str(self.number):
                 continue
-            rank = processes.variable(pid, RANK_VARIABLE)
-            found.setdefault(int(rank) if rank.isdecimal() else -1, []).append(pid)
+            rank = processes.numbered(pid, RANK_VARIABLE)
+            found.setdefault(int(rank) if rank else -1, []).append(pid)
         return found
 
 

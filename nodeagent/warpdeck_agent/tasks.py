@@ -18,7 +18,7 @@ from .carrying import carrying
 from .cputime import CpuTime, from_times
 from .hold import Hold, contain
 from .privatedirs import PrivateDirs, within
-from .procfs import number, table
+from .procfs import number, pairs
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 from .spool import JobFolder, write_all
@@ -161,7 +161,7 @@ class Task:
 
     def transferred(self) -> Tuple[int, int]:
         """Bytes that it and its children have read and written, once it has ended: from files, pipes and sockets, as Slurm counts."""
-        facts = table(self.folder.file("times"))
+        facts = pairs(self.folder.read("times"))
         return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 

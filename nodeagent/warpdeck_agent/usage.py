@@ -103,7 +103,7 @@ class Usage:
             if whose is not None and not rank:
                 whose.cpu = max(whose.cpu, spent.cpu)
                 whose.peak_mem_bytes = max(whose.peak_mem_bytes, spent.peak_bytes)
-            task = step.tasks.get(int(rank)) if step is not None and rank.isdecimal() else None
+            task = step.tasks.get(int(rank)) if step is not None and rank else None
             if task is not None:
                 task.peak_mem_bytes = max(task.peak_mem_bytes, spent.peak_bytes)
 

@@ -18,10 +18,12 @@ from tests.waiting import eventually
 
 from warpdeck_agent import processes
 from warpdeck_agent.cputime import CpuTime, from_times
-from warpdeck_agent.looks import PROCESSES_S, SOON_S, pause_s
+from warpdeck_agent.looks import OWN, PROCESSES_S, SOON_S, look, pause_s
 from warpdeck_agent.metering import FILE, LONGEST_S, Meter
 from warpdeck_agent.record import MOST, RINGS, Record, Rings
 from warpdeck_agent.spool import Folder
+from warpdeck_agent.spreads import spreads
+from warpdeck_agent.tasks import make_folder
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -314,9 +316,40 @@ def test_what_is_new_is_looked_at_sooner(age_s: float, pause: float) -> None:
     assert pause_s([BEGIN - 1000.0, BEGIN - age_s], BEGIN) == pause
 
 
-@pytest.mark.parametrize("words", ["", "0m0.00s 0m0.00s", "a\nb c", "0m1s 0m1s\n0m1s", "0m1s 0m1s\n1s 2s 3s"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("", "0m0.00s 0m0.00s", "a\nb c", "0m1s 0m1s\n0m1s", "0m1s 0m1s\n1s 2s 3s"),
+        *("\n0mnans 0m1s", "\n0minfs 0m1s", "\n0m1e999s 0m1s", "\n0m1s 0m-1s", "\n1e300m0s 0m1s"),
+    ],
+)
 def test_what_is_no_answer_of_times_counts_as_nothing(words: str) -> None:
     assert from_times(words) == CpuTime()
+
+
+@pytest.mark.parametrize("digits", [21, 400, 5000])
+def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
+    tmp_path: Path, digits: int
+) -> None:
+    """The file is the user's; a message with what is no number would cost the node its link."""
+    user = {"uid": os.getuid(), "gid": os.getgid()}
+    task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), **user)
+    words = f"0m0s 0m0s\n0mnans 0m1s\nrchar: {'9' * digits}\nwchar: 7\n"
+    (tmp_path / "task" / "times").write_text(words)
+    (told,) = spreads({0: task})
+    assert (told.name, told.total) == ("written_bytes", 7.0)
+
+
+def test_who_calls_himself_a_task_of_no_step_counts_for_the_launch_alone() -> None:
+    key, whose = (7, 0), f"7.0@{os.getpid()}"
+    for step in ("x", "-1", "9" * 5000):
+        variables = {"WARPDECK_JOB": whose, "WARPDECK_STEP": step, "SLURM_PROCID": "0"}
+        with subprocess.Popen(["sleep", "1000"], env={**os.environ, **variables}) as process:
+            try:
+                eventually(lambda: process.pid in processes.marked().get(whose, ()), what="it runs")
+                assert look({whose: (key, True)}).keys() == {(key, "", ""), (key, OWN, "")}
+            finally:
+                process.kill()
 
 
 def test_times_are_read_in_every_language() -> None:
