@@ -56,8 +56,9 @@ class Launch:
         self.note = b""
 
     def take_note(self) -> bool:
-        """Reads what the shell has said; False once it says no more."""
-        while True:
+        """Reads what the shell has said; False once it says no more, or more than there is room for: whose end of the gate that is
+        may write for ever."""
+        while len(self.note) < MAX_NOTE_BYTES:
             try:
                 data = self.gate.recv(MAX_NOTE_BYTES)
             except BlockingIOError:
@@ -67,6 +68,7 @@ class Launch:
             if not data:
                 return False
             self.note = (self.note + data)[:MAX_NOTE_BYTES]
+        return False
 
 
 class Supervisor:

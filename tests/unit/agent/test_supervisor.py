@@ -19,6 +19,7 @@ from tests.waiting import WAIT_S, eventually
 from warpdeck_agent.launching import DEFAULT_PATH
 from warpdeck_agent.spool import LaunchFolder, Spool
 from warpdeck_agent.starter import SCRIPT, START, Order, install
+from warpdeck_agent.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
 
 LARGE_BYTES = 64 * 1024 * 1024
 
@@ -113,3 +114,17 @@ def test_a_launch_is_not_told_to_have_used_the_memory_of_the_supervisor(short_tm
             if said["is"] == "ended":
                 peaks[said["job"]] = said["peak_bytes"]
     assert peaks[1] == 0 and LARGE_BYTES < peaks[2] < 2 * LARGE_BYTES
+
+
+def test_who_writes_on_at_the_gate_is_listened_to_no_longer(tmp_path: Path) -> None:
+    """Else he would keep the supervisor from all others."""
+    _, words = ordered(Spool(str(tmp_path)), 1, "true")
+    gate, far = socket.socketpair()
+    gate.setblocking(False)
+    with gate, far:
+        launch = Launch(Order(**words), gate)
+        assert launch.take_note(), "nothing yet"
+        far.sendall(b"x" * 3 * MAX_NOTE_BYTES)
+        assert not launch.take_note()
+        assert launch.note == b"x" * MAX_NOTE_BYTES
+        assert gate.recv(READ_BYTES), "what comes behind is left where it is"
