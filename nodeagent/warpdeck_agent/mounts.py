@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -54,7 +55,10 @@ def _fusermount(path: str) -> None:
     if program is not None:
         null = subprocess.DEVNULL
         argv = [program, "-u", "-z", "--", path]
-        subprocess.run(argv, stdin=null, stdout=null, stderr=null, check=False, timeout=FUSERMOUNT_S, cwd="/")
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then it stays, and is said to
+            subprocess.run(
+                argv, stdin=null, stdout=null, stderr=null, check=False, timeout=FUSERMOUNT_S, cwd="/"
+            )
 
 
 def _unescaped(path: str) -> str:
