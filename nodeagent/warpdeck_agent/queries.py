@@ -24,7 +24,7 @@ _QUERIES = re.compile(
             rb"\x1b\[(?:1[1345689]|2[01])(?:;\d+)*t",  # your window
             rb"\x1b\][\d;]*;(?:[a-z0-9]*;)?\?" + _END,  # your colours, your clipboard
             rb"\x1bP[+$]q[^\x1b\x07]*" + _END,  # your settings
-            rb"\x1b_G(?:[^\x1b;]*,)?a=q[^\x1b]*\x1b\\",  # whether you show pictures
+            rb"\x1b_G(?:[^\x1b;]{0,99},)?a=q[^\x1b]{0,4999}\x1b\\",  # whether you show pictures; a piece has 4096 at most
         )
     )
 )
