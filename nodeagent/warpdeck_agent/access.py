@@ -12,6 +12,7 @@ import contextlib
 import hmac
 import os
 import socket
+from collections import Counter
 from typing import Any, Awaitable, Callable, Optional, Protocol, Tuple
 
 from .job import Job
@@ -28,6 +29,10 @@ LINGER_S = 0.5
 """How long who had its answer is still a caller: scontrol that had its own job requeued ends with 0, not of the signal."""
 MAX_CALLS = 512
 """Connections of all jobs of this node at once."""
+MAX_CALLS_OF_USER = 384
+"""Those of one user among them, whether or not they have proved anything: others still get through."""
+MAX_DIGITS = 18
+"""Of a job's number."""
 
 
 class Call:
@@ -77,7 +82,8 @@ class Access:
         self._find = find
         self._link = link
         self._next = FIRST_CALL
-        self._open = 0
+        self._open: Counter[int] = Counter()
+        """Connections of each user."""
         self._server: Optional[asyncio.AbstractServer] = None
 
     async def start(self) -> None:
@@ -95,44 +101,46 @@ class Access:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= MAX_CALLS:
+        pid, uid = _peer(writer)
+        if self._open[uid] >= MAX_CALLS_OF_USER or sum(self._open.values()) >= MAX_CALLS:
             _refuse(writer, "too many programs of this node's jobs talk to the controller", "busy")
+            writer.close()
             return
-        self._open += 1
+        self._open[uid] += 1
         try:
-            job = await self._identify(reader, writer)
+            job = await self._identify(reader, uid)
             link = self._link()
             if job is None:
                 _refuse(writer, "this is no process of a job that runs on this node", "no_job")
             elif link is None:
                 _refuse(writer, "the controller has no link to this node now", "away")
             else:
-                pid, _ = _peer(writer)
-                job.callers.add(pid)
+                job.call_begins(pid)
                 try:
                     await self._join(job, link, reader, writer)
                 finally:
-                    asyncio.get_running_loop().call_later(LINGER_S, job.callers.discard, pid)
+                    asyncio.get_running_loop().call_later(LINGER_S, job.call_ends, pid)
         except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, WireError):
             return
         finally:
-            self._open -= 1
+            self._open[uid] -= 1
             writer.close()
 
-    async def _identify(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Optional[Job]:
-        """The launch that the process belongs to, if it proves it."""
+    async def _identify(self, reader: asyncio.StreamReader, uid: int) -> Optional[Job]:
+        """The launch that a process of this user belongs to, if it proves it."""
         _, payload = await asyncio.wait_for(read_frame(reader, MAX_ACCESS_BYTES), PROVE_S)
         said = parse_json(payload)
         launch, _, _ = str(said.get("job", "")).partition("@")
         number, _, restarts = launch.partition(".")
-        if said["t"] != "access" or not (number.isdecimal() and restarts.isdecimal()):
+        if said["t"] != "access" or not (_is_number(number) and _is_number(restarts)):
             return None
         job = await self._find(int(number), int(restarts))
         if job is None or job.phase != "running" or not job.meta.token:
             return None
-        if not hmac.compare_digest(job.meta.token.encode(), str(said.get("token", "")).encode()):
+        if not hmac.compare_digest(
+            job.meta.token.encode(), str(said.get("token", "")).encode("utf-8", "replace")
+        ):
             return None
-        _, uid = _peer(writer)
         return job if uid in (job.meta.uid, 0) else None
 
     async def _join(
@@ -164,6 +172,10 @@ async def _pass_on(reader: asyncio.StreamReader, out: OutStream) -> None:
         if not data:
             return
         await out.send(data)
+
+
+def _is_number(words: str) -> bool:
+    return words.isdecimal() and len(words) <= MAX_DIGITS
 
 
 def _peer(writer: asyncio.StreamWriter) -> Tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
@@ -50,8 +51,9 @@ class Job:
         """Of one that is being ended: when its grace time is over, on the monotonic clock."""
         self.steps: Dict[int, Step] = {}
         self.had_steps = False
-        self.callers: Set[int] = set()
-        """Its processes that talk to the controller: signals are for what they started, and reach that by itself."""
+        self._callers: Counter[int] = Counter()
+        """Its processes that talk to the controller, and over how many connections: signals are for what they started, and reach
+        that by itself."""
 
     @property
     def key(self) -> Key:
@@ -83,12 +85,22 @@ class Job:
         found.update(groups.pids(self.meta.hold.groups))
         if self.meta.pty:
             found.discard(self.folder.pid())
-        found -= self.step_supervisors() | self.callers
+        found -= self.step_supervisors() | self._callers.keys()
         return tuple(sorted(found))
 
     def owns(self, pid: int) -> bool:
         """Whether that process, if there is one, is the launch's: pids are given out again."""
         return processes.mark_of(pid) == self.mark or pid in groups.pids(self.meta.hold.groups)
+
+    def call_begins(self, pid: int) -> None:
+        """A process of it has a connection to the controller from here on."""
+        self._callers[pid] += 1
+
+    def call_ends(self, pid: int) -> None:
+        """One of that process's connections is over."""
+        self._callers[pid] -= 1
+        if not self._callers[pid]:
+            del self._callers[pid]
 
     def batch_shell(self, members: Tuple[int, ...]) -> int:
         """Of its processes the one that runs the script, or the terminal's first. 0 if that is gone."""

@@ -322,7 +322,17 @@ def test_a_launch_may_call_before_its_start_was_told(
     (agent.folder.parent / "end").touch()
 
 
-@pytest.mark.parametrize("said", [{}, {"token": "wrong"}, {"job": "7.0@x"}, {"job": "x"}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"token": "wrong"},
+        {"token": "\udcff"},
+        {"job": "7.0@x"},
+        {"job": "x"},
+        {"job": f"{'9' * 5000}.0@x"},
+    ],
+)
 def test_whoever_cannot_prove_it_is_refused(
     agent: AgentProcess,
     job: int,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent import AgentProcess
 from tests.unit.agent.conftest import ADA, BOB, LAB, PYTHON, agent_of_root
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
+from warpdeck_agent.access import MAX_CALLS_OF_USER
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import json_frame
 
 pytestmark = pytest.mark.lab
 
@@ -150,3 +153,28 @@ def open_folder(base: Path) -> Path:
     folder.mkdir()
     folder.chmod(0o777)
     return folder
+
+
+MANY_CALLS = """
+import socket, sys
+made = []
+for _ in range(int(sys.argv[2])):
+    made.append(socket.socket(socket.AF_UNIX))
+    made[-1].connect(sys.argv[1])
+print(made[-1].recv(4096), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_user_who_keeps_connections_open_leaves_some_to_others(agent: AgentProcess) -> None:
+    address = str(agent.folder / "access.sock")
+    command = [PYTHON, "-c", MANY_CALLS, address, str(MAX_CALLS_OF_USER + 1)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=ADA) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert b"too many programs" in process.stdout.readline(), "the last one is refused"
+        with socket.socket(socket.AF_UNIX) as other:
+            other.settimeout(WAIT_S)
+            other.connect(address)
+            other.sendall(json_frame({"t": "access", "job": "1.0@x", "token": "none"}))
+            assert b"no_job" in other.recv(4096), "root is heard, if not believed"
+        process.stdin.close()
