@@ -44,7 +44,7 @@ def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
         if word.upper() == "ALL":
             made |= own
         elif equals and _NAME.fullmatch(name):
-            made[name] = value
+            made |= {name: value} if _is_text(value) else {}
         elif name in own:
             made[name] = own[name]
     return made

@@ -100,6 +100,6 @@ def _with_others(
                 said.options.append((option, value or "", where))
                 latest[option] = value or ""
     except Refusal as error:
-        words = "; ".join((*error.more, error.message))
-        raise UserError(f"{name}:{found.line}: {words}", error.hint) from None
+        said_of_it = "; ".join((*error.more, error.message))
+        raise UserError(f"{name}:{found.line}: {said_of_it}", error.hint) from None
     return said

@@ -139,7 +139,18 @@ def test_bad_words_are_refused_with_their_line_and_a_way_out(line: str, words: s
 
 def test_the_options_that_components_take_over_have_a_limit() -> None:
     fault = judged(*["#SBATCH hetjob"] * 110, "#PBS" + " -V" * 1000).fault
-    assert fault is not None and "over 100,000 options of #PBS lines" in fault.words[0]
+    assert fault is not None and "what the #PBS lines mean is over 16 MiB long" in fault.words[0]
+
+
+@pytest.mark.parametrize("line", ["#PBS -v A", "#PBS -l naccelerators=1", "#PBS -l proc=a"])
+def test_a_list_that_grows_with_every_line_has_a_limit(line: str) -> None:
+    """Each line's list is kept: a script that may be sent would take all memory."""
+    few, many = [line] * 1000, [line] * 20_000
+    assert judged(*few).accepted
+    fault = judged(*many).fault
+    assert fault is not None and "is over 16 MiB long" in fault.words[0]
+    with pytest.raises(UserError, match="is over 16 MiB long"):
+        drafted(*many)
 
 
 WORDS = st.sampled_from(

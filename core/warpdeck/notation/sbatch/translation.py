@@ -24,6 +24,10 @@ from .refusal import Refusal
 MAX_OTHER_LINES = 100
 """That are no comments, before the scan ends."""
 IGNORE = "ignore-pbs"
+MAX_MEANT_CHARS = 16 * 1024 * 1024
+"""Of what the lines mean, over all components: each gets all of them, and a list that grows with every line is kept each time."""
+OPTION_CHARS = 160
+"""What an option counts beside its value."""
 
 
 class _Language(NamedTuple):
@@ -50,6 +54,7 @@ class Translation:
         self._words = language.prepared([word for word, _ in pairs])
         self._lines = [line for _, line in pairs]
         self.line = 0
+        self._meant_chars = 0
 
     def meanings(self, value_of: ValueOf) -> Iterator[Meaning]:
         """One after the other: `value_of` is asked for what an option has by then. Raises Refusal."""
@@ -63,9 +68,17 @@ class Translation:
             except UserError as error:
                 words = "Unrecognized command line parameter ?"
                 raise Refusal(words, _HINT, more=(error.message,)) from None
-            yield from self._language.meanings(word, value_of)
+            for meaning in self._language.meanings(word, value_of):
+                self._weigh(meaning)
+                yield meaning
         if reader.at < len(self._words):
             raise Refusal(f"Invalid argument: {self._words[reader.at]}", _HINT)
+
+    def _weigh(self, meaning: Meaning) -> None:
+        self._meant_chars += OPTION_CHARS + len(meaning.text or "")
+        if self._meant_chars > MAX_MEANT_CHARS:
+            words = f"what the {self.mark} lines mean is over {MAX_MEANT_CHARS >> 20} MiB long"
+            raise Refusal(words, "write them as #SBATCH, in the first component")
 
 
 _HINT = "write it as #SBATCH, or pass over such lines with #SBATCH --ignore-pbs"

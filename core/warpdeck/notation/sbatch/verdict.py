@@ -25,8 +25,6 @@ from .translation import IGNORE, Translation, is_ignored, translation
 from .values import show_value
 
 _UNSHOWN = EARLY | {"het-group"}
-MAX_TRANSLATED = 100_000
-"""Options that #PBS lines set, over all components: each gets all of them."""
 LIMITS = frozenset(["CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS"])
 
 
@@ -115,7 +113,6 @@ class _Others:
     def __init__(self, text: str, name: str) -> None:
         self._text = text
         self._name = name
-        self._read = 0
 
     @functools.cached_property
     def _translation(self) -> Translation | None:
@@ -132,10 +129,6 @@ class _Others:
         reading.line = 0
         try:
             for meaning in found.meanings(reading.value_of):
-                self._read += 1
-                if self._read > MAX_TRANSLATED:
-                    words = f"the components have over {MAX_TRANSLATED:,} options of {found.mark} lines"
-                    raise Refusal(words, "write them as #SBATCH, in the first component")
                 reading.means(meaning, found.line)
         finally:
             reading.line = found.line
