@@ -11,8 +11,13 @@ from .lists import split_list
 
 MAX_HOSTS = 100_000
 """Names one expression may stand for."""
+MAX_NAME_CHARS = 255
+"""Of one name, with all leading zeros: the longest that a name server knows."""
+MAX_DIGITS = 18
+"""Of a number in a range."""
 
 _RANGES = re.compile(r"\[([0-9,\-]+)\]")
+_NUMBER = re.compile(rf"([0-9]{{1,{MAX_DIGITS}}})")
 
 
 def expand(text: str) -> list[str]:
@@ -34,6 +39,8 @@ def _product(part: str, text: str) -> list[str]:
         if index % 2 == 0 and ("[" in word or "]" in word):
             raise UserError(f"{text!r} is no hostlist", "write names such as gpu[01-04,07],login")
         pieces = list(_numbers(word, text)) if index % 2 else [word]
+        if len(made[-1]) + len(pieces[-1]) > MAX_NAME_CHARS:
+            raise UserError(f"a name in a hostlist has over {MAX_NAME_CHARS} characters", "shorten it")
         if len(made) * len(pieces) > MAX_HOSTS:
             raise UserError(f"the hostlist stands for over {MAX_HOSTS:,} names", "shorten it")
         made = [before + piece for before in made for piece in pieces]
@@ -43,7 +50,9 @@ def _product(part: str, text: str) -> list[str]:
 def _numbers(ranges: str, text: str) -> Iterable[str]:
     for piece in ranges.split(","):
         first, dash, last = piece.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if len(first) > MAX_DIGITS or len(last) > MAX_DIGITS:
+            raise UserError(f"a number in a hostlist has over {MAX_DIGITS} digits", "shorten it")
+        if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
             raise UserError(f"{text!r} is no hostlist: {piece!r} is no range", "write gpu[01-04]")
         low, high = int(first), int(last or first)
         if high - low > MAX_HOSTS:
@@ -76,3 +85,8 @@ def _group(prefix: str, width: int, numbers: list[int]) -> str:
     if len(words) == 1 and "-" not in words[0]:
         return prefix + words[0]
     return f"{prefix}[{','.join(words)}]"
+
+
+def by_number(name: str) -> list[tuple[int, str]]:
+    """A key to sort names by: n2 before n10."""
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(name) if piece]

@@ -6,13 +6,13 @@ many as it needs: to hold its tasks, or all of its `--gpus`. Counts of GPUs for 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from warpdeck.errors import UserError
 
+from .hostlist import by_number
+
 MAX_NODES = 100_000
-_NUMBER = re.compile(r"(\d{1,18})")
 
 
 def join_gpus(resources: dict[str, Any]) -> None:
@@ -105,8 +105,4 @@ def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
 def _name_only(resources: dict[str, Any], names: list[str], most: int) -> None:
     """A job has no nodes without tasks: so many of those named, the first by number."""
     if len(names) > most:
-        resources["nodelist"] = sorted(names, key=_by_number)[:most]
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in _NUMBER.split(name) if piece]
+        resources["nodelist"] = sorted(names, key=by_number)[:most]

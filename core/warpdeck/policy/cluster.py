@@ -6,7 +6,6 @@ column for each type.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from warpdeck.model import NodeName, Resources, Share
+from warpdeck.notation.hostlist import by_number
 
 from .demand import WHOLE_NODE, Need
 from .features import Traits, parse_constraint
@@ -158,7 +158,7 @@ class Cluster:
     @cached_property
     def line(self) -> Ints:
         """The place of each row among all, numbers in names by their value: neighbours are next to each other."""
-        order = sorted(range(len(self.nodes)), key=lambda row: _by_number(self.nodes[row].name))
+        order = sorted(range(len(self.nodes)), key=lambda row: by_number(self.nodes[row].name))
         found = np.empty(len(order), dtype=np.int64)
         found[order] = np.arange(len(order))
         return found
@@ -204,15 +204,6 @@ class Cluster:
         else:
             self._blocked.pop(node.name, None)
         return found
-
-
-_DIGITS = re.compile(r"(\d+)")
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """n2 before n10."""
-    pieces = _DIGITS.split(name)
-    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces if piece]
 
 
 def traits_of(node: NodeView) -> Traits:

@@ -145,7 +145,7 @@ def test_the_options_that_components_take_over_have_a_limit() -> None:
 @pytest.mark.parametrize("line", ["#PBS -v A", "#PBS -l naccelerators=1", "#PBS -l proc=a"])
 def test_a_list_that_grows_with_every_line_has_a_limit(line: str) -> None:
     """Each line's list is kept: a script that may be sent would take all memory."""
-    few, many = [line] * 1000, [line] * 20_000
+    few, many = [line] * 1000, [line] * 6_000
     assert judged(*few).accepted
     fault = judged(*many).fault
     assert fault is not None and "is over 16 MiB long" in fault.words[0]

@@ -67,7 +67,13 @@ def test_a_hostlist_may_have_several_brackets() -> None:
     assert expand("r[1-2]n[01-02]-ib,login") == ["r1n01-ib", "r1n02-ib", "r2n01-ib", "r2n02-ib", "login"]
 
 
-@pytest.mark.parametrize("text", ["a[1-2", "a]1[", "a[[1]]", "a[x]", "r[1-99999]n[1-99999]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a[1-2", "a]1[", "a[[1]]", "a[x]", "a[5-1]", "r[1-99999]n[1-99999]"),
+        *(f"a[{'0' * 19}-1]", f"a[{'9' * 5000}]", "a" * 256, f"{'a' * 250}[1-999999]"),
+    ],
+)
 def test_what_is_no_hostlist_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="hostlist"):
         expand(text)
