@@ -9,6 +9,7 @@ from warpdeck.errors import UserError
 
 _WORD = re.compile(r"[A-Za-z0-9_.\-]+")
 _NUMBER = re.compile(r"[\d.\-]+")
+_COUNT = re.compile(r"[0-9]{1,9}")
 _PART = re.compile(r"0?\.(\d{1,6})")
 
 
@@ -57,7 +58,7 @@ def _type_and_count(words: list[str], where: str) -> tuple[str, str]:
     kind, count = ("", words[0]) if alone else (words[0], "1")
     if len(words) == 2:
         kind, count = words
-    counted = count.isdecimal() or _PART.fullmatch(count) is not None
+    counted = _COUNT.fullmatch(count) is not None or _PART.fullmatch(count) is not None
     if len(words) > 2 or not counted or (kind and not _is_type(kind)):
         raise UserError(
             f"{where} is no request for GPUs", "write COUNT, TYPE:COUNT, or gpu:TYPE:COUNT with --gres"

@@ -9,6 +9,7 @@ from typing import Any
 from warpdeck.errors import UserError
 
 MAX_SIGNAL = 64
+MAX_DIGITS = 9
 DEFAULT_LEAD_S = 60
 MAX_LEAD_S = 65_535
 """Slurm's own limit: it counts in 16 bits."""
@@ -17,7 +18,7 @@ _WARNING = re.compile(r"(?:(b|r|br|rb):)?(\w+)(?:@(\d{0,9}))?", re.IGNORECASE)
 
 def parse_signal(text: str) -> int:
     """The number of a signal. Raises UserError."""
-    if text.isdecimal() and 0 < int(text) <= MAX_SIGNAL:
+    if text.isdecimal() and 0 < int(text[:MAX_DIGITS]) <= MAX_SIGNAL:
         return int(text)
     try:
         return int(signal.Signals["SIG" + text.upper().removeprefix("SIG")])

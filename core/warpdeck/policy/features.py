@@ -27,6 +27,8 @@ Test = Callable[[Traits], bool]
 """Whether a node will do."""
 
 MAX_LENGTH = 1024
+MAX_DEPTH = 16
+"""Parentheses in parentheses: each takes some frames of the stack, here and wherever a node is looked at."""
 _GPU_MEMORY = re.compile(r"gpumem>=(\d{1,5})(?:GB|G)", re.IGNORECASE)
 _GB = 10**9
 _TOKEN = re.compile(r"\s*([&|,()\[\]]|[^\s&|,()\[\]]+)")
@@ -55,6 +57,7 @@ class _Parser:
         self._whole = f"--{option}={whole}"
         self._tokens = _TOKEN.findall(text)
         self._at = 0
+        self._depth = 0
 
     def parse(self) -> Test:
         test = self._either()
@@ -76,9 +79,13 @@ class _Parser:
 
     def _one(self) -> Test:
         if self._accept("("):
+            self._depth += 1
+            if self._depth > MAX_DEPTH:
+                raise self._error(f"over {MAX_DEPTH} parentheses are open")
             test = self._either()
             if not self._accept(")"):
                 raise self._error("a ')' is missing")
+            self._depth -= 1
             return test
         if self._at >= len(self._tokens) or self._tokens[self._at] in "&|,()[]":
             raise self._error("a feature's name is missing")

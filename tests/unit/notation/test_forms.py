@@ -13,6 +13,7 @@ from warpdeck.notation.gres import parse_gpus, parse_gres
 from warpdeck.notation.hostlist import collapse, expand
 from warpdeck.notation.memory import format_memory, parse_memory
 from warpdeck.notation.patterns import resolve
+from warpdeck.notation.signals import parse_signal, parse_warning
 from warpdeck.notation.times import format_duration, parse_limit
 
 MIB = 2**20
@@ -89,7 +90,15 @@ def test_gpus() -> None:
     assert parse_gres(f"gpu:{mig}:2") == {"per_node": 2, "type": mig}
     assert parse_gres("none") == parse_gres("gpu:0") == parse_gpus("0", "gpus") == {}
     assert parse_gpus("h200:4", "gpus") == {"total": 4, "type": "h200"}
-    for bad in ("gpu=2", "gpu:", "foo:1", "gpu:1,nvme:100", "gpu:2(S:0)", "gpu:1,shard:2"):
+    for bad in (
+        "gpu=2",
+        "gpu:",
+        "foo:1",
+        "gpu:1,nvme:100",
+        "gpu:2(S:0)",
+        "gpu:1,shard:2",
+        f"gpu:{'1' * 5000}",
+    ):
         with pytest.raises(UserError):
             parse_gres(bad)
 
@@ -160,7 +169,23 @@ def test_a_hostlist_keeps_its_names(numbers: set[int], width: int) -> None:
 
 @given(st.text(max_size=30))
 def test_no_text_breaks_a_parser(text: str) -> None:
-    for parse in (parse_limit, parse_memory, parse_gres, parse_array, parse_dependencies, expand):
+    read_any(text)
+
+
+def test_no_length_breaks_a_parser() -> None:
+    """No number is too long, no nesting too deep: some of them the controller reads itself."""
+    for unit in ("9", "0", "a", "a,", "1-2,", "gpu:", "a[1-9]", "[", "(", "afterok:1:", "²"):
+        for begin in ("", "gpu:", "a[1-", "1-", "afterok:", "USR1@"):
+            read_any(begin + unit * (20_000 // len(unit)))
+
+
+def read_any(text: str) -> None:
+    """By each parser; what is refused is refused in one sentence."""
+    parsers = (
+        *(parse_limit, parse_memory, parse_gres, parse_array, parse_dependencies, expand),
+        *(lambda text: parse_gpus(text, "gpus"), parse_signal, parse_warning),
+    )
+    for parse in parsers:
         try:
             parse(text)
         except UserError as error:

@@ -48,6 +48,18 @@ def test_what_is_no_comparison_is_refused_by_name(constraint: str) -> None:
         parse_constraint(constraint)
 
 
+@pytest.mark.parametrize("constraint", ["(" * 1024, "(a|" * 300, f"{'(' * 17}a{')' * 17}"])
+def test_parentheses_have_a_depth_beyond_which_they_are_refused(constraint: str) -> None:
+    """The controller reads them itself, and must not run out of stack."""
+    with pytest.raises(UserError, match="over 16 parentheses are open"):
+        parse_constraint(constraint)
+
+
+def test_as_many_parentheses_as_one_likes_stand_beside_each_other() -> None:
+    (test,) = parse_constraint("&".join(["((a))|b"] * 100))
+    assert test(Traits(frozenset({"a"}))) and not test(Traits(frozenset()))
+
+
 def test_without_gpus_there_is_no_gpu_memory() -> None:
     (test,) = parse_constraint("gpumem>=0G")
     assert not test(Traits(frozenset()))
