@@ -11,20 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from warpdeck import __version__
-from warpdeck.config import write
 from warpdeck.controller import present
 from warpdeck.controller.events import (
     Cancelled,
     CodeRecorded,
     Event,
     Held,
-    NodeDrained,
-    NodeRemoved,
-    NodeResumed,
     Released,
     Requeued,
-    ReservationMade,
-    ReservationRemoved,
     Resumed,
     StepEndAsked,
     Submitted,
@@ -34,7 +28,6 @@ from warpdeck.controller.events import (
 )
 from warpdeck.controller.jobcolumns import shower
 from warpdeck.controller.jobs import may_touch
-from warpdeck.controller.nodefacts import node_facts
 from warpdeck.controller.resubmission import carried_on
 from warpdeck.controller.steprows import live_steps, step_rows
 from warpdeck.controller.watching import may_watch
@@ -42,7 +35,6 @@ from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
     JobId,
-    NodeName,
     Request,
     Snapshot,
     count_tasks,
@@ -52,11 +44,13 @@ from warpdeck.notation.jobids import is_job_id, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
 from . import (
+    administration,
     allocations,
     checkup,
     commands,
     curves,
     history,
+    nodes,
     questions,
     runs,
     sessions,
@@ -66,7 +60,6 @@ from . import (
 )
 from . import protocol as ask
 from .again import asked_again, variables_of
-from .joining import add_node
 from .selection import Selection
 
 if TYPE_CHECKING:
@@ -125,8 +118,8 @@ class Handlers:
             case ask.Settle():
                 return await self._settle(JobId(message.job))
             case ask.Nodes():
-                nodes = self._nodes(message.name, facts=message.facts)
-                return await self._paged(message.id, "nodes", nodes, show=list, page_rows=ask.NODE_PAGE_ROWS)
+                listed = nodes.rows(self._controller, message.name, facts=message.facts)
+                return await self._paged(message.id, "nodes", listed, show=list, page_rows=ask.NODE_PAGE_ROWS)
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)
             case ask.Curves():
@@ -191,7 +184,7 @@ class Handlers:
                 named = await self._named(message.jobs)
                 return await self._change(CodeRecorded(**named, snapshot=snapshot, note=note))
             case _:
-                return await self._administer(message)
+                return await administration.answer(self._connection, message)
 
     async def _paged(
         self,
@@ -209,50 +202,6 @@ class Handlers:
             await asyncio.sleep(0)
             things = things[page_rows:]
         return {key: show(things)}
-
-    async def _administer(self, message: Any) -> Any:
-        if not self._connection.who.admin:
-            raise UserError("only the controller's own user and root may do that", "ask an administrator")
-        match message:
-            case ask.NodeAdd():
-                return self._nodes(await add_node(self._connection, message))[0]
-            case ask.NodeDrain():
-                drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
-                await self._controller.apply(drained)
-            case ask.NodeResume():
-                resumed = NodeResumed(name=NodeName(message.name), gpus=message.gpus)
-                await self._controller.apply(resumed)
-            case ask.NodeRemove():
-                await self._controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
-                return {}
-            case ask.ReservationMake():
-                await self._controller.apply(
-                    ReservationMade(reservation=message.reservation, instead=message.instead)
-                )
-                return {}
-            case ask.ReservationRemove():
-                await self._controller.apply(ReservationRemoved(name=message.name))
-                return {}
-            case ask.Reload():
-                return await self._reload()
-            case ask.ConfigInForce():
-                return self._config()
-            case ask.Shutdown():
-                self._server.stop.set()
-                return {}
-            case _:
-                raise UserError("a message that cannot be asked here", "see warpdeck.api.protocol")
-        return msgspec.to_builtins(self._nodes(message.name)[0])
-
-    async def _reload(self) -> dict[str, Any]:
-        path = self._server.paths.config
-        told, decoded = await self._controller.reload(path)
-        return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
-
-    def _config(self) -> dict[str, Any]:
-        controller = self._controller
-        lines = [[list(path), line] for path, line in controller.config_lines.items()]
-        return {"file": self._server.paths.config, "text": write(controller.config), "lines": lines}
 
     async def _settle(self, number: JobId) -> dict[str, Any]:
         jobs = self._controller.state.named(number)
@@ -457,16 +406,6 @@ class Handlers:
             raise UserError(f"{word!r} is no step that can be ended", "write JOB.STEP, such as 12.0")
         job = await self.find_job(job_word)
         return StepEndAsked(who=self._connection.who, job_id=job.id, number=int(number), signal=signal)
-
-    def _nodes(self, name: str, *, facts: bool = False) -> list[Any]:
-        state = self._controller.state
-        if name and NodeName(name) not in state.nodes:
-            raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
-        names = [NodeName(name)] if name else sorted(state.nodes)
-        if facts:
-            nodes = [state.nodes[each] for each in names]
-            return list(node_facts(state, nodes, now=self._controller.clock()))
-        return [present.node_row(state, state.nodes[each]) for each in names]
 
 
 def _refuse_nul(request: Request) -> None:

@@ -1,0 +1,69 @@
+"""What only admins may ask: nodes, reservations, the configuration in force, the controller's end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warpdeck.config import write
+from warpdeck.controller.events import (
+    NodeDrained,
+    NodeRemoved,
+    NodeResumed,
+    ReservationMade,
+    ReservationRemoved,
+)
+from warpdeck.errors import UserError
+from warpdeck.model import NodeName
+
+from . import nodes
+from . import protocol as ask
+from .joining import add_node
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .server import ApiServer
+
+
+async def answer(connection: Connection, message: Any) -> Any:
+    """The answer. Raises UserError, also where the user is no admin."""
+    if not connection.who.admin:
+        raise UserError("only the controller's own user and root may do that", "ask an administrator")
+    controller = connection.server.controller
+    match message:
+        case ask.NodeAdd():
+            return nodes.row(controller, await add_node(connection, message))
+        case ask.NodeDrain():
+            drained = NodeDrained(name=NodeName(message.name), reason=message.reason, gpus=message.gpus)
+            await controller.apply(drained)
+            return nodes.row(controller, message.name)
+        case ask.NodeResume():
+            await controller.apply(NodeResumed(name=NodeName(message.name), gpus=message.gpus))
+            return nodes.row(controller, message.name)
+        case ask.NodeRemove():
+            await controller.apply(NodeRemoved(name=NodeName(message.name), force=message.force))
+        case ask.ReservationMake():
+            made = ReservationMade(reservation=message.reservation, instead=message.instead)
+            await controller.apply(made)
+        case ask.ReservationRemove():
+            await controller.apply(ReservationRemoved(name=message.name))
+        case ask.Reload():
+            return await _reload(connection.server)
+        case ask.ConfigInForce():
+            return _config(connection.server)
+        case ask.Shutdown():
+            connection.server.stop.set()
+        case _:
+            raise UserError("a message that cannot be asked here", "see warpdeck.api.protocol")
+    return {}
+
+
+async def _reload(server: ApiServer) -> dict[str, Any]:
+    path = server.paths.config
+    told, decoded = await server.controller.reload(path)
+    return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
+
+
+def _config(server: ApiServer) -> dict[str, Any]:
+    controller = server.controller
+    lines = [[list(path), line] for path, line in controller.config_lines.items()]
+    return {"file": server.paths.config, "text": write(controller.config), "lines": lines}

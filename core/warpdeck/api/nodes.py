@@ -1,0 +1,37 @@
+"""The nodes as clients list them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from warpdeck.controller import present
+from warpdeck.controller.nodefacts import node_facts
+from warpdeck.errors import UserError
+from warpdeck.model import Node, NodeName
+
+from .rows import NodeFacts, NodeRow
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
+
+
+def named(controller: Controller, name: str) -> list[Node]:
+    """The node of that name, or (name "") all by name. Raises UserError."""
+    nodes = controller.state.nodes
+    if name and NodeName(name) not in nodes:
+        raise UserError(f"there is no node {name}", "see `warpdeck node ls`", code="not_found")
+    return [nodes[each] for each in ([NodeName(name)] if name else sorted(nodes))]
+
+
+def rows(controller: Controller, name: str, *, facts: bool = False) -> Sequence[NodeRow | NodeFacts]:
+    """As they are now. Raises UserError."""
+    found = named(controller, name)
+    if facts:
+        return list(node_facts(controller.state, found, now=controller.clock()))
+    return [present.node_row(controller.state, node) for node in found]
+
+
+def row(controller: Controller, name: str) -> NodeRow:
+    """One of them. Raises UserError."""
+    return present.node_row(controller.state, named(controller, name)[0])
