@@ -37,7 +37,7 @@ class Monitor:
         self._next_sample = 0.0
         self._told_holders: Holders = []
         self._next_reading = 0.0
-        self.usage = Usage(jobs)
+        self.usage = Usage(jobs, spool)
         self.idleness = Idleness(jobs)
         self.health = Health(spool, self._gpus, tell, given=jobs.gpus_in_use)
 

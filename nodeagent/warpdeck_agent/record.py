@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .wire.messages import COLUMNS, Curve
 
@@ -20,6 +20,13 @@ RINGS = ((1.0, 600), (10.0, 720), (60.0, 1440))
 NONE = math.nan
 Values = Dict[str, Optional[float]]
 """Column -> what was measured just now."""
+
+
+class Span(NamedTuple):
+    """A step of a ring."""
+
+    begin_unix: float
+    step_s: float
 
 
 class _Column:
@@ -154,8 +161,34 @@ class _Ring:
             if len(column.points) > self._most * 2:  # rarely, so that it costs nothing
                 del column.points[: -self._most]
 
+    def span(self, at_unix: float) -> Span:
+        """The step that holds the moment; of the one that is open the one before it."""
+        step = int(at_unix // self.step_s)
+        return Span((step - (step == self._step)) * self.step_s, self.step_s)
+
+    def during(self, begin_unix: float) -> Values:
+        """What is known of the step that begins then."""
+        back = self._step - round(begin_unix / self.step_s)
+        if not 0 < back <= self._most:
+            return {}
+        kept = {
+            name: column.points[-back] for name, column in self._columns.items() if len(column.points) >= back
+        }
+        return {name: point for name, point in kept.items() if not math.isnan(point)}
+
+    def since(self) -> float:
+        """When the first step begins of which anything is known; infinite if there is none."""
+        for back in range(min(self._most, self._longest()), 0, -1):
+            begin_unix = (self._step - back) * self.step_s
+            if self.during(begin_unix):
+                return begin_unix
+        return math.inf
+
+    def _longest(self) -> int:
+        return max((len(column.points) for column in self._columns.values()), default=0)
+
     def curve(self, uuid: str) -> Curve:
-        size = min(self._most, max((len(column.points) for column in self._columns.values()), default=0))
+        size = min(self._most, self._longest())
         given = {name: _padded(column.points[-size:], size, name) for name, column in self._columns.items()}
         return Curve(
             begin_unix=(self._step - size) * self.step_s,
@@ -175,6 +208,27 @@ class Rings:
         """What was measured at `now`, in unix seconds."""
         for ring in self._rings:
             ring.add(values, now)
+
+    def recall(self, values: Values, at_unix: float) -> None:
+        """What is known of a minute before all that was added: from a file, oldest first."""
+        self._rings[-1].add(values, at_unix)
+
+    def span(self, at_unix: float) -> Optional[Span]:
+        """The shortest step that holds the moment and in which anything was measured."""
+        for ring in self._rings:
+            span = ring.span(at_unix)
+            if ring.during(span.begin_unix):
+                return span
+        return None
+
+    def during(self, span: Span) -> Values:
+        """What was measured in that step; without what is not known."""
+        (ring,) = (ring for ring in self._rings if ring.step_s == span.step_s)
+        return ring.during(span.begin_unix)
+
+    def since(self) -> float:
+        """From when on anything is known; infinite: nothing yet."""
+        return min(ring.since() for ring in self._rings)
 
     def curve(self, step_s: float, uuid: str = "") -> Curve:
         """With the nearest steps that are no shorter than asked."""

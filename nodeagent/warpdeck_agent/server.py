@@ -306,6 +306,8 @@ class Session:
             self._spawn(self._tell_health(message))
         elif isinstance(message, wire.AskCurves):
             self.tell(self._agent.monitor.usage.answer(message))
+        elif isinstance(message, wire.AskMoment):
+            self.tell(self._agent.monitor.usage.moment(message))
         elif isinstance(message, wire.SampleEvery):
             self._agent.monitor.sample_every(message.interval_s)
         elif isinstance(message, wire.Notice):

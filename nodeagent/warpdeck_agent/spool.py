@@ -1,6 +1,7 @@
 """The agent's folder and one folder per launch: what a restarted agent needs to find every job again.
 
     D/agent.sock access.sock agent.lock agent.log identity tasks.sh task.sh supervisor.sock supervisor.lock
+    D/minutes D/minutes.old    what the last day was like (see minutes.py)
     D/bin/ D/programs/         srun for jobs (see programs.py)
     D/jobs/table               a record for each launch (see table.py)
     D/jobs/scripts/            the scripts of launches (see scripts.py)

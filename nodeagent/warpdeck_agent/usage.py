@@ -1,28 +1,27 @@
-"""Measures all that run here and the node itself: meters of launches, rings of the node and of each GPU."""
+"""Measures all that run here and the node itself: meters of launches, the history of the node and of each GPU."""
 
 from __future__ import annotations
 
 import time
 from typing import Dict, List, Tuple
 
+from .history import History
 from .inventory import CpuMeter, memory
 from .jobs import Jobs
 from .looks import OWN, Looks, Part, Spent
-from .record import Rings, Values
+from .record import Values
+from .spool import Folder
 from .steps import Step
-from .wire.messages import AskCurves, Curves, GpuInfo, GpuSample
-
-NODE = ""
-"""The key of the node's own rings, beside the uuids of its GPUs."""
+from .wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, Moment
 
 
 class Usage:
     """Fed with every reading."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, folder: Folder) -> None:
         self._jobs = jobs
+        self._history = History(folder)
         self._cpu = CpuMeter()
-        self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
         self._looks = Looks(self._note)
         self._spent: Dict[Part, Tuple[float, float]] = {}
@@ -32,22 +31,16 @@ class Usage:
     def found(self, gpus: List[GpuInfo]) -> None:
         """The node's GPUs."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
-        self._rings.update({gpu.uuid: Rings() for gpu in gpus})
+        self._history.found(gpus, time.time())
 
     def take(self, gpus: List[GpuSample]) -> None:
         """One reading, just now."""
         now = time.time()
         cpus = self._cpu.count
         self.cpu_pct, self.mem_used_bytes = self._cpu.percent(), memory()[1]
-        self._rings[NODE].add({"cpu_pct": self.cpu_pct * cpus, "mem_bytes": float(self.mem_used_bytes)}, now)
+        of_node: Values = {"cpu_pct": self.cpu_pct * cpus, "mem_bytes": float(self.mem_used_bytes)}
+        self._history.take(of_node, gpus, now)
         by_uuid = {self._uuids[gpu.index]: gpu for gpu in gpus if gpu.index in self._uuids}
-        for uuid, gpu in by_uuid.items():
-            values: Values = {
-                "gpu_util_pct": gpu.util_pct,
-                "gpu_mem_bytes": gpu.mem_used_bytes,
-                "gpu_power_w": gpu.power_w,
-            }
-            self._rings[uuid].add(values, now)
         running = self._jobs.running()
         spent = self._looks.take(running, now)
         keys = {job.key for job in running}
@@ -65,8 +58,7 @@ class Usage:
     def answer(self, asked: AskCurves) -> Curves:
         """What was measured of a launch, or of the node. Empty for what is not known here."""
         if not asked.job_id:
-            curves = [rings.curve(asked.step_s, uuid) for uuid, rings in self._rings.items()]
-            return Curves(ask=asked.ask, curves=curves)
+            return Curves(ask=asked.ask, curves=self._history.curves(asked.step_s))
         job = self._jobs.find(asked.job_id, asked.restarts)
         found = job if job is None or asked.step is None else job.steps.get(asked.step)
         if found is None:
@@ -79,6 +71,10 @@ class Usage:
             cpu_seconds=found.cpu.total_s,
             peak_mem_bytes=found.peak_mem_bytes,
         )
+
+    def moment(self, asked: AskMoment) -> Moment:
+        """What the node and its GPUs were like then."""
+        return self._history.moment(asked, cpus=self._cpu.count)
 
     def _take_step(
         self, step: Step, by_uuid: Dict[str, GpuSample], spent: Dict[Part, Spent], now: float

@@ -6,7 +6,7 @@ import msgspec
 
 from .ids import JobId, NodeName
 
-COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "cpu_pct", "mem_bytes")
+COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
 """What curves show. `cpu_pct`: 100 is one CPU."""
 
 

@@ -32,6 +32,7 @@ from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
 from .watch import AskCurves as AskCurves
 from .watch import AskHealth as AskHealth
+from .watch import AskMoment as AskMoment
 from .watch import Check as Check
 from .watch import Curve as Curve
 from .watch import Curves as Curves
@@ -45,6 +46,7 @@ from .watch import GpuUsage as GpuUsage
 from .watch import Health as Health
 from .watch import IdleSession as IdleSession
 from .watch import Inventory as Inventory
+from .watch import Moment as Moment
 from .watch import OwnUse as OwnUse
 from .watch import Sample as Sample
 from .watch import SampleEvery as SampleEvery
@@ -409,6 +411,7 @@ ControllerMessage = Union[
     ProbePath,
     AskHealth,
     AskCurves,
+    AskMoment,
     SampleEvery,
     Notice,
     Quit,
@@ -429,6 +432,7 @@ AgentMessage = Union[
     Sample,
     Health,
     Curves,
+    Moment,
     StreamAck,
     StreamEnd,
     _OfSteps,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Literal, Optional
 
-COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "cpu_pct", "mem_bytes")
+COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
 """What curves show. `cpu_pct`: 100 is one CPU."""
 
 
@@ -185,6 +185,7 @@ class Curve:
     gpu_util_pct: List[Optional[float]] = field(default_factory=list)
     gpu_mem_bytes: List[Optional[float]] = field(default_factory=list)
     gpu_power_w: List[Optional[float]] = field(default_factory=list)
+    gpu_temp_c: List[Optional[float]] = field(default_factory=list)
     cpu_pct: List[Optional[float]] = field(default_factory=list)
     mem_bytes: List[Optional[float]] = field(default_factory=list)
     uuid: str = ""
@@ -217,6 +218,32 @@ class Curves:
     cpu_seconds: float = 0.0
     peak_mem_bytes: int = 0
     t: Literal["curves"] = "curves"
+
+
+@dataclass(frozen=True)
+class AskMoment:
+    """What the node and its GPUs were like at a moment of the last day. Answered with Moment."""
+
+    ask: int
+    at_unix: float
+    t: Literal["ask_moment"] = "ask_moment"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Means over the shortest step that holds the moment and is still kept. `step_s` 0: nothing was measured then."""
+
+    ask: int
+    begin_unix: float = 0.0
+    step_s: float = 0.0
+    since_unix: float = 0.0
+    """From when on anything is known; 0: nothing yet."""
+    cpu_pct: Optional[float] = None
+    """Load per CPU, as in Sample."""
+    mem_used_bytes: Optional[int] = None
+    gpus: List[GpuSample] = field(default_factory=list)
+    """Without processes and links, which are not kept."""
+    t: Literal["moment"] = "moment"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""What each minute of the last day was like, in a file: an agent that is started anew, for an update or because it was killed,
+still knows what the node did before. A line a minute, in two files that take turns, so that none grows for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Dict, List, Tuple
+
+from .record import Values
+from .spool import Folder
+from .wire.messages import COLUMNS
+
+MINUTE_S = 60.0
+MOST = 1440
+"""Minutes of a file: a day, as long as a ring of minutes is."""
+MOST_BYTES = 16 * 1024 * 1024
+"""Of a file: a day of a node with a hundred parts of GPUs. One that is larger is none of ours."""
+FILE, OLD = "minutes", "minutes.old"
+Things = Dict[str, Values]
+"""What was measured, by what it is of: "" is the node, all else the uuid of a GPU."""
+
+
+class Minutes:
+    """The files in the agent's folder."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._lines = 0
+
+    def add(self, minute: int, things: Things) -> None:
+        """A minute that is over, by its number since 1970. A full disk loses what a later agent would have known."""
+        known = {key: _short(values) for key, values in things.items() if values}
+        with contextlib.suppress(OSError):
+            if self._lines >= MOST or self._size_bytes(FILE) >= MOST_BYTES:
+                os.replace(self._folder.file(FILE), self._folder.file(OLD))
+                self._lines = 0
+            self._folder.append(FILE, json.dumps([minute, known], separators=(",", ":")))
+            self._lines += 1
+
+    def read(self, now: float) -> List[Tuple[int, Things]]:
+        """The minutes of the last day, oldest first; what is torn or strange counts as nothing."""
+        this = int(now // MINUTE_S)
+        found: Dict[int, Things] = {}
+        for name in (OLD, FILE):
+            lines = self._folder.read_lines(name) if self._size_bytes(name) <= MOST_BYTES else []
+            if name == FILE:
+                self._lines = len(lines)
+            for line in lines[-MOST:]:
+                with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
+                    minute, things = _parsed(line)
+                    if this - MOST <= minute < this:  # none of a clock that was ahead
+                        found[minute] = things
+        return sorted(found.items())
+
+    def _size_bytes(self, name: str) -> int:
+        try:
+            return os.stat(self._folder.file(name)).st_size
+        except FileNotFoundError:
+            return 0
+
+
+def _short(values: Values) -> Values:
+    return {name: None if value is None else round(value, 1) for name, value in values.items()}
+
+
+def _parsed(line: str) -> Tuple[int, Things]:
+    """Raises ValueError, TypeError, AttributeError or OverflowError for what `add` did not write."""
+    minute, things = json.loads(line)
+    return int(minute), {
+        str(key): {name: float(values[name]) for name in COLUMNS if name in values}
+        for key, values in things.items()
+    }

@@ -1,0 +1,178 @@
+"""What a node and its GPUs were like at a moment: by an agent's memory, by the file that outlives it, and from a real agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from tests.unit.agent.conftest import Gpus, MakeAgent
+from tests.waiting import eventually
+
+from warpdeck_agent import minutes
+from warpdeck_agent.history import History
+from warpdeck_agent.minutes import MOST, Minutes
+from warpdeck_agent.spool import Folder
+from warpdeck_agent.wire import messages as wire
+
+MIB = 1 << 20
+BEGIN = 60.0 * 25_000_000
+DAY_S = 86_400.0
+GPUS = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in (0, 1)]
+
+
+def history(folder: Path, now: float = BEGIN) -> History:
+    made = History(Folder(str(folder)))
+    made.found(GPUS, now)
+    return made
+
+
+def live(known: History, begin: float, seconds: int) -> None:
+    """So many readings: the first GPU's utilisation is the second of its minute, the other one's is not known."""
+    for second in range(seconds):
+        own = {"cpu_pct": 800.0, "mem_bytes": 5.0 * MIB}
+        now = begin + second
+        util = int(now % 60)
+        busy = wire.GpuSample(index=0, util_pct=util, mem_used_bytes=9 * MIB, power_w=300.06, temp_c=61)
+        known.take(own, [busy, wire.GpuSample(index=1, error="the driver hangs")], now)
+
+
+def at(known: History, moment: float) -> wire.Moment:
+    return known.moment(wire.AskMoment(ask=7, at_unix=moment), cpus=16)
+
+
+def test_a_moment_is_told_by_the_shortest_step_that_is_kept(short_tmp: Path) -> None:
+    known = history(short_tmp)
+    live(known, BEGIN, 9000)
+    end = BEGIN + 9000
+    for before_s, step_s in ((30.0, 1.0), (1200.0, 10.0), (8000.0, 60.0)):
+        told = at(known, end - before_s + 0.5)
+        assert (told.ask, told.step_s, told.since_unix) == (7, step_s, BEGIN)
+        assert told.begin_unix <= end - before_s + 0.5 < told.begin_unix + step_s
+        (first, other) = told.gpus
+        middle = told.begin_unix % 60 + (step_s - 1) / 2
+        assert first == wire.GpuSample(
+            index=0, util_pct=round(middle), mem_used_bytes=9 * MIB, power_w=300.1, temp_c=61
+        )
+        assert other == wire.GpuSample(index=1)
+        assert (told.cpu_pct, told.mem_used_bytes) == (50.0, 5 * MIB)
+
+
+def test_the_second_that_is_not_over_is_told_by_the_one_before_it(short_tmp: Path) -> None:
+    known = history(short_tmp)
+    live(known, BEGIN, 20)
+    assert at(known, BEGIN + 19.5).begin_unix == BEGIN + 18
+
+
+@pytest.mark.parametrize("moment", [BEGIN - 5.0, BEGIN + 500.0, 0.0, -1e12, 1e18])
+def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, moment: float) -> None:
+    known = history(short_tmp)
+    live(known, BEGIN, 100)
+    told = at(known, moment)
+    assert told == wire.Moment(ask=7, since_unix=BEGIN)
+
+
+def test_who_has_measured_nothing_yet_says_so(short_tmp: Path) -> None:
+    assert at(history(short_tmp), BEGIN) == wire.Moment(ask=7)
+
+
+def test_a_later_agent_knows_the_minutes_of_the_day_before_it(short_tmp: Path) -> None:
+    live(history(short_tmp), BEGIN, 600)
+    again = history(short_tmp, BEGIN + 700)
+    live(again, BEGIN + 700, 30)
+    told = at(again, BEGIN + 100)
+    assert (told.begin_unix, told.step_s, told.since_unix) == (BEGIN + 60, 60.0, BEGIN)
+    assert (told.gpus[0].util_pct, told.gpus[0].temp_c) == (30, 61)
+    assert at(again, BEGIN + 650).step_s == 0, "no agent ran then"
+    assert at(again, BEGIN + 710.5).step_s == 1
+    (mode,) = {stat.S_IMODE(os.stat(short_tmp / name).st_mode) for name in os.listdir(short_tmp)}
+    assert mode == 0o600
+
+
+def test_what_is_older_than_a_day_or_ahead_is_not_known_again(short_tmp: Path) -> None:
+    live(history(short_tmp), BEGIN, 600)
+    assert at(history(short_tmp, BEGIN + DAY_S + 3600), BEGIN + 100).since_unix == 0
+    assert at(history(short_tmp, BEGIN - 3600), BEGIN + 100).since_unix == 0
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        "",
+        "{",
+        "[]",
+        "[1]",
+        "7",
+        '["x", {}]',
+        "[1e999, {}]",
+        '[1, {"": 3}]',
+        '[1, {"": {"cpu_pct": "x"}}]',
+        "\udcff",
+    ],
+)
+def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> None:
+    live(history(short_tmp), BEGIN, 130)
+    file = short_tmp / minutes.FILE
+    whole = file.read_text().splitlines()
+    file.write_text("\n".join([whole[0], strange, *whole[1:], "[2500000"]), errors="surrogateescape")
+    known = [minute for minute, _ in Minutes(Folder(str(short_tmp))).read(BEGIN + 200)]
+    assert known == [BEGIN / 60, BEGIN / 60 + 1]
+
+
+def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
+    kept = Minutes(Folder(str(short_tmp)))
+    for minute in range(2 * MOST + 700):
+        kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}})
+    lines = {name: (short_tmp / name).read_text().splitlines() for name in os.listdir(short_tmp)}
+    assert {name: len(found) for name, found in lines.items()} == {minutes.FILE: 700, minutes.OLD: MOST}
+    assert json.loads(lines[minutes.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
+    again = Minutes(Folder(str(short_tmp)))
+    assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
+    for minute in range(MOST - 699):
+        again.add(minute, {})
+    assert len((short_tmp / minutes.FILE).read_text().splitlines()) == 1, "what an agent before wrote counts"
+
+
+def test_a_file_that_is_too_large_is_not_read(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(history(short_tmp), BEGIN, 130)
+    monkeypatch.setattr(minutes, "MOST_BYTES", 100)
+    assert Minutes(Folder(str(short_tmp))).read(BEGIN + 200) == []
+
+
+# ---- a real agent
+
+
+@pytest.mark.lab
+def test_an_agent_tells_of_a_moment_ago_and_of_what_the_one_before_it_saw(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    gpus.show(f"gpu 0 uuid=GPU-0 util=40 power=100000 temp=55 used={9 * MIB} mem={80 << 30}")
+    agent = make_agent(**gpus.environ)
+    hour_ago = int(time.time() // 60) - 60
+    then = {"gpu_util_pct": 97.0, "gpu_mem_bytes": 5.0 * MIB, "gpu_power_w": 650.0, "gpu_temp_c": 70.0}
+    (agent.folder / minutes.FILE).parent.mkdir(parents=True, exist_ok=True)
+    (agent.folder / minutes.FILE).write_text(
+        json.dumps([hour_ago, {"": {"cpu_pct": 1.0}, "GPU-0": then}]) + "\n"
+    )
+    agent.start()
+
+    def ask(at_unix: float) -> wire.Moment:
+        agent.link.send(wire.AskMoment(ask=3, at_unix=at_unix))
+        return agent.link.expect(wire.Moment)
+
+    began = time.time()
+    eventually(
+        lambda: ask(time.time() - 1).step_s == 1.0 and ask(time.time() - 1).begin_unix > began - 2,
+        what="a reading",
+    )
+    (now,) = ask(time.time() - 1).gpus
+    assert now == wire.GpuSample(index=0, util_pct=40, mem_used_bytes=9 * MIB, power_w=100.0, temp_c=55)
+    told = ask(hour_ago * 60.0 + 30)
+    assert (told.begin_unix, told.step_s, told.since_unix) == (hour_ago * 60.0, 60.0, hour_ago * 60.0)
+    assert told.gpus == [
+        wire.GpuSample(index=0, util_pct=97, mem_used_bytes=5 * MIB, power_w=650.0, temp_c=70)
+    ]
+    assert ask(hour_ago * 60.0 + 90).step_s == 0
