@@ -26,7 +26,7 @@ class Turns:
         except asyncio.CancelledError:
             if asked.done() and not asked.cancelled():
                 asked.result().leave()
-            else:
+            elif (uid, asked) in self._waiting:  # else it was passed over since
                 self._waiting.remove((uid, asked))
             raise
 

@@ -50,3 +50,15 @@ async def test_who_leaves_while_waiting_or_just_then_takes_no_turn() -> None:
     given.cancel()
     await asyncio.gather(given, return_exceptions=True)
     await turns.take(1)
+
+
+async def test_who_leaves_in_the_moment_in_which_a_turn_is_given_takes_none() -> None:
+    turns = Turns(1, 1)
+    first = await turns.take(1)
+    waiting = asyncio.ensure_future(turns.take(1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    first.leave()  # finds it gone before it has looked itself
+    (end,) = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(end, asyncio.CancelledError)
+    await turns.take(1)
