@@ -31,8 +31,10 @@ from warpdeck.model import (
 )
 from warpdeck.model.past import PAST_ORDERS, GroupCost, PastQuery
 from warpdeck.notation.jobfilter import holds, parse_filter
+from warpdeck.notation.sweep import with_sweep
 from warpdeck.store import MemoryStore, SqliteStore
 
+SCRIPTS = ("#!/bin/sh\n", with_sweep("#!/bin/sh\n", "lr=0.1,0.10 Seed=1..4 same=x"))
 NAMES = ("train", "Eval", "ünïcode", "a%b_c")
 WORDS = (
     *(
@@ -72,6 +74,11 @@ WORDS = (
         "node:gpu01",
         "gpu>",
         "what:ever",
+        "lr=0.1",
+        "!sweep:seed=4",
+        "sweep~lr",
+        "seed=",
+        "lr",
     ),
 )
 
@@ -90,12 +97,16 @@ def _job(draw: st.DrawFn, number: int) -> Job:
     done = ExitStatus(code=code, cause=cause)
     use = GpuUsage(seconds=8.0, busy_s=4.0, idle_s=2.0) if draw(st.booleans()) else None
     share = Share(node=node, cpus=draw(st.integers(1, 6)), mem_bytes=1 << 30, gpus=tuple(range(gpus)))
+    task = draw(st.sampled_from([None, 3]))
+    rest = ((0, 2, 1),) if task is None and draw(st.booleans()) else ()
     return Job(
         id=JobId(number),
         array_job_id=JobId(max(1, number - draw(st.integers(0, 1)))),
-        array_task_id=draw(st.sampled_from([None, 3])),
+        array_task_id=task,
+        pending_tasks=rest,
         request=Request(
             name=draw(st.sampled_from(NAMES)),
+            script=draw(st.sampled_from(SCRIPTS)),
             account=draw(st.sampled_from(["", "lab", "Vision"])),
             resources=Resources(gpus=GpuAsk(per_node=gpus)),
         ),

@@ -82,7 +82,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     tree: str = ""
     """The snapshot's tree id."""
     sweep: str = ""
-    """What a task of a sweep has: "lr=0.1 seed=3"."""
+    """What a task of a sweep has: "lr=0.1 seed=3"; what waits of one has all: "lr=0.1,0.01 seed=1..5"."""
     comment: str = ""
 
     @property

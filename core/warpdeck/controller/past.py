@@ -14,7 +14,7 @@ from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuer
 from warpdeck.notation.jobfilter import holds
 
 from .ports import PastPage
-from .present import NORMAL_QOS, holdings, never_started, partition_of, usage_row
+from .present import NORMAL_QOS, holdings, never_started, partition_of, sweep_of_job, usage_row
 
 
 def ended_job(job: Job) -> EndedJob:
@@ -51,6 +51,7 @@ def ended_job(job: Job) -> EndedJob:
         ran_s=0.0 if start is None else max(0.0, job.end_at_unix - start),
         gpu_util_pct=use.gpu_util_pct if use else None,
         gpu_idle_pct=use.gpu_idle_pct if use else None,
+        sweep=sweep_of_job(job),
     )
 
 

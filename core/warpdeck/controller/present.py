@@ -42,7 +42,7 @@ from warpdeck.model import (
 from warpdeck.model.step import StepPart
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
-from warpdeck.notation.sweep import swept
+from warpdeck.notation.sweep import swept, swept_by_all
 from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
 
 from .launching import output_paths
@@ -104,9 +104,17 @@ def job_row(state: State, job: Job) -> JobRow:
         gpu_util_pct=util,
         gpu_mem_bytes=mem,
         tree=request.snapshot.tree if request.snapshot else "",
-        sweep="" if job.array_task_id is None else swept(request.script, job.array_task_id)[:MOST_SWEPT],
+        sweep=sweep_of_job(job),
         comment=request.comment,
     )
+
+
+def sweep_of_job(job: Job) -> str:
+    """What a task of a sweep has; all there is while it waits as one."""
+    script = job.request.script
+    if job.array_task_id is not None:
+        return swept(script, job.array_task_id)[:MOST_SWEPT]
+    return swept_by_all(script)[:MOST_SWEPT] if job.pending_tasks else ""
 
 
 class Holdings(NamedTuple):

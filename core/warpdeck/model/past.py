@@ -72,6 +72,7 @@ class EndedJob(msgspec.Struct, frozen=True, kw_only=True):
     ran_s: float
     gpu_util_pct: float | None = None
     gpu_idle_pct: float | None = None
+    sweep: str = ""
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
 """The filter of lists of jobs: words, fields and comparisons, all of which must hold.
 
-    llama            in the id, name, user, state or nodes
-    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason); user:me is whoever asks;
-                     name~llm is the same
+    llama            in the id, name, user, state, nodes or what a task of a sweep has
+    user:ann st:PD   in that field (id, name, user, state, node, part, account, qos, reason, sweep); user:me is whoever
+                     asks; name~llm is the same
     gpu>4 gpu=0      a number compared (gpu, cpu, nodes)
+    lr=0.1           a parameter of a sweep and its whole value; sweep:gpu=2 where its name is a number's, above
     !vit  !user:bob  must not hold
 
 What is half typed never fails: `gpu>` narrows nothing yet. A list in memory is tested by `holds`, the store's past by the
@@ -15,20 +16,25 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from warpdeck.errors import UserError
 from warpdeck.model import COMPACT, JobState
 from warpdeck.model.past import MAX_CLAUSES, Clause
 
+from .sweep import KEPT_GRIDS, parse_grid
+
 WORD = "word"
 """The field of a word that names none."""
-TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason")
+TEXT_FIELDS = ("id", "name", "user", "state", "node", "part", "account", "qos", "reason", "sweep")
 NUMBER_FIELDS = ("gpu", "cpu", "nodes")
 LONGEST_VALUE = 256
 """Characters of one word that count."""
 MOST_DIGITS = 15
 """Of a number: what an integer of the store can hold."""
+MOST_VALUES = 500
+"""Of a parameter, while its tasks wait as one: the text is kept for each such job, and looked through as it is typed."""
 _SHORT = {
     "st": "state",
     "s": "state",
@@ -74,6 +80,8 @@ class Filtered(Protocol):
     def qos(self) -> str: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def sweep(self) -> str: ...
     @property
     def gpus(self) -> int: ...
     @property
@@ -143,6 +151,8 @@ def misread(text: str) -> str:
         if compared and clause.field == WORD:
             if compared[1] in _COMPARABLE:
                 return f"{bare} compares with no whole number (gpu>4)"
+            if compared[0].endswith("="):
+                return f"no sweep here has {bare}, and {compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
             return f"{compared[1]} is not compared ({' '.join(NUMBER_FIELDS)} are)"
     return ""
 
@@ -189,12 +199,14 @@ def _bare(clause: Clause) -> Test:
         return lambda row: compare(number(row), wanted)
     if field == "state":
         return lambda row: _is_state(value, row.state, row.state_short)
+    if field == "sweep":
+        return lambda row: in_sweep(value, row.sweep)
     if field in _TEXT:
         read = _TEXT[field]
         if clause.sign == "is":
             return lambda row: read(row) == value
         return lambda row: value in read(row).lower()
-    return lambda row: value in _hay(row)
+    return lambda row: value in _hay(row) or in_sweep(value, row.sweep)
 
 
 def _is_state(wanted: str, state: str, short: str) -> bool:
@@ -203,3 +215,33 @@ def _is_state(wanted: str, state: str, short: str) -> bool:
 
 def _hay(row: Filtered) -> str:
     return f"{row.label} {row.name} {row.user} {row.state} {row.state_short} {row.node_list}".lower()
+
+
+def sought_in_sweep(wanted: str) -> str:
+    """What `padded_sweep` holds where it is met: of `lr=0.1` the whole value, else any piece of it."""
+    if "=" not in wanted:
+        return wanted
+    return f" {wanted}" if wanted.endswith("=") else f" {wanted} "
+
+
+def padded_sweep(sweep: str) -> str:
+    """What a task of a sweep has, as it is looked through; of what waits as one also each value apart."""
+    if not sweep:
+        return ""
+    text = sweep.lower()
+    return f" {text} {_each_pair(text)} " if "," in text or ".." in text else f" {text} "
+
+
+def in_sweep(wanted: str, sweep: str) -> bool:
+    """Whether what a task has meets those words, or could where tasks wait as one."""
+    return bool(sweep) and sought_in_sweep(wanted) in padded_sweep(sweep)
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _each_pair(grid: str) -> str:
+    """ "lr=0.1 lr=0.01 seed=1 ..."; none of a text that was cut within quotes."""
+    try:
+        found = [f"{each.name}={value}" for each in parse_grid(grid) for value in each.values[:MOST_VALUES]]
+    except UserError:
+        return ""
+    return " ".join(found)

@@ -96,6 +96,18 @@ def swept(script: str, task: int) -> str:
     return pairs(values_of(tuple(each for each in grid if len(each.values) > 1), task)) if grid else ""
 
 
+def swept_by_all(script: str) -> str:
+    """The same of what waits of the array: all values, as they were asked for: "lr=0.1,0.01 seed=1..5"."""
+    return _varying(script) if MARK in script else ""
+
+
+@lru_cache(maxsize=KEPT_GRIDS)
+def _varying(script: str) -> str:
+    grid = _grid_of(script)
+    words = shlex.split(sweep_of(script)) if grid else []
+    return " ".join(shlex.quote(word) for word, each in zip(words, grid, strict=True) if len(each.values) > 1)
+
+
 def pairs(values: Mapping[str, str]) -> str:
     """As a shell would be told them."""
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())

@@ -17,9 +17,17 @@ from warpdeck.controller.ports import PastPage
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId
 from warpdeck.model.past import HOUR_S, NOT_FAILED, Clause, Cost, GroupCost, PastQuery
-from warpdeck.notation.jobfilter import NUMBER_FIELDS, OPERATORS, WORD, number_of, states_meant
+from warpdeck.notation.jobfilter import (
+    NUMBER_FIELDS,
+    OPERATORS,
+    WORD,
+    number_of,
+    padded_sweep,
+    sought_in_sweep,
+    states_meant,
+)
 
-PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 21)})"
+PUT = f"INSERT OR REPLACE INTO past VALUES ({','.join('?' * 22)})"
 DROP = "DELETE FROM past WHERE id = ?"
 BATCH = 1000
 """Rows that are written at once: whoever fills in a million holds no more of them."""
@@ -98,6 +106,7 @@ def _row(job: Job) -> tuple[Any, ...]:
         kept.ran_s,
         kept.gpu_util_pct,
         kept.gpu_idle_pct,
+        padded_sweep(kept.sweep),
     )
 
 
@@ -179,13 +188,19 @@ def _condition(clause: Clause) -> tuple[str, Sequence[Any]]:
         return _of_states(clause)
     if field == "user" and clause.sign == "is":
         return "user = ?", (value,)
+    if field == "sweep":
+        return "instr(sweep, ?) > 0", (sought_in_sweep(value),)
     if field in _TEXTS:
         return f"instr({_TEXTS[field]}, ?) > 0", (value,)
     if field != WORD:
         raise UserError(f"{field!r} is nothing that jobs are looked for by", "see the help of the filter")
     states, found = _of_states(clause)
     words = " OR ".join(f"instr({column}, ?) > 0" for column in ("label", "name", "lower(user)", "node_list"))
-    return f"({words} OR {states})", (value, value, value, value, *found)
+    return f"({words} OR instr(sweep, ?) > 0 OR {states})", (
+        *(value, value, value, value),
+        sought_in_sweep(value),
+        *found,
+    )
 
 
 def _of_states(clause: Clause) -> tuple[str, Sequence[Any]]:

@@ -110,5 +110,9 @@ MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     CREATE INDEX runs_end ON runs (end_at);
     """,
+    """
+    ALTER TABLE past ADD COLUMN sweep TEXT NOT NULL DEFAULT '';
+    DELETE FROM meta WHERE key = 'past_filled';
+    """,
 )
 """Each entry takes the schema one version on."""

@@ -2,7 +2,8 @@
 
 import pytest
 
-from warpdeck.notation.jobfilter import misread
+from warpdeck.api.rows import JobRow
+from warpdeck.notation.jobfilter import holds, misread, parse_filter
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,7 @@ from warpdeck.notation.jobfilter import misread
         ("usr:ann", "there is no field usr (id name user"),
         ("gpu>x", "gpu>x compares with no whole number (gpu>4)"),
         ("gpus>=1.5", "gpus>=1.5 compares with no whole number"),
+        ("mem=4", "no sweep here has mem=4, and mem is not compared"),
         ("mem>4", "mem is not compared (gpu cpu nodes are)"),
         ("gpu:4", "gpu is a number (gpu>4, gpu=0)"),
     ],
@@ -27,3 +29,40 @@ def test_what_is_not_understood_is_named(text: str, said: str) -> None:
 )
 def test_what_is_understood_or_half_typed_is_not(text: str) -> None:
     assert misread(text) == ""
+
+
+TASK = JobRow(id=2, label="7_1", array_job_id=7, name="vit", sweep="lr=0.1 Seed=12")
+REST = JobRow(
+    id=7, label="7_[2-9]", array_job_id=7, tasks_pending=8, name="vit", sweep="lr=0.1,0.01 Seed=10..13"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "task", "rest"),
+    [
+        ("lr=0.1", True, True),
+        ("LR=0.1 seed=12", True, True),
+        ("sweep:lr=0.1", True, True),
+        ("sweep~seed", True, True),
+        ("lr=0.01", False, True),
+        ("seed=1", False, False),
+        ("seed=11", False, True),
+        ("seed=", True, True),
+        ("r=0.1", False, False),
+        ("!lr=0.1", False, False),
+        ("seed", True, True),
+        ("name:seed", False, False),
+    ],
+)
+def test_a_sweeps_parameter_is_met_by_its_whole_value(text: str, task: bool, rest: bool) -> None:
+    assert [holds(parse_filter(text))(row) for row in (TASK, REST)] == [task, rest]
+
+
+def test_a_grid_that_was_cut_within_quotes_is_still_looked_through() -> None:
+    cut = JobRow(id=7, label="7_[0-9]", array_job_id=7, tasks_pending=9, sweep="'text=a b,c")
+    assert holds(parse_filter("text"))(cut) and not holds(parse_filter("text=c"))(cut)
+
+
+def test_a_name_with_an_equals_sign_is_found_by_a_piece_of_it() -> None:
+    named = JobRow(id=7, label="7", array_job_id=7, name="vit-lr=0.15")
+    assert holds(parse_filter("lr=0.1"))(named)

@@ -29,6 +29,9 @@ from warpdeck.model import (
     Reservation,
     Resources,
 )
+from warpdeck.model.past import PastQuery
+from warpdeck.notation.jobfilter import parse_filter
+from warpdeck.notation.sweep import with_sweep
 from warpdeck.store import MemoryStore, SqliteStore
 from warpdeck.store.schema import MIGRATIONS
 
@@ -277,6 +280,31 @@ async def test_curves_of_a_database_from_before_there_were_those_of_steps_are_ke
     store = await SqliteStore.open(str(path))
     try:
         assert await store.curves(JobId(4)) == [before]
+    finally:
+        await store.close()
+
+
+async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_their_values(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    task = msgspec.structs.replace(
+        make_job(1, ended_at=20.0),
+        array_task_id=1,
+        request=Request(script=with_sweep("#!/bin/sh\n", "lr=0.1,0.2")),
+    )
+    store = await SqliteStore.open(str(path))
+    await store.commit(submission(task))
+    await store.close()
+    version = next(at for at, script in enumerate(MIGRATIONS) if "COLUMN sweep" in script)
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("ALTER TABLE past DROP COLUMN sweep")
+        old.execute(f"PRAGMA user_version = {version}")
+        old.commit()
+    store = await SqliteStore.open(str(path))
+    try:
+        found = await store.past(PastQuery(clauses=parse_filter("lr=0.2")), counted=True)
+        assert (found.ids, found.total) == ((1,), 1)
     finally:
         await store.close()
 

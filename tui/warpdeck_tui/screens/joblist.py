@@ -26,7 +26,7 @@ from .base import DeckScreen, paint
 from .keyline import KeyLine
 
 TICK_S = 1.0
-FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, !word"
+FILTER_EXAMPLE = "words, user:me, state:F, gpu>4, name~llm, lr=0.1, !word"
 
 
 class FilterLine(Input):
