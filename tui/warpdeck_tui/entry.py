@@ -12,16 +12,19 @@ from collections.abc import Iterator, Sequence
 
 from warpdeck.errors import UserError
 
+from .charset import as_started, lacks_signs
 from .guard import end_with_parent, guarded
 from .settings import Settings, read_settings
 
 SWITCHES = {
     "--readonly": "look only: nothing can be changed",
     "--low-bandwidth": "for slow links: news every two seconds, no bars, no mouse",
-    "--ascii": "for terminals and fonts without other signs",
+    "--ascii": "for terminals and fonts without other signs; by itself where the locale is C",
+    "--no-ascii": "all signs, whatever the locale says",
     "--no-mouse": "the mouse is the terminal's own; M gives it back",
 }
 """Options without a value, and what each does."""
+SIGNS = ("--ascii", "--no-ascii")
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """Set by `warpdeck serve`: the terminal is a browser's."""
 
@@ -37,8 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The app's own, for every verb that opens it."""
     group = parser.add_argument_group("the app")
     group.add_argument("--theme", default="", metavar="NAME", help="the theme to begin with")
+    signs = group.add_mutually_exclusive_group()
     for option, words in SWITCHES.items():
-        group.add_argument(option, action="store_true", help=words)
+        (signs if option in SIGNS else group).add_argument(option, action="store_true", help=words)
 
 
 def options_of(args: argparse.Namespace) -> list[str]:
@@ -60,6 +64,7 @@ def start(args: argparse.Namespace, *, everybody: bool = False, at: tuple[str, s
 def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> int:
     """The app itself, until it is left."""
     wanted = _settings()
+    plain, why = plain_signs(args, wanted)
     low_bandwidth = args.low_bandwidth or wanted.low_bandwidth
     if low_bandwidth:
         os.environ.setdefault("TEXTUAL_COLOR_SYSTEM", "256")
@@ -70,11 +75,24 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> in
             readonly=args.readonly,
             theme=args.theme,
             low_bandwidth=low_bandwidth,
-            plain_signs=args.ascii or wanted.ascii,
+            plain_signs=plain,
         )
+        if why:
+            app.chronicle.add(f"warpdeck --ascii  # {why}; --no-ascii draws all signs")
         importlib.import_module("warpdeck_tui.terminal").leave_at_hang_up(app)
     app.run(mouse=wanted.mouse and not (args.no_mouse or low_bandwidth))
     return app.return_code or 0
+
+
+def plain_signs(args: argparse.Namespace, wanted: Settings) -> tuple[bool, str]:
+    """Whether only ASCII is drawn; and where nobody has asked for it, what in the environment says so. A browser shows all."""
+    if args.ascii or args.no_ascii:
+        return args.ascii, ""
+    if wanted.ascii is not None:
+        return wanted.ascii, ""
+    is_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
+    why = "" if is_browser else lacks_signs(as_started(os.environ))
+    return bool(why), why
 
 
 @contextlib.contextmanager

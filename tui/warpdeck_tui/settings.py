@@ -2,7 +2,7 @@
 
 notify = "own"          # the desktop hears of "marked" jobs, of one's "own", or of "none"
 low_bandwidth = true
-ascii = true
+ascii = true            # or false: all signs; without it the locale says
 mouse = false
 """
 
@@ -22,11 +22,11 @@ MAX_SETTINGS_BYTES = 64 * 1024
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`notify`: whose starts and ends the desktop is told of."""
+    """`notify`: whose starts and ends the desktop is told of. `ascii` None: as the terminal's locale says."""
 
     notify: Literal["marked", "own", "none"] = "marked"
     low_bandwidth: bool = False
-    ascii: bool = False
+    ascii: bool | None = None
     mouse: bool = True
 
 

@@ -1,0 +1,76 @@
+"""Where the locale or the terminal says that there is only ASCII, the app draws no more; whoever asks for signs has them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warpdeck_tui.charset import as_started, lacks_signs
+from warpdeck_tui.entry import add_options, plain_signs
+from warpdeck_tui.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({}, ""),
+        ({"LANG": "de_DE.UTF-8"}, ""),
+        ({"LANG": "C.utf8", "TERM": "screen-256color"}, ""),
+        ({"LC_CTYPE": "UTF-8", "LANG": "C"}, ""),
+        ({"LANG": "C"}, "LANG=C"),
+        ({"LANG": "POSIX"}, "LANG=POSIX"),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, "LC_ALL=C"),
+        ({"LC_ALL": "", "LANG": "de_DE.UTF-8"}, ""),
+        ({"LANG": "de_DE.ISO-8859-1"}, "LANG=de_DE.ISO-8859-1"),
+        ({"LANG": "C.UTF-8", "TERM": "vt100"}, "TERM=vt100"),
+    ],
+)
+def test_the_first_variable_that_is_set_says_it(environ: dict[str, str], why: str) -> None:
+    assert lacks_signs(environ) == why
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [({"LANG": "C"}, "LANG=C"), ({"LC_CTYPE": "C.UTF-8"}, ""), ({"LC_ALL": "C"}, "LC_ALL=C"), ({}, "")],
+)
+def test_what_python_makes_of_the_locale_c_is_not_the_users_word(given: dict[str, str], why: str) -> None:
+    code = "import os; from warpdeck_tui.charset import *; print(lacks_signs(as_started(os.environ)))"
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    said = subprocess.run([sys.executable, "-c", code], env=kept | given, capture_output=True, check=True)
+    assert said.stdout.decode().strip() == why
+
+
+def test_without_proc_the_environment_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert as_started({"LC_CTYPE": "C.UTF-8"}, block=tmp_path / "none") == {"LC_CTYPE": "C.UTF-8"}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted", "plain"),
+    [
+        ([], None, (True, "LC_ALL=C")),
+        (["--no-ascii"], True, (False, "")),
+        (["--ascii"], False, (True, "")),
+        ([], False, (False, "")),
+        ([], True, (True, "")),
+    ],
+)
+def test_an_option_goes_before_the_file_and_the_file_before_the_locale(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], wanted: bool | None, plain: tuple[bool, str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    assert plain_signs(parser.parse_args(options), Settings(ascii=wanted)) == plain
+
+
+def test_a_browser_has_all_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("TEXTUAL_DRIVER", "textual.drivers.web_driver:WebDriver")
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    assert plain_signs(parser.parse_args([]), Settings()) == (False, "")
