@@ -116,7 +116,15 @@ ACTIONS = (
     Action("app", "redraw", "ctrl+l", "Draw anew", "everything: something else has written to the terminal"),
     Action("app", "help", "question_mark", "Help", "the keys of this screen", "Help"),
     Action("app", "done", "at", "What was done", "every change with its command line"),
-    Action("app", "undo", "Z", "Undo", "take back the last hold, release, drain or resume", "", _CHANGES),
+    Action(
+        "app",
+        "undo",
+        "Z",
+        "Undo",
+        "take back the last hold, drain or change of a job, a reservation or the rules",
+        "",
+        _CHANGES,
+    ),
     Action("app", "keys", "K", "Keys", "the names of all actions, and how to give them other keys"),
     Action(
         "app",

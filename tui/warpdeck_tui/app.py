@@ -400,7 +400,7 @@ class DeckApp(Window):
     async def action_undo(self) -> None:
         undo = self.chronicle.take_undo()
         if undo is None:
-            self.notify("nothing to take back: only hold, release, drain and resume can be", markup=False)
+            self.notify("there is nothing that could be taken back; @ lists what was done", markup=False)
             return
         try:
             await undo.call()

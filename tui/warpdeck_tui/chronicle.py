@@ -1,6 +1,7 @@
 """What was done in the app: each change with the command line that does the same, and how it is taken back if it can be.
 
-Hold and release take each other back, so do drain and resume. What a cancel or a requeue ended is gone, and a submitted job
+Hold and release take each other back, so do drain and resume; what was changed of a job, a reservation or the site's rules is
+made again what it was. What a cancel or a requeue ended is gone, and a submitted job
 is cancelled, which asks: these have no undo. What took something back is in the chronicle too, and is not taken back itself.
 """
 

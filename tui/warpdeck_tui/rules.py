@@ -8,6 +8,8 @@ from pathlib import Path
 from warpdeck.api.site import Reloaded, Site
 from warpdeck.errors import UserError
 
+from .chronicle import Undo
+
 RELOAD = "warpdeck config reload"
 """Of the command log: what has the rules read; what was changed in the file stands behind it as a comment."""
 
@@ -30,15 +32,23 @@ class Rules:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{self._path} cannot be read: {error}", "ask whoever runs the site") from error
 
-    async def use(self, text: str) -> Reloaded:
-        """Writes it and has it read; what is wrong with it stands in the error's `details["problems"]`."""
-        before = await asyncio.to_thread(self.read)
+    async def use(self, text: str, *, before: str) -> Reloaded:
+        """Writes it and has it read; what is wrong with it stands in the error's `details["problems"]`. `before` is what it
+        was made from: what somebody else has written since then is not written over."""
+        if await asyncio.to_thread(self.read) != before:
+            raise UserError(
+                f"{self._path} was changed by somebody else meanwhile", "look at it and try again"
+            )
         await asyncio.to_thread(self._write, text)
         try:
             return await self._site.reload()
         except BaseException:
             await asyncio.shield(asyncio.to_thread(self._write, before))
             raise
+
+    def undo(self, before: str, *, after: str, what: str) -> Undo:
+        """How that change is taken back while nothing else has been changed. `what`: the change, in words."""
+        return Undo(f"{RELOAD}  # as before {what}", lambda: self.use(before, before=after))
 
     def _write(self, text: str) -> None:
         """By rename, so that no half file is ever read."""

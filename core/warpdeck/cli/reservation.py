@@ -25,6 +25,7 @@ def _parser() -> Arguments:
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --accounts teaching",
             "warpdeck reservation create class --nodes gpu01 --start 2026-03-02T09:00 --duration 2:00:00 --users ann --flags WEEKLY",
             "warpdeck reservation create cooling --nodes ALL --start now+2hours --duration 1-0 --maintenance",
+            "warpdeck reservation create class --nodes gpu[01-08] --accounts teaching --instead",
             "warpdeck reservation rm class",
             "warpdeck reservations",
         ),
@@ -46,6 +47,7 @@ def _parser() -> Arguments:
         metavar="FLAG,...",
         help=f"Slurm's: {', '.join(FLAGS)}; others are refused by name",
     )
+    create.add_argument("--instead", action="store_true", help="in the place of the one of that name")
     create.set_defaults(run=_create)
     remove = verbs.add_parser("rm", help="give the nodes back to everybody")
     remove.add_argument("name", metavar="NAME")
@@ -59,7 +61,7 @@ def _create(client: SyncClient, args: argparse.Namespace) -> int:
     flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
     wish = Wish(args.name, args.nodes, args.start, args.duration, args.users, args.accounts, flags)
     made = parse_wish(wish, time.time())
-    client.call("reservation_make", reservation=made)
+    client.call("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)
     else:

@@ -57,15 +57,15 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
     }
 
 
-def wish_command(wish: Wish) -> str:
-    """`warpdeck reservation create ...`; what is as it is without being said is left out."""
+def wish_command(wish: Wish, *, instead: bool = False) -> str:
+    """`warpdeck reservation create ...`; what is as it is without being said is left out. `instead`: of that of its name."""
     words = ["warpdeck", "reservation", "create", wish.name or "NAME", "--nodes", wish.nodes or "LIST"]
     usual = Wish("")
     for field in ("start", "duration", "users", "accounts", "flags"):
         value = getattr(wish, field)
         if value and value != getattr(usual, field):
             words += [f"--{field}", value]
-    return shlex.join(words)
+    return shlex.join([*words, *(["--instead"] if instead else [])])
 
 
 def names(text: str) -> list[str]:

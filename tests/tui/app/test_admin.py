@@ -135,6 +135,13 @@ async def test_reservations_are_made_changed_and_removed_with_the_command_that_d
         await stage.shows("$ warpdeck reservation rm class")
         await stage.press("y")
         await stage.shows("nothing is reserved")
+        await stage.press("Z")
+        await stage.told("taken back: warpdeck reservation create class --nodes gpu01")
+        await stage.press("Z")
+        await stage.told("--instead")
+        await stage.press("Z")
+        await stage.told("taken back: warpdeck reservation rm class")
+        assert not await stage.app.core.site.reservations()
 
 
 async def test_every_table_of_the_site_can_be_looked_at(folder: Path) -> None:
@@ -163,15 +170,15 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         await stage.shows("[QoS]")
         screen, path = stage.app.screen, Path(stage.cluster.paths.config)
         assert isinstance(screen, AdminScreen)
-        screen.use_config("[qos.high]\npriority = nonsense\n")
+        screen.use_config("[qos.high]\npriority = nonsense\n", before="")
         await stage.shows("config.toml is not in force", "Nothing was changed")
         assert path.read_text() == ""
         await stage.press("escape")
-        screen.use_config("[qos.high]\nfoo = 3\n")
+        screen.use_config("[qos.high]\nfoo = 3\n", before="")
         await stage.shows("qos.high.foo: no such key")
         assert "preempt_exempt_s" in "".join(stage.text().split())  # far behind the width of the page
         await stage.press("escape")
-        screen.use_config("[qos.high]\npriority = 10\n")
+        screen.use_config("[qos.high]\npriority = 10\n", before="")
         await stage.shows("high", "10")
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -231,6 +238,24 @@ async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> No
         await stage.press("y")
         await stage.hides("high")
         assert "high" not in path.read_text()
+        await stage.press("Z", "Z", "Z")
+        await stage.told("taken back: warpdeck config reload  # as before [qos.high] priority = 10")
+        assert path.read_text() == "# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n"
+
+
+async def test_rules_that_somebody_else_has_changed_since_are_not_written_over(folder: Path) -> None:
+    async with on_stage(folder, size=(80, 24)) as stage:
+        path = Path(stage.cluster.paths.config)
+        await stage.press("6", "tab", "tab", "n")
+        await stage.type("high")
+        stage.field("priority").value = "10"
+        await stage.press("enter")
+        await stage.shows("▌high")
+        theirs = path.read_text() + "# somebody else's\n"
+        path.write_text(theirs)
+        await stage.press("Z")
+        await stage.told("was changed by somebody else")
+        assert path.read_text() == theirs
 
 
 async def test_a_partition_is_changed_by_its_form(folder: Path) -> None:

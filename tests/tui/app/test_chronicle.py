@@ -98,7 +98,7 @@ async def test_a_cancel_cannot_be_taken_back_and_says_so(folder: Path) -> None:
         await stage.press("y")
         await stage.shows("⊘ CA")
         await stage.press("Z")
-        await stage.told("nothing to take back")
+        await stage.told("nothing that could be taken back")
 
 
 async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) -> None:

@@ -36,7 +36,7 @@ from .keyline import KeyLine
 from .node_add import NodeAdd
 from .node_page import NodeScreen
 from .nodeverbs import NodeVerbs
-from .reserve import Reserve
+from .reserve import Reserve, reserving
 from .rule import RuleForm
 from .tabline import TabLine
 
@@ -344,20 +344,29 @@ class AdminScreen(NodeVerbs):
         self.confirmed(
             Question(f"Give the nodes of {name} back to everybody?", f"warpdeck reservation rm {name}"),
             remove,
+            reserving(site, _wish(row), instead=False),
         )
 
     def _remove_rule(self, noun: str, name: str) -> None:
-        table = self._tab
+        if not name:
+            return
+        what = f"without [{self._tab}.{name}]"
+        try:
+            before = self._rules.read()
+            after = without_table(before, self._tab, name)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return
 
         async def remove() -> None:
-            self.deck.tell_reloaded(await self._rules.use(without_table(self._rules.read(), table, name)))
+            self.deck.tell_reloaded(await self._rules.use(after, before=before))
             self._ask()
 
-        if name:
-            self.confirmed(
-                Question(f"Take {noun} {name} out of config.toml?", f"{RELOAD}  # without [{table}.{name}]"),
-                remove,
-            )
+        self.confirmed(
+            Question(f"Take {noun} {name} out of config.toml?", f"{RELOAD}  # {what}"),
+            remove,
+            self._rules.undo(before, after=after, what=what),
+        )
 
     def action_add(self) -> None:
         self.deck.push_screen(NodeAdd(self.deck.core))
@@ -372,20 +381,20 @@ class AdminScreen(NodeVerbs):
             return
         if text != before:
             self._draft = text
-            self.use_config(text)
+            self.use_config(text, before=before)
 
     @work(exclusive=True, group="config")
-    async def use_config(self, text: str) -> None:
+    async def use_config(self, text: str, *, before: str) -> None:
         """The text is in force, or what was before still is."""
         try:
-            reloaded = await self._rules.use(text)
+            reloaded = await self._rules.use(text, before=before)
         except UserError as error:
             problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}"
             words = f"{problems}\n\nNothing was changed; E goes on with your text.\n"
             self.app.push_screen(TextPage("config.toml is not in force", words, is_prose=True))
             return
         self._draft = ""
-        self.deck.chronicle.add(RELOAD)
+        self.deck.chronicle.add(RELOAD, self._rules.undo(before, after=text, what="it was edited"))
         self.deck.tell_reloaded(reloaded)
         self._ask()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -12,9 +13,11 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from warpdeck.api.site import Site
 from warpdeck.errors import UserError
 from warpdeck.notation.reservations import FLAGS, Wish, parse_wish, wish_command
 from warpdeck_tui.bindings import bindings
+from warpdeck_tui.chronicle import Undo
 
 from .base import Arrives
 from .keyline import DialogKeys
@@ -67,23 +70,43 @@ class Reserve(Arrives[str], ModalScreen[str]):
 
     def on_input_changed(self) -> None:
         if not self.is_left:
-            self.query_one("#command", Static).update(f"$ {wish_command(self._now())}")
+            self.query_one("#command", Static).update(self._command())
+
+    def _command(self) -> str:
+        return f"$ {wish_command(self._now(), instead=self._instead)}"
 
     def on_input_submitted(self) -> None:
         self.action_submit()
 
     @work(exclusive=True)
     async def action_submit(self) -> None:
-        deck, wish = cast("DeckApp", self.app), self._now()
+        deck, wish, before = cast("DeckApp", self.app), self._now(), self._wish
+        site = deck.core.site
         try:
-            await deck.core.site.reserve(parse_wish(wish, time.time()), instead=self._instead)
+            await site.reserve(parse_wish(wish, time.time()), instead=self._instead)
         except UserError as error:
             line = self.query_one("#error", Static)
             line.update(f"{error.message}\n{error.hint}".strip())
             line.display = True
         else:
-            deck.chronicle.add(wish_command(wish))
+            back = (
+                reserving(site, before, instead=True)
+                if self._instead
+                else Undo(
+                    f"warpdeck reservation rm {shlex.quote(wish.name)}", lambda: site.unreserve(wish.name)
+                )
+            )
+            deck.chronicle.add(wish_command(wish, instead=self._instead), back)
             self.dismiss(wish.name)
 
     def action_give_up(self) -> None:
         self.dismiss("")
+
+
+def reserving(site: Site, wish: Wish, *, instead: bool) -> Undo:
+    """What a changed or removed reservation was is reserved again."""
+
+    async def reserve() -> None:
+        await site.reserve(parse_wish(wish, time.time()), instead=instead)
+
+    return Undo(wish_command(wish, instead=instead), reserve)

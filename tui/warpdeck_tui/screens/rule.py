@@ -38,7 +38,6 @@ class RuleForm(Arrives[str], ModalScreen[str]):
         super().__init__()
         self._kind = kind
         self._rules = rules
-        self._text = text
         self._rule = rule
         self._before = field_texts(kind, values_of(text, kind.table, rule) if rule else {})
 
@@ -88,16 +87,19 @@ class RuleForm(Arrives[str], ModalScreen[str]):
     async def action_submit(self) -> None:
         deck, name = cast("DeckApp", self.app), self._field("name")
         try:
-            if not self._rule and values_of(self._text, self._kind.table, name):
+            before = self._rules.read()
+            if not self._rule and values_of(before, self._kind.table, name):
                 raise UserError(f"there is a {self._kind.noun} {name} already", "e changes it")
-            reloaded = await self._rules.use(with_values(self._text, self._kind.table, name, self._asked()))
+            after = with_values(before, self._kind.table, name, self._asked())
+            reloaded = await self._rules.use(after, before=before)
         except UserError as error:
             line = self.query_one("#error", Static)
             problems = _PLACE.sub("", str(error.details.get("problems", "")))
             line.update(problems or f"{error.message}\n{error.hint}".strip())
             line.display = True
         else:
-            deck.chronicle.add(f"{RELOAD}  # {told(self._kind, name, self._asked())}")
+            what = told(self._kind, name, self._asked())
+            deck.chronicle.add(f"{RELOAD}  # {what}", self._rules.undo(before, after=after, what=what))
             deck.tell_reloaded(reloaded)
             self.dismiss(name)
 
