@@ -57,6 +57,7 @@ PLACES = {
     "fill": "Presets and jobs",
     "done": "What was done",
     "page": "Help, and texts to read",
+    "usage": "Usage of ended jobs",
 }
 MEETINGS = (
     ("queue", "list", "moves", "app"),
@@ -72,6 +73,7 @@ MEETINGS = (
     ("fill", "list", "moves"),
     ("done", "list", "moves"),
     ("page", "log", "moves"),
+    ("usage", "log", "moves"),
     ("filter",),
     ("confirm",),
     ("ask",),
@@ -430,5 +432,7 @@ ACTIONS = (
     Action("done", "copy", "y,Y", "Copy", "the command line under the cursor", "copies the line"),
     Action("done", "close", "escape,q,at", "Close", "back", "closes"),
     Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
+    Action("usage", "export", "e", "Export", "the figures as CSV, JSON or Markdown", "exports"),
+    Action("usage", "close", "escape,q,enter", "Close", "end the search, then back", "closes"),
 )
 CHANGING = {(action.where, action.id) for action in ACTIONS if action.changes}

@@ -22,6 +22,7 @@ from warpdeck_tui.screens.rule import RuleForm
 from warpdeck_tui.screens.sessions import SessionsScreen
 from warpdeck_tui.screens.submit import FormLine, NewJob, ScriptText
 from warpdeck_tui.screens.sweep import SweepGrid
+from warpdeck_tui.screens.usage import UsagePage
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.log_view import LogView
 from warpdeck_tui.widgets.virtual_table import VirtualTable
@@ -52,6 +53,7 @@ OWNERS: dict[str, tuple[type, ...]] = {
     "fill": (Fill,),
     "done": (DonePage,),
     "page": (HelpPage, TextPage),
+    "usage": (UsagePage,),
 }
 """Who has the keys of a place, and does what they mean."""
 

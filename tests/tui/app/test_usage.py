@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.tui.app.stage import on_stage
+from tests.tui.app.stage import ME, on_stage
 from tests.tui.app.test_views import ended
 
 from warpdeck.api.rows import JobRow, UsageRow
@@ -17,8 +18,9 @@ from warpdeck.model.past import GroupCost
 from warpdeck.notation.jobfilter import holds as holds_of
 from warpdeck.notation.jobfilter import parse_filter
 from warpdeck_tui.screens.dialogs import TextPage
-from warpdeck_tui.viewmodels.exports import form_of, records
+from warpdeck_tui.viewmodels.exports import cost_records, form_of, records
 from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, cost, grouped, usage_text
+from warpdeck_tui.widgets.cells import REPLACEMENT
 
 HOUR_S = 3600.0
 
@@ -110,11 +112,48 @@ def test_a_file_holds_every_job_in_the_form_that_its_name_says() -> None:
         ("7", 1.0, 0.5),
         ("8", 1.0, None),
     ]
-    table = list(csv.DictReader(export(rows, "X.CSV").splitlines()))
+    table = list(csv.DictReader(io.StringIO(export(rows, "X.CSV"))))
     assert [each["name"] for each in table] == ["a|b,c", "'=cmd()"]
     assert [each["gpu_hours_used"] for each in table] == ["0.5", ""]
     lines = export(rows, "x.md").splitlines()
     assert len(lines) == 4 and "a\\|b,c" in lines[2]
+
+
+HOSTILE = {
+    "=cmd|' /C calc'!A0": ("'=cmd|' /C calc'!A0", "=cmd\\|' /C calc'!A0"),
+    " =1+1": ("' =1+1", " =1+1"),
+    "\n=1+1": ("'\n=1+1", " =1+1"),
+    "a\rb\r\nc": ("a\nb\nc", "a b  c"),
+    'say "hi", you': ('say "hi", you', 'say "hi", you'),
+    "a\\|b": ("a\\|b", "a\\\\\\|b"),
+    "<img src=x> [x](y) *b* __init__ vit_l": (
+        "<img src=x> [x](y) *b* __init__ vit_l",
+        "\\<img src=x\\> \\[x\\](y) \\*b\\* \\_\\_init\\_\\_ vit_l",
+    ),
+    "\x1b[31mred\0": (f"{REPLACEMENT}[31mred{REPLACEMENT}", f"{REPLACEMENT}\\[31mred{REPLACEMENT}"),
+    "训练 🚀": ("训练 🚀", "训练 🚀"),
+}
+"""A job's name, and what stands for it in CSV and in Markdown."""
+
+
+def test_other_peoples_words_break_no_table_and_are_no_formulas_and_no_markup() -> None:
+    rows = [job(number, name=name) for number, name in enumerate(HOSTILE, 1)]
+    assert [each["name"] for each in json.loads(export(rows, "x.json"))] == list(HOSTILE)
+    table = csv.DictReader(io.StringIO(export(rows, "x.csv"), newline=""))
+    assert [each["name"] for each in table] == [words for words, _ in HOSTILE.values()]
+    lines = export(rows, "x.md").splitlines()[2:]
+    assert [line.split(" | ")[1] for line in lines] == [words for _, words in HOSTILE.values()]
+
+
+def test_the_figures_of_usage_are_written_for_each_way_to_group_them() -> None:
+    found = cost_records(costs(job(1, user="ann", use=50.0), job(2, user="=bob")))
+    assert [(each["name"], each["gpu_hours_used"]) for each in found if each["by"] == "user"] == [
+        ("=bob", None),
+        ("ann", 0.5),
+    ]
+    assert {each["by"] for each in found} == set(GROUPS)
+    table = list(csv.DictReader(io.StringIO(form_of("x.csv").piece(found, True))))
+    assert table[0]["name"] == "'=bob" and table[1]["gpu_hours"] == "1.0"
 
 
 @pytest.mark.parametrize("path", ["jobs", "jobs.xls", "jobs."])
@@ -142,6 +181,13 @@ async def test_usage_and_export_are_of_the_jobs_that_are_listed(folder: Path) ->
         await stage.shows("history", "fails", "works")
         await stage.press("b")
         await stage.shows("Usage:", "2 jobs, 1 failed", "BY USER", "BY EXIT REASON", "exit 3")
+        await stage.press("e")
+        await stage.shows("Write these figures to which file?")
+        await stage.type("usage.csv")
+        await stage.press("enter")
+        await stage.told("wrote the figures to usage.csv")
+        lines = Path("usage.csv").read_text().splitlines()
+        assert lines[0].startswith("by,name,jobs,failed,") and lines[1] == f"user,{ME},2,1,0.0,0.0,0.0,,"
         await stage.press("escape", "slash")
         await stage.type("fails")
         await stage.press("enter")

@@ -38,6 +38,7 @@ CHOICE_COLUMNS = (
 )
 FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24), Column("WHAT", 0))
 DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 4))
+EXPORT_NAMES = "It ends in .csv, .json or .md"
 MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
 
@@ -275,6 +276,7 @@ def key_table(lines: Sequence[tuple[str, str, str]]) -> list[Line]:
 class TextPage(Arrives[None], ModalScreen[None]):
     """A long text with ANSI colours, such as a diff. `is_prose`: sentences, whose ends must not be cut off."""
 
+    place = "page"
     BINDINGS: ClassVar[list[BindingType]] = bindings("page")
 
     def __init__(self, title: str, text: str, *, is_prose: bool = False) -> None:
@@ -287,7 +289,7 @@ class TextPage(Arrives[None], ModalScreen[None]):
         with Vertical(classes="dialog tall"):
             yield Static(self._title, classes="title", markup=False)
             yield LogView(id="text")
-            yield DialogKeys("page")
+            yield DialogKeys(self.place)
 
     def arrive(self) -> None:
         self.recolour()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import ClassVar, TextIO
 
 import msgspec
@@ -18,14 +16,15 @@ from warpdeck.errors import UserError
 from warpdeck.model.past import MAX_PAGE_JOBS, PAST_ORDERS, PastQuery
 from warpdeck.notation.jobfilter import parse_filter
 from warpdeck_tui.bindings import bindings
+from warpdeck_tui.newfile import new_file, removed_unless_whole
 from warpdeck_tui.viewmodels.exports import Form, form_of, records
 from warpdeck_tui.viewmodels.jobcolumns import PAST_COLUMNS
 from warpdeck_tui.viewmodels.pastpages import PAGE_JOBS, PastPages, PastRows
-from warpdeck_tui.viewmodels.usage import usage_text
 from warpdeck_tui.widgets.rows import RowSource
 
-from .dialogs import Ask, TextPage
+from .dialogs import EXPORT_NAMES, Ask
 from .joblist import FilterLine, JobListScreen
+from .usage import UsagePage
 
 TYPING_S = 0.15
 """A filter is asked for when its user has stopped typing: each letter may mean a look at a million jobs."""
@@ -167,7 +166,7 @@ class HistoryScreen(JobListScreen):
         finally:
             self._adding = False
             self.tick()
-        self.app.push_screen(TextPage(f"Usage: {whose}{matching}", usage_text(groups)))
+        self.app.push_screen(UsagePage(f"Usage: {whose}{matching}", groups))
 
     def action_export(self) -> None:
         query, total = self._query, len(self._pages)
@@ -179,7 +178,7 @@ class HistoryScreen(JobListScreen):
             if path:
                 self._export(query, path)
 
-        title = f"Write {_jobs(total)} to which file? It ends in .csv, .json or .md"
+        title = f"Write {_jobs(total)} to which file? {EXPORT_NAMES}"
         self.app.push_screen(Ask(title, required="write a name, such as jobs.csv", check=form_of), write)
 
     @work(exclusive=True, group="export")
@@ -223,22 +222,3 @@ def _jobs(count: int) -> str:
 
 def _piece(form: Form, rows: list[JobRow], first: bool) -> str:
     return form.piece(records(rows), first)
-
-
-def new_file(path: str) -> TextIO:
-    """Makes that file, readable by its user alone. Raises UserError; nothing that is there is written over."""
-    try:
-        number = os.open(os.path.expanduser(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "choose another name") from error
-    return open(number, "w", encoding="utf-8", newline="")
-
-
-@contextlib.contextmanager
-def removed_unless_whole(path: str) -> Iterator[None]:
-    """Half a table would be taken for all of it."""
-    try:
-        yield
-    except BaseException:
-        os.unlink(os.path.expanduser(path))
-        raise

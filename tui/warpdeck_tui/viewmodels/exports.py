@@ -1,19 +1,25 @@
-"""Ended jobs as a file, piece by piece: CSV, JSON or Markdown, as the name's end says."""
+"""Ended jobs, or what they have cost, as a file, piece by piece: CSV, JSON or Markdown, as the name's end says.
+
+Names and comments are other people's words: JSON has them as they are, in the others they break no line and no cell, and mean
+nothing to a spreadsheet or to what shows Markdown.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
+from warpdeck.model.past import GroupCost
 from warpdeck_tui.widgets.cells import printable
 
 from .queue import ran_s
-from .usage import cost
+from .usage import GROUPS, cost, grouped
 
 FIELDS = (
     *("id", "name", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
@@ -21,6 +27,9 @@ FIELDS = (
 )  # fmt: skip
 """Of each job: JobRow's names. The label stands for the id."""
 Record = dict[str, object]
+_FORMULA = ("=", "+", "-", "@", "\n")
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
+"""What would be more than a letter there; within a word, as in vit_l, a _ is one."""
 
 
 class Form(NamedTuple):
@@ -57,13 +66,32 @@ def _record(row: JobRow) -> Record:
     }
 
 
+def cost_records(groups: Sequence[GroupCost]) -> list[Record]:
+    """What a file says of each group that the usage shows, and of all those that it has no room for."""
+    return [
+        {
+            "by": by,
+            "name": name,
+            "jobs": each.jobs,
+            "failed": each.failed,
+            "cpu_hours": round(each.cpu_hours, 4),
+            "gpu_hours": round(each.allocated, 4),
+            "gpu_hours_measured": round(each.measured, 4),
+            "gpu_hours_used": round(each.used, 4) if each.measured else None,
+            "gpu_hours_wasted": round(each.wasted, 4) if each.measured else None,
+        }
+        for by, key in GROUPS.items()
+        for name, each in grouped(groups, key)
+    ]
+
+
 def _json(found: Sequence[Record], first: bool) -> str:
     joined = ",".join("\n " + json.dumps(record) for record in found)
     return joined if first or not joined else "," + joined
 
 
 def _csv(found: Sequence[Record], first: bool) -> str:
-    """A text that a spreadsheet would take for a formula gets a ' in front: names of jobs are other people's words."""
+    """A text that a spreadsheet would take for a formula gets a ' in front. Line ends within a text stay: they are quoted."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for number, record in enumerate(found):
@@ -74,7 +102,10 @@ def _csv(found: Sequence[Record], first: bool) -> str:
 
 
 def _tame(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    if not isinstance(value, str):
+        return value
+    text = "\n".join(map(printable, value.splitlines()))
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
 def _markdown(found: Sequence[Record], first: bool) -> str:
@@ -83,7 +114,8 @@ def _markdown(found: Sequence[Record], first: bool) -> str:
     lines = ["| " + " | ".join(found[0]) + " |", "|" + "---|" * len(found[0])] if first else []
     for record in found:
         cells = (
-            "" if value is None else printable(str(value)).replace("|", "\\|") for value in record.values()
+            "" if value is None else _MARKDOWN.sub(r"\\\g<0>", printable(str(value)))
+            for value in record.values()
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""What listed jobs have cost, to read and to write into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import BindingType
+
+from warpdeck.errors import UserError
+from warpdeck.model.past import GroupCost
+from warpdeck_tui.bindings import bindings
+from warpdeck_tui.newfile import new_file, removed_unless_whole
+from warpdeck_tui.viewmodels.exports import cost_records, form_of
+from warpdeck_tui.viewmodels.usage import usage_text
+
+from .dialogs import EXPORT_NAMES, Ask, TextPage
+
+if TYPE_CHECKING:
+    from warpdeck_tui.app import DeckApp
+
+
+class UsagePage(TextPage):
+    """The tables, one for each way to group the jobs."""
+
+    place = "usage"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("usage")
+
+    def __init__(self, title: str, groups: Sequence[GroupCost]) -> None:
+        super().__init__(title, usage_text(groups))
+        self._groups = groups
+
+    def action_export(self) -> None:
+        def write(path: str | None) -> None:
+            if path:
+                self._export(path)
+
+        title = f"Write these figures to which file? {EXPORT_NAMES}"
+        self.app.push_screen(Ask(title, required="write a name, such as usage.csv", check=form_of), write)
+
+    def _export(self, path: str) -> None:
+        """A few hundred lines at most, whatever the number of jobs."""
+        deck = cast("DeckApp", self.app)
+        try:
+            form, file = form_of(path), new_file(path)
+            with file, removed_unless_whole(path):
+                file.write(form.begin + form.piece(cost_records(self._groups), True) + form.end)
+        except UserError as error:
+            deck.tell_error(error)
+        except OSError as error:
+            deck.notify(f"cannot write {path}: {error.strerror}", severity="error", markup=False)
+        else:
+            deck.notify(f"wrote the figures to {path}", markup=False)
