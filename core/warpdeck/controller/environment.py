@@ -102,8 +102,9 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
         made["SLURM_TASKS_PER_NODE"] = run_lengths(
             [max(1, part.cpus // asked.cpus_per_task) for part in shares]
         )
-    if asked.tasks_per_node is not None:
+    if asked.tasks_per_node is not None:  # as Slurm has it, even where --ntasks asks for fewer in all
         made["SLURM_NTASKS_PER_NODE"] = str(asked.tasks_per_node)
+        made["SLURM_TASKS_PER_NODE"] = run_lengths([asked.tasks_per_node] * len(shares))
     return made
 
 

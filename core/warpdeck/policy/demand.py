@@ -34,32 +34,49 @@ def needs(
     `whole_nodes`: its partition gives whole nodes only, as --exclusive does. Slurm's rule for both: all CPUs and GPUs, and
     as much memory as was asked for.
     """
-    exclusive = asked.exclusive or whole_nodes
     layout = _tasks_per_node(asked, nodes)
     gpus = _gpus_per_node(asked, layout)
     if gpus is None:
         return ()
     parts = list(zip(layout, gpus, strict=True))
-    found: dict[tuple[int, int], Need] = {}
-    for tasks, count in dict.fromkeys(parts):  # most nodes of a gang give the same
-        cpus = _cpus(asked, tasks, count)
-        found[tasks, count] = Need(
+    found = {  # most nodes of a gang give the same
+        (tasks, count): need_of(
+            asked,
             tasks=tasks,
-            cpus=cpus,
-            mem_bytes=_memory(asked, cpus, count, default_mem_per_cpu_bytes),
             gpus=count,
-            gpu_type=asked.gpus.type.lower(),
-            gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
-            exclusive=exclusive,
-            all_memory=exclusive and not _asks_for_memory(asked),
+            default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
+            whole_nodes=whole_nodes,
         )
+        for tasks, count in dict.fromkeys(parts)
+    }
     return tuple(found[part] for part in parts)
+
+
+def need_of(
+    asked: Resources, *, tasks: int, gpus: int, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
+) -> Need:
+    """What a node must give for so many of the tasks, and GPUs."""
+    exclusive = asked.exclusive or whole_nodes
+    cpus = _cpus(asked, tasks, gpus)
+    return Need(
+        tasks=tasks,
+        cpus=cpus,
+        mem_bytes=_memory(asked, cpus, gpus, default_mem_per_cpu_bytes),
+        gpus=gpus,
+        gpu_type=asked.gpus.type.lower(),
+        gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
+        exclusive=exclusive,
+        all_memory=exclusive and not _asks_for_memory(asked),
+    )
 
 
 def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
     holding = 1 if asked.overcommit else tasks
+    each = (
+        0 if asked.overcommit else asked.tasks_per_node or 0
+    )  # more than the node's tasks where --ntasks is given
     by_gpus = gpus * (asked.cpus_per_gpu or 0)
-    return max(1, holding * asked.cpus_per_task, by_gpus, asked.cpus_per_node_min or 0)
+    return max(1, max(holding, each) * asked.cpus_per_task, by_gpus, asked.cpus_per_node_min or 0)
 
 
 def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:

@@ -271,7 +271,9 @@ class Pass:
     def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
         """The job's request, over as many nodes of its range as the limits on each node make it take."""
         shape = field.shape(job.resources, partition)
-        return shape.spread(self.ledger.most_per_node(job)) if len(shape.gangs) > 1 else shape
+        if len(shape.gangs) < 2 and not shape.fills:
+            return shape
+        return shape.spread(self.ledger.most_per_node(job))
 
     def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
         """Whether those who have only a time reserved can still start by then if this spot is taken now."""

@@ -18,6 +18,7 @@ from warpdeck.model import Allocation, GpuUuid, Resources, Share
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from .demand import WHOLE_NODE, Need, needs
+from .filling import filled, may_fill
 from .gangs import Gang, named_rows, runs, sizes
 from .gpus import GpuBoard
 from .shared import SharedGpu
@@ -46,6 +47,11 @@ class Shape:
         self.partition = partition
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.gangs: list[Gang] = []
+        self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
+        self.most_per_node: Tres = {}
+        """No node may give more of these, where it need not."""
+        self.fills = False
+        """Whether its tasks go over its nodes as there is room, rather than evenly."""
         self.is_spread = False
         """Whether it must do with fewer of the numbers of nodes that the request allows: a limit on each node has it so."""
         self._spread: dict[tuple[tuple[str, int], ...], Shape] = {}
@@ -69,6 +75,7 @@ class Shape:
                     contiguous=asked.contiguous and nodes > 1,
                 )
                 self.gangs.append(gang)
+                self.fills = self.fills or may_fill(asked, gang)
 
     @cached_property
     def wants(self) -> str:
@@ -104,7 +111,7 @@ class Shape:
             ]
             made = copy(self)
             made.gangs, made.is_spread = within or self.gangs, 0 < len(within) < len(self.gangs)
-            made._each_size = ()
+            made.most_per_node, made._each_size = most_per_node, ()
             self._spread[key] = made
         return self._spread[key]
 
@@ -157,7 +164,7 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
             rows = [timeline.fitting_now(need, duration_s, mask) for need, _ in gang.wanted]
             spot = choose(timeline, gang, rows, timeline.now)
             if spot is not None:
-                return spot
+                return filled(timeline, shape, spot, timeline.now + duration_s) if shape.fills else spot
     return None
 
 

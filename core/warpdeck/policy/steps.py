@@ -2,9 +2,10 @@
 
 The rules are srun's. Without --exact a step takes the nodes it runs on whole, so that a second one waits; with --exact it
 takes what it asks for; with --overlap it takes nothing away from anybody. Nodes: as many as the job has, at most one for each
-task. Tasks: as asked, else the job's own. They are laid out as the job's tasks are where their number is the same, else in
-blocks (a node is filled before the next one, every node has one at least), round and round (--distribution=cyclic), so many
-at a time (plane), or where a list names the node of each (arbitrary).
+task. Tasks: as asked, else the job's own. How many a node gets is as the job's tasks are where their number is the same, else
+they are dealt round and round over what the nodes have, or fill one after the other (--distribution=Pack), each having one at
+least. Their ranks then go in blocks, round and round (cyclic), so many at a time (plane), or where a list names the node of
+each (arbitrary).
 
 What can never be is a UserError, what others hold now is Busy: srun waits for the second only.
 """
@@ -18,6 +19,8 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
 from warpdeck.model.step import Step, StepAsk, StepShare
+
+from .dealing import deal, pack
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +142,7 @@ def _never(what: str, hint: str, *, code: str = "step_nodes") -> UserError:
 def _node_count(ask: StepAsk, most: int) -> int:
     """Nodes as asked, else as many as the job has, or as the tasks of each node make it."""
     if ask.nodes_min is not None:
-        return max(ask.nodes_min, len(ask.nodelist))
+        return max(ask.nodes_min, min(ask.nodes_max or 0, most), len(ask.nodelist))
     if ask.nodelist:
         return len(ask.nodelist)
     if ask.tasks is not None and ask.tasks_per_node is not None:
@@ -200,28 +203,9 @@ def _counts(
         return own
     if sum(most) < tasks or min(most) < 1:
         return None
-    dealt = ask.distribution in ("cyclic", "plane") or tasks <= len(rooms)
-    return _round_robin(most, tasks) if dealt else _blocks(most, tasks)
-
-
-def _blocks(most: list[int], tasks: int) -> list[int]:
-    counts = []
-    for at, limit in enumerate(most):
-        later = len(most) - at - 1
-        here = min(limit, tasks - later)
-        counts.append(here)
-        tasks -= here
-    return counts
-
-
-def _round_robin(most: list[int], tasks: int) -> list[int]:
-    counts = [0] * len(most)
-    while tasks:
-        for at, limit in enumerate(most):
-            if tasks and counts[at] < limit:
-                counts[at] += 1
-                tasks -= 1
-    return counts
+    if ask.packed:
+        return pack(most, tasks)
+    return deal(most, tasks, each=ask.plane_size if ask.distribution == "plane" and tasks > len(rooms) else 1)
 
 
 def _ranks(counts: list[int], *, plane: int) -> list[tuple[int, ...]]:

@@ -43,10 +43,45 @@ FOUR = ("n1", "n2", "n3", "n4")
 def test_tasks_without_a_number_of_nodes_go_to_as_few_as_hold_them() -> None:
     there = nodes(*FOUR)
     assert went(there, **open_to(8)) == {"n1": 8}
-    assert went(there, **open_to(40)) == {"n1": 14, "n2": 13, "n3": 13}
+    assert went(there, **open_to(40)) == {"n1": 16, "n2": 16, "n3": 8}
     assert went(there, **open_to(64)) == dict.fromkeys(FOUR, 16)
     assert went(there, **open_to(8, cpus_per_task=8)) == dict.fromkeys(FOUR, 2)
     assert went(there, **open_to(65)) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "tasks"),
+    [
+        ({"nodes_min": 3, "nodes_max": 3, "tasks": 20}, [16, 3, 1]),
+        ({"nodes_min": 2, "nodes_max": 4, "tasks": 20}, [14, 4, 1, 1]),
+        ({"nodes_min": 3, "nodes_max": 3, "tasks": 10, "cpus_per_task": 3}, [5, 4, 1]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 14, "cpus_per_node_min": 2}, [12, 2]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "cpus_per_node_min": 12}, [10, 10]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 20, "exclusive": True}, [10, 10]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 40, "overcommit": True}, [20, 20]),
+        ({"nodes_min": 3, "nodes_max": 3, "tasks": 7, "gpus": GpuAsk(per_task=2)}, [4, 2, 1]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(per_node=2)}, [4, 4]),
+        ({"nodes_min": 2, "nodes_max": 2, "tasks": 8, "gpus": GpuAsk(total=8)}, [4, 4]),
+    ],
+)
+def test_nodes_are_filled_one_after_the_other(asked: dict[str, Any], tasks: list[int]) -> None:
+    found = went(nodes(*FOUR), **asked)
+    assert list(found) == list(FOUR[: len(tasks)]) and list(found.values()) == tasks
+
+
+def test_a_node_is_filled_with_what_is_free_on_it_for_as_long_as_the_job_may_run() -> None:
+    two = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2]}
+    assert went(nodes(*FOUR), held("n1", cpus=4), tasks=20, **two) == {"n1": 12, "n2": 8}
+    assert went(nodes(*FOUR), held("n1", cpus=6), tasks=20, **two) == {"n1": 10, "n2": 10}
+    memory = {"mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
+    assert went(nodes(*FOUR), tasks=10, **two, **memory) == {"n1": 8, "n2": 2}
+
+
+def test_a_limit_on_each_node_bounds_how_far_it_is_filled() -> None:
+    limit = (QosView(name="few", limits=Limits(max_tres_per_node={"cpu": 12})),)
+    job = pending(1, qos="few", resources=Resources(nodes_min=2, nodes_max=2, tasks=20))
+    made = plan(msgspec.structs.replace(view(nodes(*FOUR), [job]), qos=limit), NOW, Settings())
+    assert [share.tasks for share in made.starts[0].allocation.shares] == [12, 8]
 
 
 def test_they_go_to_more_where_they_can_then_start_now() -> None:
@@ -120,7 +155,7 @@ def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
     assert went(there, held("n3"), **named) == {}
     assert went(there, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
     assert went(there, held("n2"), nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {}
-    assert went(there, **open_to(40, nodelist=("n4",))) == {"n1": 13, "n2": 13, "n4": 14}
+    assert went(there, **open_to(40, nodelist=("n4",))) == {"n1": 16, "n2": 16, "n4": 8}
 
 
 def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:

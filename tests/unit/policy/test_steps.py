@@ -57,9 +57,16 @@ def test_without_options_a_step_is_the_jobs_own_tasks() -> None:
     assert counts(place(job(4, 4, tasks=(3, 1)), of=four)) == {"n1": 3, "n2": 1}
 
 
-def test_tasks_fill_a_node_before_the_next_and_every_node_has_one() -> None:
+def test_tasks_are_dealt_over_what_the_nodes_have() -> None:
     assert counts(place(job(2, 2, 2), tasks=4)) == {"n1": 2, "n2": 1, "n3": 1}
-    assert counts(place(job(8, 8), tasks=4)) == {"n1": 3, "n2": 1}
+    assert counts(place(job(8, 8), tasks=4)) == {"n1": 2, "n2": 2}
+    assert counts(place(job(16, 4), tasks=18)) == {"n1": 14, "n2": 4}
+    assert counts(place(job(8, 8), tasks=4, packed=True)) == {"n1": 3, "n2": 1}
+
+
+def test_a_step_for_a_range_of_nodes_takes_as_many_as_there_are() -> None:
+    assert counts(place(job(4, 4, 4), tasks=3, nodes_min=1, nodes_max=2)) == {"n1": 2, "n2": 1}
+    assert counts(place(job(4, 4), tasks=3, nodes_min=1, nodes_max=9)) == {"n1": 2, "n2": 1}
 
 
 def test_ranks_are_dealt_round_where_that_is_asked() -> None:
@@ -73,7 +80,9 @@ def test_ranks_are_dealt_round_where_that_is_asked() -> None:
     [
         ({"tasks": 5, "distribution": "plane", "plane_size": 2}, [(0, 1, 4), (2, 3)]),
         ({"tasks": 5, "distribution": "cyclic"}, [(0, 2, 4), (1, 3)]),
-        ({"tasks": 5, "distribution": "block"}, [(0, 1, 2, 3), (4,)]),
+        ({"tasks": 5, "distribution": "block"}, [(0, 1, 2), (3, 4)]),
+        ({"tasks": 5, "distribution": "plane", "plane_size": 3}, [(0, 1, 2), (3, 4)]),
+        ({"tasks": 7, "distribution": "plane", "plane_size": 3}, [(0, 1, 2, 6), (3, 4, 5)]),
         ({"hosts": ("n2", "n1", "n2"), "distribution": "arbitrary"}, [(1,), (0, 2)]),
         ({"hosts": ("n2", "n1", "n2"), "distribution": "arbitrary", "tasks": 2}, [(1,), (0,)]),
         ({"nodelist": ("n2", "n1"), "distribution": "arbitrary"}, [(1,), (0,)]),
