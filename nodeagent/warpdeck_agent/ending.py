@@ -29,6 +29,8 @@ GATHER_S = 0.01
 of which each writes some twenty pages however few ends are in it."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a job still forks while it is being ended."""
+HOST_S = 4.0
+"""How long a terminal's host may outlive all that runs on it, for the last output; it is its user's process, who can stop it."""
 KILL_S = 3.0
 """How long an agent that was told to quit waits for jobs that were to be killed at once."""
 
@@ -138,8 +140,12 @@ class Ending:
         await self._signals.send(job, first, *hang_up, signal.SIGCONT)
         done = asyncio.get_running_loop().create_task(job.done.wait())
         give_up = time.monotonic() + max(grace_s, 0.0) + job.meta.unkillable_s
+        seen = time.monotonic() + max(grace_s, 0.0)
         while not (await asyncio.wait([done], timeout=wait_s))[0]:
-            await self._signals.send(job, signal.SIGKILL)
+            if await self._signals.send(job, signal.SIGKILL):
+                seen = time.monotonic()
+            elif job.meta.pty and time.monotonic() - seen > HOST_S:
+                self._signals.kill_host(job)
             wait_s = KILL_AGAIN_S
             if time.monotonic() > give_up and job.phase == "running":
                 job.message = job.message or f"it did not die of KILL within {job.meta.unkillable_s:g} s"

@@ -5,8 +5,13 @@
 Viewers connect to FOLDER/terminal/pty.sock and speak the wire's frames: {"t": "attach", "offset", "rows", "cols", "watch"} first,
 then data frames are keyboard input and {"t": "resize"} tells the viewer's size. They get {"t": "attached", "offset", "total"},
 output as data frames, and {"t": "exit"} at the end. The terminal has the size of the viewer who typed last (or, before anybody
-does, came last); who watches neither types nor counts. {"t": "notice", "text"} shows a line to all. The terminal never waits for a
-slow viewer: one that is MAX_UNSENT_BYTES behind is dropped and may attach again. At the end the scrollback is kept in FOLDER/out.
+does, came last); who watches neither types nor counts. {"t": "notice", "text"} shows a line to all. At the end the scrollback is
+kept in FOLDER/out.
+
+The command goes as fast as the viewer who typed last takes what it says, as at any terminal, so that nothing of it is lost and a
+Ctrl-C is not behind megabytes. Nobody else holds it up, nor that viewer once it takes nothing for STALL_S: it may be stopped or cut
+off. Whoever falls behind what the scrollback holds is let go and may attach again. What is typed waits here until the command reads
+it, and the output goes on meanwhile: a command that echoes what is pasted into it waits for its reader.
 
 FOLDER/active is touched at every key and every output, so that anybody can see since when a session is idle; a notice is no use.
 """
@@ -30,7 +35,12 @@ from .queries import without_queries
 from .wire.frames import JSON, FrameDecoder, WireError, data_frame, json_frame, parse_json, split_data
 
 SCROLLBACK_BYTES = 1024 * 1024
-MAX_UNSENT_BYTES = 4 * 1024 * 1024
+AHEAD_BYTES = 128 * 1024
+"""So much more than its viewer has taken is read of a command: two reads, so that a quick viewer never waits for us."""
+STALL_S = 5.0
+"""A viewer that takes nothing for so long holds nothing up: longer than a link of a healthy network keeps quiet."""
+MAX_TYPED_BYTES = 4 * 1024 * 1024
+"""What may be typed ahead of a command that does not read: any paste by hand."""
 READ_BYTES = 64 * 1024
 LINGER_S = 3.0
 """How long the end waits for viewers to take the last output."""
@@ -48,7 +58,13 @@ class Viewer:
         self.link = link
         self.decoder = FrameDecoder(1 << 20)
         self.unsent = bytearray()
+        """In frames, or a part of one."""
+        self.position = 0
+        """Of the output it was given everything before this."""
+        self.took_at = time.monotonic()
+        """When it last took something, or had everything."""
         self.attached = False
+        self.told_exit = False
         self.watches = False
         self.size = (0, 0)
 
@@ -62,6 +78,8 @@ class PtyHost:
         self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
         self._total = 0
+        self._typed = bytearray()
+        """What the command has not read yet, and its terminal has no room for."""
         self._answered = 0
         """So far somebody who types has seen it: what programs ask of the terminal before it was answered."""
         self._open = True
@@ -90,7 +108,8 @@ class PtyHost:
         """Whether somebody still has to take what an ended command has said."""
         if not self._seen:
             return time.monotonic() < self._keep_until
-        return any(v.unsent for v in self._viewers.values()) and time.monotonic() < deadline
+        lacking = any(v.unsent or not v.told_exit for v in self._viewers.values() if v.attached)
+        return lacking and time.monotonic() < deadline
 
     def keep_scrollback(self) -> None:
         """Leaves the last output for `warpdeck logs`; a full disk must not cost the exit status that comes after it."""
@@ -128,9 +147,11 @@ class PtyHost:
 
     def _turn(self, timeout_s: float) -> None:
         reads: List[Any] = [self._listener, *(viewer.link for viewer in self._viewers.values())]
-        if self._open:
+        writes: List[Any] = [viewer.link for viewer in self._viewers.values() if viewer.unsent]
+        if self._open and not self._is_held():
             reads.append(self._master)
-        writes = [viewer.link for viewer in self._viewers.values() if viewer.unsent]
+        if self._open and self._typed:
+            writes.append(self._master)
         ready, writable, _ = select.select(reads, writes, [], timeout_s)
         for source in ready:
             if source is self._listener:
@@ -140,8 +161,17 @@ class PtyHost:
             elif source.fileno() in self._viewers:
                 self._read_viewer(self._viewers[source.fileno()])
         for sink in writable:
-            if sink.fileno() in self._viewers:
+            if sink == self._master:
+                self._type()
+            elif sink.fileno() in self._viewers:
                 self._flush(self._viewers[sink.fileno()])
+
+    def _is_held(self) -> bool:
+        """Whether the command has to wait for the viewer who typed last."""
+        viewer = self._writer
+        if viewer is None or time.monotonic() - viewer.took_at > STALL_S:
+            return False
+        return self._total - viewer.position + len(viewer.unsent) > AHEAD_BYTES
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()
@@ -165,7 +195,9 @@ class PtyHost:
         self._total += len(data)
         self._scrollback += data
         del self._scrollback[: max(0, len(self._scrollback) - SCROLLBACK_BYTES)]
-        self._send_all(data_frame(1, data))
+        for viewer in list(self._viewers.values()):
+            if viewer.attached:
+                self._flush(viewer)
 
     def _touch(self) -> None:
         now = time.monotonic()
@@ -174,25 +206,43 @@ class PtyHost:
             with contextlib.suppress(OSError):
                 os.utime(os.path.join(self._folder, "active"))
 
-    def _send_all(self, frame: bytes) -> None:
-        for viewer in list(self._viewers.values()):
-            if viewer.attached:
-                viewer.unsent += frame
-                if len(viewer.unsent) > MAX_UNSENT_BYTES:
-                    self._drop(viewer)
-                else:
-                    self._flush(viewer)
-                if not viewer.watches:
-                    self._answered = self._total
-
     def _flush(self, viewer: Viewer) -> None:
-        try:
-            sent = viewer.link.send(viewer.unsent)
+        """Gives it as much as it takes now."""
+        first = self._total - len(self._scrollback)
+        while viewer.link.fileno() in self._viewers:
+            if not viewer.unsent and not self._fill(viewer, first):
+                viewer.took_at = time.monotonic()
+                return
+            try:
+                sent = viewer.link.send(viewer.unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._drop(viewer)
+                return
             del viewer.unsent[:sent]
-        except BlockingIOError:
-            return
-        except OSError:
+            viewer.took_at = time.monotonic()
+
+    def _fill(self, viewer: Viewer, first: int) -> bool:
+        """The next piece for it, if there is any. `first`: where the scrollback begins; who is before that is let go."""
+        if not viewer.attached:
+            return False
+        if viewer.position < first:
             self._drop(viewer)
+        elif viewer.position < self._total:
+            begin = viewer.position - first
+            piece = bytes(self._scrollback[begin : begin + READ_BYTES])
+            self._give(viewer, piece, viewer.position + len(piece))
+        elif self._exit and not viewer.told_exit:
+            viewer.told_exit = True
+            viewer.unsent += self._exit
+        return bool(viewer.unsent)
+
+    def _give(self, viewer: Viewer, shown: bytes, position: int) -> None:
+        viewer.unsent += data_frame(1, shown)
+        viewer.position = position
+        if not viewer.watches:
+            self._answered = max(self._answered, position)
 
     def _drop(self, viewer: Viewer) -> None:
         self._viewers.pop(viewer.link.fileno(), None)
@@ -212,7 +262,7 @@ class PtyHost:
                 elif self._open and viewer.attached and not viewer.watches:
                     self._follow(viewer)
                     self._touch()
-                    self._type(split_data(payload)[1])
+                    self._take_keys(split_data(payload)[1])
         except BlockingIOError:
             return
         except (OSError, WireError, KeyError, TypeError, ValueError):
@@ -229,13 +279,12 @@ class PtyHost:
             first = self._total - len(self._scrollback)
             offset = min(max(int(message.get("offset", 0)), first), self._total)
             viewer.unsent += json_frame({"t": "attached", "offset": offset, "total": self._total})
-            if offset < self._total:
-                viewer.unsent += data_frame(1, self._replay(offset, first))
-            viewer.unsent += self._exit
             viewer.attached = True
+            viewer.position = self._total
+            if offset < self._total:
+                self._give(viewer, self._replay(offset, first), self._total)
             self._flush(viewer)
             if not viewer.watches:
-                self._answered = self._total
                 self._follow(viewer)
         elif viewer is self._writer:
             self._resize(*viewer.size)
@@ -252,15 +301,22 @@ class PtyHost:
             if viewer is not None:
                 self._resize(*viewer.size)
 
-    def _type(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view and self._open:
-            try:
-                view = view[os.write(self._master, view) :]
-            except BlockingIOError:
-                select.select([], [self._master], [], 0.1)
-            except OSError:
-                return
+    def _take_keys(self, data: bytes) -> None:
+        room = MAX_TYPED_BYTES - len(self._typed)
+        self._typed += data[:room]
+        if 0 < room < len(data):  # said once until there is room again
+            self._show(b"\r\n[warpdeck: too much is typed ahead, the rest is thrown away]\r\n")
+        self._type()
+
+    def _type(self) -> None:
+        """Gives the terminal as many of the keys as it has room for."""
+        try:
+            while self._typed:
+                del self._typed[: os.write(self._master, self._typed)]
+        except BlockingIOError:
+            return
+        except OSError:  # its last process is gone
+            self._typed.clear()
 
     def _resize(self, rows: int, cols: int) -> None:
         size = struct.pack("HHHH", min(max(rows, 1), 1000), min(max(cols, 1), 1000), 0, 0)
@@ -276,7 +332,8 @@ class PtyHost:
     def _say_exit(self, status: int) -> None:
         code, number = split_status(status)
         self._exit = json_frame({"t": "exit", "code": code, "signal": number})
-        self._send_all(self._exit)
+        for viewer in list(self._viewers.values()):
+            self._flush(viewer)
 
 
 def split_status(status: int) -> Any:

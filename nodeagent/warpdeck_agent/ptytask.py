@@ -46,6 +46,8 @@ class PtyTask:
         self._master = -1
         self._pid = 0
         self._reads = True
+        self._typed = bytearray()
+        """Keys for which the terminal has no room yet. While there are many no more are read: our input holds the rest."""
         self._ends, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -59,7 +61,14 @@ class PtyTask:
             ended, status = os.waitpid(self._pid, os.WNOHANG)
             if ended:
                 break
-            ready, _, _ = select.select([self._ends, self._master, *([0] if self._reads else [])], [], [])
+            listens = self._reads and len(self._typed) < READ_BYTES
+            ready, room, _ = select.select(
+                [self._ends, self._master, *([0] if listens else [])],
+                [self._master] if self._typed else [],
+                [],
+            )
+            if room:
+                self._type()
             if self._ends in ready:
                 os.read(self._ends, READ_BYTES)
             if 0 in ready:
@@ -96,9 +105,22 @@ class PtyTask:
             if kind == SIZE:
                 self._resize(first, second)
             elif self._pid:
-                _write(self._master, keys)
+                self._typed += keys
+                self._type()
         if not self._reads and not self._pid:
             self._resize(24, 80)
+
+    def _type(self) -> None:
+        """As many keys as the terminal has room for: it has none while its command reads none, and output goes on meanwhile."""
+        try:
+            while self._typed:
+                del self._typed[: os.write(self._master, self._typed)]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self._typed.clear()
 
     def _resize(self, rows: int, cols: int) -> None:
         if not self._pid:
@@ -110,6 +132,7 @@ class PtyTask:
         if self._pid:
             for number in NOT_OURS:
                 signal.signal(number, signal.SIG_IGN)
+            os.set_blocking(self._master, False)
             return
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGCHLD):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from concurrent.futures import Executor
 from typing import Sequence, Set, Tuple
 
@@ -28,6 +29,12 @@ class Signals:
             for number in numbers:
                 processes.send(members, number)
         return members
+
+    def kill_host(self, job: Job) -> None:
+        """Ends the process that holds its terminal, which no other signal reaches."""
+        host = job.folder.pid()
+        if job.phase == "running" and job.owns(host):
+            processes.send((host,), signal.SIGKILL)
 
     async def stop(self, job: Job, number: int) -> None:
         """Again until none is new: what runs may fork while it is being stopped."""

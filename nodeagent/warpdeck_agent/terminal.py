@@ -11,6 +11,7 @@ from typing import Tuple
 from .streams import OutStream
 from .wire.frames import BINARY, DATA_CHUNK_BYTES, data_frame, json_frame, parse_json, read_frame, split_data
 from .wire.messages import OpenPty, StreamOpened
+from .wire.opening import FELL_BEHIND
 
 UCRED = struct.Struct("3i")
 """pid, uid, gid, as SO_PEERCRED tells them."""
@@ -104,9 +105,7 @@ async def pump(out: OutStream, reader: asyncio.StreamReader) -> None:
         try:
             kind, payload = await read_frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise ConnectionError(
-                "the terminal let go of this viewer, which was too slow: attach again"
-            ) from error
+            raise ConnectionError(FELL_BEHIND) from error
         if kind == BINARY:
             await out.send(split_data(payload)[1])
         elif parse_json(payload)["t"] == "exit":

@@ -16,6 +16,7 @@ from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Job, JobState, Link, NodeName, ShareStatus
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.opening import FELL_BEHIND
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
@@ -99,7 +100,7 @@ class NodeBytes(ClientStream):
         if self._follow and not error:
             self._waiting = asyncio.get_running_loop().create_task(self._end_with_exit())
         else:
-            code = ask.LOST if error == LINK_BROKE else ""
+            code = ask.LOST if error in (LINK_BROKE, FELL_BEHIND) else ""
             self.say_end(error, exit_of(self.connection, self._job), code=code)
 
     async def _end_with_exit(self) -> None:

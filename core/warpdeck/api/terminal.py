@@ -158,10 +158,12 @@ class _Session:
                 if again is None:
                     return RelayEnd(error=str(lost))
                 self._say(f"{lost}; the job goes on. Trying again, ~. leaves")
+                seen = self._shown
                 ended = self._come_back(again)
                 if ended is not None:
                     return ended
-                self._say("back again")
+                missed = self._shown - seen
+                self._say(f"back again; {missed:,} bytes were not kept" if missed else "back again")
 
     def close(self) -> None:
         """Ends the connections that it has made itself."""

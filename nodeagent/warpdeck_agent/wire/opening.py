@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Literal
 
+FELL_BEHIND = "the terminal went on without this viewer"
+"""The end of a terminal's stream whose viewer took too little for too long; it may attach again."""
+
 
 @dataclass(frozen=True)
 class OpenLog:

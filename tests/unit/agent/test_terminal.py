@@ -13,6 +13,8 @@ from tests.waiting import eventually
 
 from warpdeck_agent.queries import without_queries
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.opening import FELL_BEHIND
 
 SHELL = ["sh", "-i"]
 
@@ -263,6 +265,91 @@ def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
     agent.link.send_data(1, b"seq 1 300000; echo done-$((1+1))\n")
     agent.link.output(1, b"done-2")
     assert b"300000" in agent.link.data[1]
+
+
+def state_of(pid: int) -> str:
+    """R, S, T ... as the kernel has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def read_to(agent: AgentProcess, last: bytes) -> bytes:
+    """All that came on stream 1, which ends so."""
+    while not agent.link.data[1].endswith(last):
+        agent.link.read()
+    return bytes(agent.link.data[1])
+
+
+def test_what_is_pasted_into_a_command_that_answers_comes_back_whole(agent: AgentProcess) -> None:
+    """More than a terminal holds: `cat` reads on only while what it says is read."""
+    agent.launch(1, role="tasks", argv=["sh", "-c", "stty raw -echo; echo ready; exec cat"], pty=True)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+    agent.link.output(1, b"ready\n")
+    pasted = b"".join(b"%06d pasted\n" % number for number in range(40_000))
+    for start in range(0, len(pasted), 60_000):
+        agent.link.send_data(1, pasted[start : start + 60_000])
+    assert read_to(agent, pasted[-14:]) == b"ready\n" + pasted
+
+
+def test_others_see_a_terminal_whose_command_reads_no_keys(agent: AgentProcess) -> None:
+    agent.launch(1, role="tasks", argv=["sh", "-c", "stty -echo; echo ready; sleep 1000"], pty=True)
+    agent.link.report(1, "running")
+    open_terminal(agent)
+    agent.link.output(1, b"ready")
+    for _ in range(10):
+        agent.link.send_data(1, b"x\n" * 30_000)
+    open_terminal(agent, 2, watch=True)
+    agent.link.output(2, b"ready")
+
+
+LINES = 800_000
+LAST = b"\r\n%d\r\n" % LINES
+FLOOD = f"seq 1 {LINES}; touch over; exec sleep 1000"
+"""Several times what the agent, the terminal and the streams between keep."""
+
+
+def flooded(agent: AgentProcess) -> Path:
+    """Where a flood came as far as it can without anybody who takes it; in the folder is `over` when all was said."""
+    folder = agent.folder.parent
+    agent.launch(1, role="tasks", argv=["sh", "-c", FLOOD], pty=True, cwd=str(folder))
+    agent.link.report(1, "running")
+    agent.link.acknowledges = False
+    open_terminal(agent)
+    while len(agent.link.data.get(1, b"")) < STREAM_WINDOW_BYTES:
+        agent.link.read()
+    return folder
+
+
+def test_a_command_waits_for_the_slow_terminal_that_it_is_typed_at(agent: AgentProcess) -> None:
+    folder = flooded(agent)
+    looks: list[str] = []
+
+    def stands_still() -> bool:
+        looks.append("".join(state_of(pid) for pid in agent.processes(1)))
+        return (folder / "over").exists() or (len(looks) > 3 and set("".join(looks[-3:])) == {"S"})
+
+    eventually(stands_still, what="nothing of it runs")
+    agent.link.acknowledges = True
+    agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
+    assert read_to(agent, LAST) == b"".join(b"%d\r\n" % number for number in range(1, LINES + 1))
+
+
+def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess) -> None:
+    folder = flooded(agent)
+    eventually((folder / "over").exists, what="the command has gone on")
+    agent.link.acknowledges = True
+    agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
+    assert agent.link.expect(wire.StreamEnd).error == FELL_BEHIND
+    seen = len(agent.link.data[1])
+    assert open_terminal(agent, 2, offset=seen).offset > seen
+    agent.link.output(2, LAST)
+
+
+def test_a_terminal_ends_though_its_user_has_stopped_what_holds_it(agent: AgentProcess) -> None:
+    shell(agent)
+    os.kill(agent.begun(1), signal.SIGSTOP)
+    agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0, cause="cancel"))
+    assert agent.link.report(1, "exited").cause == "cancel"
 
 
 def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
