@@ -1,6 +1,6 @@
 """The jobs of this node: one table of launches, idempotent by (job id, restarts); what outlives the agent is in the spool.
 
-A launch that is asked for again is only reported. `launching` starts, `watching` notices an end, `ending` ends; here is
+A launch that is asked for again is only reported. `beginning` starts, `watching` notices an end, `ending` ends; here is
 who is held, what a restarted agent adopts, the time limits, and what is let go after the controller's Forget.
 """
 
@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Set
 
-from .ahead import Ahead
+from .beginning import Beginnings
 from .clearing import Clearing
 from .containment import Containment
 from .cputime import CpuTime
@@ -32,7 +32,6 @@ from .orphans import Orphans
 from .parts import Parts, Turns
 from .ports import Ports
 from .program import own_path
-from .refusal import LaunchError
 from .remnants import Remnants
 from .room import Rooms
 from .signals import Signals
@@ -46,27 +45,18 @@ from .watching import Watch
 from .wire.messages import (
     RESUMED,
     SUSPENDED,
-    GivenBack,
     GpuInfo,
     GpuSample,
     JobReport,
     Kill,
-    Launch,
-    LaunchFailed,
     Notice,
     Remark,
     SetLimit,
-    TakeBack,
 )
 
 GIB = 2**30
 MAX_CURVES = 300
 """Ended launches whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
-CLOSE_S = 0.02
-"""Launches that follow each other more closely than this are short ones, such as an array's: telling of their starts would
-cost the controller as many transactions again as their ends do."""
-BEGIN_S = 10.0
-"""How long a process waits for its launch to be known to have begun: the supervisor's word of it takes up to CLOSE_S."""
 LAUNCH_THREADS = 4
 """Starting a process blocks for about a millisecond; more threads than this gain nothing."""
 
@@ -86,8 +76,6 @@ class Jobs:
         self._spool = spool
         self._tell = tell
         self._jobs: Dict[Key, Job] = {}
-        self._launching: Dict[Key, asyncio.Task[None]] = {}
-        self._ahead = Ahead(tell)
         self._tasks: Set[asyncio.Task[None]] = set()
         self.containment = Containment(spool.identity)
         pool = ThreadPoolExecutor(LAUNCH_THREADS, thread_name_prefix="launch")
@@ -109,6 +97,9 @@ class Jobs:
         self.ports = Ports()
         self._supervision = Supervision(spool.path, on_end=self._ended, on_loss=self._unsupervised)
         self._launcher = Launcher(spool, trees, rooms, self._supervision, ports=self.ports, pool=pool)
+        self.beginnings = Beginnings(
+            self._launcher, self._jobs, tell, on_begin=self._limit_time, on_end=self._take_end
+        )
         self.steps = Steps(
             spool, self.find, tell, pool=pool, ports=self.ports, expect_move=self.containment.lock.expect
         )
@@ -121,17 +112,15 @@ class Jobs:
             self._remnants,
             self._tempdirs,
             remark=self._remark,
-            on_free=self._place_is_free,
+            on_free=self.beginnings.place_is_free,
         )
         self._ending = Ending(
-            pool, self._signals, clearing, tell, notices=self._notices, on_free=self._place_is_free
+            pool, self._signals, clearing, tell, notices=self._notices, on_free=self.beginnings.place_is_free
         )
         self._alone: Watch[Job] = Watch(
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )
         self._memory = MemoryWatch(pool, self._out_of_memory)
-        self._started_at = -CLOSE_S
-        self._ended_early: Dict[Key, Dict[str, Any]] = {}
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
 
@@ -145,9 +134,7 @@ class Jobs:
 
     async def find_begun(self, job_id: int, restarts: int) -> Optional[Job]:
         """The same for a process of the launch, which may ask before the supervisor has told that it began."""
-        beginning = self._launching.get((job_id, restarts))
-        if beginning is not None:
-            await asyncio.wait([beginning], timeout=BEGIN_S)
+        await self.beginnings.settled((job_id, restarts))
         return self.find(job_id, restarts)
 
     async def adopt(self) -> None:
@@ -195,9 +182,11 @@ class Jobs:
         """The supervisor's word that a launch's first process has ended."""
         job = self._jobs.get(key)
         if job is None:
-            if key in self._launching:
-                self._ended_early[key] = said
-            return
+            self.beginnings.has_ended(key, said)
+        else:
+            self._take_end(job, said)
+
+    def _take_end(self, job: Job, said: Dict[str, Any]) -> None:
         system_s = said.get("system_s", 0.0)  # an older supervisor does not tell it
         job.own_cpu = CpuTime(said["cpu_s"], system_s)
         job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, said["peak_bytes"])
@@ -210,98 +199,6 @@ class Jobs:
         for job in self._jobs.values():
             if job.phase == "running" and job.meta.role != "hold":
                 self._alone.add(job)
-
-    def start(self, launch: Launch) -> None:
-        """Starts a launch, or reports what is known of it."""
-        key = (launch.job_id, launch.restarts)
-        if key in self._launching:
-            return
-        job = self._jobs.get(key)
-        if job is not None:
-            self._tell(job.report())
-        elif launch.behind:
-            self._line_up(launch, key)
-        elif key not in self._ahead:
-            self._begin(launch, key)
-
-    def _begin(self, launch: Launch, key: Key) -> None:
-        self._launching[key] = self._spawn(self._start(launch, key))
-
-    def _line_up(self, launch: Launch, key: Key) -> None:
-        """Handed ahead of time. The one before it may have ended meanwhile, or left its line without a begin."""
-        before = (launch.behind[0], launch.behind[1])
-        if key in self._ahead:
-            return
-        if self._holds_a_place(before):
-            self._ahead.add(launch)
-        elif before in self._jobs:
-            self._begin(launch, key)
-        else:
-            self._tell(GivenBack(launches=[list(key)]))
-
-    def take_back(self, asked: TakeBack) -> None:
-        """Launches that were handed ahead of time do not begin any more; who has begun is not concerned."""
-        self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
-
-    def _holds_a_place(self, key: Key) -> bool:
-        """Whether another has to wait for that launch's place."""
-        job = self._jobs.get(key)
-        if job is not None:
-            return job.phase in ("running", "ending") and not job.is_out
-        return key in self._launching or key in self._ahead
-
-    def _place_is_free(self, job: Job) -> None:
-        """The next may begin, though how this one ended may not be told yet."""
-        if not job.is_out:
-            job.is_out = True
-            if job.drain:
-                self._ahead.close(job.key)
-            self._go_on(job.key)
-
-    def _go_on(self, gone: Key) -> None:
-        launch = self._ahead.next(gone)
-        if launch is not None:
-            self._begin(launch, (launch.job_id, launch.restarts))
-
-    async def _start(self, launch: Launch, key: Key) -> None:
-        try:
-            job = await self._launcher.start(launch)
-        except LaunchError as error:
-            self._ended_early.pop(key, None)
-            self._tell(
-                LaunchFailed(
-                    job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
-                )
-            )
-            self._launching.pop(key, None)
-            if error.again:
-                self._ahead.close(key)  # the node is to blame
-            self._go_on(key)
-            return
-        finally:
-            self._launching.pop(key, None)
-        self._jobs[key] = job
-        self._limit_time(job)
-        ended = self._ended_early.pop(key, None)
-        if ended is not None:
-            self._ended(key, ended)  # its end is told soon, and tells of its start as well
-        else:
-            self._tell_start(job)
-
-    def _tell_start(self, job: Job) -> None:
-        """At once, but while launches follow each other closely a moment later, and then of those that have not ended by then."""
-        loop = asyncio.get_running_loop()
-        before, self._started_at = self._started_at, loop.time()
-        if self._started_at - before > CLOSE_S:
-            self._tell(job.report())
-        else:
-            loop.call_later(CLOSE_S, self._tell_of, job.key)
-
-    def _tell_of(self, key: Key) -> None:
-        """The launch's start, if its end is not on the way, which tells of it as well."""
-        job = self._jobs.get(key)
-        if job is not None and job.phase == "running":
-            self._tell(job.report())
 
     def _busy_uids(self) -> Set[int]:
         return {job.meta.uid for job in self._jobs.values() if job.phase in ("running", "ending")}
@@ -348,7 +245,7 @@ class Jobs:
     def see_gpus(self, gpus: List[GpuSample], found: List[GpuInfo]) -> None:
         """A reading: who shares a GPU is held to its part, and the next sharer may begin when the last one has settled."""
         running = self.running()
-        self._turns.see(gpus, found, alive={*(job.key for job in running), *self._launching})
+        self._turns.see(gpus, found, alive={*(job.key for job in running), *self.beginnings.under_way})
         self._parts.see(running, gpus, found)
 
     def _warn_sharer(self, job: Job, words: str) -> None:
@@ -407,9 +304,7 @@ class Jobs:
 
     def _end_unbegun(self, key: Key, *, cause: str) -> None:
         self._turns.give_up(key)
-        if key in self._ahead:
-            self._ahead.remove(key)
-            self._tell(JobReport(*key, phase="exited", cause=cause, ended_at=time.time()))
+        self.beginnings.end_unbegun(key, cause=cause)
 
     def set_limit(self, asked: SetLimit) -> None:
         """A launch gets another time limit."""
@@ -462,7 +357,7 @@ class Jobs:
     def clean(self) -> None:
         """Removes what was let go long ago."""
         known = {job.folder.path for job in self._jobs.values()}
-        launching = {self._spool.job(*key).path for key in self._launching}
+        launching = {self._spool.job(*key).path for key in self.beginnings.under_way}
         for folder in self._spool.folders():
             if folder.path not in known | launching and _is_old(folder):
                 shutil.rmtree(folder.path, ignore_errors=True)

@@ -134,7 +134,7 @@ class Agent:
                 if len(waiting) == 1:  # the tasks of an array ask for one tree, and get it once
                     self._tell(wire.NeedTree(job_id=launch.job_id, restarts=launch.restarts, tree=tree.tree))
                 return
-        self.jobs.start(launch)
+        self.jobs.beginnings.start(launch)
 
     def tree_arrived(self, sha256: str, error: str) -> None:
         """Starts what waited for this tree, or refuses it all."""
@@ -142,7 +142,7 @@ class Agent:
             if error:
                 self._tell(wire.LaunchFailed(job_id=launch.job_id, restarts=launch.restarts, message=error))
             else:
-                self.jobs.start(launch)
+                self.jobs.beginnings.start(launch)
 
     def upload(self, put: wire.PutTree) -> Upload:
         return Upload(self._trees, put.sha256, put.size_bytes)
@@ -275,7 +275,7 @@ class Session:
         elif isinstance(message, wire.Kill):
             jobs.kill(message)
         elif isinstance(message, wire.TakeBack):
-            jobs.take_back(message)
+            jobs.beginnings.take_back(message)
         elif isinstance(message, wire.Forget):
             jobs.forget(message.job_id, message.restarts)
         elif isinstance(message, wire.StreamAck):
