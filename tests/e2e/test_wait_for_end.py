@@ -56,6 +56,5 @@ def test_who_waits_for_a_job_waits_on_over_a_killed_and_a_restarted_controller(
     (short_tmp / "go").touch()
     home.ok("up")
     for child, code in waiting.items():
-        # Killed between a submission and the record of its code, a controller lets the job wait for that for up to a minute.
-        said = child.communicate(timeout=4 * WAIT_S)
+        said = child.communicate(timeout=2 * WAIT_S)
         assert child.returncode == code, said

@@ -97,7 +97,7 @@ class Connection:
         try:
             if not self.beside and not await self._greet():
                 return
-            while True:
+            while not self._writer.is_closing():
                 message = await self._read()
                 if message is not None:
                     await self.drain()

@@ -50,6 +50,7 @@ class ApiServer:
         self.forwards = ForwardTable()
         self.started_at = controller.clock()
         self._server: asyncio.Server | None = None
+        self._is_closed = False
         self._connections: set[Connection] = set()
         self.steps = StepKeeper(controller)
         self.commands = CommandHost()
@@ -73,7 +74,8 @@ class ApiServer:
         self.steps.start()
 
     async def close(self) -> None:
-        """Ends all connections; what they had begun goes on."""
+        """Ends all connections, and those that are just coming; what they had begun goes on."""
+        self._is_closed = True
         self.steps.stop()
         self.commands.close()
         if self._server is not None:
@@ -146,6 +148,9 @@ class ApiServer:
             await self._keep(connection)
 
     async def _keep(self, connection: Connection) -> None:
+        if self._is_closed:  # accepted a moment before: the store behind us is about to close
+            connection.close()
+            return
         self._connections.add(connection)
         try:
             await connection.run()

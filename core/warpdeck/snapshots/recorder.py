@@ -37,7 +37,9 @@ BACKLOG = 128
 TAKE_OVER_S = 20.0
 """In which one that is leaving has left."""
 TELL_S = 60.0
-"""How long a controller that is away is tried; after that its jobs do not wait any more."""
+"""How long a controller that is away, or cannot write, is tried; after that its jobs do not wait any more."""
+NOBODY_WAITS = {"not_found", "not_recording"}
+"""Codes of who is refused because all of the jobs were cancelled, or have their record already."""
 PAUSE_S = 0.2
 MAX_NOTE_CHARS = 500
 NICE = 3
@@ -156,8 +158,8 @@ class Recorder:
             try:
                 self._tell(taken, jobs)
             except UserError as error:
-                if error.code != GONE:
-                    return  # all were cancelled, and nobody waits for their record
+                if error.code in NOBODY_WAITS:
+                    return
                 time.sleep(PAUSE_S)
             else:
                 return
@@ -174,7 +176,7 @@ class Recorder:
         return before
 
     def _tell(self, taken: Taken, jobs: list[int]) -> None:
-        """Raises UserError while the controller is away, and where none of the jobs waits."""
+        """Raises UserError while the controller is away or cannot write, and where none of the jobs waits."""
         with SyncClient.connect(self._paths, start=False) as client:
             snapshot, notes = taken.snapshot, taken.notes
             try:

@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import random
+import socket
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from tests.core import ask
 from tests.served import Raw, Served, as_uid, frame, served
 
@@ -171,6 +173,28 @@ async def test_clients_are_counted(short_tmp: Path) -> None:
         other = await Raw.connect(site.paths, uid=ANN)
         for raw in (*many, one_more, other):
             await raw.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_who_comes_while_the_controller_leaves_is_not_served(short_tmp: Path, turns: int) -> None:
+    """At whatever turn of the controller's kind of loop after its connection was made: it finds the end, and tries again."""
+
+    async def leave() -> list[str]:
+        async with served(short_tmp / "home") as up:
+            link = socket.socket(socket.AF_UNIX)
+            link.connect(up.paths.socket)
+            link.sendall(json_frame({"t": "hello", "version": protocol.API_VERSION}))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await up.server.close()
+            client = Raw(*await asyncio.open_unix_connection(sock=link))
+            client.say("queue", id=1)
+            told = [message["t"] for message in await client.rest()]
+            await client.close()
+            return told
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(leave()) in ([], ["welcome"])
 
 
 async def test_a_client_that_asks_and_never_reads_waits_alone(short_tmp: Path) -> None:
