@@ -26,7 +26,7 @@ from warpdeck_agent.wire import steps
 from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame, parse_json, split_data
 from warpdeck_agent.wire.messages import decode, encode
 
-ANSWER_S = 30.0
+ANSWER_S = 60.0
 """How long any answer may take on a machine that others use."""
 FROM_SOURCE = (sys.executable, "-m", "warpdeck_agent")
 USER = pwd.getpwuid(os.geteuid()).pw_name

@@ -19,7 +19,8 @@ from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
 
-VERB_S = 60.0
+VERB_S = 180.0
+"""Also of a verb that waits for a job in which PyTorch is imported by four, or whose code's record was lost."""
 
 
 class Home:

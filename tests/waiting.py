@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-WAIT_S = 30.0
+WAIT_S = 60.0
 """Far beyond what anything takes on a machine that others use too."""
 _PAUSE_S = 0.05
 _SHORT_PAUSE_S = 0.002

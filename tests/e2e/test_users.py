@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.home import Home
+from tests.home import VERB_S, Home
 from tests.lab.hosts import Lab
 from tests.terminal import AtTerminal
 from tests.waiting import eventually
@@ -27,7 +27,6 @@ from warpdeck_agent.wire.frames import FrameDecoder, json_frame, parse_json
 pytestmark = pytest.mark.lab
 
 ALICE, BOB, RESEARCH = 20901, 20902, 20903
-VERB_S = 60.0
 READER = "dac_read_search"
 """What lets a user run an interpreter that lies where only root can read."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from tests.served import Served, served
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 from warpdeck.api.submission import draft_script
 from warpdeck.api.sync import SyncClient
 from warpdeck.config import decode
@@ -28,7 +28,6 @@ from warpdeck_agent.wire import messages as wire
 from .peer import HOST, NODES, Done
 
 T = TypeVar("T")
-WAIT_S = 30.0
 SITE = """
 [scheduler]
 default_partition = "gpu"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tui.widgets.stage import Recorder
+from tests.waiting import WAIT_S
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -27,7 +28,6 @@ from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 from warpdeck_tui.app import DeckApp
 
-WAIT_S = 30.0
 _PAUSE_S = 0.02
 HOPS = 6
 """From queue to queue until a key is dealt with: the app's, that of the widget in focus, and those above it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.waiting import WAIT_S
 
 from warpdeck.api.client import GONE, Client, Delta
 from warpdeck.api.inbox import merge
@@ -18,7 +19,6 @@ from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import data_frame, json_frame, parse_json, read_frame
 
-WAIT_S = 10.0
 Serve = Callable[["Peer"], Awaitable[None]]
 
 
