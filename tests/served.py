@@ -21,6 +21,7 @@ from warpdeck.controller.app import GROUPS_S, Controller
 from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
 from warpdeck.controller.rules import GroupsOf, unix_groups
 from warpdeck.controller.trees import TreeFiles
+from warpdeck.errors import RemoteError
 from warpdeck.model import Node, NodeName
 from warpdeck.paths import Paths
 from warpdeck.sim.demo import NoOutputs
@@ -46,6 +47,8 @@ class QuietFleet:
         self.launches: list[wire.Launch] = []
         self.measured: wire.Curves | None = None
         """What every node says it measured."""
+        self.moments: dict[str, wire.Moment | RemoteError] = {}
+        """What each node says it was like, whenever; of others nothing was measured."""
         self.checks: list[wire.Check] = []
         """What every node says of its health."""
         self.sent: list[Any] = []
@@ -78,6 +81,12 @@ class QuietFleet:
 
     async def curves(self, name: NodeName, asked: wire.AskCurves) -> wire.Curves:
         return self.measured or wire.Curves(ask=asked.ask)
+
+    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        told = self.moments.get(name, wire.Moment(ask=0))
+        if isinstance(told, RemoteError):
+            raise told
+        return told
 
     async def open_stream(self, name: NodeName, message: Any, sink: Any) -> Any:
         self.joined.append(sink)

@@ -11,12 +11,10 @@ import math
 from array import array
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .wire.messages import COLUMNS, Curve
+from .wire.messages import COLUMNS, RINGS, Curve
 
 MOST = 120
 """Points of a record: more than a terminal is wide."""
-RINGS = ((1.0, 600), (10.0, 720), (60.0, 1440))
-"""(step in seconds, points): 2,760 values of eight bytes for each thing that is measured."""
 NONE = math.nan
 Values = Dict[str, Optional[float]]
 """Column -> what was measured just now."""

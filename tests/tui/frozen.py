@@ -15,12 +15,12 @@ from warpdeck.api.rows import (
     ForwardRow,
     GpuRow,
     GpuUse,
-    HeldRow,
     JobDetail,
     JobEvent,
     JobRow,
     NodeRow,
     PastJobs,
+    PastNodeRow,
     ProcessRow,
     UsageRow,
     WhyRow,
@@ -178,6 +178,52 @@ def _node(at: int) -> NodeRow:
     )
 
 
+def _then(at: int, moment: float) -> PastNodeRow:
+    """The node at a moment of the past: one job more, and the third does not answer."""
+    busy = at < 5
+    gpus = [_gpu_then(at, index, busy=busy) for index in range(8)]
+    known = at != 2
+    return PastNodeRow(
+        name=f"gpu{at + 1:02d}",
+        target=f"gpu{at + 1:02d}.example.org",
+        state="allocated" if busy else "idle",
+        cpus=96,
+        cpus_used=64 * busy,
+        cpu_pct=61.0 if known else None,
+        mem_bytes=1024 * GIB,
+        mem_used_bytes=700 * GIB if known else None,
+        gpus=gpus,
+        jobs=[_held_then(at)] if busy else [],
+        begin=moment // 60 * 60 if known else None,
+        step_s=60.0 if known else None,
+        unknown="" if known else "gpu03 does not answer: it gave no answer for 2 s",
+    )
+
+
+def _held_then(at: int) -> str:
+    return "88" if at > 2 else "101"
+
+
+def _gpu_then(at: int, index: int, *, busy: bool) -> GpuRow:
+    util = (70 + 7 * at + 5 * index) % 100 if busy else 0
+    known: dict[str, object] = {
+        "util_pct": util,
+        "mem_used_bytes": 61 * GIB * busy,
+        "power_w": 80.0 + 6 * util,
+        "temp_c": 33 + util // 3,
+    }
+    return GpuRow(
+        index=index,
+        uuid=f"GPU-{at}-{index}",
+        name="NVIDIA H100 80GB HBM3",
+        type="h100",
+        mem_bytes=80 * GIB,
+        job=_held_then(at) if busy else "",
+        job_user="carol" if busy else "",
+        **(known if at != 2 else {}),  # type: ignore[arg-type]
+    )
+
+
 def _holder(node: int, index: int) -> str:
     return f"104_{index}" if node == 5 and index < 4 else HELD[node]
 
@@ -331,9 +377,8 @@ class FrozenCore:
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
         return Curves(curves=[_curve(None), *(_curve(at) for at in range(8))])
 
-    async def held_at(self, at: float) -> list[HeldRow]:
-        held = HeldRow(id=88, label="88", user="carol", gpus_held={"gpu04": [0, 1, 2, 3]})
-        return [held] if at < NOW else []
+    async def nodes_at(self, at: float) -> list[PastNodeRow]:
+        return [_then(number, at) for number in range(8)]
 
     async def used_by(self, rows: Sequence[JobRow]) -> dict[int, UsageRow]:
         return {row.id: UsageRow(gpu_util_pct=2.0, gpu_idle_pct=97.0) for row in rows}

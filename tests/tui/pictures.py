@@ -45,6 +45,7 @@ SCENES = {
     "queue": Scene((), ("llama-70b", "104_[0-19]")),
     "gpus": Scene(("2",), ("gpu08", "held by a job")),
     "owners": Scene(("2", "m", "m", "m", "m"), ("free:",)),
+    "past": Scene(("2", "less_than_sign"), ("as it was on", "means of")),
     "node": Scene(("2", "p"), ("node gpu01", "GPU 1", "▅")),
     "job": Scene(("enter",), ("[Log]", "clipped")),
     "metrics": Scene(("enter", "m"), ("[Metrics]", "loss")),

@@ -218,16 +218,20 @@ ACTIONS = (
     Action("nodes", "metric", "m", "Metric", "utilisation, memory, power, temperature, owner", "Metric"),
     Action("nodes", "page", "p", "Node page", "the node's curves, processes and health", "Node"),
     Action(
-        "nodes", "earlier", "less_than_sign", "Earlier", "who held which GPU ten minutes before", "Earlier"
+        "nodes", "earlier", "less_than_sign", "Earlier", "all of it as it was ten minutes before", "Earlier"
     ),
     Action(
         "nodes",
         "later",
         "greater_than_sign",
         "Later",
-        "ten minutes on, up to now; Esc is now at once",
+        "ten minutes on, up to now",
         "Later",
     ),
+    Action("nodes", "now", "N", "Now", "all of it as it is; Esc does it, too", "Now"),
+    Action("nodes", "bit_earlier", "comma", "A bit earlier", "as it was one minute before"),
+    Action("nodes", "bit_later", "full_stop", "A bit later", "one minute on, up to now"),
+    Action("nodes", "at", "a", "At a time", "as it was at 03:12, yesterday or two hours ago"),
     Action("nodes", "idle", "I", "Idle GPUs", "held and not used: whose, and GPU-hours wasted", "Idle"),
     Action("nodes", "map_or_list", "v", "Map or list", "GPUs as a map, or nodes as a list", "Map/list"),
     Action(

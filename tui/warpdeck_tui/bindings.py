@@ -14,6 +14,8 @@ _KEY_WORDS = {
     "slash": "/",
     "less_than_sign": "<",
     "greater_than_sign": ">",
+    "comma": ",",
+    "full_stop": ".",
     "colon": ":",
     "escape": "Esc",
     "equals_sign": "=",

@@ -20,12 +20,12 @@ from warpdeck.api.rows import (
     CurveRow,
     Curves,
     ForwardRow,
-    HeldRow,
     JobDetail,
     JobRow,
     JobVariables,
     NodeRow,
     PastJobs,
+    PastNodeRow,
     UsageRow,
 )
 from warpdeck.api.site import Site
@@ -187,9 +187,9 @@ class Core:
         told = await asyncio.gather(*(ask(row) for row in rows))
         return {row.id: used for row, used in zip(rows, told, strict=True) if used is not None}
 
-    async def held_at(self, at: float) -> list[HeldRow]:
-        """Which job held which GPUs at that moment."""
-        return await self._live().held_at(at)
+    async def nodes_at(self, at: float) -> list[PastNodeRow]:
+        """What the nodes were like at that moment."""
+        return await self._live().nodes_at(at)
 
     async def node_curves(self, node: str, *, step_s: float) -> Curves:
         """What was measured on a node and its GPUs lately."""

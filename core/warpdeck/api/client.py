@@ -31,7 +31,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_
 from . import protocol as ask
 from .inbox import Inbox, Merged
 from .messages import Message
-from .rows import Curves, ForwardRow, HeldRow, JobDetail, JobRow, NodeRow, PastJobs
+from .rows import Curves, ForwardRow, JobDetail, JobRow, NodeRow, PastJobs, PastNodeRow
 from .siterows import ForecastRow
 from .sync import GONE as GONE
 from .sync import LOST as LOST
@@ -103,8 +103,8 @@ class LogOpened(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-class _Held(msgspec.Struct, frozen=True):
-    jobs: list[HeldRow]
+class _PastNodes(msgspec.Struct, frozen=True):
+    nodes: list[PastNodeRow]
 
 
 class _Jobs(msgspec.Struct, frozen=True):
@@ -201,12 +201,9 @@ class Client:
         wanted = ask.Jobs(users=users, states=tuple(states), ids=tuple(ids), finished=finished, limit=limit)
         return (await self.request(wanted, _Jobs)).jobs
 
-    async def held_at(self, at: float) -> list[HeldRow]:
-        """What ran at that moment, by unix time, and the GPUs it had. Of a requeued job its last start alone is known."""
-        wanted = ask.Records(
-            states=("RUNNING",), since=at, until=at, ended=True, fields=HeldRow.__struct_fields__
-        )
-        return (await self.request(wanted, _Held)).jobs
+    async def nodes_at(self, at: float) -> list[PastNodeRow]:
+        """What the nodes were like at that moment, by unix time."""
+        return (await self.request(ask.NodesAt(at=at), _PastNodes)).nodes
 
     async def past(self, query: PastQuery, *, counted: bool = False) -> PastJobs:
         """A page of the jobs that have ended."""

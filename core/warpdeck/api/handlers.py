@@ -51,6 +51,7 @@ from . import (
     curves,
     history,
     nodes,
+    pastnodes,
     questions,
     runs,
     sessions,
@@ -119,6 +120,9 @@ class Handlers:
                 return await self._settle(JobId(message.job))
             case ask.Nodes():
                 listed = nodes.rows(self._controller, message.name, facts=message.facts)
+                return await self._paged(message.id, "nodes", listed, show=list, page_rows=ask.NODE_PAGE_ROWS)
+            case ask.NodesAt():
+                listed = await pastnodes.rows(self._server, message, uid=who.uid)
                 return await self._paged(message.id, "nodes", listed, show=list, page_rows=ask.NODE_PAGE_ROWS)
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)

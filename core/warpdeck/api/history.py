@@ -106,8 +106,20 @@ async def answer(connection: Connection, message: ask.Records) -> dict[str, Any]
 
 async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[list[dict[str, Any]]]:
     controller = connection.server.controller
+    show = shower(controller.state, message.fields or ALL_FIELDS, now=controller.clock())
+    async for jobs in jobs_of(controller, message):
+        rows: list[dict[str, Any]] = show(jobs)
+        if message.steps:
+            await _add_steps(controller, jobs, rows)
+        if message.scripts:
+            for job, row in zip(jobs, rows, strict=True):
+                row["script"] = job.request.script if may_touch(connection.who, job) else ""
+        yield rows
+
+
+async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[list[Job]]:
+    """The jobs that are meant, in pages, none of them empty. Raises UserError."""
     state, store, window = controller.state, controller.store, Window(message)
-    show = shower(state, message.fields or ALL_FIELDS, now=controller.clock())
     numbers = {job.id for job in list(state.jobs.values()) if window.has(state, job)}
     if message.ended:
         numbers.update(await _stored(controller, message, window))
@@ -120,15 +132,8 @@ async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[
         found.update({each: state.jobs[each] for each in some if each in state.jobs})
         starts = await store.runs_of(some) if message.runs else []
         jobs = sorted((*starts, *found.values()), key=lambda job: (job.id, job.restarts))
-        jobs = [job for job in jobs if window.has(state, job)]
-        rows: list[dict[str, Any]] = show(jobs)
-        if message.steps:
-            await _add_steps(controller, jobs, rows)
-        if message.scripts:
-            for job, row in zip(jobs, rows, strict=True):
-                row["script"] = job.request.script if may_touch(connection.who, job) else ""
-        if rows:
-            yield rows
+        if wanted := [job for job in jobs if window.has(state, job)]:
+            yield wanted
 
 
 async def _with_runs(controller: Controller, message: ask.Records, window: Window) -> list[JobId]:

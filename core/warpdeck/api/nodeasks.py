@@ -18,6 +18,13 @@ class Nodes(Message, frozen=True, kw_only=True, tag="nodes"):
     facts: bool = False
 
 
+class NodesAt(Message, frozen=True, kw_only=True, tag="nodes_at"):
+    """What the nodes were like at that moment, by unix time. -> {"nodes": [PastNodeRow]}; `name` narrows to one."""
+
+    at: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+    name: Name = ""
+
+
 class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
     """-> NodeRow, after progress lines. Error code "host_key": details {"fingerprint", "key_type", "host"}; ask the user and
     send again with `accept_host_key` set to that fingerprint. `target`: [USER@]HOST[:PORT], or "local"."""

@@ -53,6 +53,7 @@ from .nodeasks import (
     NodeRemove,
     NodeResume,
     Nodes,
+    NodesAt,
     ReservationMake,
     ReservationRemove,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "NodeRemove",
     "NodeResume",
     "Nodes",
+    "NodesAt",
     "Partitions",
     "Past",
     "PastCosts",
@@ -407,6 +409,7 @@ ClientMessage = (
     | Licenses
     | Settings
     | Nodes
+    | NodesAt
     | NodeAdd
     | NodeDrain
     | NodeResume

@@ -318,15 +318,6 @@ class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
 
 
-class HeldRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs of a job of any age. `gpus_held`: node -> indices."""
-
-    id: int
-    label: str
-    user: str
-    gpus_held: dict[str, list[int]]
-
-
 class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     """A process on a GPU; job "" is a stranger."""
 
@@ -435,6 +426,20 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[str] = []
     at: float | None = None
     """When it was last read."""
+
+
+class PastNodeRow(NodeRow, frozen=True, kw_only=True):
+    """A node as it was: `state`, `jobs`, `cpus_used` and GPUs' jobs by the jobs that ran then, readings as its agent kept them.
+
+    Readings are means over `step_s` seconds from `begin` on. What nobody remembers (drains, processes, links) is left out.
+    """
+
+    begin: float | None = None
+    step_s: float | None = None
+    since: float | None = None
+    """From when on the agent knows anything, where it told."""
+    unknown: str = ""
+    """Why there are no readings, in a sentence; "" where there are."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from .forwards import ForwardTable
 from .handlers import Handlers
 from .protocol import MAX_CLIENTS, MAX_CLIENTS_OF_USER
 from .stepkeeper import StepKeeper
+from .turns import Turns
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warpdeck.api")
 
+MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER = 4, 2
+"""Each asks the store and all nodes; one more waits."""
 NOBODY = Who(user="", uid=-1)
 """Somebody to whom no more is said than why not."""
 
@@ -54,6 +57,7 @@ class ApiServer:
         self._connections: set[Connection] = set()
         self.steps = StepKeeper(controller)
         self.commands = CommandHost()
+        self.looks_back = Turns(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
 
     @property
     def connections(self) -> tuple[Connection, ...]:

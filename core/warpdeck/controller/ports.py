@@ -285,6 +285,10 @@ class Fleet(Protocol):
         """What the node has measured over time. Raises RemoteError."""
         ...
 
+    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        """What the node and its GPUs were like then. Raises RemoteError, soon: somebody is looking on."""
+        ...
+
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         """`message.stream` is filled in by the fleet. Raises RemoteError where there is no link."""
         ...

@@ -28,10 +28,12 @@ PROBE_S = 10.0
 CHECK_S = 30.0
 """How long all checks of a node may take, beside the site's own program."""
 CURVES_S = 20.0
+MOMENT_S = 2.0
+"""Of one node, while somebody who moves through time looks on: the others wait for it."""
 OPEN_S = 30.0
 
-_Question = wire.AskHealth | wire.AskCurves | stepwire.ReservePort
-_Answer = wire.Health | wire.Curves | stepwire.PortReserved
+_Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReservePort
+_Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
 
 
 class Reader(Protocol):
@@ -134,6 +136,12 @@ class Channel:
         """What the node has measured over time. Raises RemoteError."""
         said = await self._ask(asked, CURVES_S)
         assert isinstance(said, wire.Curves)
+        return said
+
+    async def moment(self, at_unix: float) -> wire.Moment:
+        """What the node and its GPUs were like then. Raises RemoteError."""
+        said = await self._ask(wire.AskMoment(ask=0, at_unix=at_unix), MOMENT_S)
+        assert isinstance(said, wire.Moment)
         return said
 
     async def _ask(self, question: _Question, timeout_s: float) -> _Answer:
@@ -248,9 +256,12 @@ class Channel:
             case wire.PathProbed(probe=number, found=found):
                 if number in self._probes and not self._probes[number].done():
                     self._probes[number].set_result(found)
-            case wire.Health(ask=number) | wire.Curves(ask=number) | stepwire.PortReserved(ask=number) if (
-                number
-            ):
+            case (
+                wire.Health(ask=number)
+                | wire.Curves(ask=number)
+                | wire.Moment(ask=number)
+                | stepwire.PortReserved(ask=number)
+            ) if number:
                 if number in self._asked and not self._asked[number].done():
                     self._asked[number].set_result(message)
             case _:

@@ -185,6 +185,12 @@ class AgentFleet:
             raise RemoteError(name, "no link to the node now")
         return await link.channel.curves(asked)
 
+    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        link = self._links.get(name)
+        if link is None or link.channel is None:
+            raise RemoteError(name, "no link to the node now")
+        return await link.channel.moment(at_unix)
+
     async def open_stream(self, name: NodeName, message: NodeAsk, sink: StreamSink) -> NodeStream:
         link = self._links.get(name)
         if link is None or link.channel is None:

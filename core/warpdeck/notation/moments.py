@@ -21,6 +21,8 @@ _NOW = re.compile(r"now[ \t]*", re.IGNORECASE)
 _OFFSET = re.compile(r"([+-])\s*(\d[\d \t]*)(seconds?|minutes?|hours?|days?|weeks?)?", re.IGNORECASE)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?[ \t]*(am|pm)?", re.IGNORECASE)
+_HOUR = re.compile(rf"{_CLOCK.pattern}|midnight|noon|fika|teatime", re.IGNORECASE)
+"""What names no day."""
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d{1,2})")
 _MONTH_FIRST = re.compile(r"(\d{1,2}+)[./]?(\d{1,2}+)[./]?(?:(\d\d)|(?!\d))")
 MAX_DIGITS = 9
@@ -40,6 +42,18 @@ def parse_moment(text: str, now: float, *, past: bool = False) -> float:
     except (ValueError, OverflowError, OSError):
         hint = "write 16:00, tomorrow, 2027-01-20T12:34, 01/20/27 or now+2hours"
         raise UserError(f"{text!r} is no point in time", hint) from None
+
+
+def parse_past(text: str, now: float) -> float:
+    """A moment that is over, unix seconds: an hour alone is the last such hour. Raises UserError."""
+    at_unix = parse_moment(text, now, past=True)
+    if at_unix > now and _HOUR.fullmatch(text):
+        at_unix = (datetime.fromtimestamp(at_unix) - timedelta(days=1)).timestamp()
+    if at_unix > now:
+        raise UserError(
+            f"{text!r} is still to come", "name a moment in the past, such as 03:12 or now-2hours"
+        )
+    return at_unix
 
 
 def moment_text(at_unix: float) -> str:

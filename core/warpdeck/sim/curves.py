@@ -20,7 +20,7 @@ def curve(launch: wire.Launch, *, begin: float, end: float) -> wire.Curve:
         return wire.Curve(begin_unix=begin, step_s=step_s, cpu_pct=[90.0 for _ in times])
     use: list[float | None] = [_use(launch, at) for at in times]
     watts: list[float | None] = [len(launch.gpus) * (80 + 6.0 * (percent or 0)) for percent in use]
-    mem: list[float | None] = [float(len(launch.gpus) * (30 + launch.job_id * 7 % 45) * GIB) for _ in times]
+    mem: list[float | None] = [float(len(launch.gpus) * held_bytes(launch)) for _ in times]
     return wire.Curve(begin_unix=begin, step_s=step_s, gpu_util_pct=use, gpu_power_w=watts, gpu_mem_bytes=mem)
 
 
@@ -38,6 +38,31 @@ def used(launch: wire.Launch, *, begin: float, end: float) -> wire.GpuUsage | No
         mem_peak_bytes=int(max(each or 0 for each in made.gpu_mem_bytes)),
         energy_j=max(0.0, end - begin) * sum(each or 0 for each in made.gpu_power_w) / len(known),
     )
+
+
+def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] | None:
+    """(begin, length) of the step in which a node's agent would still know the moment, None if in none."""
+    for step_s, points in wire.RINGS:
+        begin = at_unix // step_s * step_s
+        if since <= at_unix <= now < begin + step_s * points:
+            return begin, step_s
+    return None
+
+
+def gpu_then(index: int, launch: wire.Launch | None, at: float) -> wire.GpuSample:
+    """What it would have read of a GPU, `at` seconds after the start of the launch that had it, or of a free one."""
+    if launch is None:
+        return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
+    use = round(_use(launch, at))
+    size = held_bytes(launch)
+    return wire.GpuSample(
+        index=index, util_pct=use, mem_used_bytes=size, power_w=80 + 6.0 * use, temp_c=35 + use // 3
+    )
+
+
+def held_bytes(launch: wire.Launch) -> int:
+    """On each of its GPUs."""
+    return (30 + launch.job_id * 7 % 45) * GIB
 
 
 def _use(launch: wire.Launch, at: float) -> float:

@@ -25,7 +25,7 @@ from warpdeck.model import JobId, Node, NodeName
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
-from .curves import curve, used
+from .curves import curve, gpu_then, held_bytes, span_of, used
 from .shell import SimShell
 from .streams import LogStream, TerminalStream
 from .waiting import Waiting
@@ -104,6 +104,7 @@ class SimFleet:
         self._sleep = sleep
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._since = clock()
 
     def start(self, on_event: Callable[[FleetEvent], None]) -> None:
         self._on_event = on_event
@@ -211,6 +212,29 @@ class SimFleet:
         end = said.ended_at or self._clock()
         made = curve(launch, begin=said.started_at, end=end)
         return wire.Curves(ask=asked.ask, curves=[made], gpu=used(launch, begin=said.started_at, end=end))
+
+    async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+        node = self._nodes[name]
+        if not node.up:
+            raise RemoteError(name, "cut")
+        span = span_of(at_unix, since=self._since, now=self._clock())
+        if span is None:
+            return wire.Moment(ask=0, since_unix=self._since)
+        then = {
+            uuid: (launch, at_unix - said.started_at)
+            for launch, said in node.written.values()
+            if said.started_at <= at_unix <= (said.ended_at or self._clock())
+            for uuid in launch.gpus
+        }
+        return wire.Moment(
+            ask=0,
+            begin_unix=span[0],
+            step_s=span[1],
+            since_unix=self._since,
+            cpu_pct=8 + 70.0 * len(then) / max(1, len(node.gpus)),
+            mem_used_bytes=(64 + 90 * len(then)) * GIB,
+            gpus=[gpu_then(gpu.index, *then.get(gpu.uuid, (None, 0.0))) for gpu in node.gpus],
+        )
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:
         """What it would have read at each step if all had run as it does now."""
@@ -400,7 +424,7 @@ class SimFleet:
                 index=gpu.index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33, links=_links(0)
             )
         util = 0 if launch.pty else min(100, max(0, round(self._rng.gauss(88, 9))))
-        size = (30 + (launch.job_id * 7) % 45) * GIB
+        size = held_bytes(launch)
         process = wire.GpuProcess(
             pid=10_000 + launch.job_id,
             mem_bytes=size,

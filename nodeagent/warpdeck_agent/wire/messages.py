@@ -30,6 +30,7 @@ from .opening import OpenTunnel as OpenTunnel
 from .opening import ResizePty as ResizePty
 from .steps import StepReport
 from .watch import COLUMNS as COLUMNS
+from .watch import RINGS as RINGS
 from .watch import AskCurves as AskCurves
 from .watch import AskHealth as AskHealth
 from .watch import AskMoment as AskMoment

@@ -7,6 +7,8 @@ from typing import List, Literal, Optional
 
 COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
 """What curves show. `cpu_pct`: 100 is one CPU."""
+RINGS = ((1.0, 600), (10.0, 720), (60.0, 1440))
+"""(step in seconds, points) in which an agent keeps what a node and its GPUs were like: ten minutes, two hours, a day."""
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
+from warpdeck.api.rows import GpuRow, PastNodeRow
 from warpdeck_tui.screens.nodes import NodesScreen
-from warpdeck_tui.viewmodels.past import MOST_S, STEP_S, as_it_was, moved
+from warpdeck_tui.viewmodels.nodes import gpu_lines, legend
+from warpdeck_tui.viewmodels.past import FINE_S, MOST_S, STEP_S, moment_words, moved, past_lines
 
 NOW = 1_000_000_000.0 + 400
+
+
+@pytest.fixture(autouse=True)
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def node(name: str, **fields: object) -> PastNodeRow:
+    return PastNodeRow(name=name, **fields)  # type: ignore[arg-type]
 
 
 def test_a_key_goes_to_the_round_ten_minutes_before_and_after_it() -> None:
@@ -24,45 +40,142 @@ def test_a_key_goes_to_the_round_ten_minutes_before_and_after_it() -> None:
     assert moved(NOW - MOST_S, -1, NOW) == (NOW - MOST_S) // STEP_S * STEP_S
 
 
-def test_the_jobs_of_then_hold_the_gpus_and_no_reading_of_now_is_shown() -> None:
-    gpus = [GpuRow(index=at, uuid="", name="", type="", mem_bytes=1, util_pct=9, job="8") for at in (0, 1)]
-    node = NodeRow(name="a", state="drained", reason="fan", gpus=gpus, jobs=["8"], cpu_pct=5.0)
-    held = [HeldRow(id=3, label="3_1", user="ann", gpus_held={"a": [1], "gone": [0]})]
-    (then,) = as_it_was([node], held)
-    assert [(gpu.job, gpu.job_user, gpu.util_pct) for gpu in then.gpus] == [
-        ("", "", None),
-        ("3_1", "ann", None),
+def test_the_finer_key_goes_minute_by_minute() -> None:
+    first = moved(None, -1, NOW, step_s=FINE_S)
+    assert first is not None and first % 60 == 0 and 0 < NOW - first <= 60
+    assert moved(first, -1, NOW, step_s=FINE_S) == first - 60
+
+
+NIGHT = NOW - 5 * 3600
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([node("a", step_s=60.0)], "as it was on Sat 20:53:20, 5h00 ago, means of 1 min"),
+        ([node("a", step_s=1.0), node("b", step_s=10.0)], "means of 1 s and 10 s"),
+        (
+            [node("a", step_s=1.0), node("b", unknown="b does not answer")],
+            "1 of 2 nodes not known, means of 1 s",
+        ),
+        ([node("a", unknown="nothing was measured then")], "ago, no readings are known"),
+    ],
+)
+def test_the_moment_how_finely_it_is_known_and_what_is_not_is_said(
+    nodes: Sequence[PastNodeRow], words: str
+) -> None:
+    assert words in moment_words(nodes, NIGHT, NOW)
+
+
+def test_what_is_longer_ago_than_a_week_has_its_date() -> None:
+    assert "on Sat 25 Aug 20:53:20, 14d" in moment_words([], NIGHT - 14 * 86_400, NOW)
+
+
+def test_what_is_known_of_a_node_then_is_said() -> None:
+    def said(row: PastNodeRow) -> str:
+        return " ".join(cell.text.strip() for line in past_lines(row, NOW) for cell in line)
+
+    assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured means of 10 s from 20:53:20 on"
+    silent = node("a", unknown="a does not answer: no link", since=NOW - 600)
+    assert said(silent) == "not known a does not answer: no link  it is known from Sun 01:43:20 on"
+
+
+def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
+    gpus = [
+        GpuRow(
+            index=0,
+            uuid="",
+            name="",
+            type="",
+            mem_bytes=100,
+            util_pct=40,
+            mem_used_bytes=70,
+            power_w=300.0,
+            temp_c=61,
+        ),
+        GpuRow(index=1, uuid="", name="", type="", mem_bytes=100, job="7"),
     ]
-    assert (then.state, then.reason, then.jobs, then.cpu_pct) == ("mixed", "", ["3_1"], None)
+    row = node("a", state="mixed", gpus=gpus)
+    shown = {
+        metric: [cell[1].strip() for cell in gpu_lines([row], metric)[0][1]]
+        for metric in ("util", "memory", "power", "temp", "owner")
+    }
+    assert shown == {
+        "util": ["40%", "?"],
+        "memory": ["70%", "?"],
+        "power": ["300W", "?"],
+        "temp": ["61°", "?"],
+        "owner": ["·", "7"],
+    }
+    assert "then" in legend("util", past=True) and "then" in legend("owner", past=True)
 
 
-async def test_the_map_goes_back_in_time_and_to_now(folder: Path) -> None:
+async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -> None:
     async with on_stage(folder) as stage:
         job = await stage.cluster.submit("held")
         await stage.press("2")
         await stage.shows("1 of 8 GPUs held", "< Earlier")
         await stage.press("less_than_sign")
-        await stage.shows("as it was on", "0 of 8 GPUs held")
+        await stage.shows("as it was on", "no readings are known", "0 of 8 ", "then: *")
         assert "Drain" not in stage.line(-1)
+        await stage.press("m", "m")
+        await stage.shows("power as it was on")
         await stage.press("d", "escape")
         await stage.hides("as it was on")
         await stage.shows("1 of 8 GPUs held", "d Drain")
-        assert [each.label for each in await stage.app.core.held_at(time.time())] == [str(job.id)]
+        began = stage.app.board.jobs[job.id].start
+        assert began is not None
+        screen = stage.app.screen
+        assert isinstance(screen, NodesScreen)
+        screen._look_at(began + 0.01)
+        await stage.shows("means of 1 s", "1 of 8", "W=", "measured")
 
 
-async def test_keys_that_come_faster_than_the_past_all_count(folder: Path) -> None:
+async def test_keys_that_come_faster_than_the_past_all_count_and_few_are_asked(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.press("2")
         await stage.shows("< Earlier")
         screen = stage.app.screen
         assert isinstance(screen, NodesScreen)
-        now = time.time()
-        screen.action_earlier()
-        screen.action_earlier()
-        screen.action_earlier()
+        now, asked = time.time(), []
+        nodes_at = stage.app.core.nodes_at
+
+        async def counted(at: float) -> list[PastNodeRow]:
+            asked.append(at)
+            return await nodes_at(at)
+
+        stage.app.core.nodes_at = counted  # type: ignore[method-assign]
+        for _ in range(30):
+            screen.action_earlier()
         screen.action_later()
+        wanted = screen._wanted_at
+        assert wanted is not None and 28 * STEP_S <= now - wanted < 30 * STEP_S
+        await stage.until(lambda: screen._at == wanted, "the moment that is wanted last")
         await stage.shows("as it was on")
-        await stage.until(lambda: screen._at is not None and screen._at < now - STEP_S, "two steps back")
+        assert len(asked) <= 2, "those that were overtaken are not asked for"
+
+
+async def test_a_moment_is_gone_to_by_its_name(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2")
+        await stage.shows("< Earlier")
+        await stage.press("a")
+        await stage.shows("What was it like when?")
+        await stage.type("now+1hour")
+        await stage.press("enter")
+        await stage.shows("is still to come")
+        await stage.press("ctrl+u")
+        await stage.type("now-2hours")
+        await stage.press("enter")
+        await stage.shows("as it was on")
+        screen = stage.app.screen
+        assert isinstance(screen, NodesScreen) and screen._at is not None
+        named = screen._at
+        assert 7190 < time.time() - named < 7300
+        await stage.press("comma")
+        await stage.until(lambda: screen._at == (named - 0.001) // 60 * 60, "the minute before")
+        await stage.press("full_stop")
+        await stage.until(lambda: screen._at == (named - 0.001) // 60 * 60 + 60, "the minute after")
 
 
 async def test_what_has_ended_is_there_with_its_gpus(folder: Path) -> None:
@@ -72,5 +185,5 @@ async def test_what_has_ended_is_there_with_its_gpus(folder: Path) -> None:
         await stage.shows("✓ CD")
         began = stage.app.board.jobs[job.id].start
         assert began is not None
-        (held,) = await stage.app.core.held_at(began)
-        assert (held.id, held.gpus_held) == (job.id, {"gpu01": [0]})
+        then = await stage.app.core.nodes_at(began)
+        assert [[gpu.job for gpu in row.gpus] for row in then] == [[str(job.id), "", "", ""], [""] * 4]

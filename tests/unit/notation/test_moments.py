@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from warpdeck.errors import UserError
-from warpdeck.notation.moments import parse_moment
+from warpdeck.notation.moments import parse_moment, parse_past
 
 NOW = datetime(2026, 11, 21, 8, 42, 30)
 
@@ -89,3 +89,27 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 def test_an_hour_that_is_now_is_tomorrows() -> None:
     at_noon = NOW.replace(hour=12, minute=0, second=0).timestamp()
     assert parse_moment("noon", at_noon) == at_noon + 86_400
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("03:12", "2026-11-21T03:12:00"),
+        ("16:00", "2026-11-20T16:00:00"),
+        ("4:30 pm", "2026-11-20T16:30:00"),
+        ("noon", "2026-11-20T12:00:00"),
+        ("now-2hours", "2026-11-21T06:42:30"),
+        ("11/20", "2026-11-20T00:00:00"),
+        ("2026-11-20T14:00", "2026-11-20T14:00:00"),
+    ],
+)
+def test_an_hour_alone_of_the_past_is_the_last_one(text: str, wanted: str) -> None:
+    assert datetime.fromtimestamp(parse_past(text, NOW.timestamp())).isoformat() == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["now+1minute", "tomorrow", "2026-11-21T16:00", "uts1999999999", "tomorrow 03:12"]
+)
+def test_what_is_to_come_is_no_moment_of_the_past(text: str) -> None:
+    with pytest.raises(UserError, match="still to come"):
+        parse_past(text, NOW.timestamp())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import ClassVar
@@ -12,8 +13,9 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
+from warpdeck.api.rows import GpuRow, NodeRow, PastNodeRow
 from warpdeck.errors import UserError
+from warpdeck.notation.moments import parse_past
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels import Line
 from warpdeck_tui.viewmodels.nodes import (
@@ -27,12 +29,13 @@ from warpdeck_tui.viewmodels.nodes import (
     node_row,
     summary,
 )
-from warpdeck_tui.viewmodels.past import as_it_was, moment_words, moved
+from warpdeck_tui.viewmodels.past import FINE_S, STEP_S, clock_words, moment_words, moved, past_lines
 from warpdeck_tui.viewmodels.queue import Question
 from warpdeck_tui.widgets.cell_grid import CellGrid
 from warpdeck_tui.widgets.virtual_table import Column, VirtualTable
 
 from .base import Folded
+from .dialogs import Ask
 from .idle import IdleGpus
 from .keyline import KeyLine
 from .node_add import NodeAdd
@@ -49,7 +52,9 @@ COLUMNS = (
     Column("JOBS", 4, 1, align="right"),
     Column("JOBS OR REASON", 0),
 )
-OF_NOW = ("metric", "page", "idle", "drain", "add", "remove", "new_job")
+LOOK_S = 0.25
+"""At least between two questions, however fast one moves through time: each asks every node."""
+OF_NOW = ("page", "idle", "drain", "add", "remove", "new_job")
 """What means nothing while the map shows how things were."""
 
 
@@ -68,10 +73,12 @@ class NodesScreen(NodeVerbs):
         self._metric = 0
         self._listed = listed
         self._at: float | None = None
+        """The moment that is shown; None is now."""
         self._wanted_at: float | None = None
         """The moment that was asked for last; what it was like may still be on its way."""
-        """The moment that is shown; None is now."""
-        self._held: list[HeldRow] = []
+        self._then: list[PastNodeRow] = []
+        """What the nodes were like at the moment that is shown."""
+        self._travels = False
         self._pointed_out = ""
         """The job under the cursor."""
 
@@ -99,10 +106,9 @@ class NodesScreen(NodeVerbs):
         name = self.cursor[0]
         return next((node for node in self._shown() if node.name == name), None)
 
-    def _shown(self) -> list[NodeRow]:
+    def _shown(self) -> Sequence[NodeRow]:
         """The nodes as they are, or as they were."""
-        nodes = self.deck.board.node_list()
-        return nodes if self._at is None else as_it_was(nodes, self._held)
+        return self.deck.board.node_list() if self._at is None else self._then
 
     def recolour(self) -> None:
         self.query_one(CellGrid).use_palette(self.deck.palette)
@@ -112,7 +118,7 @@ class NodesScreen(NodeVerbs):
         if self.deck.front is not self:
             return
         nodes = self._shown()
-        metric = METRICS[self._metric] if self._at is None else "owner"
+        metric = METRICS[self._metric]
         if self._listed:
             self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
         else:
@@ -120,17 +126,27 @@ class NodesScreen(NodeVerbs):
             if self._first and self.query_one(CellGrid).go_to(self._first):
                 self._first = ""
         self.show_keys()
-        shown = "" if self._listed else f"   showing {METRIC_WORDS[metric]}"
+        shown = "" if self._listed else METRIC_WORDS[metric]
         free = f"{fragmentation(nodes)}   " if metric == "owner" and not self._listed else ""
-        moment = f"{moment_words(self._at, time.time())}   " if self._at is not None else ""
-        self.set_head(f"{moment}{free}{summary(nodes)}{shown}")
+        self.query_one("#head").set_class(self._at is not None, "past")
+        self.set_head(self._head(shown, f"{free}{summary(nodes)}"))
         self._describe()
+
+    def _head(self, shown: str, words: str) -> str:
+        """What is shown, and of which moment: first of all if it is none of now."""
+        now = time.time()
+        if self._at is not None:
+            words = f"{f'{shown} ' if shown else ''}{moment_words(self._then, self._at, now)}   {words}"
+        elif shown:
+            words += f"   showing {shown}"
+        looks = self._wanted_at is not None and self._wanted_at != self._at
+        return f"looking up {clock_words(self._wanted_at or now, now)} ...   {words}" if looks else words
 
     def applies(self, action: str) -> bool:
         if self._at is not None and action in OF_NOW:
             return False
-        if action == "later":
-            return self._at is not None
+        if action in ("later", "bit_later", "now"):
+            return self._wanted_at is not None
         if action in ("drain", "remove", "copy", "page"):
             return self.node is not None
         return not self._listed if action == "metric" else True
@@ -140,7 +156,7 @@ class NodesScreen(NodeVerbs):
         grid = self.query_one(CellGrid)
         while True:
             lines = gpu_lines(nodes, metric, job=self._pointed_out)
-            grid.show(lines, legend=legend(metric), ramp=metric != "owner")
+            grid.show(lines, legend=legend(metric, past=self._at is not None), ramp=metric != "owner")
             gpu = self._gpu
             job = gpu.job if gpu is not None else ""
             if job == self._pointed_out:
@@ -170,7 +186,9 @@ class NodesScreen(NodeVerbs):
         node, index = self.node, self.cursor[1]
         lines: list[Line] = []
         if node is not None:
-            lines = node_lines(node) if index < 0 else [*gpu_detail(node, index), (), *node_lines(node)]
+            measured = past_lines(node, time.time()) if isinstance(node, PastNodeRow) else []
+            gpu = gpu_detail(node, index) if index >= 0 else []
+            lines = [*gpu, *measured, (), *node_lines(node)] if gpu else [*node_lines(node), *measured]
         self.query_one("#under", Static).update(Folded(lines, self.deck.palette))
 
     def go_to(self, name: str) -> None:
@@ -210,41 +228,89 @@ class NodesScreen(NodeVerbs):
 
     def _look_at(self, at: float | None) -> None:
         self._wanted_at = at
-        self._go_to(at)
+        if at is None:
+            self._at, self._then = None, []
+        elif not self._travels:
+            self._travels = True
+            self._travel()
+        self.draw()
 
-    @work(exclusive=True)
-    async def _go_to(self, at: float | None) -> None:
-        """What was comes from the store; until it is there, the screen stays as it is."""
+    @work(group="past")
+    async def _travel(self) -> None:
+        """Asks for the moment that is wanted, until it is the one that is shown. Those wanted meanwhile are never asked for;
+        until an answer is there, the screen stays as it is."""
         try:
-            held = [] if at is None else await self.deck.core.held_at(at)
+            while (at := self._wanted_at) is not None and at != self._at:
+                begun = time.monotonic()
+                then = await self.deck.core.nodes_at(at)
+                if self._wanted_at is None:  # back to now
+                    return
+                self._at, self._then = at, then
+                self.draw()
+                await asyncio.sleep(max(0.0, LOOK_S - (time.monotonic() - begun)))
         except UserError as error:
             self._wanted_at = self._at
             self.deck.tell_error(error)
-            return
-        self._at, self._held = at, held
-        self.draw()
+            self.draw()
+        finally:
+            self._travels = False
+
+    def _step(self, steps: int, step_s: float) -> None:
+        self._look_at(moved(self._wanted_at, steps, time.time(), step_s=step_s))
 
     def action_earlier(self) -> None:
-        self._look_at(moved(self._wanted_at, -1, time.time()))
+        self._step(-1, STEP_S)
 
     def action_later(self) -> None:
         if self._wanted_at is not None:
-            self._look_at(moved(self._wanted_at, 1, time.time()))
+            self._step(1, STEP_S)
+
+    def action_bit_earlier(self) -> None:
+        self._step(-1, FINE_S)
+
+    def action_bit_later(self) -> None:
+        if self._wanted_at is not None:
+            self._step(1, FINE_S)
+
+    def action_at(self) -> None:
+        """To a moment that is named."""
+
+        def check(words: str) -> None:
+            if words:
+                parse_past(words, time.time())
+
+        def look(words: str | None) -> None:
+            if words:
+                self._look_at(parse_past(words, time.time()))
+
+        question = Ask(
+            "What was it like when?",
+            required="say when, such as 03:12, now-2hours or 11/20 14:00",
+            command="warpdeck screen gpus --plain --at 03:12",
+            check=check,
+        )
+        self.app.push_screen(question, look)
+
+    def action_now(self) -> None:
+        if self._wanted_at is not None:
+            self._look_at(None)
 
     def action_back(self) -> None:
         """To now, then to the queue."""
         if self._wanted_at is not None:
             self._look_at(None)
-            return
-        self.deck.action_show_queue()
+        else:
+            self.deck.action_show_queue()
 
     def on_cell_grid_selected(self) -> None:
         gpu = self._gpu
         if gpu is None or not gpu.job:
             self.app.notify("no job holds this GPU")
             return
-        jobs = self.deck.board.jobs.values() if self._at is None else self._held
-        job = next((row for row in jobs if row.label == gpu.job), None)
+        if self._at is not None:
+            self.deck.open_job(gpu.job)
+            return
+        job = next((row for row in self.deck.board.jobs.values() if row.label == gpu.job), None)
         if job is not None:
             self.deck.open_job(str(job.id))
 

@@ -27,6 +27,7 @@ HOT_C = 90.0
 OUT = ("down", "connecting")
 CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
+OWNER_LEGEND = "the job that holds it   · free   alien: a process of no job"
 
 
 def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[GridLine]:
@@ -77,10 +78,12 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
     return gpu.util_pct, 100.0, "%"
 
 
-def legend(metric: str) -> str:
-    """What the signs in the tiles mean."""
+def legend(metric: str, *, past: bool = False) -> str:
+    """What the signs in the tiles mean, now or then."""
     if metric == "owner":
-        return "the job that holds it   · free   alien: a process of no job"
+        return "the job that held it then   · free" if past else OWNER_LEGEND
+    if past:
+        return "then: * held by a job  = by this one  ? not known"
     return "* held by a job  = by this one  ! closed  ? unknown"
 
 

@@ -1,68 +1,61 @@
-"""The cluster as it was at a moment: who held which GPU, from the records of jobs."""
+"""The cluster as it was at a moment: how one moves through time, and what is said of what is known of it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 
-import msgspec
+from warpdeck.api.rows import PastNodeRow
 
-from warpdeck.api.rows import GpuRow, HeldRow, NodeRow
-
-from .cells import age
+from .cells import Line, age, fact
 
 STEP_S = 600.0
 """How far one key goes: a night in fifty presses, and no job of consequence is between two."""
+FINE_S = 60.0
+"""How far the finer key goes: as finely as agents keep a whole day."""
 MOST_S = 30 * 86_400.0
 """Nobody remembers what happened earlier, and each moment asks the store."""
+WEEK_S = 6 * 86_400.0
+"""Longer ago a day of the week says too little."""
 
 
-def moved(at: float | None, steps: int, now: float) -> float | None:
-    """The moment so many steps further, on round tens of minutes; None is now."""
+def moved(at: float | None, steps: int, now: float, *, step_s: float = STEP_S) -> float | None:
+    """The moment so many steps further, on round ones; None is now."""
     here = now if at is None else at
-    wanted = (here // STEP_S + steps + (1 if steps < 0 and here % STEP_S else 0)) * STEP_S
-    wanted = max(wanted, (now - MOST_S) // STEP_S * STEP_S)
+    wanted = (here // step_s + steps + (1 if steps < 0 and here % step_s else 0)) * step_s
+    wanted = max(wanted, (now - MOST_S) // step_s * step_s)
     return None if wanted >= now else wanted
 
 
-def moment_words(at: float, now: float) -> str:
-    """ "as it was on Sat 03:12, 5h02 ago"."""
-    return f"as it was on {time.strftime('%a %H:%M', time.localtime(at))}, {age(now - at)} ago"
+def clock_words(at: float, now: float) -> str:
+    """ "Sat 03:12", "Sat 7 Nov 03:12" of what is longer ago; with seconds where there are any."""
+    day = "%a %-d %b" if now - at > WEEK_S else "%a"
+    return time.strftime(f"{day} %H:%M{':%S' if at % 60 else ''}", time.localtime(at))
 
 
-def as_it_was(nodes: Sequence[NodeRow], held: Sequence[HeldRow]) -> list[NodeRow]:
-    """Today's nodes with the jobs of then. What was read of them then is not known, and not made up."""
-    holders = {
-        (node, index): job for job in held for node, indices in job.gpus_held.items() for index in indices
-    }
-    return [
-        _node(node, [_gpu(gpu, holders.get((node.name, gpu.index))) for gpu in node.gpus]) for node in nodes
-    ]
+def moment_words(nodes: Sequence[PastNodeRow], at: float, now: float) -> str:
+    """ "as it was on Sat 03:12, 5h02 ago, 2 of 8 nodes not known, means of 1 min"."""
+    words = [f"as it was on {clock_words(at, now)}", f"{age(now - at)} ago"]
+    steps = sorted({node.step_s for node in nodes if node.step_s})
+    unknown = sum(bool(node.unknown) for node in nodes)
+    if unknown:
+        words.append(f"{unknown} of {len(nodes)} nodes not known" if steps else "no readings are known")
+    if steps:
+        words.append(f"means of {' and '.join(step_words(step_s) for step_s in steps)}")
+    return ", ".join(words)
 
 
-def _gpu(gpu: GpuRow, job: HeldRow | None) -> GpuRow:
-    return GpuRow(
-        index=gpu.index,
-        uuid=gpu.uuid,
-        name=gpu.name,
-        type=gpu.type,
-        mem_bytes=gpu.mem_bytes,
-        job=job.label if job is not None else "",
-        job_user=job.user if job is not None else "",
-    )
+def step_words(step_s: float) -> str:
+    """ "10 s", "1 min"."""
+    return f"{step_s / 60:.0f} min" if step_s >= 60 else f"{step_s:.0f} s"
 
 
-def _node(node: NodeRow, gpus: list[GpuRow]) -> NodeRow:
-    busy = sum(bool(gpu.job) for gpu in gpus)
-    state = "idle" if not busy else "allocated" if busy == len(gpus) else "mixed"
-    return msgspec.structs.replace(
-        node,
-        gpus=gpus,
-        state=state,
-        reason="",
-        health=[],
-        jobs=list(dict.fromkeys(gpu.job for gpu in gpus if gpu.job)),
-        cpus_used=0,
-        cpu_pct=None,
-        mem_used_bytes=None,
-    )
+def past_lines(node: PastNodeRow, now: float) -> list[Line]:
+    """When and how finely it was measured, or why that is not known."""
+    if node.begin is not None and node.step_s:
+        began = time.strftime("%H:%M:%S", time.localtime(node.begin))
+        return [fact("measured", f"means of {step_words(node.step_s)} from {began} on")]
+    lines = [fact("not known", node.unknown, "warn")]
+    if node.since is not None:
+        lines.append(fact("", f"it is known from {clock_words(node.since, now)} on", "muted"))
+    return lines

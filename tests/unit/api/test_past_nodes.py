@@ -1,0 +1,139 @@
+"""The nodes as they were at a moment, as clients get them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core import ask
+from tests.served import Raw, Served, served
+
+from warpdeck.controller.events import Requeued, Submitted, Who
+from warpdeck.errors import RemoteError
+from warpdeck.model import NodeName
+from warpdeck_agent.wire import messages as wire
+
+ANN = Who(user="ann", uid=4001)
+BUSY = wire.GpuSample(index=1, util_pct=97, mem_used_bytes=7 << 30, power_w=650.0, temp_c=71)
+
+
+@pytest.fixture
+async def site(short_tmp: Path) -> AsyncIterator[Served]:
+    async with served(short_tmp / "home") as made:
+        for name in ("a", "b", "c"):
+            await made.add_node(name)
+        yield made
+
+
+@pytest.fixture
+async def raw(site: Served) -> AsyncIterator[Raw]:
+    made = await Raw.connect(site.paths)
+    yield made
+    await made.close()
+
+
+async def begun(site: Served, **fields: Any) -> tuple[int, float]:
+    """A job that runs on node a: its id, and a moment at which it did."""
+    launches = len(site.fleet.launches)
+    request = ask(gpus=1, **fields)
+    outcome = await site.controller.apply(Submitted(who=ANN, request=request))
+    assert outcome.job is not None
+    await site.until(lambda: len(site.fleet.launches) > launches)
+    return int(outcome.job.id), await running(site, int(outcome.job.id))
+
+
+async def running(site: Served, job_id: int, *, restarts: int = 0) -> float:
+    now = time.time()
+    await site.told("a", wire.JobReport(job_id, restarts, phase="running", started_at=now))
+    return time.time()
+
+
+async def nodes_at(raw: Raw, at: float, **fields: Any) -> list[dict[str, Any]]:
+    answer = await raw.ask("nodes_at", at=at, **fields)
+    rows: list[dict[str, Any]] = answer["result"]["nodes"]
+    return rows
+
+
+async def test_what_held_the_gpus_and_what_was_measured_is_told_together(site: Served, raw: Raw) -> None:
+    job, at = await begun(site)
+    holds = site.controller.state.jobs[job].shares  # type: ignore[index]
+    assert [share.node for share in holds] == ["a"]
+    site.fleet.moments["a"] = wire.Moment(
+        ask=1,
+        begin_unix=at // 60 * 60,
+        step_s=60.0,
+        since_unix=5.0,
+        cpu_pct=12.5,
+        mem_used_bytes=9,
+        gpus=[BUSY],
+    )
+    site.fleet.moments["b"] = RemoteError(NodeName("b"), "it gave no answer for 2 s")
+    site.fleet.moments["c"] = wire.Moment(ask=1, since_unix=at + 100)
+    a, b, c = await nodes_at(raw, at)
+    assert (a["state"], a["jobs"], a["cpus_used"]) == ("mixed", [str(job)], 1)
+    assert (a["begin"], a["step_s"], a["since"], a["unknown"]) == (at // 60 * 60, 60.0, 5.0, "")
+    assert (a["cpu_pct"], a["mem_used_bytes"]) == (12.5, 9)
+    first, second, *_ = a["gpus"]
+    assert (first["job"], first["job_user"], first["util_pct"], first["temp_c"]) == (
+        str(job),
+        "ann",
+        None,
+        None,
+    )
+    told = [second[name] for name in ("job", "util_pct", "mem_used_bytes", "power_w", "temp_c")]
+    assert told == ["", 97, 7 << 30, 650.0, 71]
+    assert (b["state"], b["unknown"]) == ("idle", "b does not answer: it gave no answer for 2 s")
+    assert (c["begin"], c["step_s"], c["since"], c["unknown"]) == (
+        None,
+        None,
+        at + 100,
+        "nothing was measured then",
+    )
+    assert all(gpu["util_pct"] is None for row in (b, c) for gpu in row["gpus"])
+
+
+async def test_before_a_job_began_and_after_it_ended_its_gpus_are_free(site: Served, raw: Raw) -> None:
+    job, at = await begun(site)
+    end = time.time()
+    await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=end))
+    await site.until(lambda: site.controller.state.jobs[job].is_finished)  # type: ignore[index]
+    for moment, label in ((at - 60, ""), (at, str(job)), (time.time(), "")):
+        (row,) = await nodes_at(raw, moment, name="a")
+        assert [gpu["job"] for gpu in row["gpus"]] == [label, "", "", ""], moment
+
+
+async def test_an_earlier_start_of_a_requeued_job_is_known(site: Served, raw: Raw) -> None:
+    job, at = await begun(site, requeue=True)
+    await site.controller.apply(Requeued(who=ANN, jobs=(str(job),), hold=True))
+    await site.told("a", wire.JobReport(job, 0, phase="exited", started_at=at, ended_at=time.time()))
+    await site.until(lambda: site.controller.state.jobs[job].state == "PENDING")  # type: ignore[index]
+    (row,) = await nodes_at(raw, at, name="a")
+    assert row["gpus"][0]["job"] == str(job)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"at": 1e11}, "still to come"),
+        ({"at": 5.0, "name": "z"}, "there is no node z"),
+        ({"at": -1.0}, "not understood"),
+        ({"at": "x"}, "not understood"),
+        ({}, "not understood"),
+    ],
+)
+async def test_a_moment_that_makes_no_sense_is_refused_in_words(
+    raw: Raw, fields: dict[str, Any], words: str
+) -> None:
+    raw.say("nodes_at", id=1, **fields)
+    answer = await raw.next()
+    assert answer["t"] == "error" and words in answer["message"]
+
+
+async def test_many_questions_take_turns_and_all_are_answered(site: Served, raw: Raw) -> None:
+    for number in range(1, 13):
+        raw.say("nodes_at", id=number, at=5.0 if number % 3 else 1e11)
+    kinds = [(await raw.next())["t"] for _ in range(12)]
+    assert sorted(kinds) == ["error"] * 4 + ["ok"] * 8
