@@ -31,6 +31,7 @@ import termios
 import time
 from typing import Any, Dict, List, Optional
 
+from .client.modes import Modes
 from .queries import without_queries
 from .wire.frames import JSON, FrameDecoder, WireError, data_frame, json_frame, parse_json, split_data
 
@@ -77,6 +78,8 @@ class PtyHost:
         self._viewers: Dict[int, Viewer] = {}
         self._writer: Optional[Viewer] = None
         self._scrollback = bytearray()
+        self._before = Modes()
+        """What was set before the scrollback begins: an editor's screen, a mouse."""
         self._total = 0
         self._typed = bytearray()
         """What the command has not read yet, and its terminal has no room for."""
@@ -194,7 +197,9 @@ class PtyHost:
     def _show(self, data: bytes) -> None:
         self._total += len(data)
         self._scrollback += data
-        del self._scrollback[: max(0, len(self._scrollback) - SCROLLBACK_BYTES)]
+        over = max(0, len(self._scrollback) - SCROLLBACK_BYTES)
+        self._before.feed(bytes(self._scrollback[:over]))
+        del self._scrollback[:over]
         for viewer in list(self._viewers.values()):
             if viewer.attached:
                 self._flush(viewer)
@@ -277,12 +282,16 @@ class PtyHost:
             self._seen = True
             viewer.watches = bool(message.get("watch", False))
             first = self._total - len(self._scrollback)
-            offset = min(max(int(message.get("offset", 0)), first), self._total)
-            viewer.unsent += json_frame({"t": "attached", "offset": offset, "total": self._total})
+            asked = int(message.get("offset", 0))
+            replay = self._replay(min(max(asked, first), self._total), first)
+            if asked < first:  # in the place of as many bytes
+                replay = self._before.redo() + replay
+            begin = self._total - len(replay)
+            viewer.unsent += json_frame({"t": "attached", "offset": begin, "total": self._total})
             viewer.attached = True
             viewer.position = self._total
-            if offset < self._total:
-                self._give(viewer, self._replay(offset, first), self._total)
+            if replay:
+                self._give(viewer, replay, self._total)
             self._flush(viewer)
             if not viewer.watches:
                 self._follow(viewer)

@@ -104,6 +104,15 @@ def test_a_session_is_left_with_the_keys_of_ssh_and_found_again(home: Home, verb
     assert session.ended() == 0
 
 
+def test_who_leaves_has_his_terminal_as_it_was(home: Home, verb: Verb) -> None:
+    session = shell(verb)
+    session.type("printf '\\033[?1049h\\033[?1000h'; echo full-$((1+1))\n")
+    session.until("full-2")
+    session.type("\n~d")
+    session.until("\x1b[?1000l\x1b[?1049l")
+    assert session.ended() == 0
+
+
 def test_a_session_outlives_its_client(home: Home, verb: Verb) -> None:
     session = shell(verb)
     session.type("echo one-$((0+1))\n")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.errors import UserError
+from warpdeck_agent.client.modes import Modes
 
 from .sync import GONE, LOST, SyncClient
 
@@ -103,6 +104,7 @@ def relay(
         return session.run(wake_r, again)
     finally:
         signal.signal(signal.SIGWINCH, before)
+        session.leave()
         if saved is not None:
             termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved)
         os.close(wake_r)
@@ -128,6 +130,7 @@ class _Session:
         self._shown = 0
         self._sources: list[Any] = [stdin_fd]
         self._escapes = Escapes()
+        self._modes = Modes()
 
     def attach(
         self, progress: Callable[[str], None] | None = None, *, timeout_s: float | None = None
@@ -163,7 +166,12 @@ class _Session:
                 if ended is not None:
                     return ended
                 missed = self._shown - seen
-                self._say(f"back again; {missed:,} bytes were not kept" if missed else "back again")
+                self._say(f"back again; {missed:,} bytes were not kept" if missed > 0 else "back again")
+
+    def leave(self) -> None:
+        """What runs on the job's terminal has set modes of this one, which goes back to its user's shell."""
+        if os.isatty(self._stdout):
+            write_all(self._stdout, self._modes.undo())
 
     def close(self) -> None:
         """Ends the connections that it has made itself."""
@@ -194,6 +202,7 @@ class _Session:
         for word, value in self._client.events(self._number):
             if word == "data":
                 self._shown += len(value)
+                self._modes.feed(value)
                 write_all(self._stdout, value)
             elif word == "end" and value.get("code") == LOST:
                 raise _Lost(value["error"])

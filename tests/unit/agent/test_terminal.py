@@ -274,7 +274,7 @@ def state_of(pid: int) -> str:
 
 def read_to(agent: AgentProcess, last: bytes) -> bytes:
     """All that came on stream 1, which ends so."""
-    while not agent.link.data[1].endswith(last):
+    while not agent.link.data.get(1, b"").endswith(last):
         agent.link.read()
     return bytes(agent.link.data[1])
 
@@ -303,6 +303,7 @@ def test_others_see_a_terminal_whose_command_reads_no_keys(agent: AgentProcess) 
 
 
 LINES = 800_000
+ALL = b"".join(b"%d\r\n" % number for number in range(1, LINES + 1))
 LAST = b"\r\n%d\r\n" % LINES
 FLOOD = f"seq 1 {LINES}; touch over; exec sleep 1000"
 """Several times what the agent, the terminal and the streams between keep."""
@@ -331,7 +332,7 @@ def test_a_command_waits_for_the_slow_terminal_that_it_is_typed_at(agent: AgentP
     eventually(stands_still, what="nothing of it runs")
     agent.link.acknowledges = True
     agent.link.send(wire.StreamAck(stream=1, size=STREAM_WINDOW_BYTES))
-    assert read_to(agent, LAST) == b"".join(b"%d\r\n" % number for number in range(1, LINES + 1))
+    assert read_to(agent, LAST) == ALL
 
 
 def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess) -> None:
@@ -343,6 +344,18 @@ def test_who_takes_nothing_holds_nobody_up_and_may_come_back(agent: AgentProcess
     seen = len(agent.link.data[1])
     assert open_terminal(agent, 2, offset=seen).offset > seen
     agent.link.output(2, LAST)
+
+
+def test_who_comes_late_is_told_of_modes_that_were_set_before_the_scrollback(agent: AgentProcess) -> None:
+    folder = agent.folder.parent
+    script = f"printf '\\033[?1049h'; seq 1 {LINES}; touch over; exec sleep 1000"
+    agent.launch(1, role="tasks", argv=["sh", "-c", script], pty=True, cwd=str(folder))
+    agent.link.report(1, "running")
+    eventually((folder / "over").exists, what="all was said")
+    opened = open_terminal(agent)
+    assert opened.offset > 0
+    assert read_to(agent, LAST).startswith(b"\x1b[?1049h")
+    assert opened.offset + len(agent.link.data[1]) == len(b"\x1b[?1049h" + ALL)
 
 
 def test_a_terminal_ends_though_its_user_has_stopped_what_holds_it(agent: AgentProcess) -> None:
