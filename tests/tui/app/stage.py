@@ -115,11 +115,16 @@ class Stage:
 
     async def press(self, *keys: str) -> None:
         """Keys by Textual's names, each when the one before it has done what it does at once (opened a dialog, say)."""
+        await self.settle()
         for key in keys:
             await self.pilot.press(key)
-            # Pilot takes a process that gets no CPU for one that has done its work.
-            for _ in range(HOPS):
-                await self.pilot._wait_for_screen()
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Until what has happened is known to all whom it concerns. Pilot takes a process that gets no CPU for one that has
+        done its work."""
+        for _ in range(HOPS):
+            await self.pilot._wait_for_screen()
 
     async def type(self, text: str) -> None:
         """Text into whatever has the focus."""

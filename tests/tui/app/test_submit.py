@@ -30,6 +30,7 @@ async def open_form(stage: Stage) -> None:
 
 async def fill(stage: Stage, name: str, text: str) -> None:
     stage.field(name).value = text
+    await stage.settle()
     await stage.pilot.pause()
 
 
