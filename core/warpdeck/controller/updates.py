@@ -13,6 +13,7 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, Dependencies, Job, JobId, JobState, Request, Resources
 from warpdeck.model.change import JobChange
+from warpdeck.model.request import MAX_LIMIT_S
 
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
@@ -89,9 +90,9 @@ def _update_one(txn: Transaction, job: Job, event: Updated, amended: _Amended) -
 def _check_state(job: Job, wanted: frozenset[str]) -> None:
     if job.is_finished and wanted - AFTERWARDS:
         raise UserError(f"job {job.label()} has ended already ({job.state})", code="finished")
+    if "end_at_unix" in wanted and job.start_at_unix is None:  # it may be starting, too
+        raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
     if job.state is JobState.PENDING:
-        if "end_at_unix" in wanted:
-            raise UserError(f"job {job.label()} is not running ({job.state})", code="not_running")
         return
     fixed = sorted(wanted - ANY_TIME - NEXT_START - LIMIT - AFTERWARDS)
     if fixed:
@@ -189,9 +190,18 @@ def _check_limit(txn: Transaction, job: Job, request: Request) -> None:
 
 
 def _asked_limit(job: Job, change: JobChange, *, now_s: int | None) -> int | None:
-    """The time limit that the job is to have, which now is `now_s`."""
+    """The time limit that the job is to have, which now is `now_s`. Raises UserError: longer than one may ask for, no store
+    takes it."""
+    limit_s = _moved_limit(job, change, now_s)
+    if limit_s is not None and limit_s > MAX_LIMIT_S:
+        words = f"job {job.label()} would have a time limit of over {MAX_LIMIT_S} seconds"
+        raise UserError(words, "write TimeLimit=UNLIMITED to take the limit away", code="limit")
+    return limit_s
+
+
+def _moved_limit(job: Job, change: JobChange, now_s: int | None) -> int | None:
     if isinstance(change.end_at_unix, float):
-        assert job.start_at_unix is not None
+        assert job.start_at_unix is not None, "who is not running is refused before"
         return max(1, round(change.end_at_unix - job.start_at_unix - job.suspended_s))
     if not change.time_limit_more_s:
         return None if change.time_limit_s is msgspec.UNSET else change.time_limit_s

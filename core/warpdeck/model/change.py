@@ -16,7 +16,9 @@ from .request import (
     CountOrNone,
     Dependencies,
     GpuAsk,
+    Limit,
     MailTypes,
+    Moment,
     NodeCount,
     Seconds,
     Signed,
@@ -24,7 +26,6 @@ from .request import (
     Word,
 )
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 MAX_NAMED = 100_000
 """Nodes of one list."""
 NodeNames = Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMED)]
@@ -34,13 +35,13 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     """None takes a thing away, where the job may be without it."""
 
     time_limit_s: Limit | UnsetType | None = UNSET
-    time_limit_more_s: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)] = 0
+    time_limit_more_s: Signed = 0
     """Added to the present limit; less than 0 shortens it."""
-    end_at_unix: float | UnsetType = UNSET
+    end_at_unix: Moment | UnsetType = UNSET
     """Of a running job: when its limit is to be over."""
     time_min_s: Limit | UnsetType | None = UNSET
-    deadline_unix: float | UnsetType | None = UNSET
-    begin_at_unix: float | UnsetType | None = UNSET
+    deadline_unix: Moment | UnsetType | None = UNSET
+    begin_at_unix: Moment | UnsetType | None = UNSET
     partition: Word | UnsetType = UNSET
     account: Word | UnsetType = UNSET
     qos: Word | UnsetType = UNSET

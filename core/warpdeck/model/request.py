@@ -24,6 +24,11 @@ CountOrNone = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 NodeCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_NODES)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**60)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+MAX_LIMIT_S = 2**31
+Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT_S)]
+"""A time limit."""
+Moment = Annotated[float, msgspec.Meta(ge=-(2**35), le=253_370_764_800)]
+"""Unix seconds from the year 881 up to 9999: others no calendar prints, and every list that shows them would end of it."""
 Signed = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 Signed64 = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
 Word = Annotated[str, msgspec.Meta(max_length=1024)]
@@ -76,7 +81,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
 class Dependencies(msgspec.Struct, frozen=True, kw_only=True):
     """All clauses; `any_of` is the `?` separator (one is enough), else all must hold."""
 
-    clauses: Annotated[tuple[Dependency, ...], msgspec.Meta(max_length=MAX_CLAUSES)]
+    clauses: Annotated[tuple[Dependency, ...], msgspec.Meta(min_length=1, max_length=MAX_CLAUSES)]
     any_of: bool = False
 
 
@@ -204,7 +209,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """For whom the allocation is held, instead of a script or a command: its steps come later. `nobody`: until it is
     cancelled."""
     resources: Resources = Resources()
-    time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    time_limit_s: Limit | None = None
     unlimited: bool = False
     """It asks for no time limit: no default takes its place."""
     partition: Word = ""
@@ -212,9 +217,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     qos: Word = ""
     priority: Signed | None = None
     nice: Signed = 0
-    begin_at_unix: float | None = None
-    deadline_unix: float | None = None
-    time_min_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    begin_at_unix: Moment | None = None
+    deadline_unix: Moment | None = None
+    time_min_s: Limit | None = None
     reservation: Word = ""
     licenses: Annotated[tuple[tuple[Word, Count], ...], msgspec.Meta(max_length=64)] = ()
     warn: WarnSignal | None = None
@@ -249,7 +254,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     submit_host: str = ""
     container: Container | None = None
     snapshot: Snapshot | None = None
-    code_due_unix: float | None = None
+    code_due_unix: Moment | None = None
     """The snapshot is being taken, and the job starts when it is there: after this moment in any case."""
     in_place: bool = False
     """As Slurm's jobs: in the folder itself where the node sees it, so that what the job writes is there. The snapshot tells

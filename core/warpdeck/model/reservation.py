@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .ids import NodeName
-from .request import MAX_NODES, Word
+from .request import MAX_NODES, Moment, Word
 
 MAX_NAMES = 10_000
 """Users or accounts of one reservation."""
@@ -29,8 +29,8 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
     nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
-    start_unix: float
-    end_unix: float | None = None
+    start_unix: Moment
+    end_unix: Moment | None = None
     users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     maintenance: bool = False

@@ -11,7 +11,7 @@ import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
-from .request import Container, Count, CountOrNone, GpuAsk, NodeCount, Seconds, Signed64, Text, Word
+from .request import Container, Count, CountOrNone, GpuAsk, Limit, NodeCount, Seconds, Signed64, Text, Word
 from .states import JobState
 from .usage import GpuUsage, Spread
 
@@ -62,7 +62,7 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_bad_exit: bool = False
     wait_s: Seconds = 0
     """After the first task has ended the others get so long; 0: for ever."""
-    time_limit_s: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    time_limit_s: Limit | None = None
     mpi: Literal["", "none", "pmi2"] = ""
     """How ranks of an MPI program that is started directly find each other; "": as the site has it."""
     cpu_bind: Word = ""

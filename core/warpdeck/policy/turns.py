@@ -99,8 +99,7 @@ class _Machine:
         self._cluster = ground.cluster
         self._nodes = {part.name: part.nodes for part in view.partitions}
         self._parts = ground.parts
-        ends = np.where(np.isinf(ground.ends_unix), now + ENDLESS_S, ground.ends_unix)
-        self._left_s: Floats = np.maximum(0.0, ends - now)
+        self._left_s: Floats = np.clip(ground.ends_unix - now, 0.0, ENDLESS_S)
 
     def use(self, partition: str) -> _Use:
         """Of a partition's nodes, or of all if none is named so."""

@@ -21,6 +21,7 @@ from warpdeck.model import (
     NodeName,
 )
 from warpdeck.model.change import JobChange
+from warpdeck.model.request import MAX_LIMIT_S
 
 HOUR_S = 3600
 
@@ -171,6 +172,24 @@ def test_what_runs_or_has_ended_stays_what_it_is() -> None:
     assert refusal(core, waiting, name="x")[0] == "finished"
     change(core, waiting, comment="late")
     assert kept(core, waiting).request.comment == "late"
+
+
+def test_a_job_that_is_starting_has_no_end_to_be_moved() -> None:
+    core = Core("a")
+    job_id = core.submit(ask())
+    core.plan()
+    assert core.job(job_id).state is JobState.CONFIGURING
+    for who in (ANN, ROOT):
+        assert refusal(core, job_id, who, end_at_unix=core.now + 60)[0] == "not_running"
+
+
+def test_a_limit_is_moved_no_further_than_one_may_ask_for() -> None:
+    """What the types do not take the store would not read again."""
+    core = Core("a")
+    job_id = core.submit(ask(hold=True, time_limit_s=MAX_LIMIT_S - 60))
+    change(core, job_id, time_limit_more_s=60)
+    assert refusal(core, job_id, time_limit_more_s=1)[0] == "limit"
+    assert kept(core, job_id).request.time_limit_s == MAX_LIMIT_S
 
 
 def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -> None:
