@@ -8,6 +8,12 @@ import msgspec
 
 from .messages import Message, Name, Number, Reference
 
+Taken = dict[
+    Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,7}\.[0-9]{1,2}\Z")],
+    Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")],
+]
+"""Of each stream of a step, "RANK.CHANNEL", how many bytes were taken: in digits, as the agent is told."""
+
 
 class Run(Message, frozen=True, kw_only=True, tag="run"):
     """A command: the words of `warpdeck run`, the client's variables and folder. -> {"job_id", "notes"}, then progress lines while
@@ -56,7 +62,7 @@ class SrunAttach(Message, frozen=True, kw_only=True, tag="srun_attach"):
     """Back to a step: `step` as 12.0, `have` how many bytes of each stream ("RANK.CHANNEL") were taken. -> as Srun."""
 
     step: Reference
-    have: dict[str, str] = msgspec.field(default_factory=dict)
+    have: Taken = msgspec.field(default_factory=dict)
 
 
 class Salloc(Message, frozen=True, kw_only=True, tag="salloc"):

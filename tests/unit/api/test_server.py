@@ -107,6 +107,9 @@ def broken(**fields: Any) -> dict[str, Any]:
         broken(name="x" * 5000),
         broken(time_limit_s=0),
         broken(nice=10**12),
+        broken(begin_at_unix=1e300),
+        broken(deadline_unix=-1e300),
+        broken(dependencies={"clauses": []}),
         broken(dependencies={"clauses": [{"kind": "whenever", "job_id": 1}]}),
         broken(dependencies={"clauses": [{"kind": "afterok", "job_id": 10**30}]}),
         broken(script=5),
@@ -116,6 +119,19 @@ async def test_a_request_out_of_its_bounds_is_refused(short_tmp: Path, request_:
     async with served(short_tmp / "h") as site:
         raw = await Raw.connect(site.paths)
         raw.say("submit", id=1, request=request_)
+        [error] = await raw.rest()
+        assert "not understood" in error["message"]
+        await raw.close()
+
+
+@pytest.mark.parametrize(
+    "have", [{"a": "1"}, {"0.1": "x"}, {"0.1": "-1"}, {"0": "1"}, {"9" * 5000 + ".1": "1"}]
+)
+async def test_who_comes_back_to_a_step_counts_in_numbers(short_tmp: Path, have: dict[str, str]) -> None:
+    """The node that is asked for the rest reads them."""
+    async with served(short_tmp / "h") as site:
+        raw = await Raw.connect(site.paths)
+        raw.say("srun_attach", id=1, step="1.0", have=have)
         [error] = await raw.rest()
         assert "not understood" in error["message"]
         await raw.close()
