@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import msgspec.inspect as types
 import pytest
 
 from warpdeck.config import Config, ConfigError, decode, load, read
@@ -133,3 +135,29 @@ def test_a_file_beyond_every_configuration_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (MAX_TEXT_BYTES + 1))
     with pytest.raises(UserError, match="is larger than 16 MiB"):
         load(str(path))
+
+
+def test_the_shipped_example_has_every_key() -> None:
+    text = EXAMPLE.read_text()
+    tables: list[type] = [Config]
+    for table in tables:
+        info = types.type_info(table)
+        assert isinstance(info, types.StructType)
+        for field in info.fields:
+            assert re.search(rf"\b{field.encode_name}\b", text), f"{table.__name__}: {field.encode_name}"
+        tables += [each for each in tables_in(info) if each not in tables]
+
+
+def tables_in(of: types.Type) -> list[type]:
+    """The tables that a table, or a value of one, may hold."""
+    match of:
+        case types.StructType():
+            fields = types.type_info(of.cls)
+            assert isinstance(fields, types.StructType)
+            return [of.cls, *(each for field in fields.fields for each in tables_in(field.type))]
+        case types.DictType():
+            return tables_in(of.value_type)
+        case types.UnionType():
+            return [each for one in of.types for each in tables_in(one)]
+        case _:
+            return []

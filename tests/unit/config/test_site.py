@@ -48,7 +48,7 @@ def test_each_limit_arrives_under_its_name() -> None:
 def test_the_example_becomes_sorted_tables() -> None:
     site = build_site(read(str(EXAMPLE)).config, members={"staff": ["kim"], "other": ["lee"]})
     assert [each.name for each in site.partitions] == ["gpu", "short", "staff"]
-    assert site.partitions[2].allow_users == frozenset({"kim"})
+    assert site.partitions[2].allow_users == frozenset({"guest", "kim"})
     assert site.partitions[2].deny_qos == frozenset({"scavenger"})
     assert site.partitions[0].allow_users is None
     assert site.partitions[0].nodes == frozenset(f"gpu{number:02d}" for number in range(1, 17))
