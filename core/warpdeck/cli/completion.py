@@ -79,7 +79,7 @@ def main(_: str, words: list[str]) -> int:
         return _answer(words[1:])
     parser = Arguments(
         "warpdeck completion",
-        description="Prints what a shell needs so that Tab completes warpdeck and Slurm's commands: verbs, options, and the jobs, "
+        description="Prints what a shell needs so that Tab completes warpdeck and Slurm's commands: verbs, options, and the jobs,\n"
         "nodes, partitions, users, accounts and QoS that there are.",
         examples=(
             'eval "$(warpdeck completion bash)"                             in ~/.bashrc',

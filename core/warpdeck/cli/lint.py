@@ -28,8 +28,8 @@ def main(_: str, words: list[str]) -> int:
     """0 if sbatch takes the script, else 1."""
     parser = Arguments(
         "warpdeck lint",
-        description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite: "
-        "directives that are not read, times that are minutes, folders that are not there, more than any node has. The "
+        description="Says what sbatch makes of a batch script (each option, its value in Slurm's own form) and what will bite:\n"
+        "directives that are not read, times that are minutes, folders that are not there, more than any node has. The\n"
         "variables SBATCH_* count as they do for sbatch. Nothing is submitted.",
         examples=("warpdeck lint train.sh", "warpdeck lint --json train.sh", "generate | warpdeck lint -"),
     )

@@ -43,7 +43,7 @@ def main(verb: str, words: list[str]) -> int:
         "jobs",
         metavar="JOB",
         nargs="*",
-        help="12; 12_3 or 12_[3-5] for tasks of an array; 12.0 to cancel a step",
+        help="12; 12_3 or 12_[3-5] for tasks of an array" + ("; 12.0 for a step" if verb == "cancel" else ""),
     )
     add_selection(parser)
     if verb == "cancel":

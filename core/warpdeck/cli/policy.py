@@ -20,7 +20,7 @@ TEXTS = {
 Each part is a weight ([scheduler.weights] in config.toml) times a factor of 0 to 1:
   AGE        how long it could have started, full after scheduler.max_age
   FAIRSHARE  how little its user and account have used of their shares; see `warpdeck share`
-  SIZE       its part of the cluster's CPUs
+  SIZE       the mean of its parts of the cluster's nodes and CPUs
   PARTITION  the partition's priority_job_factor over the largest
   QOS        the QoS's priority over the largest
   TRES       its part of the cluster's CPUs, memory, GPUs and so on

@@ -14,8 +14,8 @@ def main(_: str, words: list[str]) -> int:
     """Submits it and says the new id."""
     parser = Arguments(
         "warpdeck rerun",
-        description="Submits a job of yours again, as it was recorded: its script, options, variables, and the code of its snapshot,"
-        " whatever the folder holds now. It gets a new id; requeue puts the same job back instead.",
+        description="Submits a job of yours again, as it was recorded: its script, options, variables, and the code of its snapshot,\n"
+        "whatever the folder holds now. It gets a new id; requeue puts the same job back instead.",
         examples=(
             "warpdeck rerun 12",
             "warpdeck rerun 12_3                one task of an array",

@@ -19,8 +19,8 @@ def main(_: str, words: list[str]) -> int:
     """Opens the app there, or prints the screen."""
     parser = Arguments(
         "warpdeck screen",
-        description="Opens the app at one of its screens. With --plain prints what stands there, once: a line after the"
-        " other, without colours and pictures, for screen readers, mails and logs.",
+        description="Opens the app at one of its screens. With --plain prints what stands there, once: a line after the\n"
+        "other, without colours and pictures, for screen readers, mails and logs.",
         examples=(
             "warpdeck screen gpus             the app, at the map of GPUs",
             "warpdeck screen queue --plain --all",

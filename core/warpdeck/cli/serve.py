@@ -16,8 +16,8 @@ def main(_: str, words: list[str]) -> int:
     """Serves the app until Ctrl-C."""
     parser = Arguments(
         "warpdeck serve",
-        description="Serves the app to a browser on this machine, and prints its address, which holds a secret: whoever has it"
-        " acts as you. Shells and editors want a terminal: they stay away.",
+        description="Serves the app to a browser on this machine, and prints its address, which holds a secret: whoever has it\n"
+        "acts as you. Shells and editors want a terminal: they stay away.",
         examples=("warpdeck serve", "warpdeck serve --port 9000 --readonly"),
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"on 127.0.0.1 (default {PORT})")

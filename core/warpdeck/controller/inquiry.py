@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from warpdeck.model import NodeName
 
 MOST_AT_ONCE = 300
-"""Every half a minute: ten a second beside fifty samples. A thousand nodes are asked every two minutes."""
+"""Every half a minute: ten a second, beside the samples of all nodes. A thousand nodes are asked every two minutes."""
 
 
 class Inquiry:

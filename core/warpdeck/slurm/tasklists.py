@@ -10,6 +10,7 @@ from warpdeck.notation.arrays import MAX_TASKS, parse_array
 
 DEFAULT_LENGTH = 64
 """Characters, while nothing is said."""
+MAX_DIGITS = 9
 _ENDING = "..."
 _ROOM = 2
 """Characters that Slurm leaves free behind a list that it cuts."""
@@ -18,7 +19,7 @@ _ROOM = 2
 def length_of(env: Mapping[str, str]) -> int | None:
     """What SLURM_BITSTR_LEN says, 0 is any length; None: nothing."""
     text = env.get("SLURM_BITSTR_LEN", "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def task_list(tasks: str, length: int) -> str:
