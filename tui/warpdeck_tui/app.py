@@ -73,6 +73,7 @@ class DeckApp(Window):
         readonly: bool = False,
         theme: str = "",
         at: tuple[str, str] = ("queue", ""),
+        moment: float | None = None,
         low_bandwidth: bool = False,
         plain_signs: bool = False,
     ) -> None:
@@ -96,7 +97,7 @@ class DeckApp(Window):
         self.away = ""
         """Why there is no connection, or no answer over it, and what is done about it; "" if all is well."""
         self.own_keys: Keymap = NO_KEYMAP
-        self._at = at
+        self._at, self._moment = at, moment
         self.looks = Looks(self, wanted=theme)
         self.settings = Settings()
         self.notices = Notices(self)
@@ -146,9 +147,9 @@ class DeckApp(Window):
             self.push_screen(NodesScreen(what))
             self.push_screen(NodeScreen(what))
         elif screen == "gpus":
-            self.push_screen(NodesScreen())
+            self.push_screen(NodesScreen(at=self._moment))
         elif screen == "nodes":
-            self.push_screen(NodesScreen(listed=True))
+            self.push_screen(NodesScreen(listed=True, at=self._moment))
         elif screen == "history":
             self.push_screen(HistoryScreen())
         elif screen == "site":

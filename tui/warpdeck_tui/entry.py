@@ -51,17 +51,23 @@ def options_of(args: argparse.Namespace) -> list[str]:
     return [*([f"--theme={args.theme}"] if args.theme else []), *given]
 
 
-def start(args: argparse.Namespace, *, everybody: bool = False, at: tuple[str, str] = ("queue", "")) -> int:
-    """Opens the app with these options at that screen, of that job or node. Raises UserError."""
+def start(
+    args: argparse.Namespace,
+    *,
+    everybody: bool = False,
+    at: tuple[str, str] = ("queue", ""),
+    moment: float | None = None,
+) -> int:
+    """Opens the app with these options at that screen, of that job or node, as it was at that moment. Raises UserError."""
     if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
         end_with_parent()
-        return run(args, everybody=everybody, at=at)
+        return run(args, everybody=everybody, at=at, moment=moment)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("the app needs a terminal", "see `warpdeck --help` for the verbs")
-    return guarded(lambda: run(args, everybody=everybody, at=at))
+    return guarded(lambda: run(args, everybody=everybody, at=at, moment=moment))
 
 
-def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> int:
+def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str], moment: float | None) -> int:
     """The app itself, until it is left."""
     wanted = _settings()
     plain, why = plain_signs(args, wanted)
@@ -72,6 +78,7 @@ def run(args: argparse.Namespace, *, everybody: bool, at: tuple[str, str]) -> in
         app = importlib.import_module("warpdeck_tui.app").DeckApp(
             everybody=everybody,
             at=at,
+            moment=moment,
             readonly=args.readonly,
             theme=args.theme,
             low_bandwidth=low_bandwidth,

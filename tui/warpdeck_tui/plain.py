@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import msgspec
 from rich.cells import cell_len
 
 from warpdeck.api.client import Client
+from warpdeck.api.rows import NodeRow, PastNodeRow
 from warpdeck.api.site import Site
 from warpdeck.errors import UserError
 from warpdeck.model.past import PastQuery
@@ -26,8 +30,9 @@ from .viewmodels import job as job_page
 from .viewmodels.idle import IDLE_COLUMNS, MAX_ASKED, idle_jobs, idle_words, waste_row, wastes
 from .viewmodels.jobcolumns import JobRows, columns_of, job_row
 from .viewmodels.listing import Choice, Listing
-from .viewmodels.nodes import METRIC_WORDS, gpu_detail, gpu_lines, node_lines, node_row
+from .viewmodels.nodes import METRIC_WORDS, METRICS, gpu_detail, gpu_lines, node_lines, node_row
 from .viewmodels.nodes import summary as nodes_summary
+from .viewmodels.past import moment_words, unknown_words
 from .viewmodels.queue import summary
 from .viewmodels.sessions import session_rows, sessions
 from .viewmodels.sessions import summary as sessions_summary
@@ -49,17 +54,40 @@ _PICTURES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[▁▂▃▄▅▆▇█▉▊
 Text = list[str]
 
 
-def main(paths: Paths, screen: str, *, what: str, everybody: bool) -> int:
+class Wanted(NamedTuple):
+    """`what`: which job or node. `user` None: everybody's jobs. `at`: a moment of the past, by unix time; None is now."""
+
+    what: str = ""
+    user: str | None = None
+    at: float | None = None
+
+
+def main(paths: Paths, screen: str, *, what: str, everybody: bool, at: float | None, as_json: bool) -> int:
     """Prints it. Raises UserError."""
-    lines = asyncio.run(screen_text(paths, screen, what, None if everybody else getpass.getuser()))
+    wanted = Wanted(what, None if everybody else getpass.getuser(), at)
+    if as_json:
+        rows = msgspec.to_builtins(asyncio.run(_node_rows(paths, wanted)))
+        sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    lines = asyncio.run(screen_text(paths, screen, wanted))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
-async def screen_text(paths: Paths, screen: str, what: str, user: str | None) -> Text:
-    """The screen's lines. `user` None: everybody's jobs. Raises UserError."""
+async def screen_text(paths: Paths, screen: str, wanted: Wanted) -> Text:
+    """The screen's lines. Raises UserError."""
     async with await Client.connect(paths, name="screen") as client:
-        return [_clean(line) for line in await SCREENS[screen](client, what, user)]
+        return [_clean(line) for line in await SCREENS[screen](client, wanted)]
+
+
+async def _node_rows(paths: Paths, wanted: Wanted) -> Sequence[NodeRow]:
+    async with await Client.connect(paths, name="screen") as client:
+        return await _nodes_of(client, wanted)
+
+
+async def _nodes_of(client: Client, wanted: Wanted) -> Sequence[NodeRow]:
+    """As they are, or as they were."""
+    return await (client.nodes() if wanted.at is None else client.nodes_at(wanted.at))
 
 
 def _clean(line: str) -> str:
@@ -67,10 +95,10 @@ def _clean(line: str) -> str:
     return in_words(printable(_PICTURES.sub("", line))).rstrip()
 
 
-async def _queue(client: Client, _: str, user: str | None) -> Text:
-    rows = {row.id: row for row in await client.jobs(user=user)}
+async def _queue(client: Client, wanted: Wanted) -> Text:
+    rows = {row.id: row for row in await client.jobs(user=wanted.user)}
     listing, now = Listing(), time.time()
-    while listing.follow(rows, Choice(user)) and listing.behind:
+    while listing.follow(rows, Choice(wanted.user)) and listing.behind:
         pass
     lines = JobRows(listing, QUEUE_COLUMNS, now=now)
     titles = [column.title for column in columns_of(QUEUE_COLUMNS)]
@@ -78,59 +106,69 @@ async def _queue(client: Client, _: str, user: str | None) -> Text:
     return [summary(listing.jobs.values()), *shown]
 
 
-async def _gpus(client: Client, _: str, __: str | None) -> Text:
-    nodes = await client.nodes()
-    lines = [nodes_summary(nodes)]
-    for metric in ("util", "owner"):
+async def _gpus(client: Client, wanted: Wanted) -> Text:
+    nodes = await _nodes_of(client, wanted)
+    lines = [*_moment(nodes, wanted), nodes_summary(nodes)]
+    for metric in METRICS:
         lines += ["", f"{METRIC_WORDS[metric]}:"]
         for label, cells in gpu_lines(nodes, metric):
             lines.append(f"{label}: " + (", ".join(cell[1].strip() for cell in cells) or "no GPU"))
     return lines
 
 
-async def _nodes(client: Client, _: str, __: str | None) -> Text:
-    nodes = await client.nodes()
+async def _nodes(client: Client, wanted: Wanted) -> Text:
+    nodes = await _nodes_of(client, wanted)
     rows = [node_row(node)[1] for node in nodes]
     words = [tuple(cell for at, cell in enumerate(row) if at not in NODE_BARS) for row in rows]
-    return [nodes_summary(nodes), *_table(NODE_TITLES, words)]
+    return [*_moment(nodes, wanted), nodes_summary(nodes), *_table(NODE_TITLES, words)]
 
 
-async def _node(client: Client, what: str, _: str | None) -> Text:
-    found = [node for node in await client.nodes() if node.name == what]
+def _moment(nodes: Sequence[NodeRow], wanted: Wanted) -> Text:
+    """Which moment of the past it is, and what of it is not known."""
+    now = time.time()
+    past = [node for node in nodes if isinstance(node, PastNodeRow)]
+    if wanted.at is None:
+        return []
+    unknown = [f"{node.name}: {unknown_words(node, now)}" for node in past if node.unknown]
+    return [moment_words(past, wanted.at, now), *unknown]
+
+
+async def _node(client: Client, wanted: Wanted) -> Text:
+    found = [node for node in await _nodes_of(client, wanted) if node.name == wanted.what]
     if not found:
-        raise UserError(f"there is no node {what}", "see `warpdeck screen nodes --plain`")
+        raise UserError(f"there is no node {wanted.what}", "see `warpdeck screen nodes --plain`")
     gpus = [line for gpu in found[0].gpus for line in ((), *gpu_detail(found[0], gpu.index))]
-    return _text([*node_lines(found[0]), *gpus])
+    return [*_moment(found, wanted), *_text([*node_lines(found[0]), *gpus])]
 
 
-async def _job(client: Client, what: str, _: str | None) -> Text:
-    detail, now = await client.job(what), time.time()
+async def _job(client: Client, wanted: Wanted) -> Text:
+    detail, now = await client.job(wanted.what), time.time()
     shown: list[Line] = [job_page.head(detail.row, now=now), (), *job_page.details(detail, now=now)]
     lines = _text(shown)
     if detail.gpus:
         lines += ["", *_text(job_page.gpu_lines(detail))]
     lines += ["", *_text(job_page.events(detail)), "", f"the end of its output, at most {LOG_LINES} lines:"]
     try:
-        async with client.log(what, offset=-LOG_BYTES) as log:
+        async with client.log(wanted.what, offset=-LOG_BYTES) as log:
             data = b"".join([chunk async for chunk in log])
     except UserError as error:
         return [*lines, error.message]
     return [*lines, *data.decode("utf-8", "replace").splitlines()[-LOG_LINES:]]
 
 
-async def _history(client: Client, _: str, user: str | None) -> Text:
+async def _history(client: Client, wanted: Wanted) -> Text:
     now = time.time()
-    past = await client.past(PastQuery(user=user, limit=PAST_JOBS), counted=True)
+    past = await client.past(PastQuery(user=wanted.user, limit=PAST_JOBS), counted=True)
     titles = [column.title for column in columns_of(PAST_COLUMNS)]
     shown = _table(titles, [job_row(row, PAST_COLUMNS, now=now) for row in past.jobs])
     return [f"the latest {len(past.jobs)} of {past.total} jobs that have ended", *shown]
 
 
-async def _usage(client: Client, _: str, user: str | None) -> Text:
-    return usage_text(await client.past_costs(PastQuery(user=user))).splitlines()
+async def _usage(client: Client, wanted: Wanted) -> Text:
+    return usage_text(await client.past_costs(PastQuery(user=wanted.user))).splitlines()
 
 
-async def _idle(client: Client, _: str, __: str | None) -> Text:
+async def _idle(client: Client, _: Wanted) -> Text:
     now = time.time()
     rows = idle_jobs(await client.jobs(), now)
     used = {}
@@ -143,14 +181,14 @@ async def _idle(client: Client, _: str, __: str | None) -> Text:
     return [idle_words(found), *(_table([column.title for column in IDLE_COLUMNS], shown) if shown else [])]
 
 
-async def _sessions(client: Client, _: str, user: str | None) -> Text:
-    open_ones = sessions(await client.jobs(), user=user)
+async def _sessions(client: Client, wanted: Wanted) -> Text:
+    open_ones = sessions(await client.jobs(), user=wanted.user)
     forwards = await client.forwards()
     rows = [line for _, line in session_rows(open_ones, forwards, now=time.time())]
     return [sessions_summary(open_ones, forwards), *(_table(SESSION_TITLES, rows) if rows else [])]
 
 
-async def _site(client: Client, _: str, __: str | None) -> Text:
+async def _site(client: Client, _: Wanted) -> Text:
     """Its tables, one after the other."""
     site, now = Site(client), time.time()
     shown: dict[str, tuple[Sequence[Column], Sequence[sitetables.Row]]] = {
@@ -178,7 +216,7 @@ async def _site(client: Client, _: str, __: str | None) -> Text:
     return lines[1:]
 
 
-SCREENS: dict[str, Callable[[Client, str, str | None], Awaitable[Text]]] = {
+SCREENS: dict[str, Callable[[Client, Wanted], Awaitable[Text]]] = {
     "queue": _queue,
     "gpus": _gpus,
     "nodes": _nodes,

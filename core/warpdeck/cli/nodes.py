@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.notation.memory import format_memory
+from warpdeck.notation.moments import moment_text, parse_past
+from warpdeck.notation.times import roughly
 
 from .arguments import Arguments, run_sub_verb
 from .output import clean, note, print_json, print_table
@@ -26,6 +29,7 @@ def _parser() -> Arguments:
         examples=(
             "warpdeck node add alice@gpu01:2222 --name gpu01",
             "warpdeck node ls",
+            "warpdeck node ls --at 03:12        what held them then, and what was measured",
             "warpdeck node check               every health check on every node, now",
             "warpdeck node drain gpu01 'bad fan'",
             "warpdeck node drain gpu01 --gpu 3 'bad cable'",
@@ -64,6 +68,12 @@ def _parser() -> Arguments:
     drain.add_argument("reason", nargs="?", default="", help="why, for everybody to read")
     for each in (drain, resume):
         each.add_argument("--gpu", type=_indices, default=[], metavar="N,...", help="only these of its GPUs")
+    for each in (ls, show):
+        each.add_argument(
+            "--at",
+            metavar="WHEN",
+            help="as it was then: 03:12 (the last one), now-2hours, 11/20 14:00; agents keep a day of readings",
+        )
     for each in (add, ls, show, check, drain, resume, remove):
         each.add_argument("--json", action="store_true", help="print JSON")
     return parser
@@ -111,6 +121,8 @@ def _ask(error: UserError, target: str) -> str:
 
 
 def _ls(client: SyncClient, args: argparse.Namespace) -> int:
+    if args.at is not None:
+        return _ls_then(_then(client, args.at), args)
     rows = client.call("nodes")["nodes"]
     if args.json:
         print_json(rows)
@@ -134,6 +146,35 @@ def _ls(client: SyncClient, args: argparse.Namespace) -> int:
     return 0
 
 
+def _then(client: SyncClient, at: str, name: str = "") -> list[dict[str, Any]]:
+    """The nodes as they were. Raises UserError."""
+    rows: list[dict[str, Any]] = client.call("nodes_at", at=parse_past(at, time.time()), name=name)["nodes"]
+    return rows
+
+
+def _ls_then(rows: list[dict[str, Any]], args: argparse.Namespace) -> int:
+    if args.json:
+        print_json(rows)
+        return 0
+    lines = []
+    for row in rows:
+        used = [gpu["util_pct"] for gpu in row["gpus"] if gpu["util_pct"] is not None]
+        util = f"{sum(used) / len(used):.0f}%" if used else "?" if row["gpus"] else ""
+        given = f"{row['cpus_used']}/{row['cpus']}"
+        jobs = ",".join(row["jobs"][:4])
+        lines.append([row["name"], row["state"], given, _gpus(row), util, jobs, _measured(row)])
+    print_table(["NODE", "STATE", "CPUS", "GPUS", "UTIL", "JOBS", "MEASURED"], lines)
+    return 0
+
+
+def _measured(row: dict[str, Any]) -> str:
+    """When and how finely, or why that is not known."""
+    if row["unknown"]:
+        since = f"; it is known from {moment_text(row['since'])} on" if row["since"] else ""
+        return f"{row['unknown']}{since}"
+    return f"means of {roughly(row['step_s'])} from {moment_text(row['begin'])} on"
+
+
 def _gpus(row: dict[str, Any]) -> str:
     if not row["gpus"]:
         return ""
@@ -142,7 +183,8 @@ def _gpus(row: dict[str, Any]) -> str:
 
 
 def _show(client: SyncClient, args: argparse.Namespace) -> int:
-    row = client.call("nodes", name=args.name)["nodes"][0]
+    past = args.at is not None
+    row = (_then(client, args.at, args.name) if past else client.call("nodes", name=args.name)["nodes"])[0]
     if args.json:
         print_json(row)
         return 0
@@ -159,6 +201,7 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         ("health", "; ".join(_ill(check) for check in row["health"])),
         ("containers", ", ".join(row["containers"])),
         ("jobs", ", ".join(row["jobs"])),
+        ("measured", _measured(row) if past else ""),
     ):
         if value:
             print(f"{name:>12}  {clean(value)}")

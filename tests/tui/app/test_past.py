@@ -10,6 +10,7 @@ import pytest
 from tests.tui.app.stage import on_stage
 
 from warpdeck.api.rows import GpuRow, PastNodeRow
+from warpdeck.notation.moments import moment_text
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.viewmodels.nodes import gpu_lines, legend
 from warpdeck_tui.viewmodels.past import FINE_S, MOST_S, STEP_S, moment_words, moved, past_lines
@@ -52,7 +53,7 @@ NIGHT = NOW - 5 * 3600
 @pytest.mark.parametrize(
     ("nodes", "words"),
     [
-        ([node("a", step_s=60.0)], "as it was on Sat 20:53:20, 5h00 ago, means of 1 min"),
+        ([node("a", step_s=60.0)], "as it was on Sat 20:53:20, 5h00 ago, means of 60 s"),
         ([node("a", step_s=1.0), node("b", step_s=10.0)], "means of 1 s and 10 s"),
         (
             [node("a", step_s=1.0), node("b", unknown="b does not answer")],
@@ -77,7 +78,7 @@ def test_what_is_known_of_a_node_then_is_said() -> None:
 
     assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured means of 10 s from 20:53:20 on"
     silent = node("a", unknown="a does not answer: no link", since=NOW - 600)
-    assert said(silent) == "not known a does not answer: no link  it is known from Sun 01:43:20 on"
+    assert said(silent) == "not known a does not answer: no link; it is known from Sun 01:43:20 on"
 
 
 def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
@@ -172,6 +173,10 @@ async def test_a_moment_is_gone_to_by_its_name(folder: Path) -> None:
         assert isinstance(screen, NodesScreen) and screen._at is not None
         named = screen._at
         assert 7190 < time.time() - named < 7300
+        screen.action_copy_command()
+        await stage.until(
+            lambda: stage.app.clipboard == f"warpdeck node show gpu01 --at {moment_text(named)}", "copied"
+        )
         await stage.press("comma")
         await stage.until(lambda: screen._at == (named - 0.001) // 60 * 60, "the minute before")
         await stage.press("full_stop")

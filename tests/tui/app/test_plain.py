@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
+import json
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +14,8 @@ from tests.tui.app.stage import ME, on_stage
 
 from warpdeck.cli.main import main
 from warpdeck.errors import UserError
-from warpdeck_tui.plain import SCREENS, screen_text
+from warpdeck_tui import plain
+from warpdeck_tui.plain import SCREENS, Wanted, screen_text
 from warpdeck_tui.signs import in_words
 
 SAYS = {
@@ -46,14 +52,44 @@ async def test_every_screen_says_what_it_shows(folder: Path) -> None:
         assert set(SAYS) == set(SCREENS)
         for screen, words in SAYS.items():
             what = {"job": str(job.id), "node": "gpu01"}.get(screen, "")
-            text = "\n".join(await screen_text(stage.cluster.paths, screen, what, ME))
+            text = "\n".join(await screen_text(stage.cluster.paths, screen, Wanted(what, ME)))
             assert all(word in text for word in words), f"{screen}: {text}"
             assert not set(text) & set("\x1b█▌●"), screen
             assert "naïve-世" not in text or screen in ("node", "nodes", "gpus", "site")
-        text = "\n".join(await screen_text(stage.cluster.paths, "queue", "", None))
+        text = "\n".join(await screen_text(stage.cluster.paths, "queue", Wanted()))
         assert "naïve-世" in text
         with pytest.raises(UserError, match="no node gpu77"):
-            await screen_text(stage.cluster.paths, "node", "gpu77", None)
+            await screen_text(stage.cluster.paths, "node", Wanted("gpu77"))
+
+
+async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        job = await stage.cluster.submit("llama")
+        await stage.shows("llama", "gpu01")
+        began = stage.app.board.jobs[job.id].start
+        assert began is not None
+        paths = stage.cluster.paths
+        text = "\n".join(await screen_text(paths, "gpus", Wanted(at=began + 0.01)))
+        assert "as it was on" in text and "means of 1 s" in text and "? " not in text
+        assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
+        before = "\n".join(await screen_text(paths, "gpus", Wanted(at=began - 3600)))
+        assert "no readings are known" in before and "gpu01 idle: ?, ?, ?, ?" in before
+        assert "gpu02: nothing was measured then; it is known from " in before
+        listed = "\n".join(await screen_text(paths, "nodes", Wanted(at=began + 0.01)))
+        assert "as it was on" in listed and f" {job.id}" in listed
+        one = "\n".join(await screen_text(paths, "node", Wanted("gpu01", at=began + 0.01)))
+        assert "as it was on" in one and f"job {job.id} of {ME}" in one
+        asked = {"what": "", "everybody": True, "at": began + 0.01, "as_json": True}
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            assert await asyncio.to_thread(plain.main, paths, "gpus", **asked) == 0
+        (first, _) = json.loads(printed.getvalue())
+        assert (first["step_s"], first["unknown"], first["gpus"][0]["job"]) == (1.0, "", str(job.id))
+        assert first["gpus"][0]["power_w"] > 0
+
+
+async def test_the_app_begins_at_a_moment_of_the_past(folder: Path) -> None:
+    async with on_stage(folder, at=("gpus", ""), moment=time.time() - 7200) as stage:
+        await stage.shows("utilisation as it was on", "2h00 ago")
 
 
 def test_signs_become_words_and_names_stay() -> None:
@@ -67,6 +103,11 @@ def test_signs_become_words_and_names_stay() -> None:
         (("queue", "12"), "is of nothing in particular"),
         (("usage",), "is printed only"),
         (("nowhere",), "invalid choice"),
+        (("queue", "--plain", "--at", "03:12"), "shows what is now"),
+        (("gpus", "--plain", "--at", "tomorrow"), "is still to come"),
+        (("gpus", "--plain", "--at", "soon"), "is no point in time"),
+        (("node", "gpu01", "--at", "03:12"), "of the past is printed only"),
+        (("queue", "--json"), "has no JSON"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(

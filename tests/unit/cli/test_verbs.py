@@ -273,6 +273,23 @@ def test_followed_logs_wait_for_the_start_and_end_with_the_job(site: Home, ask: 
     assert out == b"hello\nworld\n"
 
 
+def test_nodes_are_listed_as_they_were(run: Run, ask: Callable[..., Any]) -> None:
+    job = str(submit(ask, "sleep 1000", "-J", "then"))
+
+    def ran() -> list[dict[str, Any]]:
+        listed = json.loads(run("node", "ls", "--at", "now-1second", "--json")[1])
+        return [row for row in listed if job in row["jobs"]]
+
+    (row,) = eventually(ran, what="it ran a second ago")
+    assert row["state"] in ("mixed", "allocated")
+    _, out, _ = run("node", "ls", "--at", "now-2days")
+    assert "MEASURED" in out and "nothing was measured then" in out and " idle " in out
+    assert "measured" in run("node", "show", row["name"], "--at", "now-2days")[1]
+    code, _, err = run("node", "ls", "--at", "tomorrow")
+    assert code == 1 and "is still to come" in err
+    ask("cancel", job)
+
+
 def test_logs_of_one_task_of_an_array(run: Run, ask: Callable[..., Any]) -> None:
     array = submit(ask, "echo task $SLURM_ARRAY_TASK_ID", "-a", "1-2", "-o", "arr-%A_%a.out", "-J", "arr")
     eventually(lambda: not rows(ask, "-n", "arr"), what="both tasks ended")

@@ -66,15 +66,15 @@ class NodesScreen(NodeVerbs):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (136, "-wide")]  # noqa: RUF012  (as Textual declares it)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (32, "-tall")]  # noqa: RUF012
 
-    def __init__(self, name: str = "", *, listed: bool = False) -> None:
-        """`name`: the node that the cursor begins on."""
+    def __init__(self, name: str = "", *, listed: bool = False, at: float | None = None) -> None:
+        """`name`: the node that the cursor begins on. `at`: the moment of the past to begin with, by unix time."""
         super().__init__()
         self._first = name
         self._metric = 0
         self._listed = listed
         self._at: float | None = None
         """The moment that is shown; None is now."""
-        self._wanted_at: float | None = None
+        self._wanted_at = at
         """The moment that was asked for last; what it was like may still be on its way."""
         self._then: list[PastNodeRow] = []
         """What the nodes were like at the moment that is shown."""
@@ -93,6 +93,8 @@ class NodesScreen(NodeVerbs):
 
     def arrive(self) -> None:
         self._show_list(self._listed)
+        if self._wanted_at is not None:
+            self._look_at(self._wanted_at)
 
     @property
     def cursor(self) -> tuple[str, int]:
@@ -105,6 +107,10 @@ class NodesScreen(NodeVerbs):
     def node(self) -> NodeRow | None:
         name = self.cursor[0]
         return next((node for node in self._shown() if node.name == name), None)
+
+    @property
+    def moment(self) -> float | None:
+        return self._at
 
     def _shown(self) -> Sequence[NodeRow]:
         """The nodes as they are, or as they were."""
@@ -241,6 +247,8 @@ class NodesScreen(NodeVerbs):
         until an answer is there, the screen stays as it is."""
         try:
             while (at := self._wanted_at) is not None and at != self._at:
+                if not self.deck.board.ready:  # the app has just begun
+                    await self.deck.core.connected()
                 begun = time.monotonic()
                 then = await self.deck.core.nodes_at(at)
                 if self._wanted_at is None:  # back to now

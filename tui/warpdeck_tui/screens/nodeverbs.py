@@ -9,6 +9,7 @@ from textual import work
 
 from warpdeck.api.rows import NodeRow
 from warpdeck.errors import UserError
+from warpdeck.notation.moments import moment_text
 from warpdeck_tui.chronicle import Undo
 from warpdeck_tui.viewmodels.queue import Question
 
@@ -50,9 +51,15 @@ class NodeVerbs(DeckScreen):
             drain,
         )
 
+    @property
+    def moment(self) -> float | None:
+        """The moment of the past that is shown; None is now."""
+        return None
+
     def action_copy_command(self) -> None:
         if self.node is not None:
-            self.deck.copy(shlex.join(["warpdeck", "node", "show", self.node.name]))
+            then = [] if self.moment is None else ["--at", moment_text(self.moment)]
+            self.deck.copy(shlex.join(["warpdeck", "node", "show", self.node.name, *then]))
 
     def confirmed(
         self, question: Question, call: Callable[[], Awaitable[None]], undo: Undo | None = None

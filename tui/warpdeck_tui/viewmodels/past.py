@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from warpdeck.api.rows import PastNodeRow
+from warpdeck.notation.times import roughly
 
 from .cells import Line, age, fact
 
@@ -34,28 +35,26 @@ def clock_words(at: float, now: float) -> str:
 
 
 def moment_words(nodes: Sequence[PastNodeRow], at: float, now: float) -> str:
-    """ "as it was on Sat 03:12, 5h02 ago, 2 of 8 nodes not known, means of 1 min"."""
+    """ "as it was on Sat 03:12, 5h02 ago, 2 of 8 nodes not known, means of 60 s"."""
     words = [f"as it was on {clock_words(at, now)}", f"{age(now - at)} ago"]
     steps = sorted({node.step_s for node in nodes if node.step_s})
     unknown = sum(bool(node.unknown) for node in nodes)
     if unknown:
         words.append(f"{unknown} of {len(nodes)} nodes not known" if steps else "no readings are known")
     if steps:
-        words.append(f"means of {' and '.join(step_words(step_s) for step_s in steps)}")
+        words.append(f"means of {' and '.join(roughly(step_s) for step_s in steps)}")
     return ", ".join(words)
-
-
-def step_words(step_s: float) -> str:
-    """ "10 s", "1 min"."""
-    return f"{step_s / 60:.0f} min" if step_s >= 60 else f"{step_s:.0f} s"
 
 
 def past_lines(node: PastNodeRow, now: float) -> list[Line]:
     """When and how finely it was measured, or why that is not known."""
     if node.begin is not None and node.step_s:
         began = time.strftime("%H:%M:%S", time.localtime(node.begin))
-        return [fact("measured", f"means of {step_words(node.step_s)} from {began} on")]
-    lines = [fact("not known", node.unknown, "warn")]
-    if node.since is not None:
-        lines.append(fact("", f"it is known from {clock_words(node.since, now)} on", "muted"))
-    return lines
+        return [fact("measured", f"means of {roughly(node.step_s)} from {began} on")]
+    return [fact("not known", unknown_words(node, now), "warn")]
+
+
+def unknown_words(node: PastNodeRow, now: float) -> str:
+    """ "nothing was measured then; it is known from Sat 09:14 on"."""
+    since = "" if node.since is None else f"; it is known from {clock_words(node.since, now)} on"
+    return f"{node.unknown}{since}"

@@ -1,0 +1,71 @@
+"""What a node's GPUs did a moment ago, over SSH: the driver's words of then, beside the job that had them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.home import Home
+from tests.lab.hosts import Lab
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.lab
+GIB = 1 << 30
+LINE = f"util=63 power=480000 temp=66 mem={80 * GIB}"
+BUSY = f"driver 550.54.15\ngpu 0 {LINE}\ngpu 1 {LINE}\n"
+
+
+@pytest.fixture
+def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
+    lab.show_driver(2, BUSY)
+    target = f"root@{lab.address(2)}"
+    shared_home.ok("node", "add", target, "--name", "gpu2", "--accept-host-key", lab.fingerprint(2))
+    yield shared_home
+    shared_home.ok("node", "rm", "--force", "gpu2")
+    lab.show_gpus(2)
+
+
+def then(home: Home, at: str = "now-1second") -> dict[str, Any]:
+    row: dict[str, Any] = home.json("node", "show", "gpu2", "--at", at)
+    return row
+
+
+def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short_tmp: Path) -> None:
+    words = ("submit", "--no-snapshot", "--gpus=1", "--wrap", "sleep 1000")
+    job = str(home.json(*words, cwd=short_tmp)["job_id"])
+
+    def ran() -> dict[str, Any] | None:
+        row = then(home)
+        return row if row["jobs"] == [job] and row["step_s"] == 1.0 else None
+
+    row = eventually(ran, what="it ran a second ago")
+    assert row is not None
+    (held,) = [gpu for gpu in row["gpus"] if gpu["job"]]
+    assert (row["unknown"], held["job"]) == ("", job)
+    told = [held[name] for name in ("util_pct", "power_w", "temp_c", "mem_used_bytes")]
+    assert told == [63, 480.0, 66, 0] and row["mem_used_bytes"] and row["cpu_pct"] is not None
+    moment = f"uts{row['begin'] + 1:.0f}"  # wholly over: the job may have begun within the second
+
+    def is_printed() -> bool:
+        printed = home.ok("screen", "gpus", "--plain", "--at", moment)
+        return all(word in printed for word in ("as it was on", "63%*", "480W*", "66'*"))
+
+    eventually(is_printed, what="that second, or the ten around it, with the job's mark")
+    assert "means of" in home.ok("node", "ls", "--at", moment)
+    before = home.ok("node", "ls", "--at", "now-2hours")
+    assert "nothing was measured then; it is known from" in before and f" {job} " not in before
+    home.ok("cancel", job)
+
+
+def test_a_node_that_hangs_is_said_so_and_holds_nobody_up(home: Home, lab: Lab) -> None:
+    eventually(lambda: then(home)["step_s"], what="it has measured")
+    pid = lab.agent(2)
+    lab.on(2, "kill", "-STOP", str(pid))
+    try:
+        assert then(home)["unknown"].startswith("gpu2 does not answer: ")
+        assert "gpu2 does not answer" in home.ok("screen", "gpus", "--plain", "--at", "now-1minute")
+    finally:
+        lab.on(2, "kill", "-CONT", str(pid))
+    eventually(lambda: then(home)["step_s"], what="it answers again")
