@@ -16,6 +16,7 @@ from warpdeck_agent import minutes
 from warpdeck_agent.history import History
 from warpdeck_agent.minutes import MOST, Minutes
 from warpdeck_agent.spool import Folder
+from warpdeck_agent.wire import json_frame
 from warpdeck_agent.wire import messages as wire
 
 MIB = 1 << 20
@@ -73,6 +74,21 @@ def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, m
     live(known, BEGIN, 100)
     told = at(known, moment)
     assert told == wire.Moment(ask=7, since_unix=BEGIN)
+
+
+def test_an_answer_of_eight_gpus_is_one_small_message(short_tmp: Path) -> None:
+    known = History(Folder(str(short_tmp)))
+    gpus = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in range(8)]
+    known.found(gpus, BEGIN)
+    busy = [
+        wire.GpuSample(index=at, util_pct=100, mem_used_bytes=80 << 30, power_w=699.9, temp_c=83)
+        for at in range(8)
+    ]
+    for second in (0, 1):
+        known.take({"cpu_pct": 1234.5, "mem_bytes": 2e12}, busy, BEGIN + second)
+    told = at(known, BEGIN)
+    assert [gpu.util_pct for gpu in told.gpus] == [100] * 8
+    assert len(json_frame(wire.encode(told))) < 1_000
 
 
 def test_who_has_measured_nothing_yet_says_so(short_tmp: Path) -> None:

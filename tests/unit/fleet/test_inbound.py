@@ -20,6 +20,9 @@ MESSAGES = [
     REPORT,
     wire.Welcome(build="x", inventory=INVENTORY, jobs=[REPORT], pid=1, user="ann"),
     wire.Sample(at_unix=1.5, cpu_pct=3, mem_used_bytes=5, gpus=[GPU, wire.GpuSample(index=1, error="lost")]),
+    wire.Moment(
+        ask=3, begin_unix=60.0, step_s=60.0, since_unix=1.0, cpu_pct=2.5, mem_used_bytes=9, gpus=[GPU]
+    ),
     wire.LaunchFailed(job_id=1, restarts=0, message="no user"),
     wire.NeedTree(job_id=1, restarts=0, tree="abc"),
     wire.StreamOpened(stream=1, offset=2, size_bytes=3, path="/x"),
