@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from warpdeck.api.client import Delta
 from warpdeck.api.rows import GpuRow, JobDetail, JobRow, NodeRow, WhyRow
@@ -64,6 +65,19 @@ def test_running_jobs_come_first_and_the_latest_end_before_older_ones() -> None:
 def test_waiting_jobs_stand_by_their_priority_as_the_planner_takes_them() -> None:
     jobs = [row(1), row(2, priority=5), row(3, priority=90), row(4, priority=5), running(5)]
     assert order_of(jobs) == [5, 3, 2, 4, 1]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "训练🚀" * 60])
+def test_a_name_of_any_length_leaves_room_for_what_is_said_of_the_job(name: str) -> None:
+    job = running(name=name, cpus=4, time_limit_s=3600)
+    told, [other, long] = words(in_full(job, now=NOW)), confirmation("cancel", [running(2), job], []).lines
+    assert "…" in told and told.endswith("on gpu01 with 4 CPUs, 10:00 of 1:00:00") and cell_len(told) < 2 * 78
+    assert cell_len(other) == cell_len(long) < 72 and long.endswith("  ann")
+    assert (
+        "10:00 of 1:00:00" in words(job_view.head(job, now=NOW))
+        and cell_len(words(job_view.head(job, now=NOW))) < 90
+    )
+    assert words(job_view.details(JobDetail(row=job), now=NOW)[0]).endswith(name)
 
 
 def test_a_jobs_times_are_among_its_facts_and_nothing_is_said_twice() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.cells import cell_len
 from textual.events import MouseScrollUp, Paste
 
 from tests.tui.widgets.stage import STYLES, Player, obeyed, stage
+from warpdeck_tui.widgets import log_window
 from warpdeck_tui.widgets.log_view import LogView
 
 
@@ -286,6 +288,38 @@ async def test_moving_up_reads_on_and_keeps_what_is_in_view() -> None:
             await player.until(lambda: not player.widget._reading, "the page")
             assert int(player.rows()[0].split()[2]) == top - 23
         assert far.reads > 1
+
+
+async def test_what_stands_above_a_line_of_a_megabyte_at_the_end_can_be_reached() -> None:
+    text = numbered(100) + b"x" * 1_000_000 + b"\nthe end\n"
+
+    async def read(at_bytes: int, size_bytes: int, /) -> bytes:
+        return text[at_bytes : at_bytes + size_bytes]
+
+    async with stage(LogView()) as player:
+        begin = len(text) - 10_000
+        player.widget.clear(at_bytes=begin, read=read)
+        await fed(player, text[begin:])
+        for words in ("line 99", "xxx", "the end"):
+            await player.shows(words)
+        assert player.widget.following
+        await player.press("pageup", "pageup")
+        assert not player.widget.following
+        await player.shows("line 5")
+
+
+async def test_a_key_upwards_reads_on_where_what_is_kept_fills_no_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_window, "ENOUGH_BYTES", 0)
+    far = Far(TWO_GB)
+    async with stage(LogView()) as player:
+        begin = TWO_GB - 3 * Far.WIDTH
+        player.widget.clear(at_bytes=begin, read=far.read)
+        await fed(player, await far.read(begin, 3 * Far.WIDTH))
+        assert far.reads == 1
+        await player.press("k")
+        await player.shows(f"far line {LAST - 10} ")
 
 
 async def test_what_comes_while_the_view_is_far_from_the_end_is_counted_and_read_at_the_end() -> None:

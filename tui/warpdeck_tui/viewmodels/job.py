@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from rich.cells import cell_len
 
 from warpdeck.api.rows import JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
@@ -13,7 +14,7 @@ from warpdeck.api.used import used_in_words
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.memory import format_memory
 from warpdeck.notation.times import format_duration
-from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import bar
 
 from .cells import Cell, Line, age, fact, glyph, memory, plural
@@ -31,6 +32,8 @@ PANE_WORDS = {
 }
 RED, GREEN, CYAN, BOLD, PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m"
 NO_POST_MORTEM = PostMortem("")
+NAME_COLUMNS = 36
+"""Of a name in the first line: at 80 columns state and time stand behind it. The details have it whole."""
 MAX_DIFF_CHARS = 4 * 1024 * 1024
 """What is shown of a diff; a larger one is for a pager."""
 
@@ -41,7 +44,7 @@ def head(row: JobRow, *, now: float) -> Line:
     limit = f" of {format_duration(row.time_limit_s)}" if row.time_limit_s and row.end is None else ""
     cells = [
         Cell(f" job {row.label}", "accent"),
-        Cell(f"  {printable(row.name)}  "),
+        Cell(f"  {shortened(printable(row.name), NAME_COLUMNS)}  "),
         Cell(f"{glyph(row.state)} {row.state}", row.state),
         Cell("" if ran is None else f"  {format_duration(ran)}{limit}"),
     ]
@@ -117,6 +120,7 @@ def details(
     """The facts. The environment is not among them: it is told to its own user alone (`environment`)."""
     row = detail.row
     lines = [
+        *([fact("name", printable(row.name))] if cell_len(printable(row.name)) > NAME_COLUMNS else []),
         fact("state", _state_words(row), row.state),
         *([fact("died of", ended.words)] if ended.words else []),
         *_reasons(detail, now, forecast),

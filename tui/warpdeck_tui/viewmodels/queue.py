@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from warpdeck.api.rows import JobRow
 from warpdeck.notation.times import format_duration
-from warpdeck_tui.widgets.cells import printable
+from warpdeck_tui.widgets.cells import fit, printable, shortened
 from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
@@ -17,6 +19,10 @@ from .order import rank
 from .verbs import WHOLE_ARRAYS, refusal
 
 DAY_S = 86_400
+NAME_COLUMNS = 72
+"""Of a name in a sentence: beyond it is a file's path or a whole command, and the sentence would be out of sight."""
+LISTED_COLUMNS = 32
+"""Of a name in a question: in a dialog of 76 columns its user has room behind it."""
 IDLE_BELOW_PCT = 5
 """What the accounting of GPUs calls idle."""
 STARTS_UP_S = 120.0
@@ -96,7 +102,7 @@ def full_name(row: JobRow) -> str:
 
 def in_full(row: JobRow, *, now: float) -> Line:
     """One job in a sentence: where it runs and how, the whole reason why it waits, or how it ended."""
-    name = Cell(f"{row.label} {printable(full_name(row))}  ", "accent")
+    name = Cell(f"{row.label} {shortened(printable(full_name(row)), NAME_COLUMNS)}  ", "accent")
     if row.end is not None:
         ran = f", after {format_duration(ran_s(row, now))}" if row.start else ""
         return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)
@@ -123,7 +129,7 @@ def array_in_full(array: Fold, *, now: float) -> Line:
         start = waiting.why.expected_start
         soon = f" The next should start in about {age(start - now)}." if start is not None else ""
         why = f"  {printable(waiting.why.sentence or waiting.why.code)}.{soon}"
-    name = Cell(f"{array.label} {printable(head.name)}  ", "accent")
+    name = Cell(f"{array.label} {shortened(printable(head.name), NAME_COLUMNS)}  ", "accent")
     return name, Cell(counts + holds), Cell(why, "muted")
 
 
@@ -196,9 +202,9 @@ def confirmation(verb: str, rows: Sequence[JobRow], everything: Iterable[JobRow]
     chosen = {row.id for row in rows}
     met = [row for row in there if row.end is None and (row.id in chosen or row.array_job_id in arrays)]
     met = met or list(rows)
-    wide = max(len(printable(row.name)) for row in met)
+    wide = min(LISTED_COLUMNS, max(cell_len(printable(row.name)) for row in met))
     lines = [
-        f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {printable(row.name):<{wide}}  {printable(row.user)}"
+        f"{row.label:<12} {glyph(row.state)} {row.state_short:<3} {fit(printable(row.name), wide)}  {printable(row.user)}"
         + (f"  {plural(row.tasks_pending, 'waiting task')}" if row.tasks_pending else "")
         for row in met
     ]

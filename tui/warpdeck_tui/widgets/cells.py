@@ -35,6 +35,11 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else " " if each.isspace() else REPLACEMENT for each in text)
 
 
+def shortened(text: str, width: int) -> str:
+    """The text, cut with an ellipsis where it takes more columns."""
+    return text if cell_len(text) <= width else fit(text, width)
+
+
 def fit(text: str, width: int, *, align: Align = "left") -> str:
     """The text in exactly `width` terminal columns: cut with an ellipsis, or padded."""
     if width <= 0:

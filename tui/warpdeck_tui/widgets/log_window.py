@@ -39,6 +39,8 @@ MAX_DRAWN_BYTES = 16 * 1024
 SIDE_COLUMNS = 16
 NEAR_PAGES = 2
 """So near to an end of what is kept, more is read."""
+ENOUGH_BYTES = 4 * 1024 * 1024
+"""Where so much does not fill a page its lines are far wider than the screen: more of them is read when somebody goes up."""
 MATCH_CONTEXT_LINES = 3
 """So many lines stay visible above a match."""
 
@@ -108,6 +110,8 @@ class LogWindow(LineView):
             self.refresh()
         else:
             self._refresh_from(last - 1)
+        if self._is_short:
+            self._read_on()
 
     def _show_window(self) -> None:
         """Takes over what is kept now: the end stays in view if it is followed, else the lines that were in view do."""
@@ -210,10 +214,17 @@ class LogWindow(LineView):
         if not source.at_end and (self._following or below < near):
             return source.read_after
         above = self._top - self._shown_first
-        is_short = isinstance(source, FilteredText) and self._shown_end - self._shown_first < near
-        if not source.at_start and (is_short or (not self._following and above < near)):
+        if not source.at_start and (self._is_short or (not self._following and above < near)):
             return source.read_before
         return None
+
+    @property
+    def _is_short(self) -> bool:
+        """What is kept does not fill a page, though there is more: few lines match, or they are long ones."""
+        source, count = self._source, self._shown_end - self._shown_first
+        if isinstance(source, FilteredText):
+            return count < NEAR_PAGES * self._page_rows
+        return 0 < count < self._page_rows and source.lines.cost_bytes < ENOUGH_BYTES
 
     # Painting
 
@@ -312,6 +323,9 @@ class LogWindow(LineView):
     # Moving
 
     def action_move(self, by: int) -> None:
+        if by < 0 and not self.scroll_offset.y and not self._source.at_start:
+            self._stop_following()
+            self._read_on()
         self.scroll_to(y=self.scroll_offset.y + by, animate=False, force=True)
 
     def action_page(self, pages: float) -> None:
