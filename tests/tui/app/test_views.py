@@ -243,9 +243,10 @@ def test_a_long_fact_goes_on_under_its_first_word() -> None:
         "          GPUs on one",
         "          node",
     ]
-    path = folded(fact("stdout", "/" + "x" * 40), 20)
-    assert all(len(words(line)) <= 20 for line in path)
-    assert "".join(words(line)[10:] for line in path) == "/" + "x" * 40
+    for path in ("/" + "x" * 40, "/训练" * 10):
+        lines = folded(fact("stdout", path), 20)
+        assert all(cell_len(words(line)) <= 20 for line in lines)
+        assert "".join(words(line)[10:] for line in lines) == path
     assert folded((), 20) == [()]
 
 

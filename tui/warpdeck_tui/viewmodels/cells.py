@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from warpdeck.notation.memory import format_memory
 
@@ -60,10 +60,11 @@ def folded(line: Line, width: int) -> list[Line]:
             if used + cell_len(word.rstrip()) > room and used:
                 lines.append(tuple(now))
                 now, used, word = [Cell(" " * len(line[0].text))], 0, word.lstrip()
-            while cell_len(word) > room:  # a path: there is no better place to break it
-                now.append(Cell(word[:room], cell.style))
+            *pieces, word = chop_cells(word, room) or [""]  # a path: there is no better place to break it
+            for piece in pieces:
+                now.append(Cell(piece, cell.style))
                 lines.append(tuple(now))
-                now, word = [Cell(" " * len(line[0].text))], word[room:]
+                now = [Cell(" " * len(line[0].text))]
             now.append(Cell(word, cell.style))
             used += cell_len(word)
     return [*lines, tuple(now)]
