@@ -165,6 +165,7 @@ ACTIONS = (
     Action("queue", "next_view", "w", "Next view", "of the saved ones, then the usual one"),
     Action("queue", "save_view", "W", "Save view", "filter, whose jobs, order and columns, under a name"),
     Action("queue", "mark", "space", "Mark", "the verbs then mean all that are marked"),
+    Action("queue", "mark_all", "V", "Mark all", "every line that is listed; once more takes the marks away"),
     Action("queue", "clear", "escape", "Clear", "take away marks, then the filter"),
     Action("queue", "cancel", "c", "Cancel", "end the job", "Cancel", _CHANGES),
     Action("queue", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),

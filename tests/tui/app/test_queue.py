@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from warpdeck.errors import UserError
 from warpdeck.model import JobState
+from warpdeck_tui.screens import queue
 from warpdeck_tui.views import View, Views, read_views
 from warpdeck_tui.widgets.virtual_table import VirtualTable
 
@@ -67,6 +68,32 @@ async def test_marked_jobs_are_meant_together(folder: Path) -> None:
         await stage.shows("Cancel 2 jobs?", "$ warpdeck cancel 1 2")
         await stage.press("y")
         await stage.told("cancelled 2 jobs")
+
+
+async def test_all_that_a_filter_leaves_is_marked_at_once_and_unmarked(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("train", "eval", "train"):
+            await stage.cluster.submit(name)
+        await stage.shows("eval")
+        await stage.press("slash", *"train", "enter", "V", "c")
+        await stage.shows("Cancel 2 jobs?", "$ warpdeck cancel 1 3")
+        await stage.press("n", "V")
+        await stage.hides("2 marked")
+        await stage.press("c")
+        await stage.shows("Cancel job 1?")
+
+
+async def test_more_than_anybody_reads_is_not_marked_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_MARKED", 1)
+    async with on_stage(folder) as stage:
+        for name in ("one", "two"):
+            await stage.cluster.submit(name)
+        await stage.shows("two")
+        await stage.press("V")
+        await stage.told("2 lines are listed: narrow them to 1 with a filter first")
+        assert not stage.app.marks
 
 
 async def test_the_filter_narrows_while_it_is_typed(folder: Path) -> None:

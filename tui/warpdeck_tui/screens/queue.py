@@ -25,6 +25,8 @@ from warpdeck_tui.widgets.rows import RowSource
 from .dialogs import Ask
 from .joblist import FilterLine, JobListScreen
 
+MOST_MARKED = 1_000
+"""At once: each key looks at all marks, and nobody reads a longer list before he says yes."""
 REST_S = 0.005
 """Between two slices of a long queue: keys come first."""
 
@@ -88,6 +90,14 @@ class QueueScreen(JobListScreen):
         self.tick()
         if self.array(key) is None:
             self.table.go_to(fold_key(number))
+
+    def action_mark_all(self) -> None:
+        count = len(self.listing.entries)
+        if count > MOST_MARKED:
+            words = f"{count:,} lines are listed: narrow them to {MOST_MARKED:,} with a filter first"
+            self.deck.notify(words, severity="warning")
+        else:
+            self.table.mark_all()
 
     def _whose(self) -> str:
         return "everybody's jobs" if self.deck.everybody else f"jobs of {self.deck.user}"

@@ -349,6 +349,18 @@ class VirtualTable(LineView):
         self.post_message(self.Marked(self, self._cursor_key))
         self._move_to(self._cursor + 1)
 
+    def mark_all(self) -> None:
+        """Marks every row there is; where all are marked takes the marks away."""
+        keys = {self._source.key(index) for index in range(len(self._source))}
+        if not self._takes_marks or not keys:
+            return
+        if keys <= self._marks:
+            self._marks -= keys
+        else:
+            self._marks |= keys
+        self.post_message(self.Marked(self, ""))
+        self._repaint(())
+
     def clear_marks(self) -> bool:
         """Takes all marks away; False if there were none."""
         if not self._marks:
