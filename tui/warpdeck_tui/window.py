@@ -19,6 +19,7 @@ from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.geometry import Offset, Region
+from textual.notifications import Notify
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -41,6 +42,8 @@ LIVE = Pace(0.1, 1.0)
 LOW_BANDWIDTH = Pace(2.0, 2.0)
 UNWATCHED = Pace(5.0, 0.0)
 """Who looks at a window beside the one he types in still sees jobs end."""
+MOST_NOTICES = 3
+"""At once: each takes four lines of a terminal that may have 24."""
 ALT = "alt+"
 ALT_IN_TEXT = "bf\x7f\b"
 """With Alt these move by words in a line of text, and delete one, as in a shell."""
@@ -140,6 +143,14 @@ class Window(App[None]):
         on = not self._driver.has_mouse
         self._driver.turn_mouse(on=on)
         self.notify("the mouse is the app's" if on else "the mouse is the terminal's own; M takes it back")
+
+    def on_notify(self, event: Notify) -> None:
+        """Runs before Textual shows it: what is said again stands once, and no more than fit beside what is worked on."""
+        shown = list(self._notifications)
+        again = [each for each in shown if each.message == event.notification.message]
+        others = [each for each in shown if each not in again]
+        for gone in [*again, *others[: len(others) + 1 - MOST_NOTICES]]:
+            self._unnotify(gone, refresh=False)
 
     def on_resize(self) -> None:
         """Terminals lose lines, or wrap them, when they are resized."""

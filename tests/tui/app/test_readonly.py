@@ -61,3 +61,22 @@ async def test_nothing_changes_whatever_is_pressed(folder: Path, place: str) -> 
         assert {job.id: (job.state, job.held) for job in stage.app.board.jobs.values()} == {
             number: (job.state, job.held) for number, job in before.items()
         }
+
+
+async def test_what_is_said_again_stands_once_and_three_notices_are_the_most(folder: Path) -> None:
+    async with on_stage(folder, readonly=True) as stage:
+        await stage.press(*"nnnnAZ")
+        await stage.told("Undo is switched off")
+        assert [each.message.split(" is ")[0] for each in stage.app._notifications] == [
+            "New job",
+            "Run again",
+            "Undo",
+        ]
+        await stage.press(*"in")
+        await stage.until(
+            lambda: (
+                [each.message.split(" is ")[0] for each in stage.app._notifications]
+                == ["Undo", "Interactive shell", "New job"]
+            ),
+            "the latest three",
+        )
