@@ -9,6 +9,7 @@ from typing import List, Tuple
 
 from .containers import find_runtimes
 from .procfs import number, table, text
+from .topology import find_topology, temporary_bytes
 from .wire.messages import Facility, GpuInfo, Inventory
 
 
@@ -16,10 +17,16 @@ def take_inventory(
     gpus: List[GpuInfo], *, driver: str, gpu_error: str, containment: str, facilities: List[Facility]
 ) -> Inventory:
     """The node as found."""
+    cpus = sorted(os.sched_getaffinity(0))
+    topology = find_topology(cpus)
     return Inventory(
         hostname=socket.gethostname(),
         boot_id=text("/proc/sys/kernel/random/boot_id"),
-        cpus=len(os.sched_getaffinity(0)),
+        cpus=len(cpus),
+        sockets=topology.sockets,
+        cores_per_socket=topology.cores,
+        threads_per_core=topology.threads,
+        tmp_disk_bytes=temporary_bytes(),
         mem_bytes=memory()[0],
         gpus=gpus,
         driver=driver,

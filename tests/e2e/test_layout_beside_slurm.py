@@ -49,6 +49,9 @@ ASKED: dict[str, tuple[str, ...]] = {
     "-n6 --gpus-per-task=1": OWN,
     "-n10 -N2 --mem-per-cpu=8000": OWN,
     "-n20 -w n2": OWN,
+    "-N1-4 -n20 --use-min-nodes": (),
+    "-N1-4 -n4 --use-min-nodes": (),
+    "-n4 -B 1": (),
 }  # fmt: skip
 _TASK = "echo task $SLURM_PROCID $SLURM_NODEID $SLURM_LOCALID"
 _TASK_LINE = re.compile(r"task (\d+) (\d+) (\d+)")

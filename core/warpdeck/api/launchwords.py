@@ -18,7 +18,7 @@ from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.launch import judge_launch
 from warpdeck.notation.sbatch.verdict import Fault
 from warpdeck.slurm.people import gid_of, uid_of
-from warpdeck.slurm.refusals import WORDS, in_slurms_words
+from warpdeck.slurm.refusals import WORDS, in_slurms_words, said_first
 
 from . import protocol as ask
 
@@ -78,5 +78,5 @@ def _told(error: UserError, begun: str, command: str, environ: Mapping[str, str]
     code = exit_code(environ) if error.exit_code == PLAIN else error.exit_code
     if error.code not in WORDS and not error.code.startswith(("QOS", "Assoc")):
         return UserError(error.message, error.hint, exit_code=code, code=error.code)
-    words = in_slurms_words(error).replace("\n", f"\n{command}: error: ")
-    return UserError(begun + words, exit_code=code)
+    words = said_first(error) + begun + in_slurms_words(error)
+    return UserError(words.replace("\n", f"\n{command}: error: "), exit_code=code)

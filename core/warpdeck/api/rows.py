@@ -403,7 +403,13 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     cpus_used: int = 0
     cpu_pct: float | None = None
+    sockets: int = 0
+    cores: int = 0
+    """Of each socket."""
+    threads: int = 0
+    """Of each core."""
     mem_bytes: int = 0
+    tmp_disk_bytes: int = 0
     mem_alloc_bytes: int = 0
     mem_used_bytes: int | None = None
     gpus: list[GpuRow] = []
@@ -460,9 +466,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     reason_at: float | None
     cpus: int
+    sockets: int
+    cores: int
+    """Of each socket."""
+    threads: int
+    """Of each core."""
     cpus_used: int
     cpu_pct: float | None
     mem_bytes: int
+    tmp_disk_bytes: int
     mem_alloc_bytes: int
     mem_used_bytes: int | None
     gpus: dict[str, int]

@@ -30,6 +30,7 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
     shares = [share for _, share in shares_on(state, node.name)]
     reading = state.readings.get(node.name)
     known = state.site.nodes.get(node.name)
+    topology = node.topology.told(node.cpus)
     cpus_used = sum(share.cpus for share in shares)
     return NodeFacts(
         name=node.name,
@@ -44,9 +45,13 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
         reason=node.reason if node.drained else state.link_reasons.get(node.name, ""),
         reason_at=node.reason_at_unix or None,
         cpus=node.cpus,
+        sockets=topology.sockets,
+        cores=topology.cores,
+        threads=topology.threads,
         cpus_used=cpus_used,
         cpu_pct=reading.cpu_pct if reading else None,
         mem_bytes=node.mem_bytes,
+        tmp_disk_bytes=node.tmp_disk_bytes,
         mem_alloc_bytes=sum(share.mem_bytes for share in shares),
         mem_used_bytes=reading.mem_used_bytes if reading else None,
         gpus=_counted([gpu.type for gpu in node.gpus]),

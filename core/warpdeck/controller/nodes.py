@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from warpdeck.errors import UserError
-from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, Link, Node, NodeName
+from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, Link, Node, NodeName, Topology
 from warpdeck_agent.wire import messages as wire
 
 from . import steps
@@ -180,6 +180,10 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         boot_id=found.boot_id,
         cpus=found.cpus,
         mem_bytes=found.mem_bytes,
+        topology=Topology(
+            sockets=found.sockets, cores=found.cores_per_socket, threads=found.threads_per_core
+        ),
+        tmp_disk_bytes=found.tmp_disk_bytes,
         gpus=tuple(
             Gpu(
                 index=gpu.index,

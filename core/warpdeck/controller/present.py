@@ -246,6 +246,7 @@ def node_row(state: State, node: Node) -> NodeRow:
     gpus = [_gpu_row(state, node, index, holders, blocked) for index in range(len(node.gpus))]
     cpus_used = sum(share.cpus for share in shares)
     facts = state.site.nodes.get(node.name)
+    topology = node.topology.told(node.cpus)
     return NodeRow(
         name=node.name,
         target=node.target or "local",
@@ -255,7 +256,11 @@ def node_row(state: State, node: Node) -> NodeRow:
         cpus=node.cpus,
         cpus_used=cpus_used,
         cpu_pct=reading.cpu_pct if reading else None,
+        sockets=topology.sockets,
+        cores=topology.cores,
+        threads=topology.threads,
         mem_bytes=node.mem_bytes,
+        tmp_disk_bytes=node.tmp_disk_bytes,
         mem_alloc_bytes=sum(share.mem_bytes for share in shares),
         mem_used_bytes=reading.mem_used_bytes if reading else None,
         gpus=gpus,

@@ -169,6 +169,8 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
         name=node.name,
         cpus=node.cpus,
         mem_bytes=node.mem_bytes,
+        topology=node.topology,
+        tmp_disk_bytes=node.tmp_disk_bytes,
         gpus=tuple(
             GpuView(
                 index=gpu.index,

@@ -3,7 +3,7 @@
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, ExitStatus, Job, Room, Share, ShareStatus, Why
-from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading
+from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading, Topology
 from .ranges import (
     Ranges,
     count_tasks,
@@ -20,6 +20,7 @@ from .request import (
     Dependencies,
     Dependency,
     GpuAsk,
+    NodeMinimum,
     PtySide,
     PtySize,
     Request,
@@ -74,6 +75,7 @@ __all__ = [
     "Link",
     "Node",
     "NodeHealth",
+    "NodeMinimum",
     "NodeName",
     "OwnUse",
     "PtySide",
@@ -88,6 +90,7 @@ __all__ = [
     "ShareStatus",
     "Snapshot",
     "Spread",
+    "Topology",
     "Verdict",
     "WarnSignal",
     "Why",

@@ -92,6 +92,18 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Interactive jobs that nobody and nothing uses, and since when."""
 
 
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """How the CPUs of a node lie: so many sockets, cores of each, threads of each core. 0 is unknown."""
+
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
+
+    def told(self, cpus: int) -> Topology:
+        """As Slurm's commands tell of it: where it is unknown, every CPU is a socket of its own."""
+        return self if self.sockets else Topology(sockets=cpus, cores=1, threads=1)
+
+
 class Facility(msgspec.Struct, frozen=True, kw_only=True):
     """One way in which a node holds jobs: end, memory, cpus, processes, folders (of their own), devices.
 
@@ -112,6 +124,9 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The accepted SSH host key, as in known_hosts; "" relies on the user's own known_hosts."""
     cpus: int = 0
     mem_bytes: int = 0
+    topology: Topology = Topology()
+    tmp_disk_bytes: int = 0
+    """The file system of jobs' temporary files; 0 is unknown."""
     gpus: tuple[Gpu, ...] = ()
     boot_id: str = ""
     hostname: str = ""

@@ -142,6 +142,18 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     writable: bool = True
 
 
+class NodeMinimum(msgspec.Struct, frozen=True, kw_only=True):
+    """What each node must have at the least, whatever the job takes of it."""
+
+    sockets: Count | None = None
+    cores: Count | None = None
+    """Of each socket."""
+    threads: Count | None = None
+    """Of each core."""
+    tmp_disk_bytes: Bytes | None = None
+    """--tmp."""
+
+
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a request that placement looks at."""
 
@@ -169,6 +181,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, and others where it has more nodes; so many of them as it has where it has fewer."""
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
+    node_minimum: NodeMinimum = NodeMinimum()
+    use_min_nodes: bool = False
+    """As few nodes as will do, where it may have more (--use-min-nodes)."""
     constraint: Word = ""
     """--constraint: features with & | ( ) [ ]."""
     prefer: Word = ""

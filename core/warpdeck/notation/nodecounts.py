@@ -61,12 +61,16 @@ def _quotient(many: int, each: int, options: str) -> int:
 
 
 def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
-    """What is to be said of it. Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as
-    srun has it."""
+    """What is to be said of it. With --spread-job a job goes to as many as it may.
+
+    Raises UserError for fewer nodes than are named; `cuts`: the first of those are meant then, as srun has it.
+    """
+    spread = resources.pop("spread", False)
     names = list(dict.fromkeys(resources.get("nodelist", ())))
     tasks = resources.get("tasks")
     if "nodes_min" not in resources:
         _find_nodes(resources, names)
+        resources["nodes_open"] = not spread
         return []
     low, high = resources["nodes_min"], resources["nodes_max"]
     if cuts and high < len(names):
@@ -97,7 +101,6 @@ def _find_nodes(resources: dict[str, Any], names: list[str]) -> None:
     if tasks is not None and each is not None:
         low = max(low, -(-tasks // each))
     most = low if tasks is None and total is None else min(total or MAX_NODES, tasks or MAX_NODES, MAX_NODES)
-    resources["nodes_open"] = True
     if most > 1 or low > 1:
         resources["nodes_min"], resources["nodes_max"] = low, max(low, most)
 

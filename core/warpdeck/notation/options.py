@@ -36,7 +36,7 @@ context                  -  required  bar  refused
 contiguous               -  none      bar  honoured  each
 constraint               C  required  bar  honoured  each
 core-spec                S  required  bar  noted     each
-cores-per-socket         -  required  bar  refused   each
+cores-per-socket         -  required  bar  honoured   each
 cpu-bind                 -  required  r    honoured
 cpu_bind                 -  required  r    honoured
 cpu-freq                 -  required  bar  refused   each
@@ -56,7 +56,7 @@ exclude                  x  required  bar  honoured
 exclusive                -  optional  bar  honoured  each
 export                   -  required  br   honoured
 export-file              -  required  b    honoured
-extra-node-info          B  required  bar  refused   each
+extra-node-info          B  required  bar  honoured   each
 get-user-env             -  optional  ba   honoured
 gid                      -  required  bar  refused
 gpu-bind                 -  required  bar  honoured  each
@@ -142,8 +142,8 @@ resv-ports               -  optional  r    noted
 send-libs                -  optional  r    noted
 signal                   -  required  bar  honoured
 slurmd-debug             -  required  r    refused
-sockets-per-node         -  required  bar  refused   each
-spread-job               -  none      bar  refused   each
+sockets-per-node         -  required  bar  honoured   each
+spread-job               -  none      bar  honoured   each
 switches                 -  required  bar  honoured  each
 task-epilog              -  required  r    honoured
 task-prolog              -  required  r    honoured
@@ -154,10 +154,10 @@ thread-spec              -  required  bar  noted     each
 threads-per-core         -  required  bar  noted     each
 time                     t  required  bar  honoured
 time-min                 -  required  bar  honoured
-tmp                      -  required  bar  refused   each
+tmp                      -  required  bar  honoured   each
 uid                      -  required  bar  refused
 unbuffered               u  none      r    honoured
-use-min-nodes            -  none      bar  noted     each
+use-min-nodes            -  none      bar  honoured     each
 verbose                  v  none      ba   command
 verbose                  v  none      r    noted
 version                  V  none      ba   command

@@ -22,6 +22,7 @@ from .mail import parse_mail_types
 from .memory import parse_memory
 from .moments import parse_moment
 from .nodecounts import MAX_NODES, fit_nodes, join_gpus
+from .nodeminimum import set_cores, set_extra, set_sockets, set_tmp
 from .options import COMMAND, NOTED, REFUSED, SBATCH, Table
 from .signals import parse_warning, spans_reservation
 from .submitfiles import LIMITS_FILE, Reader, propagated, variables_of_file, with_hosts
@@ -313,6 +314,12 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "contiguous": lambda resources, value: resources.update(contiguous=True),
     "prefer": lambda resources, value: resources.update(prefer=value),
     "switches": _set_switches,
+    "tmp": set_tmp,
+    "extra-node-info": set_extra,
+    "sockets-per-node": set_sockets,
+    "cores-per-socket": set_cores,
+    "use-min-nodes": lambda resources, value: resources.update(use_min_nodes=True),
+    "spread-job": lambda resources, value: resources.update(spread=True),
     "exclusive": lambda resources, value: resources.update(exclusive=True),
     "nodelist": lambda resources, value: resources.update(nodelist=expand(value)),
     "exclude": lambda resources, value: resources.update(exclude=expand(value)),

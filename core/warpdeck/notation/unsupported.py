@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from warpdeck.errors import UserError
 
-_TOPOLOGY = ("nodes are known here by their CPUs, not by their sockets", "ask for CPUs: -c, --mincpus")
+_SOCKETS = "jobs hold CPUs of a node here, wherever these lie"
 _FREQUENCY = ("clocks are not set here", "ask an admin for a prolog that sets them")
 _ORDER = ("nodes are chosen by what is free on them", "name them with --nodelist if they must be those")
 _OTHER_USER = ("nobody acts as somebody else here", "submit as that user: sudo -u NAME sbatch ...")
@@ -31,27 +31,22 @@ REASONS: dict[str, tuple[str, str]] = {
     "container-id": ("OCI bundles are not run", "write --container-name=NAME"),
     "container-save": ("images are not written back", "run `podman commit` or `enroot export` in the job"),
     "context": ("there are no SELinux contexts for jobs", "take it out"),
-    "cores-per-socket": _TOPOLOGY,
     "cpu-freq": _FREQUENCY,
     "epilog": _ON_SUBMIT_HOST,
-    "extra-node-info": _TOPOLOGY,
     "gid": _OTHER_USER,
     "gpu-freq": _FREQUENCY,
-    "gpus-per-socket": (_TOPOLOGY[0], "ask for --gpus-per-node"),
+    "gpus-per-socket": (_SOCKETS, "ask for --gpus-per-node"),
     "het-group": ("jobs of several components are not run", "submit the components as jobs of their own"),
     "mcs-label": ("there are no labels of security", "use accounts and partitions"),
     "network": ("switches of networks are not set here", "take it out"),
     "no-allocate": ("every task belongs to an allocation", "take it out"),
-    "ntasks-per-socket": (_TOPOLOGY[0], "write --ntasks-per-node"),
+    "ntasks-per-socket": (_SOCKETS, "write --ntasks-per-node"),
     "ntasks-per-tres": ("it was replaced", "write --ntasks-per-gpu"),
     "pack-group": ("jobs of several components are not run", "submit the components as jobs of their own"),
     "prolog": _ON_SUBMIT_HOST,
     "reboot": ("nodes are not started anew for a job", "ask an admin: scontrol reboot"),
     "segment": _ORDER,
-    "sockets-per-node": _TOPOLOGY,
-    "spread-job": ("a job gets as few nodes as it fits on", "say how many with --nodes"),
     "spread-segments": _ORDER,
-    "tmp": ("nodes do not tell how large their temporary disks are", "use --constraint with a feature"),
     "uid": _OTHER_USER,
     "x11": ("X11 is not forwarded", "use `warpdeck attach` or `warpdeck forward`"),
 }

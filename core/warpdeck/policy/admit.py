@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.model import Allocation, Resources, count_tasks
+from warpdeck.model import Allocation, NodeMinimum, Resources, count_tasks
 
 from .access import in_partition, partition_bars, partition_names, time_limit
-from .cluster import CPUS, GPUS, MEM, Cluster, traits_of
+from .cluster import CPUS, GPUS, MEM, Cluster, has_least, traits_of
 from .features import parse_constraint
 from .gpus import GpuBoard
 from .limits import Ledger
@@ -150,6 +150,19 @@ def _unknown(asked: Resources, view: View) -> Refusal | None:
     return None
 
 
+def _too_small(least: NodeMinimum, view: View) -> Refusal | None:
+    """Where no node at all is as large as --tmp or --extra-node-info ask for."""
+    most = max((node.tmp_disk_bytes for node in view.nodes), default=0)
+    if least.tmp_disk_bytes and least.tmp_disk_bytes > most:
+        sentence = f"it asks for {least.tmp_disk_bytes >> 20} MiB of temporary disk, and the largest is {most >> 20} MiB"
+        return Refusal("InvalidTmpDisk", sentence)
+    layout = msgspec.structs.replace(least, tmp_disk_bytes=None)
+    if not any(has_least(node, layout) for node in view.nodes):
+        asked = ":".join(str(count or "*") for count in (least.sockets, least.cores, least.threads))
+        return Refusal("InvalidTopology", f"no node has {asked} sockets, cores of each and threads of those")
+    return None
+
+
 def _is_met(constraint: str, view: View) -> bool:
     """Whether any node meets it."""
     tests = parse_constraint(constraint)
@@ -172,6 +185,9 @@ def _on_empty_cluster(
     if spot is not None:
         return allocate(timeline, GpuBoard(cluster, {}, 0.0), spot, 1.0)
     where = f" in partition {part.name}" if part is not None else ""
+    small = _too_small(asked.node_minimum, view)
+    if small is not None:
+        return small
     if asked.constraint and not _is_met(asked.constraint, view):
         return Refusal("InvalidFeature", f"no node has {asked.constraint}")
     usable = max(int(mask.sum()) for mask in shape.masks)  # all nodes of a job meet the same alternative

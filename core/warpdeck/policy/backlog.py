@@ -129,6 +129,7 @@ class _Groups:
                 asked.constraint,
                 asked.nodelist,
                 asked.exclude,
+                asked.node_minimum,
             )
             number = numbers.get(key)
             if number is None:

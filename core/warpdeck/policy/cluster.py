@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from warpdeck.model import NodeName, Resources, Share
+from warpdeck.model import NodeMinimum, NodeName, Resources, Share
 from warpdeck.notation.hostlist import by_number
 
 from .demand import WHOLE_NODE, Need
@@ -62,6 +62,7 @@ class Cluster:
         return (
             (before.name, before.features, before.switch, before.weight, before.cpus, before.mem_bytes)
             == (node.name, node.features, node.switch, node.weight, node.cpus, node.mem_bytes)
+            and (before.topology, before.tmp_disk_bytes) == (node.topology, node.tmp_disk_bytes)
             and [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in before.gpus]
             == [(gpu.uuid, gpu.type, gpu.mem_bytes) for gpu in node.gpus]
         )  # fmt: skip
@@ -123,7 +124,9 @@ class Cluster:
     def rows_for(self, asked: Resources, allowed: frozenset[NodeName] | None) -> list[Mask]:
         """For each alternative of the constraint the nodes that may be used, healthy or not. Not to be written to."""
         only = asked.nodelist if asked.nodes_max <= len(asked.nodelist) else ()  # else others are beside them
-        key = (allowed, only, asked.exclude, asked.gpus.type, asked.constraint, asked.prefer)
+        key = (
+            allowed, only, asked.exclude, asked.gpus.type, asked.node_minimum, asked.constraint, asked.prefer
+        )  # fmt: skip
         found = self._masks.get(key)
         if found is None:
             if len(self._masks) >= MAX_MASKS:
@@ -143,6 +146,8 @@ class Cluster:
             base &= ~self.named(frozenset(asked.exclude))
         if asked.gpus.type:
             base &= self._of_type(asked.gpus.type.lower())
+        if asked.node_minimum != NO_MINIMUM:
+            base &= np.array([has_least(node, asked.node_minimum) for node in self.nodes], dtype=np.bool_)
         masks = self._meeting(asked.constraint, base)
         if asked.prefer:
             masks = [mask & better for better in self._meeting(asked.prefer, base) for mask in masks] + masks
@@ -209,6 +214,20 @@ class Cluster:
 def traits_of(node: NodeView) -> Traits:
     """What a constraint may ask of it."""
     return Traits(node.features, min((gpu.mem_bytes for gpu in node.gpus), default=0))
+
+
+NO_MINIMUM = NodeMinimum()
+
+
+def has_least(node: NodeView, least: NodeMinimum) -> bool:
+    """Whether the node is as large as --tmp, --extra-node-info and their like ask for."""
+    has = node.topology.told(node.cpus)
+    return (
+        has.sockets >= (least.sockets or 0)
+        and has.cores >= (least.cores or 0)
+        and has.threads >= (least.threads or 0)
+        and node.tmp_disk_bytes >= (least.tmp_disk_bytes or 0)
+    )
 
 
 def _switches(nodes: tuple[NodeView, ...]) -> tuple[Ints, int]:

@@ -117,8 +117,8 @@ class Shape:
 
     def each_size(self) -> tuple[Shape, ...]:
         """The same on each of its numbers of nodes alone, in the order in which they are tried: --nodes=2-8 is eight where
-        eight can be had now (Slurm's rule); without --nodes it is as few as will do, whichever these are."""
-        if self.asked.nodes_open or len(self.gangs) < 2:
+        eight can be had now (Slurm's rule); without --nodes, or with --use-min-nodes, it is as few as will do, whichever these are."""
+        if self.asked.nodes_open or self.asked.use_min_nodes or len(self.gangs) < 2:
             return (self,)
         if not self._each_size:
             made = []

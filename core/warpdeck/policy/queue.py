@@ -126,7 +126,7 @@ class Queue:
         asked, settings = job.resources, self.settings
         where: tuple[object, ...] = (*partition_names(job.partition, settings)[:1], job.reservation)
         if settings.backfill != "none":  # strict order is for all of a partition
-            where += (asked.gpus.type, asked.constraint, asked.nodelist)
+            where += (asked.gpus.type, asked.constraint, asked.nodelist, asked.node_minimum)
         return self.pools.of(where)
 
     def _kinds_of(self, jobs: Sequence[PendingJob]) -> list[int]:

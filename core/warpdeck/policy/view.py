@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Room
+from warpdeck.model import Allocation, GpuUuid, JobId, NodeName, Resources, Room, Topology
 
 from .site import AccountView, PartitionView, QosView, ReservationView, UserView
 
@@ -36,6 +36,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     name: NodeName
     cpus: int
     mem_bytes: int
+    topology: Topology = Topology()
+    tmp_disk_bytes: int = 0
     gpus: tuple[GpuView, ...] = ()
     unavailable: str = ""
     features: frozenset[str] = frozenset()

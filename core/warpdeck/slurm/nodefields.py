@@ -151,13 +151,13 @@ def _numbers() -> dict[str, Print]:
 
     return {
         "cpus": least("CPUS", lambda node: int(node["cpus"])),
-        "cores": least("CORES", lambda node: 1),
-        "sockets": least("SOCKETS", lambda node: int(node["cpus"])),
-        "threads": least("THREADS", lambda node: 1),
+        "cores": least("CORES", lambda node: int(node["cores"])),
+        "sockets": least("SOCKETS", lambda node: int(node["sockets"])),
+        "threads": least("THREADS", lambda node: int(node["threads"])),
         "memory": least("MEMORY", lambda node: int(node["mem_bytes"]) // MIB),
-        "disk": least("TMP_DISK", lambda node: 0),
+        "disk": least("TMP_DISK", lambda node: int(node["tmp_disk_bytes"]) // MIB),
         "weight": least("WEIGHT", lambda node: int(node["weight"])),
-        "socketcorethread": Print("S:C:T", _topology, of_node=lambda node: node["cpus"], exact=True),
+        "socketcorethread": Print("S:C:T", _topology, of_node=_layout, exact=True),
         "cpusload": span("CPU_LOAD", _load, "%.2f"),
         "freemem": span("FREE_MEM", _free, "%d"),
     }
@@ -245,10 +245,14 @@ def _free(node: Row) -> float | None:
     return None if used is None else (node["mem_bytes"] - used) // MIB
 
 
+def _layout(node: Row) -> tuple[int, ...]:
+    return tuple(int(node[part]) for part in ("sockets", "cores", "threads"))
+
+
 def _topology(row: Row) -> str:
-    """Every CPU a socket of its own, as Slurm takes a node of which it is told CPUs alone."""
-    found = {node["cpus"] for node in row["nodes"]}
-    return f"{min(found, default=0)}{'+' if len(found) > 1 else ''}:1:1"
+    """Of each the least, with a + where nodes have more."""
+    parts = [set(part) for part in zip(*map(_layout, row["nodes"]), strict=True)] or [{0}] * 3
+    return ":".join(f"{min(part)}{'+' if len(part) > 1 else ''}" for part in parts)
 
 
 def _by_use(row: Row) -> tuple[int, int, int]:

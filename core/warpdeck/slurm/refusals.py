@@ -17,6 +17,8 @@ WORDS = {
     "InvalidFeature": "Invalid feature specification",
     "InvalidPrefer": "Invalid preferred feature specification",
     "InvalidNode": "Invalid node name specified",
+    "InvalidTmpDisk": "Requested node configuration is not available",
+    "InvalidTopology": "Requested node configuration is not available",
     "InvalidQOS": "Invalid qos specification",
     "Licenses": "Invalid license specification",
     "PartitionConfig": "Invalid partition name specified",
@@ -43,6 +45,18 @@ WORDS = {
     "step_nodes": "Requested node configuration is not available",
     "no_batch": "Only batch jobs are accepted or processed",
 }
+
+
+_FIRST = {
+    "InvalidTmpDisk": "Temporary disk specification can not be satisfied",
+    "InvalidTopology": "Socket, core and/or thread specification can not be satisfied",
+}
+
+
+def said_first(error: UserError) -> str:
+    """What a command says on a line of its own before it says that it failed; "" of most."""
+    words = _FIRST.get(error.code)
+    return f"{words}\n" if words else ""
 
 
 def in_slurms_words(error: UserError) -> str:

@@ -31,7 +31,7 @@ from warpdeck.notation.scriptoptions import COMPONENTS
 
 from .console import CommandError, Console
 from .judging import check
-from .refusals import WORDS, in_slurms_words
+from .refusals import WORDS, in_slurms_words, said_first
 from .version import VERSION
 
 RECORDED_S = 60.0
@@ -213,7 +213,7 @@ def _told(job_id: int, asked: Collection[str]) -> str:
 
 
 def _failed(error: UserError, console: Console) -> CommandError:
-    words = f"Batch job submission failed: {in_slurms_words(error)}"
+    words = f"{said_first(error)}Batch job submission failed: {in_slurms_words(error)}"
     return CommandError(words, exit_code=exit_code(console.env))
 
 

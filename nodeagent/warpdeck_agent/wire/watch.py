@@ -63,6 +63,12 @@ class Inventory:
     """The container runtimes there: enroot, apptainer, singularity, podman."""
     gpu_error: str = ""
     """Why NVML is not used, when a driver is there but does not answer."""
+    sockets: int = 0
+    """With the two below: how the CPUs lie; 0 is unknown."""
+    cores_per_socket: int = 0
+    threads_per_core: int = 0
+    tmp_disk_bytes: int = 0
+    """The file system of jobs' temporary files; 0 is unknown."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_what_a_job_asks_for() -> None:
     ("line", "words"),
     [
         ("#SBATCH --foo=1", "unrecognized option '--foo=1'"),
-        ("#SBATCH --spread-job", "not supported"),
+        ("#SBATCH --reboot", "not supported"),
         ("#SBATCH -J a b", "'b' is no option"),
         ("#SBATCH –nodes=2", "is no option"),
         ("#SBATCH --mem=64 G", "'G' is no option"),

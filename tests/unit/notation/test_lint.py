@@ -35,7 +35,7 @@ def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
             "line 3: --ntasks=3 takes the place of --ntasks=2 in line 2",
         ),
         (["#SBATCH -o logs/%x.out"], "line 2: the folder of --output, /here/logs, is not there"),
-        (["#SBATCH --spread-job"], "line 2: submission refuses this: --spread-job is not supported"),
+        (["#SBATCH --reboot"], "line 2: submission refuses this: --reboot is not supported"),
         (["#SBATCH --hint=nomultithread"], "line 2: --hint has no effect here"),
         (["#SBATCH -n1", "#SBATCH hetjob", "#SBATCH -n2"], "line 3: a job of 2 components"),
         (["#PBS -l nodes=2", "#PBS -N x"], "line 2: #PBS lines count here and for Slurm's sbatch"),

@@ -128,7 +128,7 @@ def test_words_that_nothing_comes_of_are_noted_with_their_line() -> None:
         ("#BSUB -n 4,", "job.sh:2: #BSUB -n format not correct given: '4,'"),
         ("#PBS -N 'a", "job.sh:2: Unmatched `'`"),
         ("#PBS -l walltime=x", "job.sh:2: "),
-        ("#PBS -l file=2gb", "job.sh:2: --tmp is not supported"),
+        ("#PBS -l file=2xb", "job.sh:2: "),
     ],
 )
 def test_bad_words_are_refused_with_their_line_and_a_way_out(line: str, words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
-from warpdeck.model import GpuAsk, NodeName, Resources
+from warpdeck.model import GpuAsk, NodeMinimum, NodeName, Resources, Topology
 from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
 
 NOW = 1000.0
@@ -223,3 +223,34 @@ def test_others_leave_the_nodes_that_are_meant(asked: dict[str, Any]) -> None:
     leaving = {order.job_id for order in made.preempts}
     assert leaving and (91 in leaving)
     assert all(NodeName("n3") in order.room.nodes for order in made.preempts)
+
+
+def test_only_nodes_that_are_large_enough_will_do() -> None:
+    small, large = nodes("n1", "n2")
+    large = msgspec.structs.replace(
+        large, topology=Topology(sockets=2, cores=4, threads=2), tmp_disk_bytes=100 << 30
+    )
+    for least in (NodeMinimum(cores=4), NodeMinimum(threads=2), NodeMinimum(tmp_disk_bytes=50 << 30)):
+        assert went([small, large], node_minimum=least) == {"n2": 1}
+    assert went([small, large], node_minimum=NodeMinimum(sockets=16)) == {"n1": 1}, "each CPU a socket"
+    assert went([small, large], node_minimum=NodeMinimum(sockets=2, cores=4, tmp_disk_bytes=1)) == {"n2": 1}
+
+
+@pytest.mark.parametrize(
+    ("least", "code"),
+    [
+        (NodeMinimum(cores=2), "InvalidTopology"),
+        (NodeMinimum(tmp_disk_bytes=1 << 40), "InvalidTmpDisk"),
+        (NodeMinimum(sockets=16), ""),
+    ],
+)
+def test_what_no_node_has_is_refused_by_name(least: NodeMinimum, code: str) -> None:
+    asked = pending(1, resources=Resources(node_minimum=least))
+    refused = admit(asked, view(nodes(*FOUR), []), Settings())
+    assert (refused.code if refused else "") == code
+
+
+def test_a_range_of_nodes_takes_few_where_that_is_asked() -> None:
+    there, ranged = nodes(*FOUR), {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
+    assert went(there, **ranged, tasks=4) == {"n1": 4}
+    assert went(there, **ranged, tasks=20) == {"n1": 16, "n2": 4}

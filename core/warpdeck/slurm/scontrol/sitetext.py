@@ -20,7 +20,7 @@ def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[s
     gres = gres_text(node["gpus"])
     cpus, load = node["cpus"], node["cpu_pct"]
     lines = [
-        f"NodeName={node['name']} Arch=x86_64 CoresPerSocket=1 ",
+        f"NodeName={node['name']} Arch=x86_64 CoresPerSocket={node['cores']} ",
         f"CPUAlloc={node['cpus_used']} CPUEfctv={cpus} CPUTot={cpus} "
         f"CPULoad={'N/A' if load is None else f'{load * cpus / 100:.2f}'}",
         f"AvailableFeatures={or_null(','.join(node['features']))}",
@@ -48,8 +48,9 @@ def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
     mem_mib, used = node["mem_bytes"] // MIB, node["mem_used_bytes"]
     free = "N/A" if used is None else str(max(0, node["mem_bytes"] - used) // MIB)
     lines = [
-        f"RealMemory={mem_mib} AllocMem={node['mem_alloc_bytes'] // MIB} FreeMem={free} Sockets={node['cpus']} Boards=1",
-        f"State={node_state(node)} ThreadsPerCore=1 TmpDisk=0 Weight={node['weight']} Owner=N/A MCS_label=N/A",
+        f"RealMemory={mem_mib} AllocMem={node['mem_alloc_bytes'] // MIB} FreeMem={free} Sockets={node['sockets']} Boards=1",
+        f"State={node_state(node)} ThreadsPerCore={node['threads']} TmpDisk={node['tmp_disk_bytes'] // MIB}"
+        f" Weight={node['weight']} Owner=N/A MCS_label=N/A",
         f"Partitions={','.join(partitions)} ",
         "BootTime=None SlurmdStartTime=None",
         f"LastBusyTime={moment(node['at'])}",

@@ -1,0 +1,57 @@
+"""--tmp, --extra-node-info and its parts, and how many nodes --use-min-nodes and --spread-job take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from warpdeck.errors import UserError
+from warpdeck.notation.request import build_request
+
+
+def resources(*words: str) -> dict[str, Any]:
+    options = [(*word.split("=", 1), "") if "=" in word else (word, "", "") for word in words]
+    found: dict[str, Any] = build_request(options, {}, now=0.0)[0]["resources"]  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "least"),
+    [
+        (["tmp=100"], {"tmp_disk_bytes": 100 * 2**20}),
+        (["tmp=1T"], {"tmp_disk_bytes": 2**40}),
+        (["tmp=5G", "tmp=0"], {"tmp_disk_bytes": None}),
+        (["extra-node-info=2"], {"sockets": 2, "cores": None, "threads": None}),
+        (["extra-node-info=2:8:1"], {"sockets": 2, "cores": 8, "threads": 1}),
+        (["extra-node-info=2-4:*"], {"sockets": 2, "cores": None, "threads": None}),
+        (["extra-node-info=1k"], {"sockets": 1024, "cores": None, "threads": None}),
+        (["sockets-per-node=2", "cores-per-socket=16"], {"sockets": 2, "cores": 16}),
+    ],
+)
+def test_what_each_node_must_have_is_kept(words: list[str], least: dict[str, int | None]) -> None:
+    assert resources(*words)["node_minimum"] == least
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("tmp=much", "much"),
+        ("extra-node-info=2:x", "'x' is no count"),
+        ("extra-node-info=1:1:1:1", "more than three parts"),
+        ("sockets-per-node=-1", "'-1' is no count"),
+        ("sockets-per-node=2-4", "'2-4' is no count"),
+        ("cores-per-socket=" + "9" * 40, "is no count"),
+    ],
+)
+def test_what_is_no_count_is_named(word: str, named: str) -> None:
+    with pytest.raises(UserError, match=named):
+        resources(word)
+
+
+def test_a_job_may_take_few_nodes_or_many() -> None:
+    assert resources("ntasks=4")["nodes_open"]
+    spread = resources("ntasks=4", "spread-job")
+    assert (spread["nodes_min"], spread["nodes_max"], spread["nodes_open"]) == (1, 4, False)
+    assert "spread" not in spread
+    assert resources("nodes=1-4", "use-min-nodes")["use_min_nodes"]
