@@ -9,6 +9,8 @@ RESTART = "run `warpdeck down`: jobs go on, and the next verb starts the control
 """The next step where client and controller are of different versions."""
 SAID = "said"
 """The code of a UserError whose message is all that a command is to say, prefixes and all: Slurm's own lines."""
+ANSWERED = "answered"
+"""The code of one whose message was asked for (--hint=help): it goes to the standard output as it is."""
 UNCERTAIN = "uncertain"
 """The code of a UserError that does not tell whether what was asked was done: to ask again may do it twice."""
 

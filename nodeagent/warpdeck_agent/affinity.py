@@ -28,6 +28,21 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
     return [[cpu for cpu in named[at % len(named)] if cpu in known] for at in range(tasks)]
 
 
+BOUND = "WARPDECK_BOUND"
+"""The variable whose words a task says before it begins (tasks.BEGIN_SCRIPT)."""
+PID = "@"
+"""Where its own number goes in them."""
+_KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}
+
+
+def in_words(kind: str, cpus: Collection[int], *, node: str, rank: int, local: int) -> str:
+    """What --cpu-bind=verbose says of a task: slurmstepd's line, with PID where its number is to stand."""
+    word = _KINDS.get(kind.partition(":")[0], "MASK")
+    mask = 0 if word == "NONE" else sum(1 << cpu for cpu in cpus)
+    done = "" if word == "NONE" else " set"
+    return f"cpu-bind={word} - {node}, task {rank:2} {local:2} [{PID}]: mask 0x{mask:X}{done}"
+
+
 def own_cpus(count: int, *, allowed: List[int], taken: Collection[int]) -> Tuple[int, ...]:
     """So many that no other step of the job has; none, and nothing is pinned, where it is all of them or fewer are free."""
     free = [cpu for cpu in allowed if cpu not in taken]

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import groups, processes
 from .accounts import group_of
-from .affinity import allowed_cpus, bind, own_cpus
+from .affinity import BOUND, allowed_cpus, bind, in_words, own_cpus
 from .cputime import CpuTime, sum_of
 from .exchange import Exchange
 from .job import Job
@@ -214,13 +214,16 @@ class Steps:
     async def _start_tasks(self, step: Step, launch: StepLaunch) -> None:
         """Those that were started are watched, whatever becomes of the others. Raises OSError, ValueError, LaunchError."""
         env = self._starter.environment(step, launch)
+        allowed = list(step.cpus) or _cpus_of(step.job)
         bound = bind(
             launch.cpu_bind,
             len(launch.tasks),
             cpus_per_task=int(launch.env.get("SLURM_CPUS_PER_TASK", "1") or 1),
-            allowed=list(step.cpus) or _cpus_of(step.job),
+            allowed=allowed,
         )
         cpus = [own or list(step.cpus) for own in bound]
+        if launch.bind_verbose:
+            launch = _telling(launch, [own or allowed for own in cpus])
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._pool)
         try:
             if step.exchange is None:
@@ -458,6 +461,16 @@ class Steps:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _telling(launch: StepLaunch, cpus: List[List[int]]) -> StepLaunch:
+    """The same with tasks that say first which CPUs they have (BOUND)."""
+    node = launch.env.get("SLURMD_NODENAME", "")
+    tasks = []
+    for local, task in enumerate(launch.tasks):
+        line = in_words(launch.cpu_bind, cpus[local], node=node, rank=task.rank, local=local)
+        tasks.append(dataclasses.replace(task, env={**task.env, BOUND: line}))
+    return dataclasses.replace(launch, tasks=tasks)
 
 
 def _cpus_of(job: Job) -> List[int]:

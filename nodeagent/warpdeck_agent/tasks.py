@@ -82,7 +82,8 @@ for WARPDECK_PROLOG in "$2" "$3"; do
     done <"$WARPDECK_HOOK"
 done
 echo "$$" >"$WARPDECK_HOOK"
-unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME
+[ -z "${WARPDECK_BOUND-}" ] || printf "%s\n" "${WARPDECK_BOUND%%@*}$$${WARPDECK_BOUND#*@}" >&2
+unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME WARPDECK_BOUND
 shift 3
 case $1 in
     */*) [ ! -x "$1" ] || [ -d "$1" ] || exec @SETSID@ "$@" ;;

@@ -5,13 +5,28 @@ Its nodes bind nothing, and srun then puts the words of a plain --cpu-bind=cores
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from tests.lab.ours import OurSlurm
 from tests.lab.peer import RealSlurm
 
+from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
+from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.launch import judge_launch
 from warpdeck.notation.srun import parse_srun
 from warpdeck.notation.stepwords import TOLD
 
 pytestmark = pytest.mark.slurm
+PLACE = Place(cwd="/", environ={}, now=0.0)
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[OurSlurm]:
+    with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
+        yield running
 
 
 @pytest.mark.parametrize(
@@ -30,6 +45,21 @@ def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options
     wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
     told = parse_srun(words, {}, files={}).ask["env"]
     assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
+
+
+@pytest.mark.parametrize("option", ["--hint=help", "--mem-bind=help", "--distribution=help", "--hint=x"])
+def test_an_option_answers_where_and_with_the_code_that_slurm_answers(
+    slurm: RealSlurm, ours: OurSlurm, option: str
+) -> None:
+    words = ["sbatch", option, "--wrap", "true"]
+    real, own = slurm.run(words), ours.run(words)
+    assert (own.rc, bool(own.out), bool(own.err)) == (real.rc, bool(real.out), bool(real.err))
+    table = SALLOC_22_05
+    for command in ("salloc", "srun"):
+        real = slurm.run([command, option, "true"])
+        fault = judge_launch([option, "true"], PLACE, known=table).fault
+        assert fault is not None and (fault.exit_code, fault.is_answer) == (real.rc, bool(real.out))
+        table = SRUN_22_05
 
 
 def test_a_plain_binding_is_told_without_a_list() -> None:

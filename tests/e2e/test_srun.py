@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import struct
 import termios
@@ -233,6 +234,24 @@ def test_tasks_are_bound_to_cpus_of_their_own(batch: Batch) -> None:
     lines = batch.run("srun --cpu-bind=cores grep Cpus_allowed_list /proc/self/status\n")
     assert len(set(lines)) == 2
     assert all(line.split()[-1].isdecimal() for line in lines)
+
+
+def test_tasks_say_which_cpus_they_have_where_that_is_asked(batch: Batch) -> None:
+    command = "sh -c 'echo pid $$; env | grep ^WARPDECK_BOUND'"
+    lines = batch.run(f"srun -l --cpu-bind=verbose {command} 2>&1 | sort\nsrun --cpu-bind=v,none true\n")
+    for rank in (0, 1):
+        pid, *_ = [line.split()[-1] for line in lines if line.startswith(f"{rank}: pid ")]
+        said = rf"{rank}: cpu-bind=MASK - \S+, task +{rank} +\d \[{pid}\]: mask 0x[0-9A-F]+ set"
+        assert any(re.fullmatch(said, line) for line in lines), lines
+    assert not any("WARPDECK_BOUND" in line for line in lines)
+    unbound = [line for line in lines if line.startswith("cpu-bind=NONE")]
+    assert len(unbound) == 2 and all(line.endswith("]: mask 0x0") for line in unbound)
+
+
+def test_an_option_is_asked_for_its_values(batch: Batch) -> None:
+    lines = batch.run("for o in --hint --mem-bind --cpu-bind; do srun $o=help true 2>&-; echo $?; done\n")
+    assert [line for line in lines if line.isdecimal()] == ["1", "255", "1"]
+    assert sum(line.startswith("--") for line in lines) == 3
 
 
 @pytest.mark.two_cpus

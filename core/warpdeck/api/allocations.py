@@ -15,7 +15,7 @@ import msgspec
 
 from warpdeck.controller.environment import made_environment
 from warpdeck.controller.events import HolderLeft, Submitted
-from warpdeck.errors import SAID, UserError
+from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options import SALLOC_22_05, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
@@ -143,7 +143,7 @@ def judged(
     try:
         yield judge
     except UserError as error:
-        if error.code not in (SAID, FILE):
+        if error.code not in (SAID, ANSWERED, FILE):
             judge(error)
         raise
 

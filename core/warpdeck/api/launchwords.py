@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from warpdeck.controller.events import Who
 from warpdeck.controller.steps import BUSY, STARTING
-from warpdeck.errors import SAID, UserError
+from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import JobId
 from warpdeck.notation.exitcodes import IMMEDIATE, PLAIN, exit_code
 from warpdeck.notation.options import Table
@@ -44,6 +44,8 @@ def check(message: ask.Srun | ask.Salloc, known: Table, *, who: Who, ours: UserE
     fault = judge_launch(message.words, place, known=known).fault
     if fault is None or (_is_of_getopt(fault) and (ours is None or fault.words[0] not in ours.message)):
         return  # an option that came after the Slurm that is spoken for
+    if fault.is_answer:
+        raise UserError("\n".join(fault.words), exit_code=fault.exit_code, code=ANSWERED)
     said = "\n".join(line if line.startswith(_TRY) else f"{known.command}: {line}" for line in fault.words)
     raise UserError(said, fault.hint, exit_code=fault.exit_code, code=SAID)
 

@@ -42,7 +42,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     with judged(connection, message, SRUN_22_05) as judge:
         asked = _parse(connection, message)
         if asked.told:
-            connection.send({"t": "told", "id": message.id, "text": asked.told})
+            connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
             return
         wanted = _convert(asked, has_input=message.has_input)
         job = _find_job(connection, asked)

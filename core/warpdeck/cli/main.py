@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from warpdeck import __version__
-from warpdeck.errors import SAID, UserError, WarpdeckError
+from warpdeck.errors import ANSWERED, SAID, UserError, WarpdeckError
 
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
@@ -79,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is expected
         return code
     except UserError as error:
+        if error.code == ANSWERED:
+            print(error.message)
+            return error.exit_code
         print(error.message if error.code == SAID else f"warpdeck: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)

@@ -70,6 +70,7 @@ def build_step_launch(
         argv=list(ask.argv),
         tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
         cpu_bind=ask.cpu_bind,
+        bind_verbose=ask.bind_verbose,
         cpus=0 if step.whole else share.cpus,
         time_limit_s=float(ask.time_limit_s or 0),
         limits=dict(ask.limits),

@@ -66,6 +66,8 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     mpi: Literal["", "none", "pmi2"] = ""
     """How ranks of an MPI program that is started directly find each other; "": as the site has it."""
     cpu_bind: Word = ""
+    bind_verbose: bool = False
+    """Each task says on its error output which CPUs it got."""
     input_rank: Annotated[int, msgspec.Meta(ge=-1, le=2**32 - 1)] = -1
     """The task that gets input; 2**32 - 1: all, -1: none."""
     pty: bool = False

@@ -27,6 +27,7 @@ from .hostlist import expand
 from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
 from .request import Options
+from .sbatch.bindhelp import help_of
 from .signals import parse_signal
 from .srunhelp import HELP
 from .stepwords import told_of_step
@@ -128,6 +129,8 @@ class Srun(msgspec.Struct, kw_only=True):
     """Whether an option was given that changes nothing here."""
     told: str = ""
     """What is answered in place of a step."""
+    told_code: int = 0
+    """srun's exit code then."""
 
 
 def parse_srun(
@@ -260,6 +263,9 @@ def _apply(asked: Srun, option: str, value: str, where: str) -> None:
         return
     if option in CLUSTER_OPTIONS and not other_cluster(value):
         return
+    if (answer := help_of(option, value)) is not None:
+        asked.told, asked.told_code = answer
+        return
     if SRUN.options[option].here == REFUSED:
         raise unsupported(option, where)
     try:
@@ -334,7 +340,9 @@ def _cpu_bind(asked: Srun, value: str) -> None:
             f"--cpu-bind={value} is not understood",
             "write none, cores, rank, map_cpu:0,1 or mask_cpu:0x3,0xc",
         )
-    asked.ask["cpu_bind"] = "" if kind in ("none", "no") else kind
+    asked.ask["cpu_bind"] = kind
+    said = [word[0] for word in value.split(",") if word in ("quiet", "q", "verbose", "v")]
+    asked.ask["bind_verbose"] = said[-1:] == ["v"]
 
 
 def _kill_on_bad_exit(asked: Srun, value: str) -> None:

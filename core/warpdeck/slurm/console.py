@@ -72,10 +72,16 @@ class CutOff(Exception):
 
 
 class CommandError(Exception):
-    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do, or `bare` of that; `exit_code` is theirs too."""
+    """Printed as `COMMAND: error: MESSAGE`, line by line, as Slurm's commands do, or `bare` of that; `exit_code` is theirs too.
 
-    def __init__(self, message: str, *, exit_code: int = 1, bare: bool = False) -> None:
+    `is_answer`: it was asked for, and goes to the standard output as it is.
+    """
+
+    def __init__(
+        self, message: str, *, exit_code: int = 1, bare: bool = False, is_answer: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.exit_code = exit_code
-        self.bare = bare
+        self.bare = bare or is_answer
+        self.is_answer = is_answer

@@ -32,6 +32,8 @@ def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
     fault = judge(text, name, place, words=words, known=SBATCH_22_05).fault
+    if fault is not None and fault.is_answer:
+        raise CommandError("\n".join(fault.words), exit_code=fault.exit_code, is_answer=True)
     if fault is not None and not fault.words[-1].startswith(_NOT_THERE):
         raise CommandError(_said(fault), exit_code=fault.exit_code, bare=True)
 

@@ -9,7 +9,7 @@ import socket
 import sys
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.errors import SAID, UserError
+from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.paths import default_paths
 
 from .console import CommandError, Console
@@ -72,7 +72,7 @@ def run(name: str, words: list[str], console: Console) -> int:
     except CommandError as error:
         before = "" if error.bare else f"{name}: error: "
         for line in error.message.split("\n"):
-            print(before + line, file=console.err)
+            print(before + line, file=console.out if error.is_answer else console.err)
         return error.exit_code
     except UserError as error:
         print(f"{name}: error: {error.message}", file=console.err)
@@ -127,8 +127,8 @@ def _read(path: str, size: int) -> bytes:
 
 
 def _fail(name: str, error: UserError) -> int:
-    before = "" if error.code == SAID else f"{name}: error: "
-    print(before + error.message, file=sys.stderr)
+    before = "" if error.code in (SAID, ANSWERED) else f"{name}: error: "
+    print(before + error.message, file=sys.stdout if error.code == ANSWERED else sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
     return error.exit_code

@@ -189,7 +189,7 @@ class StepClient:
             return self._end(message)
         elif word == "told":
             write_all(1, str(message["text"]).encode())
-            return 0
+            return int(message.get("code", 0))
         return None
 
     def _begin(self, result: Dict[str, Any]) -> None:

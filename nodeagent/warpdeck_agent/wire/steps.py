@@ -68,6 +68,8 @@ class StepLaunch:
     argv: List[str] = field(default_factory=list)
     tasks: List[StepTask] = field(default_factory=list)
     cpu_bind: str = ""
+    bind_verbose: bool = False
+    """Each task's CPUs are told on its error output before it begins."""
     cpus: int = 0
     """So many of the job's CPUs here are the step's own; 0: it may use all."""
     time_limit_s: float = 0.0

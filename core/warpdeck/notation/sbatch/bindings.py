@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .bindhelp import answer
 from .numbers import INT_MAX, LONG_MAX, strtol
 from .refusal import Refusal, invalid
 
@@ -123,10 +124,7 @@ def mem_bind(text: str, types: frozenset[str]) -> tuple[str, frozenset[str]]:
             kind = "mask_mem" if word.startswith("mask") else "map_mem"
             types, found = types - _PLACES | {kind}, _list_of(item, kind, "mem-bind")
         elif word == "help":
-            raise Refusal(
-                "Memory bind options: nosort, sort, quiet, verbose, none, rank, local, map_mem:LIST, mask_mem:LIST",
-                level="",
-            )
+            raise answer("mem-bind")
         else:
             raise Refusal(f'unrecognized --mem-bind argument "{item}"', "write such as local or none")
     return found, types

@@ -10,6 +10,7 @@ import re
 from warpdeck.notation.hostfile import names_in
 from warpdeck.notation.hostlist import MAX_HOSTS, collapse
 
+from .bindhelp import answer
 from .fields import ENVIRONMENT, LINE, Fields, Place
 from .numbers import int32
 from .refusal import VALUE_EXIT, Refusal
@@ -123,8 +124,7 @@ def _apply_hint(fields: Fields, word: str) -> None:
         case "nomultithread":
             fields.threads = 1
         case "help":
-            words = "Application hint options: compute_bound, memory_bound, multithread, nomultithread"
-            raise Refusal(words, level="")
+            raise answer("hint")
         case _:
             raise Refusal(
                 f'unrecognized --hint argument "{word}", see --hint=help',

@@ -43,7 +43,9 @@ def judge_launch(words: Sequence[str], place: Place, *, known: Table) -> Verdict
         if not (is_srun and _is_inside(fields, place)):
             _check_allocation(fields, place)
     except Refusal as error:
-        return verdict._replace(fault=Fault(error.lines, 0, error.hint, exit_of(error, place)))
+        return verdict._replace(
+            fault=Fault(error.lines, 0, error.hint, exit_of(error, place), error.is_answer)
+        )
     return verdict
 
 

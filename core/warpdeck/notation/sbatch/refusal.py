@@ -22,10 +22,13 @@ class Refusal(UserError):
         level: str = "error",
         more: tuple[str, ...] = (),
         exit_code: int = 0,
+        is_answer: bool = False,
     ) -> None:
         super().__init__(message, hint, exit_code=exit_code)
         self.level = level
         self.more = more
+        self.is_answer = is_answer
+        """It is no complaint: it was asked for, and goes to the standard output as it is."""
 
     @property
     def lines(self) -> list[str]:

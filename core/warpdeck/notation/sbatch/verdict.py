@@ -35,6 +35,8 @@ class Fault(NamedTuple):
     line: int
     hint: str
     exit_code: int = 1
+    is_answer: bool = False
+    """Refusal.is_answer."""
 
 
 class Verdict(NamedTuple):
@@ -80,7 +82,9 @@ def judge(
             check_rest(fields, place)
         check_clusters(fields)
     except Refusal as error:
-        return verdict._replace(fault=Fault(error.lines, reading.line, error.hint, exit_of(error, place)))
+        return verdict._replace(
+            fault=Fault(error.lines, reading.line, error.hint, exit_of(error, place), error.is_answer)
+        )
     return verdict
 
 
