@@ -126,11 +126,16 @@ class Beginnings:
             self._ended_early.pop(key, None)
             self._tell(
                 LaunchFailed(
-                    job_id=key[0], restarts=key[1], message=str(error), again=error.again, drain=error.drain
+                    job_id=key[0],
+                    restarts=key[1],
+                    message=str(error),
+                    again=error.again,
+                    drain=error.drain,
+                    check=error.check,
                 )
             )
             self._launching.pop(key, None)
-            if error.again:
+            if error.again or error.check:
                 self._ahead.close(key)  # the node is to blame
             self._go_on(key)
             return

@@ -7,7 +7,6 @@ The supervisor's child is the user before it looks at any of it (see child).
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import time
@@ -25,7 +24,7 @@ from .job import Job
 from .loginshell import login_environment
 from .ports import Ports
 from .programs import PROGRAMS
-from .refusal import LaunchError
+from .refusal import NO_ROOM, LaunchError, full_disk
 from .room import Room, Rooms
 from .scripts import Scripts
 from .setting import Setting
@@ -83,8 +82,8 @@ class Launcher:
                 await self._rooms.undo(launch, room, uid=who.uid)
             if isinstance(error, LaunchError):
                 raise
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise LaunchError(f"the disk of {self._spool.path} is full on this node") from error
+            if isinstance(error, OSError) and error.errno in NO_ROOM:
+                raise full_disk(self._spool.path) from error
             raise LaunchError(_sentence(error)) from error
         return job
 

@@ -7,7 +7,6 @@ nothing is left.
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import time
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from .hooks import PROLOG, HookError, run_hook
 from .leftovers import Leftovers
 from .parts import Turns
 from .privatedirs import PrivateDirs, folders_of
-from .refusal import LaunchError
+from .refusal import NO_ROOM, LaunchError, full_disk
 from .remnants import Remnants
 from .tempdirs import DEFAULT_PLACE, TempDirs, remove_tree
 from .wire.messages import Launch
@@ -126,7 +125,7 @@ class Rooms:
 
 
 def _no_folder(error: OSError, where: str) -> LaunchError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LaunchError(f"the disk of {where} is full on this node")
+    if error.errno in NO_ROOM:
+        return full_disk(where)
     reason = os.strerror(error.errno or 0)
     return LaunchError(f"no folder for temporary files can be made in {where}: {reason}")

@@ -18,3 +18,15 @@ def blame(txn: Transaction, name: NodeName, reason: str) -> None:
         return
     log.warning("%s is drained: %s", name, reason)
     txn.put_node(amend(node, drained=True, drain_checks=(), reason=reason, reason_at_unix=txn.now))
+
+
+def blame_check(txn: Transaction, name: NodeName, check: str, *, reason: str) -> bool:
+    """Drains the node until that check is well again; False where the site wants no drain for it."""
+    node = txn.state.nodes.get(name)
+    if node is None or not check or check in txn.state.site.health.ignore:
+        return False
+    if check not in node.drain_checks and (node.drain_checks or not node.drained):
+        log.warning("%s is drained: %s", name, reason)
+        checks = tuple(sorted({*node.drain_checks, check}))
+        txn.put_node(amend(node, drained=True, drain_checks=checks, reason=reason, reason_at_unix=txn.now))
+    return True

@@ -20,7 +20,7 @@ from warpdeck_agent.wire import messages as wire
 
 from . import steps
 from .allocations import RELEASED
-from .blame import blame
+from .blame import blame, blame_check
 from .events import (
     CollectOutput,
     Effect,
@@ -81,7 +81,8 @@ def refuse(txn: Transaction, event: LaunchRefused) -> Outcome:
     """A node could not start its share; nothing of it runs there. If that is the node's fault, the job waits again."""
     failed = event.failed
     blame(txn, event.name, failed.drain)
-    again = failed.again and _may_try_again(txn, event.name, failed)
+    to_blame = blame_check(txn, event.name, failed.check, reason=failed.message) or failed.again
+    again = to_blame and _may_try_again(txn, event.name, failed)
     gone = wire.JobReport(
         job_id=failed.job_id,
         restarts=failed.restarts,

@@ -360,6 +360,8 @@ class LaunchFailed:
     """The node is to blame, not the job: it may be tried again."""
     drain: str = ""
     """Why the node should take no more jobs."""
+    check: str = ""
+    """The check that fails there (disk): it drains the node until it is well again, and the job goes elsewhere."""
     t: Literal["launch_failed"] = "launch_failed"
 
 

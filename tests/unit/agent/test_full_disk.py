@@ -39,7 +39,8 @@ def test_a_launch_without_space_is_one_clear_reason_and_the_agent_lives(agent: A
     agent.run(1, FILL + "exit 5")
     agent.launch(2, "exit 0")
     said = agent.link.expect(wire.LaunchFailed)
-    assert said.job_id == 2 and said.message == f"the disk of {agent.folder} is full on this node"
+    assert (said.job_id, said.check) == (2, "disk")
+    assert said.message == f"the disk of {agent.folder} is full on this node"
     agent.link.send(wire.Forget(job_id=1, restarts=0))
     assert agent.run(3, "exit 6").exit_code == 6
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.core import Core, ask
 
-from warpdeck.config import Config
-from warpdeck.config.tables import Containment, Gpus, Hooks
-from warpdeck.controller.events import LaunchRefused, Reported
+from warpdeck.config import Config, build_site
+from warpdeck.config.tables import Containment, Gpus, Health, Hooks
+from warpdeck.controller.events import HealthTold, LaunchRefused, Reported
 from warpdeck.controller.launching import build_launch
 from warpdeck.model import Container, JobState, NodeName, PtySize
 from warpdeck.model.request import Mount
@@ -41,6 +41,32 @@ def test_a_prolog_that_failed_drains_the_node_and_holds_the_job() -> None:
     node = core.state.nodes[A]
     assert (node.drained, node.reason) == (True, "the prolog /p failed (exit 1)")
     assert not core.state.nodes[B].drained
+
+
+def test_a_launch_for_which_the_node_has_no_room_goes_elsewhere_until_there_is_room() -> None:
+    """As with Slurm's slurmd: else a node with a full disk would end one job of the queue after the other."""
+    core = Core("a", "b")
+    job_id = core.submit(ask())
+    core.plan()
+    refused(core, job_id, check="disk")
+    assert (core.job(job_id).state, core.job(job_id).held) == (JobState.PENDING, False)
+    node = core.state.nodes[A]
+    assert (node.drained, node.drain_checks, node.reason) == (True, ("disk",), "GPU 0 is held by bob")
+    core.plan()
+    assert [share.node for share in core.job(job_id).shares] == [B]
+    well = wire.Health(at_unix=1.0, checks=[wire.Check("disk", "ok")])
+    core.apply(HealthTold(name=A, health=well, received_unix=1.0))
+    assert not core.state.nodes[A].drained
+
+
+def test_where_the_site_ignores_full_disks_the_launch_fails() -> None:
+    core = Core("a")
+    core.state.site = build_site(Config(health=Health(ignore=("disk",))))
+    job_id = core.submit(ask())
+    core.plan()
+    refused(core, job_id, check="disk")
+    assert core.job(job_id).state is JobState.FAILED
+    assert not core.state.nodes[A].drained
 
 
 def test_a_gang_of_which_one_node_refuses_waits_again_as_a_whole() -> None:
