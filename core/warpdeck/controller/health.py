@@ -9,6 +9,7 @@ Xids that any faulty program can cause drain nothing, else a user's bug would ta
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -22,6 +23,7 @@ from .jobs import end_job
 from .state import Transaction, amend
 
 log = logging.getLogger("warpdeck.health")
+_FIGURES = re.compile(r"\d+")
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,13 +143,18 @@ def _drain_node(
     if not any(check.name in ("disk", "mount") for check in checks):
         names.update(node.drain_checks)  # an agent that has just begun has not looked yet
     found = tuple(sorted(names))
+    reason = "; ".join(check.message for check in failing) or node.reason
     if found == node.drain_checks:
-        return node, []
+        return (amend(node, reason=reason) if _is_other(reason, node.reason) else node), []
     if not found:
         return amend(node, drained=False, drain_checks=(), reason="", reason_at_unix=now), []
-    reason = "; ".join(check.message for check in failing) or node.reason
     news = [_failure(check) for check in failing if check.name not in node.drain_checks]
     return amend(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), news
+
+
+def _is_other(reason: str, before: str) -> bool:
+    """A new figure is no other reason, and is not written down."""
+    return _FIGURES.sub("", reason) != _FIGURES.sub("", before)
 
 
 def _tell(txn: Transaction, node: Node, trouble: Trouble, rules: HealthRules) -> list[Effect]:

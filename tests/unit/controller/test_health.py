@@ -107,6 +107,16 @@ def test_several_causes_are_all_told_and_all_have_to_go() -> None:
     assert not core.node.drained, "a site that has no program any more has no reason either"
 
 
+def test_what_fails_now_is_the_reason_of_a_drain_that_goes_on() -> None:
+    core = Ward()
+    core.says(wire.Check("program", "fail", "/check was not done after 30 s"), *WELL)
+    since = core.node.reason_at_unix
+    core.now += 60
+    core.says(wire.Check("program", "fail", "ib0 is down"), *WELL)
+    assert (core.node.drained, core.node.reason) == (True, "ib0 is down")
+    assert core.node.reason_at_unix == since
+
+
 def test_a_new_figure_in_the_same_reason_writes_nothing() -> None:
     core = Ward()
     core.says(FULL)
