@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
-from warpdeck.config import write
+from warpdeck.config import rewrite, write
 from warpdeck.controller.events import (
     NodeDrained,
     NodeRemoved,
@@ -22,6 +24,8 @@ from .joining import add_node
 if TYPE_CHECKING:
     from .connection import Connection
     from .server import ApiServer
+
+log = logging.getLogger("warpdeck.api")
 
 
 async def answer(connection: Connection, message: Any) -> Any:
@@ -48,6 +52,8 @@ async def answer(connection: Connection, message: Any) -> Any:
             await controller.apply(ReservationRemoved(name=message.name))
         case ask.Reload():
             return await _reload(connection.server)
+        case ask.Amend():
+            return await _amend(connection, message)
         case ask.ConfigInForce():
             return _config(connection.server)
         case ask.Shutdown():
@@ -61,6 +67,15 @@ async def _reload(server: ApiServer) -> dict[str, Any]:
     path = server.paths.config
     told, decoded = await server.controller.reload(path)
     return {"changes": told, "warnings": [each.sentence(path) for each in decoded.warnings]}
+
+
+async def _amend(connection: Connection, message: ask.Amend) -> dict[str, Any]:
+    server = connection.server
+    async with server.amending:
+        in_force = server.controller.config
+        await asyncio.to_thread(rewrite, server.paths.config, message.changes, in_force=in_force)
+        log.info("configuration: amended by %s", connection.who.user)
+        return await _reload(server)
 
 
 def _config(server: ApiServer) -> dict[str, Any]:

@@ -69,6 +69,7 @@ from .processasks import (
     StepOrder,
 )
 from .siteasks import (
+    Amend,
     Diagnosis,
     Events,
     Licenses,
@@ -84,6 +85,7 @@ from .siteasks import (
 )
 
 __all__ = [
+    "Amend",
     "Cancel",
     "CodeRecorded",
     "Command",
@@ -440,6 +442,7 @@ ClientMessage = (
     | FileRead
     | Subscribe
     | Reload
+    | Amend
     | ConfigInForce
     | Shutdown
 )

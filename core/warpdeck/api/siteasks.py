@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from warpdeck.model.amendment import MAX_CHANGES, Amendment
 from warpdeck.model.past import PastQuery
 
 from .messages import Message, References
@@ -45,6 +46,13 @@ class QosList(Message, frozen=True, kw_only=True, tag="qos"):
 
 class PluginOptions(Message, frozen=True, kw_only=True, tag="plugin_options"):
     """-> {"options": {name: "required", "none" or "optional"}}: what job scripts may name beside Slurm's options."""
+
+
+class Amend(Message, frozen=True, kw_only=True, tag="amend"):
+    """-> {"changes": [str], "warnings": [str]}: config.toml says all of this, and it is in force; or nothing of it, with the error
+    that a reload has. Only for the controller's own user and root."""
+
+    changes: Annotated[tuple[Amendment, ...], msgspec.Meta(min_length=1, max_length=MAX_CHANGES)]
 
 
 class Licenses(Message, frozen=True, kw_only=True, tag="licenses"):

@@ -1,13 +1,14 @@
 """The site's configuration: config.toml, its tables, its errors with lines, and what the planner gets of it.
 
 load -> decode (tables, forms, lines, check) -> Config -> build_site -> policy's Settings and views
-entries writes a Config back; slurm/ makes one from a site's slurm.conf
+rewrite changes the file in place; entries writes a Config back; slurm/ makes one from a site's slurm.conf
 """
 
 from .decode import Decoded, decode
 from .entries import changes, entries, write
 from .load import load, read
 from .problems import ConfigError, Problem
+from .rewrite import rewrite
 from .site import HealthRules, NodeFacts, Site, Usage, build_site, with_usage
 from .tables import Config
 
@@ -26,6 +27,7 @@ __all__ = [
     "entries",
     "load",
     "read",
+    "rewrite",
     "with_usage",
     "write",
 ]

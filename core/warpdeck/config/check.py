@@ -13,8 +13,9 @@ from warpdeck.errors import UserError
 from warpdeck.model import CHECKS
 from warpdeck.model.reservation import PERIOD_S
 from warpdeck.notation.hostlist import expand
+from warpdeck.notation.tomllines import Path
 
-from .problems import Path, Problem
+from .problems import Problem
 from .tables import Config, Reservation
 
 Found = Iterator[Problem]

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import msgspec
 
 from warpdeck.errors import UserError
+from warpdeck.notation.tomllines import Path, key_lines
 
 from .check import cross_check
 from .forms import Form
-from .lines import key_lines
-from .problems import MAX_PROBLEMS, ConfigError, Path, Problem, quoted
+from .problems import MAX_PROBLEMS, ConfigError, Problem, quoted
 from .tables import Config, Names, Table
 
 T = TypeVar("T", bound=Table)

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from warpdeck.notation.tomllines import Path
+
 from .decode import entry_type, field_types, form_of, is_table
-from .problems import Path, dotted, quoted
+from .problems import dotted, quoted
 from .tables import Config, Table
 
 WIDTH = 44

@@ -20,6 +20,11 @@ def load(path: str) -> Decoded:
 
 def read(path: str) -> Decoded:
     """The configuration in a file that must be there. Raises FileNotFoundError, ConfigError, UserError."""
+    return decode(read_text(path), path)
+
+
+def read_text(path: str) -> str:
+    """What the file says. Raises FileNotFoundError, UserError."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_TEXT_BYTES + 1)
@@ -35,4 +40,4 @@ def read(path: str) -> Decoded:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: not UTF-8", "save the file as UTF-8") from None
-    return decode(text.replace("\r\n", "\n"), path)
+    return text.replace("\r\n", "\n")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.errors import UserError
-
-Path = tuple[str, ...]
-"""A key with the tables above it: ("partitions", "gpu", "max_time")."""
+from warpdeck.notation.tomllines import Path
 
 MAX_PROBLEMS = 100
 """Problems kept of one file; a wrong file type would give thousands."""

@@ -16,9 +16,10 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from warpdeck.api.server import ApiServer
-from warpdeck.config import Config
+from warpdeck.config import Config, load
 from warpdeck.controller.app import Controller
 from warpdeck.controller.daemon import take_lock
 from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
@@ -42,6 +43,8 @@ PAST_S = 2 * 3600.0
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
 SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
 STEP_REST_S = 0.005
+CONFIG = "grace_s = 2.0\n"
+"""Jobs that are cancelled are soon gone."""
 """Real time that the controller gets to plan each step of the past."""
 
 
@@ -100,7 +103,7 @@ async def simulated(
         trees=trees,
         outputs=NoOutputs(),
         clock=clock.now,
-        config=Config(grace_s=2.0),
+        config=_config(paths),
         submit_host="demo",
     )
     await controller.load()
@@ -117,6 +120,15 @@ async def simulated(
         finally:
             await server.close()
             loop.cancel()
+
+
+def _config(paths: Paths) -> Config:
+    """What its config.toml says, which is written where there is none: so it can be changed like any site's."""
+    config = Path(paths.config)
+    if not config.exists():
+        config.touch(mode=0o600)
+        config.write_text(CONFIG)
+    return load(paths.config).config
 
 
 async def submit(controller: Controller, who: Who, request: Request) -> JobId:

@@ -169,16 +169,17 @@ async def test_rules_that_are_wrong_change_nothing_and_right_ones_count_at_once(
         await stage.press("6", "tab", "tab")
         await stage.shows("[QoS]")
         screen, path = stage.app.screen, Path(stage.cluster.paths.config)
+        before = path.read_text()
         assert isinstance(screen, AdminScreen)
-        screen.use_config("[qos.high]\npriority = nonsense\n", before="")
+        screen.use_config("[qos.high]\npriority = nonsense\n", before=before)
         await stage.shows("config.toml is not in force", "Nothing was changed")
-        assert path.read_text() == ""
+        assert path.read_text() == before
         await stage.press("escape")
-        screen.use_config("[qos.high]\nfoo = 3\n", before="")
+        screen.use_config("[qos.high]\nfoo = 3\n", before=before)
         await stage.shows("qos.high.foo: no such key")
         assert "preempt_exempt_s" in "".join(stage.text().split())  # far behind the width of the page
         await stage.press("escape")
-        screen.use_config("[qos.high]\npriority = 10\n", before="")
+        screen.use_config("[qos.high]\npriority = 10\n", before=before)
         await stage.shows("high", "10")
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -210,6 +211,7 @@ async def test_a_qos_is_made_changed_and_removed_by_its_form(folder: Path) -> No
     async with on_stage(folder, size=(80, 24)) as stage:
         path = Path(stage.cluster.paths.config)
         path.write_text("# ours\n[qos.normal]\nmax_wall = '1:00:00' # short\n")
+        await stage.cluster.controller.reload(str(path))
         await stage.press("6", "tab", "tab", "n")
         await stage.shows("New QoS", "[qos.NAME]", "max_submit_per_user", "Enter uses it")
         await stage.type("high")

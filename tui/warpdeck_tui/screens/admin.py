@@ -16,8 +16,9 @@ from warpdeck.api.rows import EventRow, NodeRow
 from warpdeck.api.site import Priorities, Shares
 from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError
+from warpdeck.model.amendment import Amendment
+from warpdeck.notation.amend import amended
 from warpdeck.notation.reservations import Wish
-from warpdeck.notation.rules import without_table
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
@@ -353,7 +354,7 @@ class AdminScreen(NodeVerbs):
         what = f"without [{self._tab}.{name}]"
         try:
             before = self._rules.read()
-            after = without_table(before, self._tab, name)
+            after = amended(before, [Amendment(path=(self._tab, name))])
         except UserError as error:
             self.deck.tell_error(error)
             return

@@ -13,7 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from warpdeck.errors import UserError
-from warpdeck.notation.rules import values_of, with_values
+from warpdeck.model.amendment import Amendment, Value
+from warpdeck.notation.amend import amended
+from warpdeck.notation.rules import values_of
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.rules import RELOAD, Rules
 from warpdeck_tui.viewmodels.rules import Kind, asked, field_texts, told
@@ -66,7 +68,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
     def _field(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()
 
-    def _asked(self) -> dict[str, str | int | float | list[str] | None]:
+    def _asked(self) -> dict[str, Value | None]:
         return asked(
             self._kind, self._before, {each.name: self._field(each.name) for each in self._kind.fields}
         )
@@ -90,7 +92,7 @@ class RuleForm(Arrives[str], ModalScreen[str]):
             before = self._rules.read()
             if not self._rule and values_of(before, self._kind.table, name):
                 raise UserError(f"there is a {self._kind.noun} {name} already", "e changes it")
-            after = with_values(before, self._kind.table, name, self._asked())
+            after = amended(before, [Amendment(path=(self._kind.table, name), values=self._asked())])
             reloaded = await self._rules.use(after, before=before)
         except UserError as error:
             line = self.query_one("#error", Static)

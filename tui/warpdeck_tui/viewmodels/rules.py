@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from warpdeck.errors import UserError
-from warpdeck.notation.rules import Value, literal
+from warpdeck.model.amendment import Value
+from warpdeck.notation.rules import literal
 
 WORD, COUNT, NUMBER, NAMES = "word", "count", "number", "names"
 """What a field holds: a text, a whole number, a number, names with commas between."""

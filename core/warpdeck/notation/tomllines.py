@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands: key path -> line.
+"""Where each key of a TOML text stands: key path -> line, and the letters of its value.
 
 tomllib gives values without their places, and tomlkit, the one kept library that round-trips TOML, keeps none for its items
 either (and is slow at large files). So this scanner walks a text that tomllib has already accepted; it needs to know only
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import NamedTuple
 
-from .problems import Path
+Path = tuple[str, ...]
+"""A key with the tables above it: ("partitions", "gpu", "max_time")."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -25,9 +27,40 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}\n#]+")
 
 
+class Title(NamedTuple):
+    """A line [PATH]; `at` is its bracket. What stands below it begins at `below`."""
+
+    path: Path
+    at: int
+    below: int
+
+
+class Value(NamedTuple):
+    """The key's first letter, the value's, and one past its last; whether it stands inside an inline table."""
+
+    key: int
+    begin: int
+    end: int
+    in_braces: bool
+
+
+class Places(NamedTuple):
+    """`titles` as they stand; none of a table of an array."""
+
+    titles: list[Title]
+    values: dict[Path, Value]
+
+
 def key_lines(text: str) -> dict[Path, int]:
     """The line, from 1, on which each table and key first stands. The text must be valid TOML."""
     return _Scanner(text).run()
+
+
+def places(text: str) -> Places:
+    """Where titles and values stand. The text must be valid TOML."""
+    scanner = _Scanner(text)
+    scanner.run()
+    return Places(scanner.titles, scanner.values)
 
 
 class _Scanner:
@@ -37,27 +70,41 @@ class _Scanner:
         self._counted_to = 0
         self._line = 1
         self._lines: dict[Path, int] = {}
+        self._braces = 0
+        self.titles: list[Title] = []
+        self.values: dict[Path, Value] = {}
 
     def run(self) -> dict[Path, int]:
         table: Path = ()
         self._skip(_BLANK)
         while self._at < len(self._text):
             if self._text[self._at] == "[":
-                self._at += 2 if self._text.startswith("[[", self._at) else 1
-                table = self._key(())
-                self._at = self._text.index("]", self._at)
-                while self._text.startswith("]", self._at):
-                    self._at += 1
+                table = self._title()
             else:
                 self._pair(table)
             self._skip(_BLANK)
         return self._lines
 
+    def _title(self) -> Path:
+        at, is_array = self._at, self._text.startswith("[[", self._at)
+        self._at += 2 if is_array else 1
+        table = self._key(())
+        self._at = self._text.index("]", self._at)
+        while self._text.startswith("]", self._at):
+            self._at += 1
+        if not is_array:
+            self.titles.append(Title(table, at, self._at))
+        return table
+
     def _pair(self, table: Path) -> None:
+        key = self._at
         path = self._key(table)
         self._at = self._text.index("=", self._at) + 1
         self._skip(_SPACE)
+        begin = self._at
         self._value(path)
+        end = begin + len(self._text[begin : self._at].rstrip())
+        self.values[path] = Value(key, begin, end, self._braces > 0)
 
     def _key(self, table: Path) -> Path:
         """Reads a dotted key and notes the line of each part that is new."""
@@ -87,7 +134,9 @@ class _Scanner:
         elif first == "[":
             self._inside("]", path)
         elif first == "{":
+            self._braces += 1
             self._inside("}", path)
+            self._braces -= 1
         else:
             self._skip(_SCALAR)
 

@@ -7,8 +7,8 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpdeck.config.lines import key_lines
 from warpdeck.config.problems import dotted, quoted
+from warpdeck.notation.tomllines import key_lines
 
 TEXT = '''\
 # a comment with [brackets] and = signs

@@ -1,0 +1,74 @@
+"""config.toml on disk, made to say something else: whole or not at all.
+
+What it said before stays beside it. Not changed is a file whose author has not had it taken up yet, nor is one made that could not
+be put in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+
+from warpdeck.errors import UserError
+from warpdeck.model.amendment import Amendment
+from warpdeck.notation.amend import amended
+
+from .decode import decode
+from .load import read_text
+from .tables import Config
+
+BEFORE = ".before"
+"""Ends the name of the copy of what it said before the last change."""
+NEW = ".new"
+MODE = 0o600
+"""Of a file that there was none of yet; else it stays as it is."""
+
+
+def rewrite(path: str, changes: Sequence[Amendment], *, in_force: Config) -> None:
+    """Raises UserError, ConfigError with what would be wrong with it."""
+    target = os.path.realpath(path)
+    try:
+        text = read_text(target)
+    except FileNotFoundError:
+        text = ""
+    if decode(text, path).config != in_force:
+        raise UserError(
+            f"{path} has changes that are not in force", "take them up first: `warpdeck config reload`"
+        )
+    changed = amended(text, changes)
+    decode(changed, path)
+    if changed != text:
+        try:
+            _replace(target, changed)
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}", "nothing was changed") from error
+
+
+def _replace(target: str, text: str) -> None:
+    """By rename, so that no half file is ever read; its owner and mode stay."""
+    new = target + NEW
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        if os.path.exists(target):
+            was = os.stat(target)
+            os.fchown(descriptor, was.st_uid, was.st_gid)
+            os.fchmod(descriptor, was.st_mode & 0o7777)
+            _keep(target)
+        os.fsync(descriptor)
+    os.rename(new, target)
+
+
+def _keep(target: str) -> None:
+    """A copy beside it, with its owner and mode."""
+    before = target + BEFORE
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(before)
+    shutil.copy2(target, before)
+    was = os.stat(target)
+    os.chown(before, was.st_uid, was.st_gid)

@@ -1,0 +1,59 @@
+"""config.toml on disk made to say something else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from warpdeck.config import Config, ConfigError, load, rewrite
+from warpdeck.errors import UserError
+from warpdeck.model.amendment import Amendment
+
+HIGH = Amendment(path=("qos", "high"), values={"priority": 10})
+
+
+def test_it_says_so_and_what_it_said_lies_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("grace_s = 5.0 # short\n")
+    file.chmod(0o640)
+    rewrite(str(file), [HIGH], in_force=load(str(file)).config)
+    assert file.read_text() == "grace_s = 5.0 # short\n\n[qos.high]\npriority = 10\n"
+    assert (tmp_path / "config.toml.before").read_text() == "grace_s = 5.0 # short\n"
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "config.toml.before"]
+
+
+def test_a_file_that_there_was_none_of_is_the_owners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    rewrite(str(file), [HIGH], in_force=Config())
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert load(str(file)).config.qos["high"].priority == 10
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    file, link = tmp_path / "etc" / "site.toml", tmp_path / "config.toml"
+    file.touch()
+    link.symlink_to(file)
+    rewrite(str(link), [HIGH], in_force=Config())
+    assert link.is_symlink() and "[qos.high]" in file.read_text()
+
+
+def test_what_could_not_be_in_force_is_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("grace_s = 5.0\n")
+    config = load(str(file)).config
+    with pytest.raises(ConfigError, match="there is no QoS 'none'"):
+        rewrite(str(file), [Amendment(path=("qos", "a"), values={"preempts": ["none"]})], in_force=config)
+    with pytest.raises(UserError, match="changes that are not in force"):
+        rewrite(str(file), [HIGH], in_force=Config())
+    assert os.listdir(tmp_path) == ["config.toml"] and file.read_text() == "grace_s = 5.0\n"
+
+
+def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "config.toml.new"
+    folder.mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        rewrite(str(tmp_path / "config.toml"), [HIGH], in_force=Config())
