@@ -274,9 +274,20 @@ def test_sacctmgr_shows_the_sites_tree(home: Home) -> None:
     assert call(home, "sacctmgr", "list", "tres", "-n", "-P")[1].startswith("cpu||1\nmem||2\n")
 
 
-def test_sacctmgr_says_what_to_write_instead_of_changing(home: Home) -> None:
-    code, _, err = call(home, "sacctmgr", "-i", "add", "user", "bob", "account=lab")
-    assert code == 1 and "[accounts.lab.users.bob]" in err and "config.toml" in err
+def test_sacctmgr_changes_the_sites_file_and_it_counts_at_once(home: Home) -> None:
+    file, before = home.path / "config.toml", (home.path / "config.toml").read_text()
+    done = home.slurm("sacctmgr", "-i", "add", "user", "bob", "account=lab", "maxjobs=3")
+    assert (done.returncode, done.stderr) == (0, "") and "  U = bob       A = lab " in done.stdout
+    assert file.read_text().replace("\n[accounts.lab.users.bob]\nmax_jobs_per_user = 3\n", "") == before
+    assert (home.path / "config.toml.before").read_text() == before
+    words = ("show", "assoc", "user=bob", "format=account,user,maxjobs")
+    assert call(home, "sacctmgr", "-n", "-P", *words)[1] == "lab|bob|3\n"
+    file.write_text("grace_s = 4\n" + file.read_text())
+    code, _, err = call(home, "sacctmgr", "-i", "delete", "user", "bob")
+    assert code == 1 and "changes that are not in force" in err
+    file.write_text(file.read_text().removeprefix("grace_s = 4\n"))
+    assert call(home, "sacctmgr", "-i", "delete", "user", "bob")[0] == 0
+    assert file.read_text() == before
 
 
 WORD = st.one_of(

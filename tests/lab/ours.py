@@ -90,6 +90,7 @@ class OurSlurm:
         self._over = asyncio.Event()
         config = decode(self._site, "config.toml").config
         async with served(self.folder / "home", config=config) as self.served:
+            Path(self.served.paths.config).write_text(self._site)
             for name in self._nodes:
                 await self.served.add_node(name)
             self._up.set()

@@ -101,6 +101,8 @@ class ShareRow(msgspec.Struct, frozen=True, kw_only=True):
     qos: list[str] | None = None
     """QoS that its jobs may ask for; None: any."""
     default_qos: str = ""
+    description: str = ""
+    organization: str = ""
 
 
 class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,6 +82,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """User -> the account of jobs that name none."""
     default_qos: dict[str, str] = {}
     """Account -> the QoS of jobs that name none."""
+    about: dict[str, tuple[str, str]] = {}
+    """Account -> its description and its organization, where it has one."""
     avoid_foreign_processes: bool = True
     health: HealthRules = HealthRules()
 
@@ -172,6 +174,11 @@ def build_site(
         ),
         avoid_foreign_processes=config.gpus.avoid_foreign_processes,
         default_accounts=_default_accounts(config),
+        about={
+            name: (each.description, each.organization)
+            for name, each in config.accounts.items()
+            if each.description or each.organization
+        },
         default_qos={name: each.default_qos for name, each in config.accounts.items() if each.default_qos},
     )
 

@@ -239,6 +239,9 @@ class Account(LimitTable, frozen=True, kw_only=True):
     """[accounts.NAME]"""
 
     parent: str = ""
+    description: str = ""
+    organization: str = ""
+    """For people: what it is, and whose."""
     shares: Count = 1
     quota: TresCounts = {}
     """Guaranteed: taken back from borrowers when the account wants it."""

@@ -85,6 +85,8 @@ def share_rows(site: Site) -> list[ShareRow]:
             limits=_set_limits(limits.get((row.account, row.user), Limits())),
             default=bool(row.user) and site.default_accounts.get(row.user) == row.account,
             default_qos=site.default_qos.get(row.account, ""),
+            description=site.about.get(row.account, ("", ""))[0],
+            organization=site.about.get(row.account, ("", ""))[1],
             qos=None if allowed.get(row.account) is None else sorted(allowed[row.account] or ()),
         )
         for row in rows

@@ -129,7 +129,7 @@ class _Page:
             if key[: len(path)] == path and not place.in_braces
         ]
         titles = [title for title in self._places.titles if title.path[: len(path)] == path]
-        return edits + [self._line(title.at, title.below) for title in titles]
+        return edits + [self._title_line(title) for title in titles]
 
     def _braces(self, path: Path) -> Path:
         """The outermost table in braces that is, or holds, the one at the path."""
@@ -148,6 +148,11 @@ class _Page:
     def _line(self, begin: int, end: int) -> _Edit:
         """All of the lines from there to there goes."""
         return _Edit(self._text.rfind("\n", 0, begin) + 1, self._line_end(end))
+
+    def _title_line(self, title: Title) -> _Edit:
+        """It goes, with an empty line above it."""
+        begin, end, _ = self._line(title.at, title.below)
+        return _Edit(begin - self._text[:begin].endswith("\n\n"), end)
 
     def _line_end(self, at: int) -> int:
         """One past the line's newline."""

@@ -59,7 +59,7 @@ def test_a_value_is_changed_where_it_stands_and_all_else_stays() -> None:
 def test_a_table_comes_below_its_like_and_goes_again() -> None:
     after = changed(TEXT, "qos/low", priority=1)
     assert after == TEXT.replace("\n[partitions", "\n[qos.low]\npriority = 1\n\n[partitions")
-    assert tomllib.loads(without(after, "qos/low")) == tomllib.loads(TEXT)
+    assert without(after, "qos/low") == TEXT
     assert changed("", "partitions/new") == "[partitions.new]\n"
     assert changed("grace_s = 1", "qos/new") == "grace_s = 1\n\n[qos.new]\n"
     assert without(TEXT, "qos/normal").startswith("# the lab's rules\n\n# whoever")

@@ -1,12 +1,26 @@
-"""`sacctmgr add`, `modify` and `delete`: what Slurm itself would refuse is refused in its words; else it is told what to write into
-config.toml, where accounts, users and QoS stand.
+"""`sacctmgr add`, `modify` and `delete`: what is to be other is told, asked for as Slurm asks, and then config.toml says so.
+
+Accounts, users and QoS stand in that file. The controller changes it in place and puts it in force, whole or not at all.
 """
 
 from __future__ import annotations
 
-from warpdeck.slurm.console import CommandError, Console
+import time
+from collections.abc import Sequence
+from typing import Any
 
-from .entities import find
+from warpdeck.errors import UserError
+from warpdeck.notation.rules import values_of
+from warpdeck.slurm.console import CommandError, Console
+from warpdeck.slurm.jobstates import ENDED
+
+from .adding import add
+from .asking import Asked, asked
+from .decision import Change, Decision, Nothing, Tables, put
+from .deleting import delete
+from .entities import NORMAL
+from .modifying import modify
+from .settings import Unknown
 
 ENTITIES = {
     "add": '"Account", "Cluster", "Coordinator", "Federation", "QOS", "Resource", or "User"',
@@ -15,31 +29,56 @@ ENTITIES = {
 }
 OURS = ("account", "qos", "user")
 OTHERS = ("cluster", "coordinator", "federation", "job", "resource")
-NOTHING = {"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}
+OTHER_WORDS = {"acct": "account", "accts": "account"}
+ANSWER_S = 30.0
+"""So long it may be decided."""
+QUESTION = "Would you like to commit changes? (You have 30 seconds to decide)\n"
+UNKNOWN = " Unknown"
+"""Where this is about QoS Slurm says it as if it were no error."""
+DISCARDED = " Changes Discarded\n"
+DENIED = """sacctmgr: error: Your user doesn't have privilege to perform this action
+ Error with request: Access/permission denied
+"""
+DENIED_TO_ADD = " Problem adding {}: Access/permission denied\n"
+PROBLEMS = {"account": "accounts", "user": "users", "qos": "QOS"}
+MAX_LINE = 1000
 
 
-def change(command: str, words: list[str], console: Console) -> int:
-    """Tells why nothing is changed; the exit code. Raises CommandError with what to write."""
+def change(command: str, words: Sequence[str], console: Console, *, given: set[str]) -> int:
+    """The exit code. `given` are sacctmgr's options. Raises CommandError."""
     verb = {"create": "add", "remove": "delete"}.get(command, command)
     entity = _entity(words[0] if words else "")
     if not entity:
         console.err.write(f"No valid entity in {verb} command\nInput line must include {ENTITIES[verb]}\n")
         return 1
-    names, values = _given(words[1:])
-    if missing := _missing(verb, entity, names, words):
-        console.err.write(f"{missing}\n")
+    if "readonly" in given:
+        console.err.write("Can't run this command in readonly mode.\n")
         return 1
-    if nothing := _nothing(verb, entity, names, values, console):
-        console.out.write(f"{nothing}\n")
+    if entity in OTHERS:
+        raise CommandError(
+            f"{verb} {entity} is not supported: there is one cluster, and what it has stands in config.toml"
+        )
+    try:
+        wanted = _asked(verb, entity, words[1:])
+        with console.connect() as client:
+            decided = _decide(verb, entity, wanted, client)
+    except Unknown as error:
+        of_qos = entity == "qos" and str(error).startswith(UNKNOWN)
+        (console.out if of_qos else console.err).write(str(error))
         return 1
-    raise CommandError(
-        f"{verb} {entity}: accounts, users and QoS stand in config.toml, and are not changed here\n"
-        f"write there, then `scontrol reconfigure`:\n{_lines(entity, names[0] if names else 'NAME', values)}"
-    )
+    except Nothing as error:
+        (console.err if error.is_error else console.out).write(str(error))
+        return 1
+    console.out.write(decided.told)
+    if "immediate" not in given and not _agreed(console):
+        console.out.write(DISCARDED)
+        return 0
+    return _commit(decided, console)
 
 
 def _entity(word: str) -> str:
     lowered = word.partition("=")[0].lower()
+    lowered = OTHER_WORDS.get(lowered, lowered)
     return next(
         (
             each
@@ -50,42 +89,73 @@ def _entity(word: str) -> str:
     )
 
 
-def _given(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """(names, what is to be so)."""
-    values = {key.lower(): value for key, equals, value in (word.partition("=") for word in words) if equals}
-    names = [word for word in words if "=" not in word and word.lower() not in ("set", "where")]
-    return [name for text in (*names, values.get("name", "")) for name in text.split(",") if name], values
+def _asked(verb: str, entity: str, words: Sequence[str]) -> Asked:
+    """Raises Unknown, Nothing."""
+    if verb == "modify" and "set" not in (word.lower() for word in words):
+        asked(verb, entity, words)
+        raise Nothing(" You didn't give me anything to set\n")
+    return asked(verb, entity, words)
 
 
-def _missing(verb: str, entity: str, names: list[str], words: list[str]) -> str:
+def _decide(verb: str, entity: str, wanted: Asked, client: Any) -> Decision:
+    """Raises Nothing, Unknown."""
+    try:
+        text = client.call("config")["text"]
+    except UserError as error:
+        if "only the controller's own" not in error.message:
+            raise
+        raise Nothing(DENIED_TO_ADD.format(PROBLEMS[entity]) if verb == "add" else DENIED) from error
+    tables = Tables(values_of(text, "accounts"), values_of(text, "qos"))
     if verb == "add":
-        return "" if names else f" Need name of {entity} to add."
-    if verb == "modify":
-        is_set = "set" in (word.lower() for word in words)
-        return "" if is_set else " You didn't give me anything to set"
-    return "" if names or len(words) > 1 else " No conditions given to remove, not executing."
+        decided = add(entity, tables, wanted)
+    elif verb == "modify":
+        decided = modify(entity, tables, wanted)
+    else:
+        decided = delete(entity, tables, wanted, active=[] if entity == "qos" else _active(client))
+    return decided._replace(changes=_with_normal(decided, tables))
 
 
-def _nothing(verb: str, entity: str, names: list[str], values: dict[str, str], console: Console) -> str:
-    """What Slurm says where there is nothing to do: those that are to be made are there, the others are not."""
-    known = find(entity, with_associations=entity == "user")
-    if entity not in OURS or known is None or not names:
-        return ""
-    account = values.get("account", "") or values.get("accounts", "")
-    with console.connect() as client:
-        rows = known.rows(client)
-    if entity == "user" and account:
-        rows = [row for row in rows if row.get("Account") in account.split(",")]
-    there = {row[known.key].lower() for row in rows}
-    wanted = {name.lower() for name in names}
-    is_idle = wanted <= there if verb == "add" else wanted.isdisjoint(there)
-    return NOTHING[verb] if is_idle else ""
+def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
+    """The usual QoS is there without a word of the file's, until something in the file names it."""
+    named = (
+        name
+        for change in decided.changes
+        for value in (change["values"] or {}).values()
+        for name in _words(value)
+    )
+    is_new = NORMAL in named and NORMAL not in tables.qos
+    return [*([put({}, "qos", NORMAL)] if is_new else []), *decided.changes]
 
 
-def _lines(entity: str, name: str, values: dict[str, str]) -> str:
-    account = values.get("account") or values.get("defaultaccount") or "ACCOUNT"
-    return {
-        "user": f"[accounts.{account}.users.{name}]\nshares = {values.get('fairshare', '1')}",
-        "qos": f"[qos.{name}]\npriority = {values.get('priority', '0')}",
-        "account": f'[accounts.{name}]\nparent = "{values.get("parent", "")}"',
-    }.get(entity, "[accounts.NAME]")
+def _words(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _active(client: Any) -> list[tuple[int, str, str]]:
+    jobs = client.call("records", fields=["id", "account", "user", "state"])["jobs"]
+    return [(job["id"], job["account"], job["user"]) for job in jobs if job["state"] not in ENDED]
+
+
+def _agreed(console: Console) -> bool:
+    """A line that begins with y says so, one that comes too late does not."""
+    console.out.write(QUESTION)
+    began = time.monotonic()
+    while True:
+        console.out.write("(N/y): ")
+        console.out.flush()
+        line = console.stdin.readline(MAX_LINE)
+        console.out.write("\n")
+        word = line.strip().lower()
+        if word[:1] in ("y", "n", ""):
+            return word[:1] == "y" and time.monotonic() - began <= ANSWER_S
+        console.out.write("Y or N please\n")
+
+
+def _commit(decided: Decision, console: Console) -> int:
+    try:
+        with console.connect() as client:
+            client.call("amend", changes=decided.changes)
+    except UserError as error:
+        told = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
+        raise CommandError(f"{told}\nnothing was changed") from error
+    return 0

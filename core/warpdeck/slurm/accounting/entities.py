@@ -149,7 +149,11 @@ def _account(row: Mapping[str, Any]) -> Row:
     name = row["account"]
     if name == ROOT and not row["shares"]:
         return {"Account": name, "Description": "default root account", "Organization": name}
-    return {"Account": name, "Description": name, "Organization": row["parent"] or name}
+    return {
+        "Account": name,
+        "Description": row["description"] or name,
+        "Organization": row["organization"] or row["parent"] or name,
+    }
 
 
 def _accounts_with_associations(client: Any) -> list[Row]:

@@ -1,6 +1,4 @@
-"""sacctmgr(1): what the site's accounts, users and QoS are. They stand in config.toml, so nothing is changed here: who wants to
-add or modify is told what to write there.
-"""
+"""sacctmgr(1): what the site's accounts, users and QoS are, which stand in config.toml, and how they become other."""
 
 from __future__ import annotations
 
@@ -30,9 +28,15 @@ HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH
   entities: user  account  association  qos  cluster  tres  config  runawayjobs  reservation  wckey  problem  stats
   options:  -n --noheader   -p --parsable   -P --parsable2   -i --immediate
 
-  Accounts, users and QoS stand in config.toml: see `warpdeck config --help`. `add`, `modify` and `delete` say what to write there.
+  add ENTITY NAME[,...] [KEY=VALUE...]          account  user (account=...)  qos
+  modify ENTITY [where] NAME... set KEY=VALUE   KEY+=VALUE, KEY-=VALUE for lists; -1 takes a limit away
+  delete ENTITY NAME... [account=...]
+
+  They change config.toml, where accounts, users and QoS stand, and are in force at once: for root and the controller's user.
 
   sacctmgr show assoc format=account,user%20,share,maxjobs -P
+  sacctmgr add user ann account=lab fairshare=2
+  sacctmgr -i modify qos high set maxwall=1-0 grptres=gres/gpu=16
 """
 CHANGES = ("add", "create", "modify", "delete", "remove")
 READS = ("show", "list")
@@ -107,7 +111,7 @@ LEAST = 2
 
 
 def main(words: list[str], console: Console) -> int:
-    """Prints a table, or says what to write into config.toml; the exit code."""
+    """Prints a table, or changes what it shows; the exit code."""
     try:
         found, rest = read_anywhere(words, OPTIONS)
     except WordsError as error:
@@ -143,7 +147,7 @@ def _run(words: list[str], given: set[str], console: Console) -> int:
     """One command; the exit code."""
     word = words[0].lower()
     if _begins(word, CHANGES):
-        return change(_begins(word, CHANGES), words[1:], console)
+        return change(_begins(word, CHANGES), words[1:], console, given=given)
     if _begins(word, READS):
         return _show(words[1:], given, console)
     if _begins(word, SWITCHES):

@@ -1,0 +1,94 @@
+"""What stands behind `sacctmgr add|modify|delete ENTITY`: names, conditions and settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .settings import Given, Unknown, given, no_option
+
+CONDITIONS = {
+    "user": ("names", "users", "accounts", "accts", "clusters", "defaultaccounts"),
+    "account": ("names", "accounts", "accts", "clusters", "parents"),
+    "qos": ("names", "qos", "ids"),
+}
+OWN = ("names", "users", "accounts", "accts", "qos")
+"""Conditions that are the entity's own name, if they are its first."""
+REFUSED = {
+    "user": {
+        "adminlevel": "root and the controller's own user administer",
+        "partitions": "a user's place in an account holds in all partitions",
+        "qos": "it is allowed by account",
+        "qoslevel": "it is allowed by account",
+        "defaultqos": "an account has one",
+        "wckeys": "there are none",
+    },
+    "account": {},
+    "qos": {},
+}
+"""What Slurm has of an entity and we do not, and why."""
+NOTHING = ("none", "")
+"""What is refused may be asked for as it is anyway."""
+LEAST = 3
+NO_CONDITION = " No conditions given to remove, not executing.\n"
+
+
+class Asked(NamedTuple):
+    """`names` of the entity itself, in small letters; `where` of others: accounts, parents, defaultaccounts."""
+
+    names: list[str]
+    where: dict[str, list[str]]
+    settings: list[Given]
+
+
+def asked(verb: str, entity: str, words: Iterable[str]) -> Asked:
+    """Raises Unknown."""
+    names: list[str] = []
+    where: dict[str, list[str]] = {}
+    settings: list[Given] = []
+    complaint = ""
+    sets = verb == "add"
+    for word in words:
+        if word.lower() in ("set", "where"):
+            sets = word.lower() == "set" or verb == "add"
+            continue
+        key, equals, text = word.partition("=")
+        condition = _condition(entity, key.lower()) if equals else "names"
+        setting = given(entity, word) if equals and sets else None
+        if refusal := _refusal(entity, key.lower().rstrip("+-")) if equals else "":
+            said = f"sacctmgr: error: {word} is not supported: {refusal}\n"
+            complaint += said if text.lower() not in NOTHING else ""
+        elif setting is not None and not (verb == "add" and condition in OWN):
+            settings.append(setting)
+        elif condition == "names" or (condition and condition == _own(entity)):
+            names += _listed(text if equals else key)
+        elif condition:
+            where.setdefault(condition, []).extend(_listed(text))
+        else:
+            complaint += no_option(word) if sets else _no_condition(word)
+    if complaint:
+        is_all = verb == "delete" and not names and not where
+        raise Unknown(complaint + (NO_CONDITION if is_all else ""))
+    return Asked(list(dict.fromkeys(names)), where, settings)
+
+
+def _condition(entity: str, key: str) -> str:
+    found = next((each for each in CONDITIONS[entity] if len(key) >= LEAST and each.startswith(key)), "")
+    return {"accts": "accounts"}.get(found, found)
+
+
+def _own(entity: str) -> str:
+    return {"user": "users", "account": "accounts", "qos": "qos"}[entity]
+
+
+def _refusal(entity: str, key: str) -> str:
+    found = (why for each, why in REFUSED[entity].items() if len(key) >= LEAST and each.startswith(key))
+    return next(found, "")
+
+
+def _no_condition(word: str) -> str:
+    return f" Unknown condition: {word}\n Use keyword 'set' to modify value\n"
+
+
+def _listed(text: str) -> list[str]:
+    return [name.lower() for name in text.strip("'\"").split(",") if name]
