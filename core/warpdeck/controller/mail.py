@@ -1,7 +1,8 @@
 """Which mails a job's changes ask for, and their words. Pure.
 
 As Slurm has it: an array is told of as a whole unless ARRAY_TASKS asks for its tasks; a job that failed is told of as failed where
-FAIL is asked for, as ended where only END is.
+FAIL is asked for, as ended where only END is. Where a task of an array was ended by a signal, the array has failed: Slurm's own mail
+says that it ended, and to whom only FAIL is asked for it says nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ import msgspec
 
 from warpdeck.model import FINISHED, Job, JobState
 from warpdeck.notation.mail import SHARES
-from warpdeck.notation.times import format_duration
 
 FAILURES = frozenset(
     {JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.OUT_OF_MEMORY, JobState.DEADLINE}
 )
 WAITING = frozenset({JobState.PENDING, JobState.CONFIGURING})
+NEVER = "DependencyNeverSatisfied"
+"""Why a job waits that will never start and is not ended for that (--kill-on-invalid-dep=no)."""
+INVALID = "INVALID_DEPEND"
+ONCE = (*SHARES, INVALID)
+"""What is told once."""
+DAY_S = 86_400
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -25,9 +31,16 @@ class Seen(msgspec.Struct, frozen=True):
 
     state: JobState
     restarts: int
-    began: bool = False
     told: tuple[str, ...] = ()
-    """Shares of its time limit that were told."""
+    """What is told once: shares of its time limit, and a dependency that cannot hold."""
+    start_unix: float | None = None
+    suspended_s: float = 0.0
+    status: int = 0
+    """As wait(2) has it."""
+
+    @property
+    def began(self) -> bool:
+        return self.start_unix is not None
 
 
 class Mail(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,17 +58,25 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 def seen(job: Job, told: tuple[str, ...] = ()) -> Seen:
     """How the job is now."""
-    return Seen(job.state, job.restarts, job.start_at_unix is not None, told)
+    status = job.exit.code << 8 | job.exit.signal if job.exit is not None else 0
+    return Seen(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
 
 
-def mails(before: Seen, job: Job, others: Sequence[Seen], *, now: float) -> list[Mail]:
+def mails(before: Seen, job: Job, others: Sequence[Seen], *, now: float, why: str = "") -> list[Mail]:
     """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
     same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
+    `why` is the reason code of a job that waits.
     """
-    events = [event for event in _events(before, job, others, now) if event in job.request.mail_types]
+    found = _events(before, job, others, now)
+    if why == NEVER and INVALID not in before.told:
+        found.append(INVALID)
+    events = [event for event in found if event in job.request.mail_types]
     if job.is_finished and before.state is not job.state:
         events += _end(job, others)
-    return [_mail(event, job, now) for event in events]
+    tasks = [seen(job), *others] if as_whole(job) else []
+    return [
+        _mail(event, job, _times(event, before, job, now) + _outcome(event, job, tasks)) for event in events
+    ]
 
 
 def _events(before: Seen, job: Job, others: Sequence[Seen], now: float) -> list[str]:
@@ -63,7 +84,7 @@ def _events(before: Seen, job: Job, others: Sequence[Seen], now: float) -> list[
     if job.restarts > before.restarts:
         found.append("REQUEUE")
     began = job.start_at_unix is not None and job.state not in WAITING
-    if began and before.state in WAITING and not (_as_whole(job) and any(other.began for other in others)):
+    if began and before.state in WAITING and not (as_whole(job) and any(other.began for other in others)):
         found.append("BEGIN")
     if job.state is JobState.RUNNING and job.time_limit_s and job.start_at_unix is not None:
         share = (now - job.start_at_unix - job.suspended_s) / job.time_limit_s
@@ -73,27 +94,31 @@ def _events(before: Seen, job: Job, others: Sequence[Seen], now: float) -> list[
 
 
 def told(before: Seen, sent: Sequence[Mail]) -> tuple[str, ...]:
-    """The shares of the time limit that were told by now."""
-    return (*before.told, *(mail.event for mail in sent if mail.event in SHARES))
+    """What is told once and was told by now."""
+    return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
 
 
 def _end(job: Job, others: Sequence[Seen]) -> list[str]:
     asked = job.request.mail_types
-    if job.start_at_unix is None and "INVALID_DEPEND" in asked and job.ending_cause == "dependency":
-        return ["INVALID_DEPEND"]
+    found = []
+    if job.start_at_unix is None and INVALID in asked and job.ending_cause == "dependency":
+        found.append(INVALID)
     states = {job.state}
-    if _as_whole(job):
+    if as_whole(job):
         if not all(other.state in FINISHED for other in others):
-            return []
+            return found
         states |= {other.state for other in others}
-    if "FAIL" in asked and not FAILURES.isdisjoint(states):
-        return ["FAIL"]
     if "TIME_LIMIT" in asked and JobState.TIMEOUT in states:
-        return ["TIME_LIMIT"]
-    return ["END"] if "END" in asked else []
+        found.append("TIME_LIMIT")
+    if "FAIL" in asked and not FAILURES.isdisjoint(states):
+        found.append("FAIL")
+    elif "END" in asked:
+        found.append("END")
+    return found
 
 
-def _as_whole(job: Job) -> bool:
+def as_whole(job: Job) -> bool:
+    """Whether it is told of the job's array."""
     return job.request.array is not None and "ARRAY_TASKS" not in job.request.mail_types
 
 
@@ -108,24 +133,67 @@ WORDS = {
 }
 
 
-def _mail(event: str, job: Job, now: float) -> Mail:
-    exit_code = str(job.exit) if job.exit is not None else ""
-    number = job.array_job_id if _as_whole(job) else job.label()
-    label = f"{'Array Summary ' if _as_whole(job) else ''}Job_id={number}"
-    subject = f"Slurm {label} Name={job.request.name} {WORDS[event]}"
-    if event == "BEGIN" and job.start_at_unix is not None:
-        subject += f", Queued time {format_duration(job.start_at_unix - job.submit_at_unix)}"
+def _times(event: str, before: Seen, job: Job, now: float) -> str:
+    """How long it waited or ran; an array as a whole did neither."""
+    if as_whole(job) or event == INVALID:
+        return ""
+    if event == "BEGIN":
+        return f", Queued time {_clock((job.start_at_unix or now) - job.submit_at_unix)}"
+    if event == "REQUEUE":
+        ran_s = now - before.start_unix - before.suspended_s if before.start_unix is not None else 0.0
     elif job.start_at_unix is not None:
-        subject += f", Run time {format_duration((job.end_at_unix or now) - job.start_at_unix)}"
-    if job.is_finished and event != "BEGIN":
-        subject += f", {job.state.value}" + (f", ExitCode {exit_code.partition(':')[0]}" if exit_code else "")
+        ran_s = (job.end_at_unix or now) - job.start_at_unix - job.suspended_s
+    else:
+        ran_s = 0.0
+    return f", Run time {_clock(ran_s)}"
+
+
+def _clock(seconds: float) -> str:
+    days, rest = divmod(int(max(0.0, seconds)), DAY_S)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def _outcome(event: str, job: Job, tasks: Sequence[Seen]) -> str:
+    """How it ended; of an array's tasks the least and the most."""
+    if event not in ("END", "FAIL"):
+        return ""
+    if tasks:
+        again = ", with requeued tasks" if any(task.restarts for task in tasks) else ""
+        return f", {_of_tasks(job, [task.status for task in tasks])}{again}"
+    by_signal = job.exit is not None and job.exit.signal and job.exit.cause not in OUR_ENDS
+    return f", {job.state.value}" + (
+        "" if by_signal else f", ExitCode {job.exit.code if job.exit is not None else 0}"
+    )
+
+
+OUR_ENDS = ("timeout", "cancelled", "node_fail")
+"""The signal was not the job's own."""
+
+
+def _of_tasks(job: Job, statuses: Sequence[int]) -> str:
+    least, most = min(statuses), max(statuses)
+    if not (least & 0xFF or most & 0xFF):
+        word = "Mixed" if most and not least else job.state.value
+        return f"{word}, ExitCode [{least >> 8}-{most >> 8}]"
+    if most & 0xFF:
+        return f"Mixed, MaxSignal [{most & 0xFF}]"
+    return f"Mixed, MaxExitCode [{most >> 8}]"
+
+
+def _mail(event: str, job: Job, more: str) -> Mail:
+    name = f"Job_id={job.label()}"
+    if as_whole(job):
+        name = f"Array Summary Job_id={job.array_job_id}_* ({job.array_job_id})"
+    elif job.request.array is not None:
+        name = f"Array Task Job_id={job.label()} ({job.id})"
     return Mail(
         job_id=job.id,
         user=job.user,
         to=job.request.mail_user or job.user,
         event=event,
-        subject=subject,
+        subject=f"Slurm {name} Name={job.request.name} {WORDS[event]}{more}",
         state=job.state.value,
-        exit_code=exit_code,
+        exit_code=str(job.exit) if job.exit is not None else "",
         nodes=job.allocation.node_names() if job.allocation is not None else (),
     )

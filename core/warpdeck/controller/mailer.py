@@ -7,6 +7,7 @@ gone. A controller that is killed in between may lose one, and sends none twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.policy
 import logging
 import re
@@ -18,10 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.model import JobId, JobState
-from warpdeck.notation.mail import SHARES
+from warpdeck.model import Job, JobId, JobState
 
-from .mail import Mail, Seen, mails, seen, told
+from .mail import ONCE, Mail, Seen, as_whole, mails, seen, told
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
@@ -62,23 +62,25 @@ class Mailer:
         """Until it is cancelled."""
         for job in self._controller.state.jobs.values():
             if job.request.mail_types:
-                self._seen[job.id] = seen(job, tuple(SHARES))  # what was due before is not told again
+                self._seen[job.id] = seen(job, ONCE)  # what was due before is not told again
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._send_for_ever())
 
     async def _watch(self) -> None:
-        listener = self._controller.hub.listen()
+        listener, loop = self._controller.hub.listen(), asyncio.get_running_loop()
+        look_at = loop.time() + LOOK_S
         try:
             while True:
-                try:
-                    async with asyncio.timeout(LOOK_S):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(look_at):
                         await listener.changed.wait()
-                    for job_id in listener.take()[0]:
-                        self._look(job_id)
-                except TimeoutError:
+                for job_id in listener.take()[0]:
+                    self._look(job_id)
+                if loop.time() >= look_at:
                     for job_id in list(self._seen):
                         self._look(job_id)
+                    look_at = loop.time() + LOOK_S
         finally:
             self._controller.hub.leave(listener)
 
@@ -90,12 +92,19 @@ class Mailer:
             self._seen.pop(job_id, None)
         elif job.request.mail_types:
             before = self._seen.get(job_id, FRESH)
-            members = (member.id for member in state.named(job.array_job_id))
-            others = [self._seen.get(member, FRESH) for member in members if member != job_id]
-            found = mails(before, job, others, now=self._controller.clock())
+            why = state.whys.get(job_id)
+            now, code = self._controller.clock(), why.code if why is not None else ""
+            found = mails(before, job, self._others(job), now=now, why=code)
             self._seen[job_id] = seen(job, told(before, found))
             for mail in found:
                 self._queue(mail)
+
+    def _others(self, job: Job) -> list[Seen]:
+        """Of its array, where that is told of as a whole."""
+        if not as_whole(job):
+            return []
+        members = (member.id for member in self._controller.state.named(job.array_job_id))
+        return [self._seen.get(member, FRESH) for member in members if member != job.id]
 
     def _queue(self, mail: Mail) -> None:
         config, now = self._controller.config.mail, self._controller.clock()

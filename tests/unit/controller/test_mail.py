@@ -56,7 +56,8 @@ def test_a_failure_is_an_end_to_who_asked_for_ends_only() -> None:
     assert events(RUNNING, job(JobState.FAILED, "END", "FAIL", exit=failed)) == ["FAIL"]
     assert events(RUNNING, job(JobState.FAILED, "END", exit=failed)) == ["END"]
     assert events(RUNNING, job(JobState.COMPLETED, "FAIL")) == []
-    assert events(RUNNING, job(JobState.TIMEOUT, "TIME_LIMIT", "END")) == ["TIME_LIMIT"]
+    assert events(RUNNING, job(JobState.TIMEOUT, "TIME_LIMIT", "END")) == ["TIME_LIMIT", "END"]
+    assert events(RUNNING, job(JobState.TIMEOUT, "TIME_LIMIT", "FAIL", "END")) == ["TIME_LIMIT", "FAIL"]
 
 
 def test_each_share_of_the_limit_is_told_once() -> None:
@@ -96,6 +97,87 @@ def test_of_tasks_that_change_at_once_one_is_the_first_and_one_the_last() -> Non
     bad = job(JobState.FAILED, request=request, array_task_id=1, id=JobId(8))
     assert events(PENDING, bad, PENDING) == ["BEGIN"]
     assert events(PENDING, good, seen(bad)) == ["FAIL"]
+
+
+def subjects(before: Seen, now: Job, *others: Seen, at: float = 190.0, why: str = "") -> list[str]:
+    return [mail.subject.removeprefix("Slurm ") for mail in mails(before, now, others, now=at, why=why)]
+
+
+STARTED = Seen(JobState.RUNNING, 0, start_unix=100.0)
+TIMEOUT = ExitStatus(signal=15, cause="timeout")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (PENDING, job(JobState.RUNNING, "BEGIN", submit_at_unix=40.0), ["Began, Queued time 00:01:00"]),
+        (STARTED, job(JobState.COMPLETED, "END", exit=ExitStatus()), ["Ended, Run time 00:01:30, COMPLETED, ExitCode 0"]),
+        (STARTED, job(JobState.FAILED, "FAIL", exit=ExitStatus(code=3)), ["Failed, Run time 00:01:30, FAILED, ExitCode 3"]),
+        (STARTED, job(JobState.FAILED, "ALL", "FAIL", exit=ExitStatus(signal=9)), ["Failed, Run time 00:01:30, FAILED"]),
+        (STARTED, job(JobState.TIMEOUT, "END", exit=TIMEOUT), ["Ended, Run time 00:01:30, TIMEOUT, ExitCode 0"]),
+        (STARTED, job(JobState.TIMEOUT, "TIME_LIMIT", exit=TIMEOUT), ["Reached time limit, Run time 00:01:30"]),
+        (STARTED, job(JobState.RUNNING, "TIME_LIMIT_80"), ["Reached 80% of time limit, Run time 00:01:30"]),
+        (STARTED, job(JobState.PENDING, "REQUEUE", restarts=1), ["Requeued, Run time 00:01:30"]),
+        (STARTED, job(JobState.COMPLETED, "END", suspended_s=60.0), ["Ended, Run time 00:00:30, COMPLETED, ExitCode 0"]),
+        (PENDING, job(JobState.CANCELLED, "END", start_at_unix=None), ["Ended, Run time 00:00:00, CANCELLED, ExitCode 0"]),
+        (
+            PENDING,
+            job(JobState.CANCELLED, "INVALID_DEPEND", "END", start_at_unix=None, ending_cause="dependency"),
+            ["Invalid dependency", "Ended, Run time 00:00:00, CANCELLED, ExitCode 0"],
+        ),
+    ],
+)  # fmt: skip
+def test_subjects_are_slurms(before: Seen, now: Job, words: list[str]) -> None:
+    assert subjects(before, now) == [f"Job_id=7 Name=n {each}" for each in words]
+
+
+def test_days_stand_before_the_clock() -> None:
+    ended = job(JobState.COMPLETED, "END", end_at_unix=100.0 + 90_061)
+    assert "Run time 1-01:01:01," in subjects(STARTED, ended)[0]
+
+
+@pytest.mark.parametrize(
+    ("exits", "words"),
+    [
+        (["0:0", "0:0"], "Ended, COMPLETED, ExitCode [0-0]"),
+        (["0:0", "2:0"], "Failed, Mixed, ExitCode [0-2]"),
+        (["3:0", "3:0"], "Failed, FAILED, ExitCode [3-3]"),
+        (["0:9", "0:9"], "Failed, Mixed, MaxSignal [9]"),
+        (["0:9", "1:0"], "Failed, Mixed, MaxExitCode [1]"),
+    ],
+)
+def test_an_array_is_told_of_by_the_least_and_the_most_of_its_tasks(exits: list[str], words: str) -> None:
+    array = ArraySpec(ranges=((0, 1, 1),))
+    request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "END", "FAIL"), array=array)
+    found = [ExitStatus(code=int(text[0]), signal=int(text[2])) for text in exits]
+    states = [JobState.FAILED if each.code or each.signal else JobState.COMPLETED for each in found]
+    tasks = [
+        job(state, request=request, array_task_id=0, exit=each)
+        for state, each in zip(states, found, strict=True)
+    ]
+    assert subjects(STARTED, tasks[1], seen(tasks[0])) == [f"Array Summary Job_id=7_* (7) Name=n {words}"]
+    running = job(JobState.RUNNING, request=request, array_task_id=0)
+    assert subjects(PENDING, running, PENDING) == ["Array Summary Job_id=7_* (7) Name=n Began"]
+    again = msgspec.structs.replace(tasks[1], restarts=1)
+    assert subjects(Seen(JobState.RUNNING, 1, start_unix=1.0), again, seen(tasks[0]))[0].endswith(
+        ", with requeued tasks"
+    )
+
+
+def test_a_task_that_is_told_of_by_itself_has_its_own_number_too() -> None:
+    array = ArraySpec(ranges=((0, 1, 1),))
+    request = Request(name="n", script="#!/bin/sh\n", mail_types=("BEGIN", "ARRAY_TASKS"), array=array)
+    task = job(JobState.RUNNING, request=request, array_task_id=1, id=JobId(9), submit_at_unix=99.0)
+    assert subjects(PENDING, task) == ["Array Task Job_id=7_1 (9) Name=n Began, Queued time 00:00:01"]
+
+
+def test_a_dependency_that_cannot_hold_is_told_once_of_a_job_that_stays() -> None:
+    waits = job(JobState.PENDING, "INVALID_DEPEND")
+    never = mails(PENDING, waits, [], now=110.0, why="DependencyNeverSatisfied")
+    assert [mail.subject for mail in never] == ["Slurm Job_id=7 Name=n Invalid dependency"]
+    again = seen(waits, told(PENDING, never))
+    assert subjects(again, waits, why="DependencyNeverSatisfied") == []
+    assert subjects(PENDING, waits, why="Dependency") == []
 
 
 @pytest.mark.parametrize(
