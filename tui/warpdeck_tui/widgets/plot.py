@@ -148,29 +148,43 @@ def _draw_part(
     ends = [frame.left + (column + 0.5) * per_column for column in range(len(tops))]
     at, end = part
     before: tuple[int, int] | None = None
+    column = 0
     while at < end:
-        column = bisect_right(ends, xs[at])
+        column = bisect_right(ends, xs[at], column)
         stop = bisect_left(xs, ends[column], at, end)
-        rows = [round((frame.high - y) * per_y) for y in curve.ys[at:stop]]
+        ys = curve.ys[at:stop]
+        # Of many points in a column only the highest and the lowest are seen, and how one comes there and goes on.
+        top = bottom = first = last = round((frame.high - ys[0]) * per_y)
+        if stop > at + 1:
+            top, bottom = round((frame.high - max(ys)) * per_y), round((frame.high - min(ys)) * per_y)
+            last = round((frame.high - ys[-1]) * per_y)
         if before is not None:
-            _join(before, (column, rows[0]), tops, bottoms)
-        tops[column] = min(tops[column], *rows)
-        bottoms[column] = max(bottoms[column], *rows)
-        before = column, rows[-1]
+            _join(before, (column, first), tops, bottoms)
+        if top < tops[column]:
+            tops[column] = top
+        if bottom > bottoms[column]:
+            bottoms[column] = bottom
+        before = column, last
         at = stop
 
 
 def _join(before: tuple[int, int], here: tuple[int, int], tops: list[int], bottoms: list[int]) -> None:
     """The dots on the way from one column to another; of a steep way between two each column gets the half that is nearer."""
-    columns = here[0] - before[0]
-    way = [before[1] + round((here[1] - before[1]) * step / columns) for step in range(columns + 1)]
-    for column, (begin, end) in enumerate(pairwise(way), before[0]):
+    (first, start), (last, goal) = before, here
+    begin = start
+    for column in range(first, last):
+        end = start + round((goal - start) * (column + 1 - first) / (last - first))
         middle = begin + int((end - begin) / 2)
-        beyond = middle + (end > begin) - (end < begin)
-        tops[column] = min(tops[column], begin, middle)
-        bottoms[column] = max(bottoms[column], begin, middle)
-        tops[column + 1] = min(tops[column + 1], beyond, end)
-        bottoms[column + 1] = max(bottoms[column + 1], beyond, end)
+        if end >= begin:
+            halves = (column, begin, middle), (column + 1, middle + (end > begin), end)
+        else:
+            halves = (column, middle, begin), (column + 1, end, middle - 1)
+        for at, top, bottom in halves:
+            if top < tops[at]:
+                tops[at] = top
+            if bottom > bottoms[at]:
+                bottoms[at] = bottom
+        begin = end
 
 
 def means(curve: Curve, frame: Frame, *, width: int) -> list[float | None]:
