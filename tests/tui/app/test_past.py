@@ -128,7 +128,7 @@ async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -
         assert began is not None
         screen = stage.app.screen
         assert isinstance(screen, NodesScreen)
-        screen._look_at(began + 0.01)
+        screen._look_at(began)
         await stage.shows("means of 1 s", "1 of 8", "W=", "measured")
 
 

@@ -69,17 +69,17 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         began = stage.app.board.jobs[job.id].start
         assert began is not None
         paths = stage.cluster.paths
-        text = "\n".join(await screen_text(paths, "gpus", Wanted(at=began + 0.01)))
+        text = "\n".join(await screen_text(paths, "gpus", Wanted(at=began)))
         assert "as it was on" in text and "means of 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
         before = "\n".join(await screen_text(paths, "gpus", Wanted(at=began - 3600)))
         assert "no readings are known" in before and "gpu01 idle: ?, ?, ?, ?" in before
         assert "gpu02: nothing was measured then; it is known from " in before
-        listed = "\n".join(await screen_text(paths, "nodes", Wanted(at=began + 0.01)))
+        listed = "\n".join(await screen_text(paths, "nodes", Wanted(at=began)))
         assert "as it was on" in listed and f" {job.id}" in listed
-        one = "\n".join(await screen_text(paths, "node", Wanted("gpu01", at=began + 0.01)))
+        one = "\n".join(await screen_text(paths, "node", Wanted("gpu01", at=began)))
         assert "as it was on" in one and f"job {job.id} of {ME}" in one
-        asked = {"what": "", "everybody": True, "at": began + 0.01, "as_json": True}
+        asked = {"what": "", "everybody": True, "at": began, "as_json": True}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             assert await asyncio.to_thread(plain.main, paths, "gpus", **asked) == 0
         (first, _) = json.loads(printed.getvalue())
