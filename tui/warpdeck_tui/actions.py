@@ -171,6 +171,7 @@ ACTIONS = (
     Action("queue", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
     Action("queue", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
     Action("queue", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
+    Action("queue", "limit", "L", "Time limit", "another one, or more of it: +2:00:00", "", _CHANGES),
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action(
@@ -300,6 +301,7 @@ ACTIONS = (
     Action("job", "hold", "H", "Hold", "keep the job from starting", "Hold", _CHANGES),
     Action("job", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
     Action("job", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
+    Action("job", "limit", "L", "Time limit", "another one, or more of it: +2:00:00", "", _CHANGES),
     Action("job", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("job", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action(

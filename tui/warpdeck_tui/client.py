@@ -34,6 +34,7 @@ from warpdeck.api.submission import Draft, Submitted, draft_command, draft_scrip
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
 from warpdeck.model import Request
+from warpdeck.model.change import JobChange
 from warpdeck.model.past import Clause, GroupCost, PastQuery
 from warpdeck.notation.jobfilter import LONGEST_VALUE
 from warpdeck.paths import Paths
@@ -233,6 +234,10 @@ class Core:
             "requeue": client.requeue,
         }
         return await calls[verb](jobs)
+
+    async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
+        """Makes the jobs other than they are."""
+        return await self._live().update(jobs, change)
 
     async def node_add(
         self, target: str, *, name: str, accept_host_key: str, progress: Callable[[str], None]

@@ -90,5 +90,7 @@ def go(deck: DeckApp, thing: Thing) -> None:
         deck.open_user(thing.key)
     elif thing.kind == "attach":
         deck.verbs.attach(thing.key)
+    elif thing.kind == "limit":
+        deck.verbs.ask_limit([thing.key])
     else:
         deck.verbs.ask(thing.kind, [thing.key])

@@ -1,4 +1,4 @@
-"""What can be done with jobs from every screen: cancel, hold, release, requeue, read the log, attach, open a shell.
+"""What can be done with jobs from every screen: cancel, hold, release, requeue, change the limit, read the log, attach, open a shell.
 
 A verb that means nothing for a job says so instead of asking. What stands for several tasks of an array asks which.
 """
@@ -6,18 +6,21 @@ A verb that means nothing for a job says so instead of asking. What stands for s
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from warpdeck.api.rows import JobRow
 from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
+from warpdeck.model.change import JobChange
+from warpdeck.notation.times import format_duration
 
 from .chronicle import Undo
-from .screens.dialogs import Choose, Confirm
+from .screens.dialogs import Ask, Choose, Confirm
 from .terminal import STDOUT, join_terminal
 from .viewmodels.job import again
+from .viewmodels.limits import limit_change, limit_command, limit_title, limits_before, present_limit
 from .viewmodels.queue import confirmation, targets, tasks_of
 from .viewmodels.sessions import shell_options
 from .viewmodels.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
@@ -71,6 +74,55 @@ class JobVerbs:
         done = await self._app.core.change(verb, names)
         if done.errors:
             raise UserError(done.errors[0], "it cannot be taken back any more")
+
+    def ask_limit(self, keys: Sequence[str]) -> None:
+        """Another time limit, by a line of text as `scontrol update` takes it."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit("limit", found)
+        if not rows:
+            self._warn(refusal("limit", found[0]) if found else NO_JOB)
+            return
+        names = targets("limit", rows, self._app.board.jobs.values())
+
+        def act(text: str | None) -> None:
+            if text:
+                self._app.run_worker(self._limit(rows, names, text))
+
+        command = limit_command(names, "TIME")
+        ask = Ask(
+            limit_title(names),
+            required="write a time",
+            command=command,
+            value=present_limit(rows),
+            check=limit_change,
+        )
+        self._app.push_screen(ask, act)
+
+    async def _limit(self, rows: Sequence[JobRow], names: Sequence[str], text: str) -> None:
+        try:
+            done = await self._app.core.update(names, limit_change(text))
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+        for refused in done.errors:
+            self._app.notify(refused, severity="error", markup=False)
+        if done.jobs:
+            self._app.notify(said_done("limit", done.jobs), markup=False)
+            met = [row for row in rows if not done.errors or row.label in done.jobs]
+            before = limits_before(met)
+            self._app.chronicle.add(
+                limit_command(done.jobs, text), self._limits_back(before) if before else None
+            )
+
+    def _limits_back(self, before: Mapping[int, Sequence[str]]) -> Undo:
+        async def take_back() -> None:
+            for limit_s, names in before.items():
+                done = await self._app.core.update(names, JobChange(time_limit_s=limit_s))
+                if done.errors:
+                    raise UserError(done.errors[0], "it cannot be taken back any more")
+
+        commands = (limit_command(names, format_duration(limit_s)) for limit_s, names in before.items())
+        return Undo("; ".join(commands), take_back)
 
     async def rerun(self, key: str) -> None:
         """Submits the job again as it was recorded, once confirmed."""

@@ -24,6 +24,7 @@ import msgspec
 
 from warpdeck.errors import RESTART, UserError
 from warpdeck.model import Request
+from warpdeck.model.change import JobChange
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_json, read_frame, split_data
@@ -241,6 +242,9 @@ class Client:
 
     async def requeue(self, jobs: Sequence[str]) -> Changed:
         return await self.request(ask.Requeue(jobs=tuple(jobs)), Changed)
+
+    async def update(self, jobs: Sequence[str], change: JobChange) -> Changed:
+        return await self.request(ask.JobUpdate(jobs=tuple(jobs), change=change), Changed)
 
     async def submit(self, request: Request) -> Submitted:
         """A request whose snapshot, if any, was uploaded before; warpdeck.api.submission does both."""

@@ -9,13 +9,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 from tests.tui.app.stage import on_stage
 
+from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, Resources
 from warpdeck.paths import config_dir
 from warpdeck_tui import clipboard
 from warpdeck_tui.chronicle import MOST_KEPT, Chronicle, Undo
 from warpdeck_tui.clipboard import FILE_NAME
+from warpdeck_tui.viewmodels.limits import limit_change
 
 
 async def nothing() -> None:
@@ -87,6 +90,63 @@ async def test_a_drain_is_taken_back(folder: Path) -> None:
         await stage.until(lambda: stage.app.board.nodes["gpu01"].state == "idle", "it is back")
         await stage.press("at")
         await stage.shows("warpdeck node drain gpu01 fans", "warpdeck node resume gpu01")
+
+
+async def test_a_time_limit_is_changed_by_a_key_and_taken_back(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 24)) as stage:
+        await stage.cluster.submit("first", time_limit_s=7200)
+        await stage.cluster.submit("second", time_limit_s=3600)
+        await stage.cluster.submit("endless")
+        await stage.shows("endless")
+        await stage.press("V", "L")
+        await stage.shows("Time limit of 3 jobs", "$ scontrol update JobId=1,2,3 TimeLimit=TIME")
+        await stage.press("escape", "escape", "space", "space", "L")
+        await stage.shows("Time limit of 2 jobs")
+        await stage.type("+x")
+        await stage.press("enter")
+        await stage.shows("'x' is no time; write MINUTES")
+        stage.field("answer").value = "+30"
+        await stage.press("enter")
+        await stage.told("changed the time limit of 2 jobs")
+        state = stage.cluster.controller.state
+        assert [state.jobs[number].time_limit_s for number in (1, 2)] == [9000, 5400]
+        await stage.press("Z")
+        await stage.told(
+            "taken back: scontrol update JobId=1 TimeLimit=2:00:00; scontrol update JobId=2 TimeLimit=1:00:00"
+        )
+        assert [state.jobs[number].time_limit_s for number in (1, 2)] == [7200, 3600]
+        await stage.press("at")
+        await stage.shows("scontrol update JobId=1,2 TimeLimit=+30")
+
+
+async def test_a_limit_that_nobody_had_asked_for_is_changed_for_good(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 24)) as stage:
+        await stage.cluster.submit("endless")
+        await stage.shows("endless")
+        await stage.press("colon", *"limit", "space", "1")
+        await stage.shows("Limit job 1")
+        await stage.press("enter")
+        await stage.shows("Time limit of job 1")
+        await stage.type("1:00:00")
+        await stage.press("enter")
+        await stage.told("changed the time limit of job 1")
+        await stage.press("Z")
+        await stage.told("there is nothing that could be taken back")
+
+
+@pytest.mark.parametrize(
+    ("text", "limit_s", "more_s"),
+    [("90", 5400, 0), ("1-0", 86_400, 0), ("+1:00:00", UNSET, 3600), ("-30", UNSET, -1800), ("-1", None, 0)],
+)
+def test_a_limit_is_written_as_scontrol_takes_it(text: str, limit_s: object, more_s: int) -> None:
+    change = limit_change(text)
+    assert (change.time_limit_s, change.time_limit_more_s) == (limit_s, more_s)
+
+
+@pytest.mark.parametrize("text", ["+", "-0", "+UNLIMITED", "soon"])
+def test_a_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        limit_change(text)
 
 
 async def test_a_cancel_cannot_be_taken_back_and_says_so(folder: Path) -> None:

@@ -202,6 +202,9 @@ class DeckScreen(Arrives[None]):
     def action_requeue(self) -> None:
         self.deck.verbs.ask("requeue", self.job_keys)
 
+    def action_limit(self) -> None:
+        self.deck.verbs.ask_limit(self.job_keys)
+
     def action_attach(self) -> None:
         if key := self._one_job:
             self.deck.verbs.attach(key)

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.widgets.cells import printable
 
-JOB_VERBS = ("cancel", "hold", "release", "requeue", "attach")
-DONE = {"cancel": "cancelled", "hold": "held", "release": "released", "requeue": "requeued"}
+JOB_VERBS = ("cancel", "hold", "release", "requeue", "limit", "attach")
+DONE = {
+    "cancel": "cancelled",
+    "hold": "held",
+    "release": "released",
+    "requeue": "requeued",
+    "limit": "changed the time limit of",
+}
 TAKES_BACK = {"hold": "release", "release": "hold"}
 NO_JOB = "there is no job under the cursor"
 AT_ONCE = ("hold", "release")
