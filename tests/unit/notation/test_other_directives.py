@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from warpdeck.api.submission import Draft, draft_script
 from warpdeck.errors import UserError
 from warpdeck.notation.sbatch.fields import Place
+from warpdeck.notation.sbatch.meanings import Meaning
+from warpdeck.notation.sbatch.pbsresources import resources
 from warpdeck.notation.sbatch.verdict import Verdict, judge
 
 NOW = 1_800_000_000.0
@@ -151,6 +153,15 @@ def test_a_list_that_grows_with_every_line_has_a_limit(line: str) -> None:
     assert fault is not None and "is over 16 MiB long" in fault.words[0]
     with pytest.raises(UserError, match="is over 16 MiB long"):
         drafted(*many)
+
+
+def test_a_long_list_of_kinds_is_one_option() -> None:
+    kinds = [f"k{at}" for at in range(10_000)]
+    text = ",".join(f"proc={kind},passed" for kind in kinds)
+    found = list(resources(text, lambda option: "first"))
+    assert [meaning for meaning in found if meaning.option] == [
+        Meaning("constraint", ",".join([*reversed(kinds), "first"]))
+    ]
 
 
 WORDS = st.sampled_from(

@@ -26,7 +26,7 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
     """What a list asks for, then a remark for each part of it that asks for nothing. Raises Refusal."""
     at, gpus = 0, 0
     chunk: dict[str, int] = {}
-    taken = list[tuple[int, int]]()
+    taken, kinds = list[tuple[int, int]](), list[str]()
     while (match := _RESOURCE.search(text, at)) is not None:
         name, at = match[1].lower(), match.end()
         if name == "accelerator":
@@ -34,7 +34,9 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
             gpus = max(gpus, int(text[at : at + 4].lower() == "true"))
             continue
         value, at = _value(text, at, ":" if name in _CHUNKS else ",")
-        if name == "naccelerators":
+        if name == "proc":
+            kinds.append(value)
+        elif name == "naccelerators":
             gpus = count("", value, called=name)
         elif name in _CHUNKS:
             yield Meaning(_CHUNKS[name], value)
@@ -47,6 +49,7 @@ def resources(text: str, value_of: ValueOf) -> Iterator[Meaning]:
         taken.append((match.start(), at - 1))
         if name == "proc":
             at = _value(text, at, ",")[1]  # what follows it is lost
+    yield from _of_kinds(kinds, value_of)
     yield from _of_chunk(chunk)
     if gpus > 0:
         yield Meaning("gres", joined(value_of("gres"), f"gpu:{gpus}"))
@@ -68,9 +71,13 @@ def _meanings(name: str, value: str, value_of: ValueOf) -> Iterator[Meaning]:
         yield Meaning("nice", str(strtol(value)[0]) if value else None)
     elif name == "nodes":
         yield from _nodes(value)
-    elif name == "proc":
-        before = value_of("constraint")
-        yield Meaning("constraint", value if before is None else f"{value},{before}")
+
+
+def _of_kinds(kinds: list[str], value_of: ValueOf) -> Iterator[Meaning]:
+    """Each stands before those that came earlier."""
+    before = value_of("constraint")
+    if kinds:
+        yield Meaning("constraint", ",".join([*reversed(kinds), *([] if before is None else [before])]))
 
 
 def _of_chunk(chunk: dict[str, int]) -> Iterator[Meaning]:
