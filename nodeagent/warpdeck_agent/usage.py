@@ -63,6 +63,10 @@ class Usage:
         found = job if job is None or asked.step is None else job.steps.get(asked.step)
         if found is None:
             return Curves(ask=asked.ask)
+        if asked.own and job is not None:
+            return Curves(
+                ask=asked.ask, cpu_seconds=job.own_cpu.total_s, peak_mem_bytes=job.own_peak_mem_bytes
+            )
         curve = found.meter.curve()
         return Curves(
             ask=asked.ask,
@@ -92,6 +96,7 @@ class Usage:
             if job is None:
                 continue
             if name == OWN:
+                job.own_cpu = max(job.own_cpu, spent.cpu)
                 job.own_peak_mem_bytes = max(job.own_peak_mem_bytes, spent.peak_bytes)
                 continue
             step = job.steps.get(int(name)) if name else None

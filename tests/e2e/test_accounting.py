@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import sys
 import time
 from collections.abc import Iterator
 
@@ -323,3 +325,23 @@ WORD = st.one_of(
 @given(st.sampled_from(["sacct", "sstat", "sacctmgr"]), st.lists(WORD, max_size=5))
 def test_any_words_are_understood_or_refused(home: Home, command: str, words: list[str]) -> None:
     assert call(home, command, *words)[0] in (0, 1)
+
+
+def test_sstat_tells_a_batch_script_and_its_steps_apart(home: Home) -> None:
+    holds = f"exec {sys.executable} -c 'import time; held = b\"x\" * (150 << 20); time.sleep(600)'"
+    script = f"srun sh -c {shlex.quote(holds)}"
+    done = home.slurm("sbatch", "--parsable", "--mem=400", "--wrap", script, cwd=home.path.parent)
+    job = done.stdout.strip()
+
+    def used(step: str) -> int:
+        """The most memory of the step, in KiB; 0 while it is not known."""
+        out = call(home, "sstat", "-P", "-n", "--noconvert", "-j", f"{job}.{step}", "-o", "maxrss")[1]
+        return int(out.strip() or 0) >> 10
+
+    eventually(lambda: used("0") > 150 << 10, what="the step's memory is seen")
+    eventually(lambda: used("batch") > 0, what="the script's memory is seen")
+    assert used("batch") < 100 << 10
+    _, out, _ = call(home, "sstat", "-a", "-P", "-n", "-j", job, "-o", "jobid,ntasks,maxrssnode")
+    node = out.split("|")[2].splitlines()[0]
+    assert out.splitlines() == [f"{job}.batch|1|{node}", f"{job}.extern|1|", f"{job}.0|1|{node}"]
+    home.ok("cancel", job)

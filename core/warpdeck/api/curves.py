@@ -29,7 +29,7 @@ async def of_node(controller: Controller, name: str, *, step_s: float) -> dict[s
         raise UserError(f"{name} does not answer: {error.cause}", "try again when it is back") from error
     indices = {str(gpu.uuid): gpu.index for gpu in node.gpus}
     rows = [_row(name, to_curve(each), uuid=each.uuid, gpu=indices.get(each.uuid)) for each in told.curves]
-    return {"curves": rows, "used": None, "errors": []}
+    return {"curves": rows, "used": None, "parts": [], "errors": []}
 
 
 async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
@@ -38,6 +38,22 @@ async def of_job(controller: Controller, job: Job) -> dict[str, Any]:
         used = present.usage_row(job) if job.shares else None
         return await _kept(controller, job, used)
     return await _asked(controller, job, [share.node for share in job.shares])
+
+
+async def of_batch(controller: Controller, job: Job) -> dict[str, Any]:
+    """What the job's script has used, without its steps; it has no curve of its own."""
+    if not job.shares or not job.request.script:
+        raise UserError(
+            f"job {job.label()} has no batch step", f"see warpdeck show {job.label()}", code="not_found"
+        )
+    if not job.holds_resources:
+        return {
+            "curves": [],
+            "used": present.use_of([job.shares[0].without_steps()]),
+            "parts": [],
+            "errors": [],
+        }
+    return await _asked(controller, job, [job.shares[0].node], own=True)
 
 
 async def of_step(controller: Controller, job: Job, number: int) -> dict[str, Any]:
@@ -58,14 +74,21 @@ async def _kept(
 ) -> dict[str, Any]:
     """Of what has ended."""
     kept = await controller.store.curves(job.id, step=step)
-    return {"curves": [_row(each.node, each.curve) for each in kept], "used": used, "errors": []}
+    rows = [_row(each.node, each.curve) for each in kept]
+    return {"curves": rows, "used": used, "parts": [], "errors": []}
 
 
 async def _asked(
-    controller: Controller, job: Job, nodes: Sequence[NodeName], *, step: int | None = None
+    controller: Controller,
+    job: Job,
+    nodes: Sequence[NodeName],
+    *,
+    step: int | None = None,
+    own: bool = False,
 ) -> dict[str, Any]:
     """Of what runs."""
-    answers = await asyncio.gather(*(_ask(controller, job, node, step) for node in nodes))
+    asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step, own=own)
+    answers = await asyncio.gather(*(_ask(controller, node, asked) for node in nodes))
     curves = [
         _row(node, to_curve(each))
         for node, answer in zip(nodes, answers, strict=True)
@@ -74,11 +97,15 @@ async def _asked(
     ]
     errors = [answer for answer in answers if isinstance(answer, str)]
     told = [answer for answer in answers if isinstance(answer, wire.Curves)]
-    return {"curves": curves, "used": _used(told), "errors": errors}
+    parts = [
+        {"node": node, "cpu_seconds": answer.cpu_seconds, "peak_mem_bytes": answer.peak_mem_bytes}
+        for node, answer in zip(nodes, answers, strict=True)
+        if isinstance(answer, wire.Curves)
+    ]
+    return {"curves": curves, "used": _used(told), "parts": parts, "errors": errors}
 
 
-async def _ask(controller: Controller, job: Job, node: NodeName, step: int | None) -> wire.Curves | str:
-    asked = wire.AskCurves(ask=0, job_id=job.id, restarts=job.restarts, step=step)
+async def _ask(controller: Controller, node: NodeName, asked: wire.AskCurves) -> wire.Curves | str:
     try:
         return await controller.fleet.curves(node, asked)
     except RemoteError as error:

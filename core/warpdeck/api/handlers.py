@@ -29,7 +29,7 @@ from warpdeck.controller.events import (
 from warpdeck.controller.jobcolumns import shower
 from warpdeck.controller.jobs import may_touch
 from warpdeck.controller.resubmission import carried_on
-from warpdeck.controller.steprows import live_steps, step_rows
+from warpdeck.controller.steprows import BATCH, live_steps, step_rows
 from warpdeck.controller.watching import may_watch
 from warpdeck.errors import UserError
 from warpdeck.model import (
@@ -331,9 +331,11 @@ class Handlers:
         if message.node:
             return await curves.of_node(self._controller, message.node, step_s=message.step_s)
         job_word, dot, number = message.job.partition(".")
-        if dot and not number.isdecimal():
+        if dot and not number.isdecimal() and number != BATCH:
             raise UserError(f"{message.job!r} is no step", "write JOB.STEP, such as 12.0")
         job = await self.find_job(job_word)
+        if number == BATCH:
+            return await curves.of_batch(self._controller, job)
         if dot:
             return await curves.of_step(self._controller, job, int(number))
         return await curves.of_job(self._controller, job)

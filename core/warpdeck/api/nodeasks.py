@@ -35,9 +35,11 @@ class NodeAdd(Message, frozen=True, kw_only=True, tag="node_add"):
 
 
 class Curves(Message, frozen=True, kw_only=True, tag="curves"):
-    """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "errors": [str]}: what was measured over time.
+    """-> {"curves": [rows.CurveRow], "used": rows.UsageRow | None, "parts": [{"node", "cpu_seconds", "peak_mem_bytes"}],
+    "errors": [str]}: what was measured over time.
 
-    Of a job (`job`), or a step of it (12.0): one curve for each of its nodes, whole, and what it has used. Of a node
+    Of a job (`job`), or a step of it (12.0, 12.batch): one curve for each of its nodes, whole, what it has used, and while it
+    runs how much of that on each node. Of a node
     (`node`): one for the node and one for each GPU, in steps of `step_s`: 1 (the last ten minutes), 10 (two hours), 60 (a
     day).
     """

@@ -213,6 +213,8 @@ class AskCurves:
     """Of the node: 1 (ten minutes are kept), 10 (two hours) or 60 (a day)."""
     step: Optional[int] = None
     """The step's number; None: the whole launch."""
+    own: bool = False
+    """Of the launch only what has been used outside of its steps: no curve, and nothing of GPUs."""
     t: Literal["ask_curves"] = "ask_curves"
 
 

@@ -1,6 +1,4 @@
-"""sstat(1): what running steps use now. A batch line is all of its job's processes on its nodes, those of its steps too: agents
-measure jobs as a whole while they run, and steps when they end.
-"""
+"""sstat(1): what running steps use now, as the agents of their nodes have measured it; each node's tasks as a whole."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool
     with console.connect() as client:
         found = client.call("records", ids=[job], fields=["id", "label", "state"], steps=True)["jobs"]
         running = [
-            (each, record)
+            each
             for record in found
             for each in record["steps"]
             if each["row"]["state"] == "RUNNING" and _is_meant(each["row"]["id"], step, everything=everything)
@@ -102,9 +100,8 @@ def _steps(job: str, step: str, console: Console, *, everything: bool, raw: bool
         if not running:
             console.err.write(f"sstat: error: couldn't get steps for job {job}\n")
         lines = []
-        for each, record in running:
-            if each["row"]["name"] == "batch":
-                _take_use(each, client, record["label"])
+        for each in running:
+            _take_use(each, client)
             lines.append(_values(each, raw=raw, here=console.paths is not None))
         return lines
 
@@ -114,18 +111,17 @@ def _is_meant(name: str, step: str, *, everything: bool) -> bool:
     return own == step if step else everything or own.isdecimal()
 
 
-def _take_use(step: Record, client: Any, job: str) -> None:
-    """What the job's processes use now."""
+def _take_use(step: Record, client: Any) -> None:
+    """What its processes use now. Of 12.extern nothing is measured."""
     try:
-        used = client.call("curves", job=job)["used"]
+        told = client.call("curves", job=step["row"]["id"])
     except UserError:
-        return  # none of its nodes answers
-    if used:
-        node = step["row"]["node_list"]
-        part = {"node": node, "tasks": 1, "first_task": 0}
-        step["row"]["used"] = used
+        return
+    if told["parts"]:
+        step["row"]["used"] = told["used"]
+        known = {part["node"]: part for part in step["parts"]}
         step["parts"] = [
-            {**part, "cpu_seconds": used["cpu_seconds"], "peak_mem_bytes": used["peak_mem_bytes"]}
+            {"tasks": 1, "first_task": 0, **known.get(part["node"], {}), **part} for part in told["parts"]
         ]
 
 
