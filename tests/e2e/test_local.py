@@ -130,6 +130,10 @@ def test_down_leaves_jobs_running(home: Home) -> None:
 
 
 def test_run_brings_output_and_exit_code(home: Home) -> None:
+    home.ok("up")
+    eventually(
+        lambda: home.json("node", "ls")[0]["state"] == "idle", what="nobody has to wait, and is told so"
+    )
     done = home.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
     done = home.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")

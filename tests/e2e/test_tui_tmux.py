@@ -320,4 +320,4 @@ def test_a_controller_that_was_stopped_stays_stopped(home: Home, window: Tmux) -
     assert home.run("status").returncode == 1
     window.keys("C-r")
     window.hides("the controller was stopped")
-    assert home.run("status").returncode == 0
+    eventually(lambda: home.run("status").returncode == 0, what="another one runs")
