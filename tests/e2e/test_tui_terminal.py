@@ -138,16 +138,18 @@ TRUE_COLOUR = re.compile(r"\x1b\[[0-9;]*[34]8[;:]2[;:]")
 
 
 @pytest.mark.parametrize(
-    ("environ", "many"),
-    [("TERM=linux COLORTERM=", False), ("TERM=tmux-256color COLORTERM=truecolor", True)],
+    ("environ", "running", "many"),
+    [("TERM=linux COLORTERM=", "* R", False), ("TERM=tmux-256color COLORTERM=truecolor", "● R", True)],
     ids=["TERM=linux", "truecolor"],
 )
-def test_it_writes_the_colours_that_its_terminal_has(window: Tmux, environ: str, many: bool) -> None:
+def test_it_writes_the_signs_and_colours_that_its_terminal_has(
+    window: Tmux, environ: str, running: str, many: bool
+) -> None:
     window.keys("q")
     window.hides("q Quit")
     window.type(f"clear; {environ} {window.app}")
     window.keys("Enter")
-    window.shows("● R")
+    window.shows(running)
     window.keys("2")
     window.shows("showing utilisation")
     assert bool(TRUE_COLOUR.search(window.screen("-e"))) is many

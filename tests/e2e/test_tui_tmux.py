@@ -40,7 +40,7 @@ class Tmux:
         by_hand: bool = False,
     ) -> None:
         self._argv = ["tmux", "-S", str(socket), "-f", "/dev/null"]
-        self._environ = {**home.environ, **environ}
+        self._environ = {**home.environ, "LC_ALL": "C.UTF-8", **environ}
         self._environ.pop("TMUX", None)
         if "NO_COLOR" not in environ:
             self._environ.pop("NO_COLOR", None)
