@@ -7,7 +7,7 @@ says that it ended, and to whom only FAIL is asked for it says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -62,10 +62,10 @@ def seen(job: Job, told: tuple[str, ...] = ()) -> Seen:
     return Seen(job.state, job.restarts, told, job.start_at_unix, job.suspended_s, status)
 
 
-def mails(before: Seen, job: Job, others: Sequence[Seen], *, now: float, why: str = "") -> list[Mail]:
+def mails(before: Seen, job: Job, others: Iterable[Seen], *, now: float, why: str = "") -> list[Mail]:
     """What to send for a job that has changed. `others` of its array are as they were last looked at: of those that change at the
     same time one after the other is looked at, and exactly one of them is the first that began and the last that ended.
-    `why` is the reason code of a job that waits.
+    They may be a hundred thousand, so no more of them are looked at than it takes. `why` is the reason code of a job that waits.
     """
     found = _events(before, job, others, now)
     if why == NEVER and INVALID not in before.told:
@@ -73,13 +73,13 @@ def mails(before: Seen, job: Job, others: Sequence[Seen], *, now: float, why: st
     events = [event for event in found if event in job.request.mail_types]
     if job.is_finished and before.state is not job.state:
         events += _end(job, others)
-    tasks = [seen(job), *others] if as_whole(job) else []
+    tasks = [seen(job), *others] if events and as_whole(job) else []
     return [
         _mail(event, job, _times(event, before, job, now) + _outcome(event, job, tasks)) for event in events
     ]
 
 
-def _events(before: Seen, job: Job, others: Sequence[Seen], now: float) -> list[str]:
+def _events(before: Seen, job: Job, others: Iterable[Seen], now: float) -> list[str]:
     found = []
     if job.restarts > before.restarts:
         found.append("REQUEUE")
@@ -98,7 +98,7 @@ def told(before: Seen, sent: Sequence[Mail]) -> tuple[str, ...]:
     return (*before.told, *(mail.event for mail in sent if mail.event in ONCE))
 
 
-def _end(job: Job, others: Sequence[Seen]) -> list[str]:
+def _end(job: Job, others: Iterable[Seen]) -> list[str]:
     asked = job.request.mail_types
     found = []
     if job.start_at_unix is None and INVALID in asked and job.ending_cause == "dependency":

@@ -14,14 +14,15 @@ import re
 import subprocess
 import urllib.request
 from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.model import Job, JobId, JobState
+from warpdeck.model import JobId, JobState
 
-from .mail import ONCE, Mail, Seen, as_whole, mails, seen, told
+from .mail import ONCE, Mail, Seen, mails, seen, told
 
 if TYPE_CHECKING:
     from warpdeck.config import Config
@@ -47,6 +48,18 @@ UNFOLDED = email.policy.SMTP.clone(linesep="\n", max_line_length=MAX_SUBJECT_CHA
 FRESH = Seen(JobState.PENDING, 0)
 """How a job is that nobody has looked at."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._%+][A-Za-z0-9._%+\-]{0,127}(?:@[A-Za-z0-9][A-Za-z0-9.\-]{0,190})?")
+
+
+class Others:
+    """The tasks of an array but one, as they were last looked at: each is looked up when it is asked for."""
+
+    def __init__(self, last: Mapping[JobId, Seen], members: Collection[JobId], *, but: JobId) -> None:
+        self._last = last
+        self._members = members
+        self._but = but
+
+    def __iter__(self) -> Iterator[Seen]:
+        return (self._last.get(member, FRESH) for member in self._members if member != self._but)
 
 
 class Mailer:
@@ -94,17 +107,11 @@ class Mailer:
             before = self._seen.get(job_id, FRESH)
             why = state.whys.get(job_id)
             now, code = self._controller.clock(), why.code if why is not None else ""
-            found = mails(before, job, self._others(job), now=now, why=code)
+            others = Others(self._seen, state.member_ids(job.array_job_id), but=job_id)
+            found = mails(before, job, others, now=now, why=code)
             self._seen[job_id] = seen(job, told(before, found))
             for mail in found:
                 self._queue(mail)
-
-    def _others(self, job: Job) -> list[Seen]:
-        """Of its array, where that is told of as a whole."""
-        if not as_whole(job):
-            return []
-        members = (member.id for member in self._controller.state.named(job.array_job_id))
-        return [self._seen.get(member, FRESH) for member in members if member != job.id]
 
     def _queue(self, mail: Mail) -> None:
         config, now = self._controller.config.mail, self._controller.clock()

@@ -8,7 +8,7 @@ no trace in memory either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -138,6 +138,10 @@ class State:
             return [self.jobs[job_id] for job_id in sorted(members)]
         job = self.jobs.get(array_job_id)
         return [job] if job is not None and job.array_job_id == array_job_id else []
+
+    def member_ids(self, array_job_id: JobId) -> Collection[JobId]:
+        """Those of an array's, in the order in which they came: what waits of it is the first. () for another job."""
+        return self._members.get(array_job_id, {}).keys()
 
     def named(self, number: JobId) -> list[Job]:
         """The jobs in memory that a plain number means: a whole submission, or the one array task with that id."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
+from tests.core import Core, ask
 
 from warpdeck.controller.mail import Seen, mails, seen, told
 from warpdeck.controller.mailer import addresses, message
@@ -178,6 +181,33 @@ def test_a_dependency_that_cannot_hold_is_told_once_of_a_job_that_stays() -> Non
     again = seen(waits, told(PENDING, never))
     assert subjects(again, waits, why="DependencyNeverSatisfied") == []
     assert subjects(PENDING, waits, why="Dependency") == []
+
+
+def test_an_end_looks_at_no_more_of_its_array_than_it_takes() -> None:
+    array = ArraySpec(ranges=((0, 99, 1),))
+    looked: list[Seen] = []
+
+    class Counted(list[Seen]):
+        def __iter__(self) -> Iterator[Seen]:
+            for each in super().__iter__():
+                looked.append(each)
+                yield each
+
+    others = Counted([PENDING, *[RUNNING] * 98])
+    for types, most in ((("END",), 1), (("END", "ARRAY_TASKS"), 0)):
+        request = Request(name="n", script="#!/bin/sh\n", mail_types=types, array=array)
+        mails(RUNNING, job(JobState.COMPLETED, request=request, array_task_id=0), others, now=110.0)
+        assert len(looked) <= most, types
+        looked.clear()
+
+
+def test_what_waits_of_an_array_is_the_first_of_its_tasks() -> None:
+    core = Core("a")
+    array = core.submit(ask(array=ArraySpec(ranges=((0, 99, 1),))))
+    core.plan()
+    first, *others = core.state.member_ids(array)
+    assert core.job(first).state is JobState.PENDING and len(others) == 16
+    assert not core.state.member_ids(core.submit())
 
 
 @pytest.mark.parametrize(
