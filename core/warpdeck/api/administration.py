@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from warpdeck.config import rewrite, write
 from warpdeck.controller.events import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .server import ApiServer
 
 log = logging.getLogger("warpdeck.api")
+T = TypeVar("T")
 
 
 async def answer(connection: Connection, message: Any) -> Any:
@@ -51,9 +53,9 @@ async def answer(connection: Connection, message: Any) -> Any:
         case ask.ReservationRemove():
             await controller.apply(ReservationRemoved(name=message.name))
         case ask.Reload():
-            return await _reload(connection.server)
+            return await _to_its_end(connection.server, _reload(connection.server))
         case ask.Amend():
-            return await _amend(connection, message)
+            return await _to_its_end(connection.server, _amend(connection, message))
         case ask.ConfigInForce():
             return _config(connection.server)
         case ask.Shutdown():
@@ -61,6 +63,15 @@ async def answer(connection: Connection, message: Any) -> Any:
         case _:
             raise UserError("a message that cannot be asked here", "see warpdeck.api.protocol")
     return {}
+
+
+async def _to_its_end(server: ApiServer, work: Coroutine[Any, Any, T]) -> T:
+    """What it makes. It is done whole, though whoever asked for it hangs up meanwhile."""
+    task = asyncio.get_running_loop().create_task(work)
+    server.reloads.add(task)
+    task.add_done_callback(server.reloads.discard)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # perhaps nobody is told
+    return await asyncio.shield(task)
 
 
 async def _reload(server: ApiServer) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class ApiServer:
         self.steps = StepKeeper(controller)
         self.commands = CommandHost()
         self.looks_back = Turns(MAX_LOOKS_BACK, MAX_LOOKS_BACK_OF_USER)
+        self.reloads: set[asyncio.Task[Any]] = set()
+        """Configurations that are being put in force."""
         self.amending = asyncio.Lock()
         """Held by who changes config.toml and has it taken up."""
 
