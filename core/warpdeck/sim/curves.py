@@ -53,7 +53,7 @@ def gpu_then(index: int, launch: wire.Launch | None, at: float) -> wire.GpuSampl
     """What it would have read of a GPU, `at` seconds after the start of the launch that had it, or of a free one."""
     if launch is None:
         return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
-    use = round(_use(launch, at))
+    use = round(_use(launch, at + index))  # each a little apart from the others
     size = held_bytes(launch)
     return wire.GpuSample(
         index=index, util_pct=use, mem_used_bytes=size, power_w=80 + 6.0 * use, temp_c=35 + use // 3
