@@ -17,7 +17,7 @@ LINE = f"util=63 power=480000 temp=66 mem={80 * GIB}"
 BUSY = f"driver 550.54.15\ngpu 0 {LINE}\ngpu 1 {LINE}\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home(shared_home: Home, lab: Lab) -> Iterator[Home]:
     lab.show_driver(2, BUSY)
     target = f"root@{lab.address(2)}"
@@ -32,6 +32,18 @@ def then(home: Home, at: str = "now-1second") -> dict[str, Any]:
     return row
 
 
+def told(home: Home, at: str, *, step_s: float) -> dict[str, Any]:
+    """What the node was like then, once its agent tells it that finely."""
+    found: list[dict[str, Any]] = []
+
+    def tells() -> bool:
+        found.append(then(home, at))
+        return bool(found[-1]["step_s"] == step_s)
+
+    eventually(tells, what=f"{at} is known in steps of {step_s:.0f} s")
+    return found[-1]
+
+
 def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short_tmp: Path) -> None:
     words = ("submit", "--no-snapshot", "--gpus=1", "--wrap", "sleep 1000")
     job = str(home.json(*words, cwd=short_tmp)["job_id"])
@@ -44,8 +56,8 @@ def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short
     assert row is not None
     (held,) = [gpu for gpu in row["gpus"] if gpu["job"]]
     assert (row["unknown"], held["job"]) == ("", job)
-    told = [held[name] for name in ("util_pct", "power_w", "temp_c", "mem_used_bytes")]
-    assert told == [63, 480.0, 66, 0] and row["mem_used_bytes"] and row["cpu_pct"] is not None
+    values = [held[name] for name in ("util_pct", "power_w", "temp_c", "mem_used_bytes")]
+    assert values == [63, 480.0, 66, 0] and row["mem_used_bytes"] and row["cpu_pct"] is not None
     moment = f"uts{row['begin'] + 1:.0f}"  # wholly over: the job may have begun within the second
 
     def is_printed() -> bool:
@@ -69,3 +81,22 @@ def test_a_node_that_hangs_is_said_so_and_holds_nobody_up(home: Home, lab: Lab) 
     finally:
         lab.on(2, "kill", "-CONT", str(pid))
     eventually(lambda: then(home)["step_s"], what="it answers again")
+
+
+def test_a_moment_is_known_by_a_controller_that_has_just_begun_and_by_an_agent_that_follows(
+    home: Home, lab: Lab
+) -> None:
+    row = told(home, "now-1second", step_s=1.0)
+    home.kill_controller()
+    home.ok("up")
+    told(home, f"uts{row['begin']:.0f}", step_s=1.0)
+    minute, uuid = int(row["begin"] // 60) - 5, row["gpus"][0]["uuid"]
+    line = f'[{minute},{{"":{{"cpu_pct":1.0}},"{uuid}":{{"gpu_util_pct":12.0,"gpu_power_w":345.6}}}}]'
+    pid = lab.agent(2)
+    folder = lab.on(
+        2, "sh", "-c", f"tr '\\0' '\\n' </proc/{pid}/cmdline | grep -A1 -x -e --dir | tail -n1"
+    ).strip()
+    lab.on(2, "sh", "-c", f"echo '{line}' >>{folder}/minutes; kill -9 {pid}")
+    first, second = told(home, f"uts{minute * 60 + 30}", step_s=60.0)["gpus"]
+    assert (first["util_pct"], first["power_w"]) == (12, 345.6)
+    assert (first["temp_c"], second["util_pct"]) == (None, None), "nothing is made up"
