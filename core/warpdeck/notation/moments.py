@@ -23,6 +23,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?[ \t]*(am|pm)?", re.IGNORECASE)
 _HOUR = re.compile(rf"{_CLOCK.pattern}|midnight|noon|fika|teatime", re.IGNORECASE)
 """What names no day."""
+_PAST_FORMS = "write 03:12, now-2hours, 11/20 14:00 or 2026-11-20T14:00"
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d{1,2})")
 _MONTH_FIRST = re.compile(r"(\d{1,2}+)[./]?(\d{1,2}+)[./]?(?:(\d\d)|(?!\d))")
 MAX_DIGITS = 9
@@ -46,13 +47,14 @@ def parse_moment(text: str, now: float, *, past: bool = False) -> float:
 
 def parse_past(text: str, now: float) -> float:
     """A moment that is over, unix seconds: an hour alone is the last such hour. Raises UserError."""
-    at_unix = parse_moment(text, now, past=True)
+    try:
+        at_unix = parse_moment(text, now, past=True)
+    except UserError as error:
+        raise UserError(error.message, _PAST_FORMS) from None
     if at_unix > now and _HOUR.fullmatch(text):
         at_unix = (datetime.fromtimestamp(at_unix) - timedelta(days=1)).timestamp()
     if at_unix > now:
-        raise UserError(
-            f"{text!r} is still to come", "name a moment in the past, such as 03:12 or now-2hours"
-        )
+        raise UserError(f"{text!r} is still to come", _PAST_FORMS)
     return at_unix
 
 

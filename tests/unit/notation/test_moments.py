@@ -113,3 +113,9 @@ def test_an_hour_alone_of_the_past_is_the_last_one(text: str, wanted: str) -> No
 def test_what_is_to_come_is_no_moment_of_the_past(text: str) -> None:
     with pytest.raises(UserError, match="still to come"):
         parse_past(text, NOW.timestamp())
+
+
+def test_who_names_no_moment_of_the_past_is_told_how_one_is_written() -> None:
+    with pytest.raises(UserError, match="no point in time") as told:
+        parse_past("soon", NOW.timestamp())
+    assert "now-2hours" in told.value.hint and "tomorrow" not in told.value.hint
