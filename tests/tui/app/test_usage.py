@@ -17,6 +17,7 @@ from warpdeck.errors import UserError
 from warpdeck.model.past import GroupCost
 from warpdeck.notation.jobfilter import holds as holds_of
 from warpdeck.notation.jobfilter import parse_filter
+from warpdeck.notation.moments import moment_text
 from warpdeck_tui.screens.dialogs import TextPage
 from warpdeck_tui.viewmodels.exports import cost_records, form_of, records
 from warpdeck_tui.viewmodels.usage import BOLD, GROUPS, LONGEST_TABLE, PLAIN, cost, grouped, usage_text
@@ -106,15 +107,16 @@ def test_jobs_are_chosen_by_account_and_by_reason() -> None:
 
 
 def test_a_file_holds_every_job_in_the_form_that_its_name_says() -> None:
-    rows = [job(7, use=50.0, name="a|b,c"), job(8, name="=cmd()")]
+    rows = [job(7, use=50.0, name="a|b,c", sweep="lr=0.1"), job(8, name="=cmd()")]
     records = json.loads(export(rows, "x.json"))
     assert [(each["id"], each["gpu_hours"], each["gpu_hours_used"]) for each in records] == [
         ("7", 1.0, 0.5),
         ("8", 1.0, None),
     ]
     table = list(csv.DictReader(io.StringIO(export(rows, "X.CSV"))))
-    assert [each["name"] for each in table] == ["a|b,c", "'=cmd()"]
+    assert [(each["name"], each["sweep"]) for each in table] == [("a|b,c", "lr=0.1"), ("'=cmd()", "")]
     assert [each["gpu_hours_used"] for each in table] == ["0.5", ""]
+    assert table[0]["end"] == moment_text(HOUR_S) and records[0]["end"] == HOUR_S
     lines = export(rows, "x.md").splitlines()
     assert len(lines) == 4 and "a\\|b,c" in lines[2]
 

@@ -16,16 +16,19 @@ from typing import NamedTuple
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.model.past import GroupCost
+from warpdeck.notation.moments import moment_text
 from warpdeck_tui.widgets.cells import printable
 
 from .queue import ran_s
 from .usage import GROUPS, cost, grouped
 
 FIELDS = (
-    *("id", "name", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
+    *("id", "name", "sweep", "user", "account", "partition", "qos", "state", "exit_code", "exit_cause", "nodes", "node_list"),
     *("cpus", "gpus", "gpu_type", "mem_bytes", "submit", "start", "end", "comment"),
 )  # fmt: skip
 """Of each job: JobRow's names. The label stands for the id."""
+TIMES = ("submit", "start", "end")
+"""In JSON as everywhere, in unix seconds; where people read them, and spreadsheets reckon with them, as sacct prints them."""
 Record = dict[str, object]
 _FORMULA = ("=", "+", "-", "@", "\n")
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
@@ -59,7 +62,7 @@ def _record(row: JobRow) -> Record:
     each = cost(row)
     measured = bool(each.measured)
     return found | {
-        "elapsed_s": ran_s(row, row.end or 0.0),
+        "elapsed_s": None if row.start is None else round(ran_s(row, row.end or 0.0) or 0.0, 1),
         "gpu_hours": round(each.allocated, 4),
         "gpu_hours_used": round(each.used, 4) if measured else None,
         "gpu_hours_wasted": round(each.wasted, 4) if measured else None,
@@ -86,7 +89,7 @@ def cost_records(groups: Sequence[GroupCost]) -> list[Record]:
 
 
 def _json(found: Sequence[Record], first: bool) -> str:
-    joined = ",".join("\n " + json.dumps(record) for record in found)
+    joined = ",".join("\n " + json.dumps(record, ensure_ascii=False) for record in found)
     return joined if first or not joined else "," + joined
 
 
@@ -97,8 +100,13 @@ def _csv(found: Sequence[Record], first: bool) -> str:
     for number, record in enumerate(found):
         if first and not number:
             writer.writerow(record)
-        writer.writerow([_tame(value) for value in record.values()])
+        writer.writerow([_tame(value) for value in _readable(record).values()])
     return out.getvalue()
+
+
+def _readable(record: Record) -> Record:
+    """The record with its times in words."""
+    return record | {name: moment_text(at) for name in TIMES if isinstance(at := record.get(name), float)}
 
 
 def _tame(value: object) -> object:
@@ -115,7 +123,7 @@ def _markdown(found: Sequence[Record], first: bool) -> str:
     for record in found:
         cells = (
             "" if value is None else _MARKDOWN.sub(r"\\\g<0>", printable(str(value)))
-            for value in record.values()
+            for value in _readable(record).values()
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
