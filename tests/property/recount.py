@@ -74,8 +74,15 @@ def _resources_are_as_asked(view: View, job: PendingJob, start: Start) -> None:
         assert all(len(share.gpus) == share.tasks * gpus.per_task for share in shares)
     else:
         assert given == (gpus.total or 0)
+    least = asked.node_minimum
     for share in shares:
         node = nodes[share.node]
+        assert share.tasks >= 1
+        assert share.cpus >= (asked.cpus_per_node_min or 0)
+        assert node.tmp_disk_bytes >= (least.tmp_disk_bytes or 0)
+        lies = node.topology.sockets, node.topology.cores, node.topology.threads
+        asked_for = least.sockets or 0, least.cores or 0, least.threads or 0
+        assert all(map(int.__ge__, lies if lies[0] else (node.cpus, 1, 1), asked_for))
         assert share.cpus >= share.tasks * asked.cpus_per_task
         assert alone or share.cpus >= len(share.gpus) * (asked.cpus_per_gpu or 0)
         if asked.mem_per_node_bytes is not None:

@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 
-from warpdeck.model import Allocation, GpuAsk, GpuUuid, JobId, NodeName, Resources, Share
+from warpdeck.model import (
+    Allocation,
+    GpuAsk,
+    GpuUuid,
+    JobId,
+    NodeMinimum,
+    NodeName,
+    Resources,
+    Share,
+    Topology,
+)
 from warpdeck.policy import (
     AccountView,
     GpuView,
@@ -31,6 +41,14 @@ USERS = ("ann", "bob", "cyd")
 ACCOUNTS = ("lab", "vision", "speech", "guests")
 CONSTRAINTS = ("", "", "", "", "", "", "", "ib", "ib&new", "ib|new", "[ib|new]", "(ib|old)&new")
 LENGTHS = (None, 60, 600, 3600, 86_400)
+
+
+MINIMA = [
+    NodeMinimum(tmp_disk_bytes=GIB),
+    NodeMinimum(sockets=2, cores=2),
+    NodeMinimum(sockets=5),
+    NodeMinimum(threads=2),
+]
 
 
 def nodes_of(rng: Random) -> tuple[NodeView, ...]:
@@ -62,6 +80,8 @@ def nodes_of(rng: Random) -> tuple[NodeView, ...]:
                 features=frozenset(feature for feature in ("ib", "new", "old") if rng.random() < 0.5),
                 switch=f"s{number // 2}" if rng.random() < 0.7 else "",
                 weight=rng.randint(1, 2),
+                topology=rng.choice([Topology(), Topology(sockets=2, cores=2, threads=2)]),
+                tmp_disk_bytes=rng.choice([0, 50 * GIB]),
             )
         )
     return tuple(found)
@@ -158,6 +178,11 @@ def request_of(rng: Random, *, plain: bool = False) -> Resources:
         if fewest == 1 and gpus.share_pct is None and rng.random() < 0.15:
             tasks = rng.randint(2, 6)
             fields.update(nodes_open=True, tasks=tasks, nodes_max=tasks)
+        elif fewest > 1 and rng.random() < 0.5:
+            fields["tasks"] = rng.randint(1, 16)
+            fields["cpus_per_node_min"] = rng.choice([None, None, 3])
+        fields["use_min_nodes"] = rng.random() < 0.1
+        fields["node_minimum"] = rng.choice([NodeMinimum()] * 8 + MINIMA)
         fields["max_switches"] = 1 if rng.random() < 0.15 else None
         fields["cpus_per_gpu"] = rng.choice([None, None, 2])
     return Resources(gpus=gpus, **fields)

@@ -81,7 +81,9 @@ def fit_nodes(resources: dict[str, Any], *, cuts: bool) -> list[str]:
     said = []
     if tasks is not None:
         if low > (most := max(1, tasks)):
-            said = [f"can't run {tasks} processes on {low} nodes, setting nnodes to {most}"]  # sbatch's words
+            said = [
+                f"Warning: can't run {tasks} processes on {low} nodes, setting nnodes to {most}"
+            ]  # sbatch's words
         high = min(high, most)
         low = min(low, high)
     resources["nodes_min"], resources["nodes_max"] = low, high
