@@ -29,6 +29,7 @@ def fill(rooms: Sequence[int], total: int, *, each: int = 1, fewest: int) -> lis
 
 def deal(most: Sequence[int], total: int, *, each: int = 1) -> list[int]:
     """So many to each node in turn, to none more than it may have; together they may have the total."""
+    assert sum(most) >= total, f"{most} are less than {total}"
     counts = [0] * len(most)
     while total:
         for at, limit in enumerate(most):

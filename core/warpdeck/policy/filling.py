@@ -2,7 +2,9 @@
 
 A spot is looked for with the tasks spread evenly, which asks least of the node that must give most. Here what its nodes have
 beyond that is looked up, and they are filled in the order of their names (`dealing.fill`). What every node must give in any case
-(--mincpus, --ntasks-per-node) it gives, and CPUs that are more than the tasks need are dealt over (`dealing.deal`).
+(--mincpus, --ntasks-per-node) it gives, and CPUs that are more than the tasks need are dealt over (`dealing.deal`). Where there
+is no such spot now, there may be one on nodes of which some have little free and others much (`unevenly`): of what lies in the
+future only even ones are known.
 
 Unlike Slurm's, tasks stay even where GPUs are asked for the job or for each node: seven tasks beside four GPUs, and one beside
 the other four, are no use to anybody. GPUs of tasks go with them.
@@ -12,7 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .cluster import CPUS, GPUS, MEM
+import numpy as np
+
+from .cluster import CPUS, GPUS, MEM, Cluster, Ints
 from .dealing import deal, fill
 from .demand import Need, need_of
 from .tres import MIB
@@ -37,45 +41,77 @@ def may_fill(asked: Resources, gang: Gang) -> bool:
 
 def filled(timeline: Timeline, shape: Shape, spot: Spot, until: float) -> Spot:
     """The same nodes, by name, filled one after the other with what is free there from now until then."""
-    asked = shape.asked
-    each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_per_task))
     nodes = sorted(spot, key=lambda pair: pair[0])
-    total = sum(need.tasks for _, need in nodes)
-    rooms = [_room(timeline, shape, row, need, until) for row, need in nodes]
-    slots = fill(rooms, total, each=each, fewest=len(nodes) if asked.nodes_open else asked.nodes_min)
-    tasks = deal(slots, total)
-    return [
-        (row, need if count == need.tasks else _with_tasks(shape, need, count))
-        for (row, need), count in zip(nodes, tasks, strict=True)
-    ]
+    rows = np.array([row for row, _ in nodes], dtype=np.int64)
+    found = np.array([need.tasks for _, need in nodes], dtype=np.int64)
+    rooms = np.maximum(_rooms(timeline.cluster, shape, timeline.least_on(rows, until)), found)
+    return _dealt(shape, rows.tolist(), rooms.tolist())
 
 
-def _with_tasks(shape: Shape, need: Need, tasks: int) -> Need:
-    per_task = shape.asked.gpus.per_task
+def unevenly(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | None:
+    """Where some nodes have room for few tasks, and others for all the others: the roomiest; None if nowhere."""
+    least = least_need(shape)
+    for gang in shape.gangs:
+        if gang.is_picky or not may_fill(shape.asked, gang):
+            continue
+        for mask in shape.masks:
+            rows = timeline.fitting_now(least, duration_s, mask)
+            if len(rows) < gang.nodes:
+                continue
+            rooms = _rooms(timeline.cluster, shape, timeline.least_on(rows, timeline.now + duration_s))
+            best = np.sort(np.lexsort((rows, -rooms))[: gang.nodes])
+            if rooms[best].sum() >= (shape.asked.tasks or 0) and rooms[best].min() > 0:
+                return _dealt(shape, rows[best].tolist(), rooms[best].tolist())
+    return None
+
+
+def least_need(shape: Shape) -> Need:
+    """What each of its nodes must give at the least, where others have room for the other tasks."""
+    return _need(shape, 1)
+
+
+def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
+    """All tasks on these rows, ascending, which have room for so many."""
+    asked = shape.asked
+    total = max(asked.tasks or 0, len(rows))
+    each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_per_task))
+    fewest = len(rows) if asked.nodes_open else asked.nodes_min
+    slots = fill(rooms, total, each=min(each, *rooms), fewest=fewest)
+    return [(row, _need(shape, count)) for row, count in zip(rows, deal(slots, total), strict=True)]
+
+
+def _need(shape: Shape, tasks: int) -> Need:
     return need_of(
         shape.asked,
         tasks=tasks,
-        gpus=tasks * (per_task or 0),
+        gpus=tasks * (shape.asked.gpus.per_task or 0),
         default_mem_per_cpu_bytes=shape.default_mem_per_cpu_bytes,
     )
 
 
-def _room(timeline: Timeline, shape: Shape, row: int, need: Need, until: float) -> int:
-    """For how many tasks there is room on a node, within the limits on each node; for those that it was found for in any case."""
-    asked, cluster = shape.asked, timeline.cluster
-    free = timeline.least(row, timeline.now, until)
-    one, two = _with_tasks(shape, need, 1), _with_tasks(shape, need, 2)
-    mem_bytes = two.mem_bytes - one.mem_bytes
-    holds = [int(free[CPUS]) // asked.cpus_per_task]
-    holds += [int(free[MEM]) // mem_bytes] if mem_bytes > 0 else []
-    if asked.gpus.per_task:
-        column = cluster.columns_of(need.gpu_type)[0] if need.gpu_type else GPUS
-        holds.append(int(free[column]) // asked.gpus.per_task)
-    most = shape.most_per_node
-    per_task = {"cpu": asked.cpus_per_task, "mem": mem_bytes // MIB, "gres/gpu": asked.gpus.per_task or 0}
-    if need.gpu_type:
-        per_task[f"gres/gpu:{need.gpu_type}"] = asked.gpus.per_task or 0
-    holds += [count // per_task[name] for name, count in most.items() if per_task.get(name)]
+def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
+    """For how many tasks there is room on each of some nodes, within the limits on every node. `free` is (column, row)."""
+    asked, mem_bytes = shape.asked, _mem_bytes_of_task(shape)
+    gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
+    column = cluster.columns_of(kind)[0] if kind else GPUS
+    rooms: Ints = free[CPUS] // asked.cpus_per_task
+    for amount, there in ((mem_bytes, free[MEM]), (gpus, free[column])):
+        if amount:
+            rooms = np.minimum(rooms, there // amount)
+    each = {"cpu": asked.cpus_per_task, "mem": mem_bytes // MIB, "gres/gpu": gpus, f"gres/gpu:{kind}": gpus}
+    bounds = [most // each[name] for name, most in shape.most_per_node.items() if each.get(name)]
     if asked.tasks_per_node is not None:
-        holds.append(asked.tasks_per_node)
-    return max(min(holds), need.tasks)
+        bounds.append(asked.tasks_per_node)
+    return np.minimum(rooms, min(bounds)) if bounds else rooms
+
+
+def _mem_bytes_of_task(shape: Shape) -> int:
+    """What a task more takes of a node's memory."""
+    asked = shape.asked
+    if asked.mem_per_node_bytes is not None:
+        return 0
+    if asked.mem_per_cpu_bytes is not None:
+        return asked.mem_per_cpu_bytes * asked.cpus_per_task
+    if asked.mem_per_gpu_bytes is not None:
+        return asked.mem_per_gpu_bytes * (asked.gpus.per_task or 0)
+    return shape.default_mem_per_cpu_bytes * asked.cpus_per_task

@@ -18,7 +18,7 @@ from warpdeck.model import Allocation, GpuUuid, Resources, Share
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
 from .demand import WHOLE_NODE, Need, needs
-from .filling import filled, may_fill
+from .filling import filled, least_need, may_fill, unevenly
 from .gangs import Gang, named_rows, runs, sizes
 from .gpus import GpuBoard
 from .shared import SharedGpu
@@ -85,6 +85,7 @@ class Shape:
     def least(self) -> tuple[int, int, int, int]:
         """(CPUs, bytes, whole GPUs) that must be free at the least on each of so many nodes, wherever it goes."""
         needs = [need for gang in self.gangs for need, _ in gang.wanted]
+        needs += [least_need(self)] if self.fills else []
         if not needs:
             return NOWHERE
         return (
@@ -165,7 +166,7 @@ def place_now(timeline: Timeline, shape: Shape, duration_s: float) -> Spot | Non
             spot = choose(timeline, gang, rows, timeline.now)
             if spot is not None:
                 return filled(timeline, shape, spot, timeline.now + duration_s) if shape.fills else spot
-    return None
+    return unevenly(timeline, shape, duration_s) if shape.fills else None
 
 
 def place_later(timeline: Timeline, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:

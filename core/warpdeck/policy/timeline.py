@@ -278,6 +278,14 @@ class Timeline:
         least: Ints = self.free[:, row, first:last].min(axis=1)
         return least
 
+    def least_on(self, rows: Ints, until: float) -> Ints:
+        """By column and row, the least that is free from now until then."""
+        within = self.times[rows] < until
+        within[:, 0] = True
+        most = np.iinfo(np.int64).max
+        least: Ints = np.where(within, self.free[:, rows], most).min(axis=2)
+        return least
+
     def shared_lines(self, need: Need, row: int) -> Iterator[tuple[SharedGpu, Mask]]:
         """The shared GPUs of a node that may take the part, and by step whether they have it, CPUs and memory included.
 

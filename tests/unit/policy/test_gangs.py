@@ -77,6 +77,37 @@ def test_a_node_is_filled_with_what_is_free_on_it_for_as_long_as_the_job_may_run
     assert went(nodes(*FOUR), tasks=10, **two, **memory) == {"n1": 8, "n2": 2}
 
 
+def test_nodes_of_which_some_have_little_free_are_filled_too() -> None:
+    there, open_20 = nodes(*FOUR), open_to(20)
+    assert went(there, held("n1", "n3", "n4", cpus=12), **open_20) == {"n1": 4, "n2": 16}
+    assert went(there, held(*FOUR, cpus=12), **open_20) == {}
+    assert went(there, held("n3", "n4", "n1", cpus=13), **open_to(24)) == {
+        "n1": 3,
+        "n2": 16,
+        "n3": 3,
+        "n4": 2,
+    }
+    three = {"nodes_min": 3, "nodes_max": 3}
+    assert went(there, held("n1", "n3", "n4", cpus=14), **three, tasks=20) == {"n1": 2, "n2": 16, "n3": 2}
+    assert went(there, held("n1", "n3", "n4", cpus=14), **three, tasks=21) == {}
+    ranged = {"nodes_min": 1, "nodes_max": 4, "use_min_nodes": True}
+    assert went(there, held("n1", "n2", cpus=10), **ranged, tasks=40) == {
+        "n1": 6,
+        "n2": 6,
+        "n3": 16,
+        "n4": 12,
+    }
+
+
+def test_tasks_that_do_not_fill_the_least_cpus_of_a_node_are_no_more_than_have_room() -> None:
+    pair = {"nodes_min": 2, "nodes_max": 2, "nodelist": FOUR[:2], "cpus_per_task": 2, "cpus_per_node_min": 3}
+    assert went(nodes(*FOUR), held("n1", "n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
+    assert went(nodes(*FOUR), held("n2", cpus=13), tasks=2, **pair) == {"n1": 1, "n2": 1}
+    by_memory = {**pair, "mem_per_cpu_bytes": 64 * 2**30}  # of the 512 GiB of a node
+    assert went(nodes(*FOUR), tasks=8, **by_memory) == {"n1": 4, "n2": 4}
+    assert went(nodes(*FOUR), tasks=9, **by_memory) == {}
+
+
 def test_a_limit_on_each_node_bounds_how_far_it_is_filled() -> None:
     limit = (QosView(name="few", limits=Limits(max_tres_per_node={"cpu": 12})),)
     job = pending(1, qos="few", resources=Resources(nodes_min=2, nodes_max=2, tasks=20))
