@@ -202,7 +202,7 @@ class EffectRunner:
             effect.restarts,
             effect.node,
             files=_files(job),
-            append=job.request.open_append or effect.restarts > 0 or _writes_with_others(job),
+            append=job.request.appends(effect.restarts) or _writes_with_others(job),
             uid=job.uid,
             umask=umask_of(job.request.env),
         )

@@ -54,7 +54,7 @@ def build_launch(
         cwd_visible=True,
         stdout=stdout if role != "hold" else "",
         stderr=stderr if role != "hold" else "",
-        append=request.open_append or job.restarts > 0,
+        append=request.appends(job.restarts),
         script=request.script if role == "batch" else "",
         script_args=list(request.script_args),
         stdin=resolve(request.input, _values(job)) if role == "batch" else "",

@@ -248,6 +248,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """%-pattern; "" is sbatch's default slurm-%j.out (slurm-%A_%a.out for arrays). Relative to `chdir`."""
     error: Text = ""
     open_append: bool = False
+    open_truncate: bool = False
+    """Asked for: without either word a job that begins again appends, because what it said the first time is worth keeping."""
     input: Text = ""
     """%-pattern of the file that the batch script reads; "" is none. Relative to where the job runs."""
     submit_dir: Text = "/"
@@ -274,3 +276,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     in_place: bool = False
     """As Slurm's jobs: in the folder itself where the node sees it, so that what the job writes is there. The snapshot tells
     what the code was, and is what nodes run that do not see the folder."""
+
+    def appends(self, restarts: int) -> bool:
+        """Whether what it says is added to its output files as they are."""
+        return self.open_append or (restarts > 0 and not self.open_truncate)

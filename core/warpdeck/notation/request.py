@@ -230,7 +230,7 @@ def _set_open_mode(request: dict[str, Any], value: str) -> None:
     letter = value[:1].lower()
     if letter not in ("a", "t"):
         raise UserError(f"--open-mode={value} is not understood", "write append or truncate")
-    request["open_append"] = letter == "a"
+    request.update(open_append=letter == "a", open_truncate=letter == "t")
 
 
 def _set_time(request: dict[str, Any], value: str) -> None:
