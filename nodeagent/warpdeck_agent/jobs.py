@@ -253,6 +253,7 @@ class Jobs:
         self._remark(job.key, words)
 
     def _end_sharer(self, job: Job, words: str) -> None:
+        self._notices.say_why_it_ends(job, cause="gpu memory")  # which no handler of the kernel's sees to
         self.end(job, words, cause="oom")
 
     def _remark(self, key: Key, words: str) -> None:

@@ -40,11 +40,11 @@ class Notices:
         """Of their own: what writes to a disk that hangs must not stand before the signals that end jobs."""
         self._waiting = 0
 
-    def say_why_it_ends(self, job: Job) -> None:
-        """Adds slurmstepd's line to the standard error of a script, once, for the cause that the job has."""
+    def say_why_it_ends(self, job: Job, *, cause: str = "") -> None:
+        """Adds slurmstepd's line to the standard error of a script, once, for that cause or the one that the job has."""
         if not job.meta.script or job.meta.pty or job.last_words is not None or self._waiting >= MAX_WAITING:
             return
-        line = last_words(job.meta.job_id, job.meta.node, cause=job.cause, at_unix=time.time())
+        line = last_words(job.meta.job_id, job.meta.node, cause=cause or job.cause, at_unix=time.time())
         self._waiting += 1
         job.last_words = asyncio.get_running_loop().run_in_executor(self._enders, _write, job, line)
         job.last_words.add_done_callback(self._written)

@@ -143,6 +143,7 @@ def test_a_job_that_uses_more_than_its_part_of_a_gpu_is_ended(make_agent: MakeAg
     said = agent.link.report(2, "exited")
     assert said.cause == "oom" and f"warpdeck: {warned.text}" in agent.text(2)
     assert said.message == "it used 30.0 GiB of GPU 0, and its part is 20.0 GiB"
+    assert " CANCELLED AT " in agent.text(2) and "cgroup" not in agent.text(2)
     assert agent.processes(1)
 
 
