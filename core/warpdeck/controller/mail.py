@@ -1,8 +1,8 @@
 """Which mails a job's changes ask for, and their words. Pure.
 
 As Slurm has it: an array is told of as a whole unless ARRAY_TASKS asks for its tasks; a job that failed is told of as failed where
-FAIL is asked for, as ended where only END is. Where a task of an array was ended by a signal, the array has failed: Slurm's own mail
-says that it ended, and to whom only FAIL is asked for it says nothing.
+FAIL is asked for. We tell more of two: a job that failed has ended, for who asked for END alone (Slurm tells of arrays so, of other
+jobs nothing); and an array has failed all of whose tasks a signal ended (Slurm says that it ended, and nothing where FAIL was asked).
 """
 
 from __future__ import annotations
