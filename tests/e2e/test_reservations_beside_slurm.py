@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import Done, RealSlurm
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
 WHEN = "starttime=now+1hour duration=60"
@@ -40,6 +41,7 @@ CREATED = (
     "create reservation reservationname=R starttime=now-1hour duration=10 users=root nodes=n1",
     "create reservation R starttime=now+1hour duration=60 users=root nodes=n1",
     "create reservation res=R start=now+1hour dur=60 user=root nodes=n1",
+    *(f"{ONE} flags={flag}" for flag in ("MAINT", "OVERLAP", "MAINT,OVERLAP,DAILY", "ANY_NODES", "HOURLY", "maint,ignore_jobs")),
     "create foo", "create reservationname=R", "create", "delete", "delete reservation=zz", "delete reservation",
     "update reservationname=zz users=root", "update reservation=zz",
 )  # fmt: skip
@@ -47,11 +49,10 @@ CHANGED = (
     "users+=nobody", "users-=root", "users=nobody", "users=", "users-=nobody", "users+=nosuch", "nodes=n2", "nodes+=n2",
     "nodes-=n1", "nodes=zz", "nodecnt=2", "nodecnt=1", "duration=30", "duration+=30", "duration-=30", "duration-=100",
     "duration=x", "endtime=now+3hours", "starttime=now+2hours", "flags=DAILY", "flags+=DAILY", "flags-=DAILY",
-    "flags=foo", "foo=bar", "comment=x",
+    "flags=foo", "foo=bar", "comment=x", "flags=MAINT", "flags+=OVERLAP", "flags-=MAINT", "users=-root", "nodecnt+=1",
 )  # fmt: skip
 NOT_HERE = (
     "FLEX",
-    "STATIC_ALLOC",
     "NO_HOLD_JOBS_AFTER",
     "PURGE_COMP=10",
     "REPLACE_DOWN",
@@ -61,7 +62,7 @@ NOT_HERE = (
 FIELDS = ("ReservationName", "Duration", "Nodes", "NodeCnt", "CoreCnt", "Flags", "Users", "State")
 """What is compared of a reservation; times of day are of the moment."""
 
-HOW_CHOSEN = ("IGNORE_JOBS", "SPEC_NODES", "ALL_NODES")
+HOW_CHOSEN = ("IGNORE_JOBS", "SPEC_NODES", "ALL_NODES", "ANY_NODES")
 """How its nodes were chosen is not kept here."""
 
 
@@ -81,7 +82,7 @@ class Pair:
         shown = cluster.run(["scontrol", "-o", "show", "reservation"]).out
         for name in re.findall(r"ReservationName=(\S+)", shown):
             cluster.run(["scontrol", "delete", f"reservationname={name}"])
-        return [said, [_fields(line) for line in shown.splitlines()]]
+        return [said, sorted(_fields(line) for line in shown.splitlines())]
 
 
 def _said(done: Done) -> tuple[int, str, list[str]]:
@@ -128,6 +129,31 @@ def test_one_is_deleted_alike(pair: Pair, words: str) -> None:
 
 def test_two_do_not_have_the_same_nodes(pair: Pair) -> None:
     pair.same(ONE, ONE.replace("reservationname=R", "reservationname=Q"))
+
+
+@pytest.mark.parametrize("flag", ["MAINT", "OVERLAP"])
+def test_two_may_have_the_same_nodes_where_that_is_said(pair: Pair, flag: str) -> None:
+    pair.same(ONE, f"{ONE.replace('reservationname=R', 'reservationname=Q')} flags={flag}")
+
+
+def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pair: Pair) -> None:
+    line = "create reservation reservationname=M starttime=now duration=60 users=root nodes=n2 flags=MAINT,IGNORE_JOBS"
+    told = []
+    for cluster in (pair.theirs, pair.ours):
+        assert cluster.run(["scontrol", *line.split()]).rc == 0
+        job = cluster.run(["sbatch", "--parsable", "--reservation=M", "-t5", "--wrap", "sleep 1000"])
+        number = job.out.strip()
+        shown = ["squeue", "-h", "-j", number, "-o", "%t %N %v"]
+        if cluster is pair.ours:
+            pair.ours.runs(int(number))
+        eventually(lambda run=cluster.run, shown=shown: run(shown).out == "R n2 M\n", timeout_s=60)
+        busy = cluster.run(["scontrol", "delete", "reservationname=M"])
+        cluster.run(["scancel", number])
+        if cluster is pair.ours:
+            pair.ours.ends(int(number), exit_code=0)
+        eventually(lambda run=cluster.run, shown=shown: run(shown).out == "", timeout_s=60)
+        told.append((busy, cluster.run(["scontrol", "delete", "reservationname=M"])))
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("flag", NOT_HERE)

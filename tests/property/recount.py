@@ -184,11 +184,13 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
     own = next((each for each in view.reservations if each.name == job.reservation), None)
     if job.reservation:
         assert own is not None and names <= own.nodes and own.start_unix <= now and end <= own.end_unix
-        assert not own.maintenance and (job.user in own.users or job.account in own.accounts)
+        assert job.user in own.users or job.account in own.accounts
     for each in view.reservations:
         overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
         if overlaps and each is not own:
-            assert own is not None and not each.maintenance, f"{job.id} runs into {each.name}"
+            assert own is not None and (own.maintenance or not each.maintenance), (
+                f"{job.id} runs into {each.name}"
+            )
 
 
 def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:

@@ -161,6 +161,7 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     users: list[str] = []
     accounts: list[str] = []
     maintenance: bool = False
+    overlap: bool = False
     repeat: str = ""
     """How it comes again; start and end are of the present or next time."""
 

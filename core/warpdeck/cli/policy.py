@@ -215,7 +215,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
                 format_time(row["end"]) or "never",
                 f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
                 row["node_list"],
-                "nobody: maintenance" if row["maintenance"] else ", ".join(who) or "nobody",
+                f"{', '.join(who) or 'nobody'}{': maintenance' if row['maintenance'] else ''}",
             ]
         )
     print_table([] if args.noheader else head, lines)

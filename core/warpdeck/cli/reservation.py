@@ -40,7 +40,11 @@ def _parser() -> Arguments:
     )
     create.add_argument("--users", default="", metavar="NAME,...")
     create.add_argument("--accounts", default="", metavar="NAME,...")
-    create.add_argument("--maintenance", action="store_true", help="for nobody at all")
+    create.add_argument(
+        "--maintenance",
+        action="store_true",
+        help="for nobody but those who are named; may overlap with others",
+    )
     create.add_argument(
         "--flags",
         default="",

@@ -219,7 +219,7 @@ def _repeats(entry: Reservation, path: Path) -> Found:
         length_s = int(entry.end.timestamp() - entry.start.timestamp())
     if entry.start is None or length_s is None:
         yield Problem(path=(*path, "repeat"), text="needs a start and a duration")
-    elif length_s >= PERIOD_S[entry.repeat]:
+    elif length_s > PERIOD_S[entry.repeat]:
         yield Problem(path=(*path, "repeat"), text="comes again before it is over")
 
 

@@ -108,6 +108,7 @@ def _view(state: State, made: Reservation) -> ReservationView:
         users=frozenset(made.users),
         accounts=frozenset(made.accounts),
         maintenance=made.maintenance,
+        overlap=made.overlap,
         repeat=made.repeat,
     )
 
@@ -142,12 +143,18 @@ def _check(state: State, wanted: Reservation, *, now: float) -> None:
         _check_repeat(wanted)
     elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
         raise UserError("the reservation would be over before it begins", "give a later start or duration")
-    if wanted.maintenance == bool(wanted.users or wanted.accounts):
+    if not (wanted.maintenance or wanted.users or wanted.accounts):
         raise UserError(
-            "a reservation is either for somebody or for maintenance",
+            "a reservation is for somebody or for maintenance",
             "give users or accounts, or the flag MAINT (--maintenance)",
         )
     _check_accounts(state, wanted)
+    if not (wanted.maintenance or wanted.overlap):
+        _check_alone(state, wanted, there, now=now)
+
+
+def _check_alone(state: State, wanted: Reservation, there: list[ReservationView], *, now: float) -> None:
+    """That no other has one of its nodes in its time."""
     for new, each in itertools.product(_occurrences(_view(state, wanted), now, until_unix=now), there):
         if max(new.start_unix, each.start_unix) < min(new.end_unix, each.end_unix):
             both = sorted(new.nodes & each.nodes)
@@ -161,7 +168,7 @@ def _check_repeat(wanted: Reservation) -> None:
     length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
     if length_s is None or length_s <= 0:
         raise UserError("a reservation that comes again needs a duration", "give one, such as 2:00:00")
-    if length_s >= PERIOD_S[wanted.repeat]:
+    if length_s > PERIOD_S[wanted.repeat]:
         raise UserError("the reservation would come again before it is over", "give a shorter duration")
 
 

@@ -108,6 +108,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             users=sorted(each.users),
             accounts=sorted(each.accounts),
             maintenance=each.maintenance,
+            overlap=each.overlap,
             repeat=each.repeat,
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))

@@ -25,7 +25,8 @@ PERIOD_S: dict[Repeat, int] = {
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody at all."""
+    """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody, or for
+    who tries the nodes; it may overlap with others and goes before them."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
     nodes: Annotated[tuple[NodeName, ...], msgspec.Meta(max_length=MAX_NODES)] | None = None
@@ -34,5 +35,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     maintenance: bool = False
+    overlap: bool = False
+    """It may overlap with others: whichever begins first has the nodes (OVERLAP)."""
     repeat: Repeat = ""
     """It comes again, with the same length, until it is removed: Slurm's HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY."""

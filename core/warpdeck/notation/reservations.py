@@ -13,6 +13,7 @@ from .times import parse_limit
 
 FLAGS = {
     "MAINT": "",
+    "OVERLAP": "",
     "IGNORE_JOBS": "",
     "HOURLY": "hourly",
     "DAILY": "daily",
@@ -53,6 +54,7 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         "users": names(wish.users),
         "accounts": names(wish.accounts),
         "maintenance": "MAINT" in flags,
+        "overlap": "OVERLAP" in flags,
         "repeat": next((FLAGS[flag] for flag in flags if FLAGS[flag]), ""),
     }
 

@@ -121,7 +121,7 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
 class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are set aside from `start_unix` to `end_unix` (inf: for good) for these users or accounts.
 
-    `maintenance`: nobody at all; the sentence tells people so.
+    `maintenance`: for them to try the nodes, or for nobody; where reservations overlap it goes before the others.
     """
 
     name: str
@@ -131,5 +131,7 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
     maintenance: bool = False
+    overlap: bool = False
+    """It was meant to overlap with others."""
     repeat: Repeat = ""
     """How it comes again; a View has its next occurrences as reservations of their own."""

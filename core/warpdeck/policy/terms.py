@@ -96,6 +96,6 @@ class Terms:
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self._now:
             return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
-        if asked.maintenance or not (job.user in asked.users or job.account in asked.accounts):
+        if job.user not in asked.users and job.account not in asked.accounts:
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
         return None

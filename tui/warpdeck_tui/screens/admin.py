@@ -448,7 +448,8 @@ def _split(words: str) -> list[str]:
 
 def _wish(row: ReservationRow) -> Wish:
     """The words that would make it again."""
-    flags = [*(["MAINT"] if row.maintenance else []), *([row.repeat.upper()] if row.repeat else [])]
+    flags = [*(["MAINT"] if row.maintenance else []), *(["OVERLAP"] if row.overlap else [])]
+    flags += [*([row.repeat.upper()] if row.repeat else [])]
     lasts = row.end - row.start if row.start is not None and row.end is not None else None
     return Wish(
         row.name,

@@ -136,7 +136,7 @@ def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]
                 Cell(_lasts(row)),
                 Cell(row.repeat, "muted"),
                 Cell(row.node_list),
-                Cell("nobody: maintenance" if row.maintenance else _whom(row), "muted"),
+                Cell(_whom(row), "muted"),
             ),
         )
         for row in rows
@@ -150,7 +150,7 @@ def reservation_words(row: ReservationRow, *, now: float) -> str:
         when += f", for {age(row.end - now)} more" if row.end is not None else ", until it is removed"
     elif row.start is not None and row.start > now:
         when += f" in {age(row.start - now)}"
-    use = "" if row.maintenance else f" Jobs get in with --reservation={row.name}."
+    use = "" if not (row.users or row.accounts) else f" Jobs get in with --reservation={row.name}."
     return f"{when}.{use}"
 
 
@@ -163,7 +163,8 @@ def _lasts(row: ReservationRow) -> str:
 
 
 def _whom(row: ReservationRow) -> str:
-    return ", ".join([*(f"account {name}" for name in row.accounts), *row.users])
+    named = ", ".join([*(f"account {name}" for name in row.accounts), *row.users])
+    return f"{named or 'nobody'}: maintenance" if row.maintenance else named
 
 
 def qos_rows(rows: Sequence[QosRow]) -> list[Row]:

@@ -29,7 +29,7 @@ KEYS = {
 """Key -> letters of it that must be written."""
 REPEATS = ("hourly", "daily", "weekday", "weekend", "weekly")
 """model.reservation.Repeat; repeated because importing that costs msgspec."""
-NO_EFFECT = frozenset({"IGNORE_JOBS", "PART_NODES", "OVERLAP", "ANY_NODES"})
+NO_EFFECT = frozenset({"IGNORE_JOBS", "PART_NODES", "ANY_NODES", "STATIC_ALLOC"})
 """Flags that say how it is here anyway, or nothing that counts."""
 NOT_HERE = frozenset(
     {
@@ -41,12 +41,15 @@ NOT_HERE = frozenset(
         "PURGE_COMP",
         "REPLACE",
         "REPLACE_DOWN",
-        "STATIC_ALLOC",
         "TIME_FLOAT",
     }
 )
 """Flags of Slurm's that would make it another reservation."""
+OF_ROW = {"MAINT": "maintenance", "OVERLAP": "overlap"}
 MAX_COUNT_DIGITS = 6
+HOLDING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+"""States of jobs for which a reservation stays."""
+IN_USE = "Requested reservation is in use"
 SIGNED = frozenset({"users", "accounts", "flags", "duration"})
 """Keys that an update may add to and take from."""
 KEYS_NOT_HERE = (
@@ -69,7 +72,7 @@ WORDS = (
     ("there is no node", "Invalid node name specified"),
     ("there is no account", "Invalid account or account/partition combination specified"),
     ("over before it begins", "Invalid time specified"),
-    ("either for somebody", "Reservation request lacks users, groups or accounts"),
+    ("is for somebody or", "Reservation request lacks users, groups or accounts"),
 )
 
 
@@ -141,6 +144,9 @@ def delete(session: Session, words: list[str]) -> None:
             raise Failed("scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
         name = words[1]
     with session.connect() as client:
+        jobs = client.call("records", reservations=[name], fields=["id", "state"])["jobs"]
+        if any(job["state"] in HOLDING for job in jobs):
+            raise Failed(f"delete_reservation {words[0]}: {IN_USE}")
         try:
             client.call("reservation_rm", name=name)
         except UserError as error:
@@ -204,9 +210,6 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         raise Misread(NO_WHO)
     start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
     whose = {"users": _users(given.get("users", "")), "accounts": _listed(given.get("accounts", ""))}
-    if flags["maintenance"]:
-        # Here one for maintenance is for nobody; Slurm wants somebody named, which is mostly root.
-        whose = {"users": [], "accounts": []}
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
         "nodes": _nodes(client, given),
@@ -251,7 +254,8 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
 
 
 def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    now = [*(["MAINT"] if row["maintenance"] else []), *([row["repeat"].upper()] if row["repeat"] else [])]
+    now = [flag for flag in ("MAINT", "OVERLAP") if row[OF_ROW[flag]]]
+    now += [row["repeat"].upper()] if row["repeat"] else []
     words = _flag_words(given["flags"]) if "flags" in given else now
     words = [*words, *_flag_words(given.get("flags+", ""))]
     less = _flag_words(given.get("flags-", ""))
@@ -260,6 +264,10 @@ def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]
 
 def _members(now: list[str], given: dict[str, str], key: str) -> list[str]:
     known = _users if key == "users" else _listed
+    names = _listed(given.get(key, ""))
+    if names and all(name.startswith("-") for name in names):  # as key-=NAMES
+        less = [name[1:] for name in names]
+        return [name for name in now if name not in less]
     if key in given:
         return known(given[key])
     more, less = known(given.get(f"{key}+", "")), _listed(given.get(f"{key}-", ""))
@@ -292,7 +300,7 @@ def _moment(text: str, what: str) -> float:
 
 def _flag_words(text: str) -> list[str]:
     """In capitals and in full: a flag may be cut, as long as it is the only one that begins so. Raises Misread."""
-    known = [*sorted(NO_EFFECT | NOT_HERE), "MAINT", *(word.upper() for word in REPEATS)]
+    known = [*sorted(NO_EFFECT | NOT_HERE), "MAINT", "OVERLAP", *(word.upper() for word in REPEATS)]
     found = []
     for word in _listed(text):
         upper = word.upper().partition("=")[0]
@@ -310,7 +318,11 @@ def _flags(words: list[str]) -> dict[str, Any]:
     repeats = [word.lower() for word in words if word.lower() in REPEATS]
     if len(repeats) > 1:
         raise Misread("A reservation comes again in one way only.")
-    return {"maintenance": "MAINT" in words, "repeat": repeats[0] if repeats else ""}
+    return {
+        "maintenance": "MAINT" in words,
+        "overlap": "OVERLAP" in words,
+        "repeat": repeats[0] if repeats else "",
+    }
 
 
 def _users(text: str) -> list[str]:

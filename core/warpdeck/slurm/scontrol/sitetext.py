@@ -154,7 +154,7 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
 
     own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
     cpus = sum(node["cpus"] for node in own)
-    flags = ["MAINT"] if row["maintenance"] else []
+    flags = [*(["MAINT"] if row["maintenance"] else []), *(["OVERLAP"] if row["overlap"] else [])]
     flags += ["IGNORE_JOBS", *([row["repeat"].upper()] if row["repeat"] else []), "SPEC_NODES"]
     start, end = row["start"], row["end"]
     return [
