@@ -281,8 +281,9 @@ class Jobs:
         return task
 
     async def finish_kills(self) -> None:
-        """Waits, before the agent ends, for jobs that were to be killed at once."""
+        """Waits, before the agent ends, for jobs that were to be killed at once. What stands ready will not begin."""
         await self._ending.finish_kills()
+        await self.beginnings.close()
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""
