@@ -85,7 +85,6 @@ class Containment:
             else:
                 continue
             made.append(path)
-        self.lock.expect()  # when the groups are made, which it would hold up
         return Hold(
             groups=tuple(made),
             cpus=cpus,

@@ -103,6 +103,7 @@ class Launcher:
             await self.undo(made)
             return await self.start(launch)
         job.begin_at(now)
+        self._rooms.expect_move()
         return await self.begin(made)
 
     async def make(self, launch: Launch, *, before: Optional[Key] = None) -> Made:

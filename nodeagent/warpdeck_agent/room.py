@@ -79,11 +79,17 @@ class Rooms:
             for folder in folders_of("", private):
                 remove_tree(folder)
             raise _no_folder(error, launch.tmp_dir or DEFAULT_PLACE) from error
-        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir, private=private)
+        hold = self._containment.make(name, limits)
+        if before is None:
+            self.expect_move()  # when the groups are made, which it would hold up
+        return Room(hold=hold, tmp_dir=tmp_dir, private=private)
 
     def enter(self, launch: Launch, *, uid: int) -> None:
-        """It begins now: a process will be moved into its groups, and what its user has in shared memory may be its own."""
+        """It begins now: what its user makes in shared memory may be its own."""
         self._remnants.enter(uid, hold_name(launch.job_id, launch.restarts), at_unix=time.time())
+
+    def expect_move(self) -> None:
+        """A process will be moved into its groups in a moment."""
         self._containment.lock.expect()
 
     def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
