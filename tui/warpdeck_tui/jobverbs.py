@@ -6,10 +6,11 @@ A verb that means nothing for a job says so instead of asking. What stands for s
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from warpdeck.api.client import Changed
 from warpdeck.api.rows import JobRow
 from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
@@ -54,20 +55,26 @@ class JobVerbs:
         self._app.push_screen(Confirm(confirmation(verb, rows, self._app.board.jobs.values())), act)
 
     async def _change(self, verb: str, names: Sequence[str]) -> None:
-        try:
-            done = await self._app.core.change(verb, names)
-        except UserError as error:
-            self._app.tell_error(error)
-            return
-        for refused in done.errors:
-            self._app.notify(refused, severity="error", markup=False)
+        done = await self._told(verb, self._app.core.change(verb, names))
         if done.jobs:
-            self._app.notify(said_done(verb, done.jobs), markup=False)
             back = TAKES_BACK.get(verb)
             undo = (
                 Undo(_command(back, done.jobs), partial(self._take_back, back, done.jobs)) if back else None
             )
             self._app.chronicle.add(_command(verb, done.jobs), undo)
+
+    async def _told(self, verb: str, order: Awaitable[Changed]) -> Changed:
+        """What came of the order, which its user is told."""
+        try:
+            done = await order
+        except UserError as error:
+            self._app.tell_error(error)
+            return Changed()
+        for refused in done.errors:
+            self._app.notify(refused, severity="error", markup=False)
+        if done.jobs:
+            self._app.notify(said_done(verb, done.jobs), markup=False)
+        return done
 
     async def _take_back(self, verb: str, names: Sequence[str]) -> None:
         """Raises UserError where it is too late."""
@@ -99,20 +106,11 @@ class JobVerbs:
         self._app.push_screen(ask, act)
 
     async def _limit(self, rows: Sequence[JobRow], names: Sequence[str], text: str) -> None:
-        try:
-            done = await self._app.core.update(names, limit_change(text))
-        except UserError as error:
-            self._app.tell_error(error)
-            return
-        for refused in done.errors:
-            self._app.notify(refused, severity="error", markup=False)
+        done = await self._told("limit", self._app.core.update(names, limit_change(text)))
         if done.jobs:
-            self._app.notify(said_done("limit", done.jobs), markup=False)
-            met = [row for row in rows if not done.errors or row.label in done.jobs]
-            before = limits_before(met)
-            self._app.chronicle.add(
-                limit_command(done.jobs, text), self._limits_back(before) if before else None
-            )
+            before = limits_before(row for row in rows if not done.errors or row.label in done.jobs)
+            command = limit_command(done.jobs if done.errors else names, text)
+            self._app.chronicle.add(command, self._limits_back(before) if before else None)
 
     def _limits_back(self, before: Mapping[int, Sequence[str]]) -> Undo:
         async def take_back() -> None:

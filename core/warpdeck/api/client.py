@@ -65,7 +65,7 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Changed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a cancel, hold, release or requeue: the labels it met, and what was refused, in words."""
+    """What became of a cancel, hold, release, requeue or update: the labels it met, and what was refused, in words."""
 
     jobs: list[str] = []
     errors: list[str] = []
