@@ -44,16 +44,17 @@ class Minutes:
         """The minutes of the last day, oldest first; what is torn or strange counts as nothing."""
         this = int(now // MINUTE_S)
         found: Dict[int, Things] = {}
-        for name in (OLD, FILE):
-            lines = self._folder.read_lines(name) if self._size_bytes(name) <= MOST_BYTES else []
-            if name == FILE:
-                self._lines = len(lines)
-            for line in lines[-MOST:]:
-                with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
-                    minute, things = _parsed(line)
-                    if this - MOST <= minute < this:  # none of a clock that was ahead
-                        found[minute] = things
+        lines = self._lines_of(FILE)
+        self._lines = len(lines)
+        for line in [*self._lines_of(OLD), *lines][-MOST:]:
+            with contextlib.suppress(ValueError, TypeError, AttributeError, OverflowError):
+                minute, things = _parsed(line)
+                if this - MOST <= minute < this:  # none of a clock that was ahead
+                    found[minute] = things
         return sorted(found.items())
+
+    def _lines_of(self, name: str) -> List[str]:
+        return self._folder.read_lines(name) if self._size_bytes(name) <= MOST_BYTES else []
 
     def _size_bytes(self, name: str) -> int:
         try:
