@@ -96,12 +96,13 @@ CONF
 
 database() {
     setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$folder/db" --skip-grant-tables --innodb-use-native-aio=0 \
-        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" "$@"
+        --innodb-flush-method=fsync --innodb-flush-log-at-trx-commit=0 --lc-messages-dir="$root/usr/share/mysql" \
+        --tmpdir="$folder/db.tmp" "$@" # /tmp is everybody's, and names by process numbers are not: each has namespaces of its own
 }
 
 # A database without users: it listens in the test's own network, or on this machine's loopback, and holds nothing of anybody's.
 keep_accounts() {
-    mkdir -p "$folder/db"
+    mkdir -p "$folder/db" "$folder/db.tmp"
     if [ -s "$folder/accounting" ]; then # accounts are kept with stored procedures, which are kept in the system's tables
         (printf 'create database mysql;\nuse mysql;\n' && cat "$root/usr/share/mysql/mysql_system_tables.sql") |
             database --bootstrap >"$folder/mariadb.err" 2>&1
