@@ -41,10 +41,10 @@ def table(path: str) -> Dict[str, str]:
 
 
 def pairs(words: str) -> Dict[str, str]:
-    """Of such lines."""
+    """Of such lines; empty ones say nothing."""
     found: Dict[str, str] = {}
     for line in words.splitlines():
-        key, *rest = line.split(None, 1)
+        key, *rest = line.split(None, 1) or [""]
         found[key.rstrip(":")] = rest[0] if rest else ""
     return found
 

@@ -334,7 +334,7 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
     """The file is the user's; a message with what is no number would cost the node its link."""
     user = {"uid": os.getuid(), "gid": os.getgid()}
     task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), **user)
-    words = f"0m0s 0m0s\n0mnans 0m1s\nrchar: {'9' * digits}\nwchar: 7\n"
+    words = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
     (tmp_path / "task" / "times").write_text(words)
     (told,) = spreads({0: task})
     assert (told.name, told.total) == ("written_bytes", 7.0)
