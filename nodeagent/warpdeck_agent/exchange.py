@@ -33,6 +33,8 @@ MAX_PUT_BYTES = 4 * 1024 * 1024
 """What the ranks of one node may put between two fences: MPICH's put a kilobyte each."""
 MAX_ATTRIBUTES = 4096
 """Of the node, put by its ranks for each other."""
+MAX_DIGITS = 9
+"""Of an exit status."""
 REFUSED = {
     "name-publish": "names cannot be published",
     "name-unpublish": "names cannot be published",
@@ -331,13 +333,19 @@ class Exchange:
         found.has_joined = False
         if self._replays:
             return  # it was told, or the rank's end will be
-        code = request.pairs.get("exitcode", "1")
+        code = _status(request.pairs.get("exitcode", ""))
         why = request.pairs.get("msg", "")[:MAX_VALUE_BYTES]
         self._lost(
             found.rank,
-            int(code) & 0xFF if code.lstrip("-").isdecimal() else 1,
+            code,
             f"rank {found.rank} has called MPI_Abort" + (f": {why}" if why else ""),
         )
+
+
+def _status(words: str) -> int:
+    """An exit status as a shell has it, 1 for what is none."""
+    digits = words[words.startswith("-") :]
+    return int(words) & 0xFF if digits.isdecimal() and len(digits) <= MAX_DIGITS else 1
 
 
 def _closed() -> socket.socket:

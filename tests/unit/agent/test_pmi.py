@@ -111,6 +111,15 @@ def test_an_abort_of_pmi_2_ends_the_step(agent: AgentProcess) -> None:
     assert found.message == "rank 1 has called MPI_Abort: so be it"
 
 
+def test_an_abort_ends_the_step_whatever_its_exit_code_is_said_to_be(agent: AgentProcess) -> None:
+    for words, status in (("3", 3), ("-1", 255), ("--5", 1), ("x", 1), ("9" * 900, 1)):
+        job = start(agent, START + f"ask('cmd=abort exitcode={words}')")
+        found = agent.link.expect(
+            wire.StepReport, lambda said, job=job: said.job_id == job and said.abort is not None
+        )
+        assert found.abort is not None and found.abort.code == status, words
+
+
 def test_pmi_1_is_spoken_in_its_own_words(agent: AgentProcess) -> None:
     program = """
 print(ask("cmd=get_maxes"))
