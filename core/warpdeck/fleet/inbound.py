@@ -11,6 +11,7 @@ import msgspec
 
 from warpdeck_agent.wire import messages
 from warpdeck_agent.wire.frames import parse_json
+from warpdeck_agent.wire.jsontext import dumps
 
 
 class _Tagged(msgspec.Struct):
@@ -29,5 +30,7 @@ def decode(payload: bytes) -> Any:
     try:
         return _DECODERS[_TAG.decode(payload).t].decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
-        # A file name that is not UTF-8 comes with surrogates, which msgspec refuses; and the errors are told there.
-        return messages.decode(parse_json(payload))
+        # What users call files, and what their programs say, need not be UTF-8 and comes with surrogates, which msgspec refuses,
+        # and so would the store. The errors are told there, too.
+        readable = dumps(parse_json(payload)).encode("utf-8", "replace")
+        return messages.decode(parse_json(readable))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from warpdeck.fleet.inbound import decode
@@ -42,9 +44,22 @@ def test_every_message_of_an_agent_comes_back_as_it_was(message: Any) -> None:
     assert decode(payload(message)) == message
 
 
-def test_a_path_that_is_not_utf8_does_not_break_the_link() -> None:
-    strange = wire.StreamOpened(stream=1, offset=0, size_bytes=0, path="/tmp/\udcff.out")
-    assert decode(payload(strange)) == strange
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.StreamOpened(stream=1, offset=0, size_bytes=0, path="/tmp/\udcff.out"),
+        wire.Remark(job_id=1, restarts=0, text="removed /dev/shm/\udcff"),
+        wire.StepReport(job_id=1, restarts=0, step=0, phase="exited", message="MPI_Abort: \ud800"),
+    ],
+    ids=lambda message: str(message.t),
+)
+def test_what_is_not_utf8_breaks_neither_the_link_nor_the_store(message: Any) -> None:
+    """What users call files and what their programs say is told: the store takes no text that is none."""
+    data = payload(message)
+    found = decode(data)
+    assert msgspec.msgpack.encode(found) and "?" in str(found)
+    assert found == decode(data.decode("utf-8", "surrogatepass").encode("utf-8", "replace"))
+    assert decode(json.dumps(wire.encode(message)).encode()) == found, "as escapes, too"
 
 
 @pytest.mark.parametrize(
