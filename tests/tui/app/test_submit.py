@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual import events
+from textual.widgets import TextArea
 
 from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, Resources
@@ -177,8 +178,6 @@ async def test_a_form_that_is_left_looks_nothing_up_any_more(folder: Path) -> No
 
 
 async def test_a_pasted_text_stays_in_its_field(folder: Path) -> None:
-    from textual import events
-
     async with on_stage(folder) as stage:
         await open_form(stage)
         stage.app.post_message(events.Paste("train.sh\nrm -rf /\n"))
@@ -186,6 +185,20 @@ async def test_a_pasted_text_stays_in_its_field(folder: Path) -> None:
         assert stage.field("script").value == "train.sh"
         assert stage.app.screen.focused is stage.field("script")
         assert not stage.cluster.controller.state.jobs
+
+
+async def test_a_pasted_script_takes_the_place_of_the_empty_one(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await open_form(stage)
+        script = stage.app.screen.query_one("#text", TextArea)
+        script.focus()
+        whole = "#!/bin/bash\n#SBATCH --gpus=2\necho 你好\n"
+        stage.app.post_message(events.Paste(whole))
+        await stage.until(
+            lambda: script.text == whole and stage.field("gpus").value == "2", "the paste alone"
+        )
+        stage.app.post_message(events.Paste("#!x"))
+        await stage.until(lambda: script.text == whole + "#!x", "what is there already stays")
 
 
 async def test_the_snapshot_of_a_submission_can_be_read_and_compared(folder: Path) -> None:

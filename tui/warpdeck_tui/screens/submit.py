@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -40,6 +40,7 @@ from warpdeck_tui.viewmodels.form import (
     typed,
     written,
 )
+from warpdeck_tui.viewmodels.script import BARE
 
 from .base import Arrives
 from .dialogs import Ask, Fill
@@ -64,6 +65,11 @@ class ScriptText(TextArea):
     """The script: every key writes, but for those of its own place."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings("script")
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Before Textual puts it in: a whole script takes the place of one with nothing in it."""
+        if self.text == BARE and event.text.startswith("#!"):
+            self.select_all()
 
 
 class NewJob(Arrives[str], ModalScreen[str]):
