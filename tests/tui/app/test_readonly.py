@@ -65,6 +65,7 @@ async def test_nothing_changes_whatever_is_pressed(folder: Path, place: str) -> 
 
 async def test_what_is_said_again_stands_once_and_three_notices_are_the_most(folder: Path) -> None:
     async with on_stage(folder, readonly=True) as stage:
+        stage.app.NOTIFICATION_TIMEOUT = 600.0
         await stage.press(*"nnnnAZ")
         await stage.told("Undo is switched off")
         assert [each.message.split(" is ")[0] for each in stage.app._notifications] == [
