@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core import Agent
@@ -19,19 +21,21 @@ from warpdeck.model import NodeName
 pytestmark = pytest.mark.slurm
 
 
+async def _tell(site: Served, name: str, **found: Any) -> None:
+    """The node's agent says what it has found."""
+    welcome = Agent(name).welcome()
+    sizes = {"sockets": 2, "cores_per_socket": 4, "threads_per_core": 2, **found}
+    welcome = dataclasses.replace(welcome, inventory=dataclasses.replace(welcome.inventory, **sizes))
+    await site.controller.apply(NodeUp(name=NodeName(name), welcome=welcome))
+
+
 @pytest.fixture(scope="module")
 def ours() -> Iterator[OurSlurm]:
     """Its nodes are those of peer.SITE: two sockets of four cores of two threads, and no disk that they tell of."""
 
     async def grow(site: Served) -> None:
         for name in NODES:
-            welcome = Agent(name).welcome()
-            inventory = dataclasses.replace(
-                welcome.inventory, sockets=2, cores_per_socket=4, threads_per_core=2
-            )
-            await site.controller.apply(
-                NodeUp(name=NodeName(name), welcome=dataclasses.replace(welcome, inventory=inventory))
-            )
+            await _tell(site, name)
 
     with tempfile.TemporaryDirectory(prefix="wdo", dir="/tmp") as folder, OurSlurm(Path(folder)) as running:
         running.do(grow)
@@ -58,3 +62,14 @@ def test_what_nodes_are_is_shown_as_slurm_shows_it(slurm: RealSlurm, ours: OurSl
     for field in ("CoresPerSocket=4", "Sockets=2", "ThreadsPerCore=2", "TmpDisk=0"):
         assert f"{field} " in ours.run(["scontrol", "show", "node", "n1"]).out
         assert f"{field} " in slurm.run(["scontrol", "show", "node", "n1"]).out
+
+
+def test_the_disk_that_a_job_asks_for_is_found_and_shown(ours: OurSlurm) -> None:
+    ours.do(lambda site: _tell(site, "n4", tmp_disk_bytes=100 << 30))
+    job = ours.submit("--tmp=2G", "-t1")
+    ours.runs(job)
+    shown = ours.run(["scontrol", "show", "job", str(job)]).out
+    assert "MinTmpDiskNode=2G\n" in shown and " NodeList=n4\n" in shown
+    assert ours.run(["squeue", "-h", "-j", str(job), "-o", "%d"]).out == "2G\n"
+    jobs = json.loads(ours.run(["squeue", "--json"]).out)["jobs"]
+    assert {each["job_id"]: each["minimum_tmp_disk_per_node"] for each in jobs}[job] == 2048

@@ -177,6 +177,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_switches: int | None
     switches_wait_s: int | None
     cpus_per_node_min: int
+    tmp_disk_bytes: int
+    """That each node must have."""
     mail_types: tuple[str, ...]
     mail_user: str
     """"" is the job's user."""

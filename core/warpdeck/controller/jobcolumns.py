@@ -373,6 +373,7 @@ FACTS: dict[str, Column] = {
     "shares": _shares,
     "max_switches": lambda _, job: job.request.resources.max_switches,
     "switches_wait_s": lambda _, job: job.request.resources.switches_wait_s,
+    "tmp_disk_bytes": lambda _, job: job.request.resources.node_minimum.tmp_disk_bytes or 0,
     "cpus_per_node_min": lambda _, job: job.request.resources.cpus_per_node_min or 0,
     "mail_types": lambda _, job: job.request.mail_types,
     "mail_user": lambda _, job: job.request.mail_user,

@@ -17,7 +17,7 @@ account array_job_id array_task_id batch batch_host command comment container co
 dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition prefer priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
-tasks_text limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
+tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
 admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
@@ -25,7 +25,7 @@ federation_siblings_viable het_job_id_set mcs_label state_description system_com
 tres_per_socket wckey
 """
 _ZERO = """
-association_id delay_boot derived_exit_code het_job_id last_sched_evaluation max_cpus minimum_tmp_disk_per_node preempt_time
+association_id delay_boot derived_exit_code het_job_id last_sched_evaluation max_cpus preempt_time
 resize_time sockets_per_board tasks_per_board
 """
 _NULL = """
@@ -117,6 +117,7 @@ def _asked(row: Row) -> dict[str, Any]:
         "memory_per_node": _mib(row["mem_per_node_bytes"]),
         "memory_per_tres": f"gres:gpu:{per_gpu // MIB}" if per_gpu else "",
         "minimum_cpus_per_node": row["cpus_per_task"] * max(1, row["tasks_per_node"]),
+        "minimum_tmp_disk_per_node": row["tmp_disk_bytes"] // MIB,
         "nice": row["nice"] or None,
         "reboot": False,
         "required_nodes": row["req_nodes"],

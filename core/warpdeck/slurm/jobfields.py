@@ -38,7 +38,7 @@ FIXED = {
     "cores": ("CORES_PER_SOCKET", "*"), "corespec": ("CORE_SPEC", NOT_ASKED), "delayboot": ("DELAY_BOOT", "0:00"),
     "hetjobid": ("HET_JOB_ID", NOT_ASKED), "hetjobidset": ("HET_JOB_ID_SET", NOT_ASKED),
     "hetjoboffset": ("HET_JOB_OFFSET", NOT_ASKED), "mcslabel": ("MCSLABEL", NULL),
-    "mintmpdisk": ("MIN_TMP_DISK", "0"), "network": ("NETWORK", NULL), "ntperboard": ("NTASKS_PER_BOARD", "0"),
+    "network": ("NETWORK", NULL), "ntperboard": ("NTASKS_PER_BOARD", "0"),
     "ntpercore": ("NTASKS_PER_CORE", NOT_ASKED), "ntpersocket": ("NTASKS_PER_SOCKET", NOT_ASKED),
     "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
     "profile": ("PROFILE", "NotSet"), "reboot": ("REBOOT", "0"), "resizetime": ("RESIZE_TIME", NOT_ASKED),
@@ -150,6 +150,7 @@ class JobFields:
             ),
             "mem-per-tres": Field("MEM_PER_TRES", "mem_per_gpu_bytes", _mem_per_gpu),
             "mincpus": Field("MIN_CPUS", "cpus_per_task tasks_per_node", _min_cpus),
+            "mintmpdisk": Field("MIN_TMP_DISK", "tmp_disk_bytes", _min_tmp_disk),
             "minmemory": Field("MIN_MEMORY", "mem_per_node_bytes mem_per_cpu_bytes", self._memory),
             "oversubscribe": Field(
                 "OVER_SUBSCRIBE", "exclusive", lambda row: "NO" if row["exclusive"] else "OK"
@@ -245,6 +246,10 @@ def _per_gpu(count: int | None) -> str:
 def _mem_per_gpu(row: Row) -> str:
     size = row["mem_per_gpu_bytes"]
     return _per_gpu(size // MIB if size else None)
+
+
+def _min_tmp_disk(row: Row) -> str:
+    return exact(row["tmp_disk_bytes"] // MIB, "M") if row["tmp_disk_bytes"] else "0"
 
 
 def _min_cpus(row: Row) -> str:

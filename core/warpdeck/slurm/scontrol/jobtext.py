@@ -82,6 +82,7 @@ FIELDS = [
     "throttle",
     "max_switches",
     "cpus_per_node_min",
+    "tmp_disk_bytes",
     "switches_wait_s",
     "mail_types",
     "mail_user",
@@ -173,7 +174,8 @@ def _sizes(job: Record, *, details: bool) -> list[str]:
         lines.append(f"JOB_GRES={_gres(job)}")
         lines += [_share(share, job["gpus_held"].get(share["name"], [])) for share in job["shares"]]
     least = max(per_task * max(1, per_node), job["cpus_per_node_min"])
-    lines.append(f"MinCPUsNode={least} {_memory(job)} MinTmpDiskNode=0")
+    disk = exact(job["tmp_disk_bytes"] // MIB, "M") if job["tmp_disk_bytes"] else 0
+    lines.append(f"MinCPUsNode={least} {_memory(job)} MinTmpDiskNode={disk}")
     return lines
 
 
