@@ -146,6 +146,18 @@ def test_what_slurm_refuses_is_refused_in_its_words(
     assert (done.stdout, done.returncode) == ("", code)
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "code"),
+    [("salloc", "hint", 1), ("salloc", "mem-bind", 255), ("srun", "hint", 1), ("srun", "cpu-bind", 1)],
+)
+def test_what_an_option_may_be_is_told_on_the_output(
+    home: Home, short_tmp: Path, command: str, option: str, code: int
+) -> None:
+    done = home.slurm(command, f"--{option}=help", "true", cwd=short_tmp)
+    assert done.stdout.startswith(f"--{option}=") and done.stdout.endswith("this text\n")
+    assert (done.stderr, done.returncode) == ("", code)
+
+
 @pytest.mark.parametrize("words", [["salloc", "-I"], ["srun", "--immediate=1", "true"]])
 def test_who_does_not_want_to_wait_is_told_so(home: Home, short_tmp: Path, words: list[str]) -> None:
     words[1:1] = ["--begin=now+1hour"]
