@@ -71,6 +71,18 @@ def test_salloc_holds_nodes_for_a_command_that_starts_steps(home: Home, short_tm
     assert last_job(home)["exit_code"] == "3:0"
 
 
+def test_who_waits_for_mpich_s_proxies_that_did_not_come_back_is_told_what_to_do(
+    home: Home, short_tmp: Path
+) -> None:
+    proxy = short_tmp / "hydra_pmi_proxy"
+    proxy.write_text("#!/bin/sh\nexit $1\n")
+    proxy.chmod(0o755)
+    words = f"srun -n1 {proxy} 0 && ! srun -n1 {proxy} 6"
+    done = home.run("salloc", "-n1", "sh", "-c", words, cwd=short_tmp)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("srun: error: mpiexec waits here") == 1
+
+
 def test_a_step_beside_a_running_job_is_started_by_its_number(home: Home, short_tmp: Path) -> None:
     words = ["--no-snapshot", "-n2", "--wrap", "srun sh -c 'touch here; sleep 600'"]
     job = home.json("submit", *words, cwd=short_tmp)["job_id"]

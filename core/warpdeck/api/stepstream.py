@@ -16,6 +16,7 @@ from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
 
 from .connection import ClientStream, Connection
+from .launchers import advice
 
 if TYPE_CHECKING:
     from . import protocol
@@ -209,6 +210,8 @@ class StepStream(ClientStream):
         for node, part in self._parts.items():
             if not part.over:
                 self.note(f"error: {node} is away: what its tasks wrote last is not here")
+        if line := advice(step):
+            self.note(line)
         self._keeper.left(self._key, cut_off=True)
         self.say_end(message, exit_)
         for node in self._parts:
