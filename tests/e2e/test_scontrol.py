@@ -173,8 +173,8 @@ def test_ours_is_said_behind_slurms_words_where_it_says_more(home: Home) -> None
     assert err.startswith(
         "Requested node configuration is not available for job 1\nthis request can never start: "
     )
-    code, _, err = scontrol(home, "update", "partitionname=debug", "MaxTime=60")
-    assert code == 1 and '[partitions.debug]\nmax_time = "60"\n' in err
+    code, _, err = scontrol(home, "update", "partitionname=debug", "AllowAccounts=nosuch")
+    assert code == 1 and "partitions.debug.allow_accounts: there is no account 'nosuch'" in err
 
 
 def test_updates_show(home: Home) -> None:

@@ -19,7 +19,7 @@ from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import Done, RealSlurm
 
-from warpdeck.config import decode
+from warpdeck.config import load
 
 pytestmark = pytest.mark.slurm
 JOBS = (
@@ -235,14 +235,45 @@ def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
         pair.same("show", entity, ",".join(names))
 
 
-def test_an_update_of_a_partition_tells_the_lines_of_the_configuration_that_say_it(pair: Pair) -> None:
-    words = (
-        "AllowAccounts=a,b State=down Nodes=n[1-3] MaxTime=5 MaxNodes=3 QoS=high GraceTime=60 PreemptMode=OFF"
-    )
-    said = pair.ours.run(["scontrol", "update", "partitionname=debug", *words.split()]).err
-    lines = said.partition("[partitions.debug]\n")[2]
-    text = f"[accounts.a]\n[accounts.b]\n[qos.high]\n[partitions.debug]\n{lines}"
-    debug = decode(text, "config.toml").config.partitions["debug"]
-    assert debug.allow_accounts == ("a", "b") and debug.state == "DOWN" and debug.grace_s == 60
-    refused = pair.ours.run(["scontrol", "update", "partitionname=debug", "LLN=yes"]).err
-    assert refused.startswith("Update of this parameter is not supported: LLN=yes")
+PARTITIONS = (
+    "update partitionname=debug state=down", "update partitionname=debug State=UP MaxTime=50", "update part=debug maxnodes=2",
+    "update partitionname=debug state=foo", "update partitionname=debug PriorityTier=7 GraceTime=60", "update partitionname=debug",
+    "update partitionname=debug MaxTime=30 maxnodes=UNLIMITED prioritytier=1 gracetime=0", "update partitionname=debug foo=bar",
+    "update partitionname=debug maxtime=x", "update partitionname=debug maxnodes=x", "update partitionname=debug gracetime=x",
+    "update partitionname=debug prioritytier=x", "update partitionname=debug preemptmode=foo",
+    "create partition nodes=n1", "create partitionname=q nodes=zz", "create partitionname=q foo=bar",
+    "create partitionname=fresh nodes=n3 minnodes=1", "update partitionname=fresh nodes=n[3-4] DefaultTime=10",
+    "delete partitionname=fresh", "delete partitionname=fresh", "delete partitionname=zz",
+)  # fmt: skip
+
+
+def test_partitions_are_made_changed_and_deleted_alike(pair: Pair) -> None:
+    for line in PARTITIONS:
+        pair.same(*line.split())
+        pair.same("show", "partition", "debug")
+        pair.same("show", "partition", "fresh")
+
+
+def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
+    assert pair.ours.served is not None
+    path = pair.ours.served.paths.config
+    before = Path(path).read_text()
+    words = "State=down Nodes=n[1-2] MaxTime=5 MaxNodes=3 GraceTime=60 PreemptMode=OFF OverSubscribe=EXCLUSIVE Default=YES"
+    assert pair.ours.run(["scontrol", "update", "partitionname=debug", *words.split()]).err == ""
+    config = load(path).config
+    debug = config.partitions["debug"]
+    assert (debug.state, debug.grace_s, debug.max_nodes, debug.exclusive) == ("DOWN", 60, 3, True)
+    assert config.scheduler.default_partition == "debug"
+    for words, said in (
+        ("LLN=yes", "Update of this parameter is not supported: LLN=yes"),
+        ("Default=maybe", "Update of this parameter is not supported: Default=maybe"),
+        ("AllowAccounts=nosuch", "there is no account 'nosuch'"),
+        ("nodes=zz", "slurm_update error: Invalid node name specified"),  # Slurm's has no nodes then
+        ("DefaultTime=x", "Invalid input DefaultTime=x"),
+    ):
+        done = pair.ours.run(["scontrol", "update", "partitionname=debug", words])
+        assert done.rc == 1 and said in done.err
+    refused = pair.ours.run(["scontrol", "update", "partitionname=debug", "state=up"], user="nobody")
+    assert refused.err == "slurm_update error: Access/permission denied\n"
+    Path(path).write_text(before)
+    assert pair.ours.run(["scontrol", "reconfigure"]).rc == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from warpdeck.errors import UserError
@@ -148,19 +147,6 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
     return f"scontrol: error: {error.message}"
 
 
-PARTITION_KEYS = {
-    "allowaccounts": "allow_accounts", "allowgroups": "allow_groups", "allowqos": "allow_qos",
-    "defaulttime": "default_time", "denyaccounts": "deny_accounts", "denyqos": "deny_qos", "gracetime": "grace_s",
-    "maxnodes": "max_nodes", "maxtime": "max_time", "minnodes": "min_nodes", "nodes": "nodes",
-    "preemptmode": "preempt_mode", "priorityjobfactor": "priority_job_factor", "prioritytier": "priority_tier",
-    "qos": "qos", "state": "state",
-}  # fmt: skip
-"""Slurm's key of a partition -> ours in [partitions.NAME]."""
-LISTS = frozenset({"allow_accounts", "allow_groups", "allow_qos", "deny_accounts", "deny_qos"})
-TEXTS = frozenset({"nodes", "qos", "max_time", "default_time"})
-"""Settings that are text though they look like a number."""
-
-
 def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
     names, state, reason = "", "", ""
     for key, value in pairs:
@@ -238,30 +224,9 @@ def _node_state(state: str) -> str:
 
 
 def _partition(session: Session, pairs: list[tuple[str, str]]) -> None:
-    name = pairs[0][1]
-    with session.connect() as client:
-        if name not in {row["name"] for row in client.call("partitions")["partitions"]}:
-            raise Failed("slurm_update error: Invalid partition name specified")
-    if len(pairs) < 2:
-        raise Failed("No changes specified")
-    lines = [_setting(key, value) for key, value in pairs[1:]]
-    raise Failed(
-        f"slurm_update error: partition {name} stands in config.toml\n"
-        f"write there, then `scontrol reconfigure`:\n[partitions.{name}]\n" + "\n".join(lines)
-    )
+    from .partitions import change
 
-
-def _setting(key: str, value: str) -> str:
-    """The line of config.toml that says the same. Raises Failed for what partitions do not have here."""
-    lowered = key.lower()
-    name = PARTITION_KEYS.get(lowered, lowered)
-    if name not in PARTITION_KEYS.values():
-        raise Failed(f"Update of this parameter is not supported: {key}={value}\nRequest aborted")
-    if name in ("state", "preempt_mode"):
-        value = value.upper() if name == "state" else value.lower()
-    if name in LISTS:
-        return f"{name} = {json.dumps([word for word in value.split(',') if word])}"
-    return f"{name} = {value if value.isdecimal() and name not in TEXTS else json.dumps(value)}"
+    change(session, pairs)
 
 
 def _reservation(session: Session, pairs: list[tuple[str, str]]) -> None:

@@ -92,9 +92,10 @@ def create(session: Session, words: list[str]) -> None:
     """create [reservation] KEY=VALUE... Raises Failed."""
     kind = words[0].partition("=")[0].lower() if words else ""
     if kind.startswith("par"):
-        raise Failed(
-            "scontrol: error: partitions stand in config.toml: write [partitions.NAME], then `scontrol reconfigure`"
-        )
+        from .partitions import create as create_partition
+
+        create_partition(session, words)
+        return
     if not kind.startswith("res"):
         raise Failed(
             f"scontrol: error: Invalid creation entity: {words[0]}"
@@ -137,12 +138,18 @@ def delete(session: Session, words: list[str]) -> None:
     if not words:
         raise Failed("too few arguments for delete keyword")
     key, equals, name = words[0].partition("=")
-    if not key.lower().startswith("res"):
+    is_partition = key.lower().startswith("par")
+    if not (is_partition or key.lower().startswith("res")):
         raise Failed(f"Invalid deletion entity: {words[0]}")
     if not equals:
         if len(words) < 2:
             raise Failed("scontrol: error: Proper format is 'delete <ENTITY>=<ID>' or 'delete <ENTITY> <ID>'")
         name = words[1]
+    if is_partition:
+        from .partitions import delete as delete_partition
+
+        delete_partition(session, name, said=words[0])
+        return
     with session.connect() as client:
         jobs = client.call("records", reservations=[name], fields=["id", "state"])["jobs"]
         if any(job["state"] in HOLDING for job in jobs):

@@ -1,0 +1,174 @@
+"""`scontrol create|update|delete partition`: KEY=VALUE words change config.toml, where partitions stand, and count at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from warpdeck.errors import UserError
+from warpdeck.notation.hostlist import expand
+from warpdeck.notation.times import parse_limit
+
+from .session import Failed, Session
+
+KEYS = {
+    "allowaccounts": "allow_accounts", "allowgroups": "allow_groups", "allowqos": "allow_qos",
+    "defaulttime": "default_time", "denyaccounts": "deny_accounts", "denyqos": "deny_qos", "gracetime": "grace_s",
+    "maxnodes": "max_nodes", "maxtime": "max_time", "minnodes": "min_nodes", "nodes": "nodes",
+    "preemptmode": "preempt_mode", "priorityjobfactor": "priority_job_factor", "prioritytier": "priority_tier",
+    "qos": "qos", "state": "state",
+}  # fmt: skip
+"""Slurm's key of a partition -> ours in [partitions.NAME]."""
+LISTS = frozenset({"allow_accounts", "allow_groups", "allow_qos", "deny_accounts", "deny_qos"})
+COUNTS = frozenset({"grace_s", "max_nodes", "min_nodes", "priority_job_factor", "priority_tier"})
+CLEARED = ("", "unlimited", "infinite", "none")
+"""Values that leave a key to what it is without a word."""
+STATES = ("UP", "DOWN", "DRAIN", "INACTIVE")
+LEAST = 1
+ERROR = "scontrol: error: "
+NO_ERROR = "\nslurm_update error: No error"
+"""What scontrol says besides of what it does not understand in an update."""
+TITLES = {"grace_s": "GraceTime", "priority_tier": "PriorityTier", "priority_job_factor": "PriorityJobFactor"}
+NODE_COUNTS = {"max_nodes": "MaxNodes", "min_nodes": "MinNodes"}
+TIMES = frozenset({"default_time", "max_time"})
+MODES = frozenset({"off", "requeue", "suspend", "cancel"})
+NO_PARTITION = "Invalid partition name specified"
+DENIED = "Access/permission denied"
+YES_NO = {"yes": True, "no": False}
+
+Values = dict[str, Any]
+Change = dict[str, Any]
+"""model.Amendment, as it travels."""
+
+
+class Misread(Exception):
+    """What scontrol itself finds wrong. `is_update`: an update says so besides."""
+
+    def __init__(self, text: str, *, is_update: bool = True) -> None:
+        super().__init__(text)
+        self.is_update = is_update
+
+
+def change(session: Session, pairs: list[tuple[str, str]]) -> None:
+    """update partitionname=NAME KEY=VALUE... Raises Failed."""
+    name = next(value for key, value in pairs if _key(key) == "partitionname")
+    try:
+        changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
+    except Misread as error:
+        raise Failed(f"{error}{NO_ERROR if error.is_update else ''}") from error
+    if not changes:
+        raise Failed(f"{ERROR}No changes specified")
+    with session.connect() as client:
+        answer = client.call("partitions")
+        if name not in {row["name"] for row in answer["partitions"]}:
+            raise Failed(f"slurm_update error: {NO_PARTITION}")
+        if not answer["configured"]:
+            raise Failed("slurm_update error: there are no partitions in config.toml: create one first")
+        _check_nodes(client, changes, "slurm_update error")
+        _amend(client, changes, "slurm_update error")
+
+
+def create(session: Session, words: list[str]) -> None:
+    """create [partition] partitionname=NAME KEY=VALUE... Raises Failed."""
+    pairs = [(key, value) for key, equals, value in (word.partition("=") for word in words) if equals]
+    name = next((value for key, value in pairs if _key(key) == "partitionname"), "")
+    if not name:
+        raise Failed(f"{ERROR}Invalid input: {words[0]}  Request aborted")
+    try:
+        changes = _changes(name, [(key, value) for key, value in pairs if _key(key) != "partitionname"])
+    except Misread as error:
+        raise Failed(str(error)) from error
+    with session.connect() as client:
+        answer = client.call("partitions")
+        if answer["configured"] and name in {row["name"] for row in answer["partitions"]}:
+            raise Failed(f"Error creating the partition: {NO_PARTITION}\nthere is one of that name")
+        _check_nodes(client, changes, "Error creating the partition")
+        own = {"path": ["partitions", name], "values": {}}
+        _amend(client, [own, *changes], "Error creating the partition")
+
+
+def delete(session: Session, name: str, *, said: str) -> None:
+    """delete partitionname=NAME. Raises Failed."""
+    with session.connect() as client:
+        answer = client.call("partitions")
+        if name not in {row["name"] for row in answer["partitions"]} or not answer["configured"]:
+            raise Failed(f"delete_partition {said}: {NO_PARTITION}")
+        jobs = client.call("records", partitions=[name], fields=["id", "state"])["jobs"]
+        if any(job["state"] in ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING") for job in jobs):
+            raise Failed(f"delete_partition {said}: Partition is in use")
+        _amend(client, [{"path": ["partitions", name], "values": None}], f"delete_partition {said}")
+
+
+def _check_nodes(client: Any, changes: list[Change], said: str) -> None:
+    """Raises Failed for nodes that there are none of."""
+    named = (change["values"].get("nodes") for change in changes)
+    text = next((nodes for nodes in named if nodes), "ALL")
+    there = {row["name"] for row in client.call("nodes")["nodes"]}
+    if text.upper() != "ALL" and not set(expand(text)) <= there:
+        raise Failed(f"{said}: Invalid node name specified")
+
+
+def _amend(client: Any, changes: list[Change], said: str) -> None:
+    try:
+        client.call("amend", changes=changes)
+    except UserError as error:
+        if "only the controller's own" in error.message:
+            raise Failed(f"{said}: {DENIED}") from error
+        problems = str(error.details.get("problems", "")) or f"{error.message}\n{error.hint}".strip()
+        raise Failed(f"{said}: {problems}\nnothing was changed") from error
+
+
+def _key(key: str) -> str:
+    """In full: partition may be cut."""
+    lowered = key.lower()
+    return "partitionname" if len(lowered) >= LEAST and "partitionname".startswith(lowered) else lowered
+
+
+def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
+    """Raises Misread for what partitions do not have here."""
+    values: Values = {}
+    site: Values = {}
+    for key, value in pairs:
+        lowered = key.lower()
+        if lowered == "default" and value.lower() in YES_NO:
+            site["default_partition"] = name if YES_NO[value.lower()] else None
+        elif lowered == "oversubscribe" and value.lower() in ("exclusive", "no"):
+            values["exclusive"] = True if value.lower() == "exclusive" else None
+        elif lowered in KEYS:
+            values[KEYS[lowered]] = _value(KEYS[lowered], key, value)
+        else:
+            told = f"{ERROR}Update of this parameter is not supported: {key}={value}"
+            raise Misread(f"{told}\n\n{ERROR}Request aborted")
+    found = [{"path": ["partitions", name], "values": values}] if values else []
+    return found + ([{"path": ["scheduler"], "values": site}] if site else [])
+
+
+def _value(name: str, key: str, value: str) -> Any:
+    """As config.toml has it. Raises Misread."""
+    if name == "state":
+        return _state(key, value)
+    if name in LISTS:
+        return [word for word in value.split(",") if word] if value.upper() not in ("", "ALL") else None
+    if value.lower() in CLEARED:
+        return None
+    if name in COUNTS and not value.isdecimal():
+        if name in NODE_COUNTS:
+            raise Misread(f'{ERROR}Invalid numeric value "{value}" for {NODE_COUNTS[name]}.', is_update=False)
+        raise Misread(f"{ERROR}Invalid {TITLES[name]} value: {value}")
+    if name in COUNTS:
+        return int(value)
+    if name == "preempt_mode" and value.lower() not in MODES:
+        raise Misread(f"{ERROR}Invalid input: {key}={value}")
+    if name in TIMES:
+        try:
+            parse_limit(value)
+        except UserError as error:
+            raise Misread(f"{ERROR}Invalid input {key}={value}") from error
+    return value.lower() if name == "preempt_mode" else value
+
+
+def _state(key: str, value: str) -> str:
+    state = next((each for each in STATES if value and each.startswith(value.upper())), "")
+    if not state:
+        words = f"{', '.join(STATES[:-1])} and {STATES[-1]}"
+        raise Misread(f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable State values are {words}")
+    return state
