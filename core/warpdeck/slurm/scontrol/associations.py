@@ -11,11 +11,12 @@ from warpdeck.slurm.console import Console
 def print_associations(console: Console, shares: list[dict[str, Any]], qos: list[dict[str, Any]]) -> None:
     """Who is where in the tree, with what shares and use."""
     out = console.out
-    out.write("Current Association Manager state\n\nUser Records\n\n")
+    users = any(row["user"] for row in shares)
+    out.write(f"Current Association Manager state\n\n{_title('User', 'users', is_there=users)}\n")
     for user in dict.fromkeys(row["user"] for row in shares if row["user"]):
         account = next(row["account"] for row in shares if row["user"] == user)
         out.write(f"UserName={user} DefAccount={account} DefWckey= AdminLevel=None\n")
-    out.write("\nAssociation Records\n\n")
+    out.write(f"\n{_title('Association', 'associations', is_there=bool(shares))}\n")
     for row in shares:
         out.write(
             f"ClusterName={CLUSTER_NAME} Account={row['account']} UserName={row['user']} Partition= Priority=0\n"
@@ -27,7 +28,11 @@ def print_associations(console: Console, shares: list[dict[str, Any]], qos: list
         out.write(
             f"    UsageRaw/Norm/Efctv={row['usage']:.2f}/{row['norm_usage']:.2f}/{row['norm_usage']:.2f}\n"
         )
-    out.write("\nQOS Records\n\n")
+    out.write(f"\n{_title('QOS', 'QOS', is_there=bool(qos))}\n")
     for row in qos:
         limits = " ".join(f"{name}={value}" for name, value in row["limits"].items())
         out.write(f"QOS={row['name']}\n    {limits}\n    Priority={row['priority']}\n")
+
+
+def _title(name: str, several: str, *, is_there: bool) -> str:
+    return f"{name} Records\n" if is_there else f"No {several} currently cached in Slurm.\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ SAYS_ALL = frozenset(
     }
 )
 """Codes for which Slurm's words are enough."""
+TASKS = re.compile(r"\d+_.+")
 POLL_S = 0.5
 SAMPLE_FIELDS = ("id", "label", "state", "user", "name", "priority")
 DOWN = """Slurmctld(primary) at {host} is DOWN
@@ -47,9 +49,10 @@ def words_for(error: UserError) -> str:
 
 
 def complain_of(session: Session, error: UserError, word: str) -> None:
-    """SLURM'S WORDS for job 12."""
+    """SLURM'S WORDS for job 12; of tasks of an array 12_3: SLURM'S WORDS."""
     first, _, rest = words_for(error).partition("\n")
-    session.complain(f"{first} for job {word}" + (f"\n{rest}" if rest else ""))
+    told = f"{word}: {first}" if TASKS.fullmatch(word) else f"{first} for job {word}"
+    session.complain(told + (f"\n{rest}" if rest else ""))
 
 
 def on_jobs(
@@ -59,16 +62,16 @@ def on_jobs(
 
     def order(session: Session, words: list[str]) -> None:
         with session.connect() as client:
+            last = ""
             for word in named_jobs(session, words):
                 try:
                     client.call(kind, jobs=[word], **fields)
                 except UserError as error:
                     if error.code not in alike:
                         complain_of(session, _as_id(error), word)
-                        if after:
-                            session.complain(
-                                f"{after} error: {words_for(_as_id(error)).partition(chr(10))[0]}"
-                            )
+                        last = words_for(_as_id(error)).partition("\n")[0] if "_" not in word else last
+            if after and last:
+                session.complain(f"{after} error: {last}")
 
     return order
 
@@ -135,6 +138,9 @@ def notify(session: Session, words: list[str]) -> None:
 
 def wait_job(session: Session, words: list[str]) -> None:
     """Until its nodes are ready: it runs."""
+    if not words[0].isdecimal():
+        session.complain(f"Invalid job_id {words[0]}")
+        return
     with session.connect() as client:
         while True:
             try:
@@ -237,11 +243,12 @@ def listpids(session: Session, words: list[str]) -> None:
     from .processes import processes_of
 
     job, _, step = (words[0] if words else "").partition(".")
+    if job and not job.isdecimal():
+        raise Failed(f'"{words[0]}" does not look like a jobid')
     found = processes_of(job, step)
     if job and not found:
-        session.complain(
-            f"There are no steps for job {job} on node {words[1] if len(words) > 1 else '(null)'}."
-        )
+        what = f"StepId={words[0]}" if step else f"JobId={job}"
+        session.complain(f"{what} does not exist on node {words[1] if len(words) > 1 else '(null)'}.")
     session.console.out.write(f"{'PID':<8} {'JOBID':<8} {'STEPID':<8} {'LOCALID':<7} {'GLOBALID'}\n")
     for each in found:
         pid, number, name, local, rank = each
