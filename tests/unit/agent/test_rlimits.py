@@ -1,0 +1,46 @@
+"""Limits of whoever submitted, set on processes that have just been spawned."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Mapping
+
+from warpdeck_agent.rlimits import impose
+
+GATE = "read -r go; ulimit -S -s; ulimit -S -n"
+
+
+def at_gate(limits: Mapping[str, int]) -> list[str]:
+    """What a shell says that got them at its gate: its stack in KiB, its descriptors."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        streams = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), number) for number in (0, 1, 2)]
+        pid = os.posix_spawn("/bin/sh", ["/bin/sh", "-c", GATE], os.environ, file_actions=streams)
+        theirs.close()
+        impose(pid, limits)
+        ours.sendall(b"go\n")
+        ours.shutdown(socket.SHUT_WR)
+        with ours.makefile() as said:
+            lines = said.read().split()
+        os.waitpid(pid, 0)
+    return lines
+
+
+def test_a_stack_is_as_it_was_asked_for_though_the_program_is_only_being_loaded() -> None:
+    """The kernel puts the stack's limit back at the end of an exec: nearly always after the spawn has returned."""
+    asked = {"STACK": 4096 * 1024, "NOFILE": 77}
+    assert [at_gate(asked) for _ in range(40)] == [["4096", "77"]] * 40
+
+
+def test_what_is_no_limit_is_passed_over_and_hard_ones_stay() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    _, files = at_gate({"NOSUCH": 1, "NOFILE": hard + 1000 if hard > 0 else -1})
+    assert files == (str(hard) if hard > 0 else "unlimited")
+
+
+def test_a_process_that_is_gone_keeps_its_own() -> None:
+    pid = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(pid, 0)
+    impose(pid, {"STACK": 4096 * 1024, "NOFILE": 77})
