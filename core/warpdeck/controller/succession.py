@@ -25,10 +25,15 @@ TRUST_S = 0.2
 """How long a pass is relied on: no decision is made on older words than these."""
 AHEAD_RUN_S = 0.1
 """What a place is handed ahead runs about so long: several round trips, and little to whom the place is given next."""
+SHORTEST_S = 0.001
+"""Less than any program takes."""
 SHORT_S = 1.0
 """Tasks that run longer gain nothing."""
-MOST_AHEAD = 16
-"""Tasks handed to one place: enough for the time until the node has told of ends, which it gathers, and has the next."""
+TURN_S = 0.03
+"""From the end of a task until its node has the next: gathered, told, committed, sent. A place that runs out stands still for so
+long, and what others would have of its last tasks comes no sooner."""
+MOST_AHEAD = 48
+"""Tasks handed to one place: the shortest run for some two milliseconds."""
 MOST_HANDED = 512
 """Tasks handed in all: so many places at once are kept busy by their number."""
 
@@ -40,7 +45,7 @@ class Succession:
         self._array: JobId | None = None
         self._made_unix = 0.0
         self._ran: tuple[JobId | None, float] = (None, 0.0)
-        """Of which array the tasks that ended last have run how long, the longest of them."""
+        """Of which array the tasks that ended last have run how long, one with another."""
 
     @property
     def trusted(self) -> JobId | None:
@@ -74,7 +79,7 @@ class Succession:
         self._array = array
         if not ended:
             return None
-        self._ran = (array, max(job.ran_s() or 0.0 for job in ended if job is not None))
+        self._ran = (array, sum(job.ran_s() or 0.0 for job in ended if job is not None) / len(ended))
         return Planned(starts=starts)
 
     def ahead(self, state: State, holders: Iterable[JobId]) -> tuple[Ahead, ...]:
@@ -82,8 +87,7 @@ class Succession:
         rest = None if self._array is None else state.jobs.get(self._array)
         if rest is None or not rest.is_folded_array or self._ran[0] != rest.id or self._ran[1] > SHORT_S:
             return ()
-        depth = max(1, int(min(MOST_AHEAD, AHEAD_RUN_S / max(self._ran[1], 1e-3))))
-        depth = min(depth, count_tasks(rest.pending_tasks) // (2 * max(1, len(state.active))))
+        depth = _depth(self._ran[1], count_tasks(rest.pending_tasks), places=max(1, len(state.active)))
         tasks, made = iter_tasks(rest.pending_tasks), []
         left = min(count_tasks(rest.pending_tasks) - 1, MOST_HANDED - len(state.follower))
         for holder in holders:
@@ -94,6 +98,13 @@ class Succession:
                 made.append(Ahead(job_id=rest.id, behind=last, tasks=chosen))
                 left -= count
         return tuple(made)
+
+
+def _depth(ran_s: float, waiting: int, *, places: int) -> int:
+    """How many tasks a place has ahead of it: half of its part of those that wait, all of it where that is a moment's work."""
+    ran_s = max(ran_s, SHORTEST_S)
+    most = max(1, int(min(MOST_AHEAD, AHEAD_RUN_S / ran_s)))
+    return min(most, max(waiting // (2 * places), min(waiting // places, int(TURN_S / ran_s))))
 
 
 def _line(state: State, holder: JobId) -> tuple[JobId, int]:

@@ -226,7 +226,7 @@ class Ran:
 
 
 @pytest.mark.parametrize(
-    ("ran_s", "count"), [(0.0, MOST_AHEAD), (0.005, MOST_AHEAD), (0.03, 3), (0.5, 1), (2.0, 0)]
+    ("ran_s", "count"), [(0.0, MOST_AHEAD), (0.002, MOST_AHEAD), (0.005, 20), (0.03, 3), (0.5, 1), (2.0, 0)]
 )
 def test_a_place_is_handed_what_runs_in_a_moment(ran_s: float, count: int) -> None:
     ran = Ran(ran_s)
@@ -245,10 +245,16 @@ def test_a_line_is_filled_up_and_no_further() -> None:
 
 
 def test_what_is_left_is_for_all_places() -> None:
-    ran = Ran(0.0, tasks=16)
-    (made,) = ran.ahead()
+    (made,) = Ran(0.012, tasks=16).ahead()
     assert len(made.tasks) == 13 // 4, "of 13 that wait, with two places"
-    assert Ran(0.0, tasks=6).ahead() == ()
+    assert Ran(0.04, tasks=6).ahead() == (), "of three"
+
+
+def test_what_is_left_of_a_moments_work_is_shared_out_at_once() -> None:
+    (made,) = Ran(0.0, tasks=16).ahead()
+    assert len(made.tasks) == 13 // 2, "of 13 that wait, with two places"
+    (made,) = Ran(0.0, tasks=6).ahead()
+    assert len(made.tasks) == 3 // 2
 
 
 # ---- back again
