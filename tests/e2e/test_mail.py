@@ -57,8 +57,8 @@ def test_begin_and_end_are_told_to_whom_the_job_names(home: Home, short_tmp: Pat
     eventually(lambda: len(mails(sent)) == 2)
     began, ended = mails(sent)
     assert began["To"] == "ann@example.org"
-    assert re.fullmatch(r"Slurm Job_id=1 Name=named Began, Queued time 0:\d\d", began["Subject"])
-    words = r"Slurm Job_id=1 Name=named Ended, Run time 0:\d\d, COMPLETED, ExitCode 0"
+    assert re.fullmatch(r"Slurm Job_id=1 Name=named Began, Queued time 00:\d\d:\d\d", began["Subject"])
+    words = r"Slurm Job_id=1 Name=named Ended, Run time 00:\d\d:\d\d, COMPLETED, ExitCode 0"
     assert re.fullmatch(words, ended["Subject"])
     assert {path.read_text() for path in sent.glob("args.*")} == {"-i -- ann@example.org\n"}
 
@@ -69,8 +69,8 @@ def test_a_failure_is_told_as_one_and_an_array_as_a_whole(home: Home, short_tmp:
     home.slurm("sbatch", "--wait", *words, cwd=short_tmp)
     eventually(lambda: len(mails(sent)) == 2)
     began, failed = mails(sent)
-    assert "Array Summary Job_id=1 Name=wrap Began" in began["Subject"]
-    assert "Array Summary Job_id=1 Name=wrap Failed" in failed["Subject"]
+    assert "Array Summary Job_id=1_* (1) Name=wrap Began" in began["Subject"]
+    assert "Array Summary Job_id=1_* (1) Name=wrap Failed" in failed["Subject"]
 
 
 def test_a_name_makes_no_headers_and_an_address_no_options(home: Home, short_tmp: Path) -> None:
