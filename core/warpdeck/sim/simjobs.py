@@ -20,7 +20,6 @@ from .machine import Machine
 from .trace import Trace, TraceJob
 
 MENU_S = (600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 7 * 86_400, 30 * 86_400, 365 * 86_400)
-RULES = ("log", "menu", "exact")
 
 
 class SimJob(msgspec.Struct, frozen=True, kw_only=True):
