@@ -60,15 +60,17 @@ def take(txn: Transaction, event: HealthTold) -> Outcome:
         return Outcome(replan=False)
     rules = state.site.health
     before = state.health.get(node.name, NodeHealth(at_unix=0.0))
+    off_s = _clock_off_s(event, before, rules.max_clock_skew_s)
     checks = (
         *(_check(said) for said in event.health.checks),
-        *_clock(event, before, rules.max_clock_skew_s),
+        *_clock(event, before, off_s, most_s=rules.max_clock_skew_s),
         *_gpus(node),
     )
     state.health[node.name] = NodeHealth(
         at_unix=event.received_unix,
         checks=checks,
         last_xids={fault.uuid: fault.xid for fault in event.health.faults if fault.xid},
+        clock_off_s=off_s,
     )
     judged, troubles = judge(node, checks, event.health.faults, rules=rules, now=txn.now)
     if judged == node:
@@ -194,14 +196,20 @@ def _check(said: wire.Check) -> Check:
     return Check(name=said.name, verdict=verdict, message=said.message, gpu=said.gpu, uuid=said.uuid)
 
 
-def _clock(event: HealthTold, before: NodeHealth, most_s: float) -> tuple[Check, ...]:
+def _clock_off_s(event: HealthTold, before: NodeHealth, most_s: float) -> float:
     """The node's clock was read after we had asked and before we were told: however slow the link, its error is between these."""
     told = event.health
     if not told.asked_at_unix:
-        return tuple(check for check in before.checks if check.name == "clock")
+        return before.clock_off_s
     at_most, at_least = told.at_unix - told.asked_at_unix, told.at_unix - event.received_unix
     off_s = at_least if at_least > 0 else min(0.0, at_most)
-    if abs(off_s) <= most_s:
+    return off_s if abs(off_s) > most_s else 0.0
+
+
+def _clock(event: HealthTold, before: NodeHealth, off_s: float, *, most_s: float) -> tuple[Check, ...]:
+    if not event.health.asked_at_unix:
+        return tuple(check for check in before.checks if check.name == "clock")
+    if not off_s:
         return (Check(name="clock", verdict=Verdict.OK, message=f"within {most_s:g} s of the controller's"),)
     side = "ahead of" if off_s > 0 else "behind"
     words = f"its clock is {abs(off_s):.0f} s {side} the controller's"

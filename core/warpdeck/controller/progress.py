@@ -36,6 +36,7 @@ from .events import (
 from .following import move_up, step_in
 from .jobs import end_job, fold_back, put_back
 from .measurements import to_curve, to_own, to_usage
+from .nodeclock import end_of, moment
 from .state import Transaction, amend
 from .suspension import set_right
 
@@ -192,7 +193,9 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
             KillShare(node=share.node, job_id=job.id, restarts=job.restarts, cause=job.ending_cause)
         )
     elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
-        txn.put_job(amend(job, state=JobState.RUNNING, start_at_unix=said.started_at or txn.now))
+        txn.put_job(
+            amend(job, state=JobState.RUNNING, start_at_unix=moment(txn, share.node, said.started_at))
+        )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
     return effects
 
@@ -219,13 +222,15 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
     )
     if said.curve is not None:
         txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
-    begun_unix = said.started_at or None if job.start_at_unix is None else job.start_at_unix
+    begun_unix = job.start_at_unix
+    if begun_unix is None and said.started_at:
+        begun_unix = moment(txn, share.node, said.started_at)
     job = amend(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []
     if not ended.visible:
         effects.append(CollectOutput(node=share.node, job_id=job.id, restarts=job.restarts))
     if all(part.phase == "exited" for part in job.shares):
-        return effects + finish(txn, job, ended_at=said.ended_at or txn.now)
+        return effects + finish(txn, job, ended_at=moment(txn, share.node, said.ended_at))
     txn.put_job(job)
     batch_ended = bool(job.request.script) and job.shares[0].phase == "exited"
     failed = cause not in ("", "cancelled") and job.state is not JobState.COMPLETING
@@ -245,7 +250,7 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     ]
     behind = job.behind
     if job.start_at_unix is not None:
-        ended_at = max(ended_at, job.start_at_unix)
+        ended_at = end_of(txn, job, ended_at=ended_at)
         job = step_in(txn, job)
     txn.log(job.id, f"ended {state}, exit {status}" + (f": {status.message}" if status.message else ""))
     ended = txn.put_job(amend(job, state=state, exit=status, end_at_unix=ended_at, behind=None))

@@ -62,3 +62,5 @@ class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...] = ()
     last_xids: dict[str, int] = {}
     """GPU -> the last Xid that it told."""
+    clock_off_s: float = 0.0
+    """How far its clock is ahead of the controller's; 0 where that is no more than the site allows."""
