@@ -32,6 +32,10 @@ from .unsupported import unsupported
 from .variables import outrank_memory
 
 MAX_COUNT = 10_000_000
+OF_LOGIN = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER")
+"""What a job has of its submitter although a file has its variables: a shell finds little without."""
+_USER_ENV = re.compile(r"\s*[+-]?\d*(?:[sSlL].*)?", re.DOTALL)
+"""[TIMEOUT][MODE], of which S or L is looked at."""
 _COUNT = re.compile(r"(\d{1,8})([kKmM]?)")
 _HOSTLISTS = frozenset({"exclude", "nodelist"})
 
@@ -77,7 +81,12 @@ def build_request(
         request.setdefault("step_variables", {})["SLURM_GET_USER_ENV"] = "1"
     name, where = apart["export-file"]
     if name:
-        request["env"] |= variables_of_file(name, where, read)
+        own = request["env"]
+        if not apart["export"][
+            1
+        ]:  # in the place of the submitter's, as in Slurm, unless --export asks for them
+            own = {each: text for each, text in own.items() if each in OF_LOGIN}
+        request["env"] = own | variables_of_file(name, where, read)
     value, where = apart["propagate"]
     with _told_at(where):
         if limits := _limits(value, read):
@@ -271,6 +280,12 @@ def _signed(request: dict[str, Any], field: str, value: str) -> None:
     request[field] = int(value)
 
 
+def _set_user_env(request: dict[str, Any], value: str) -> None:
+    if not _USER_ENV.fullmatch(value or ""):
+        raise UserError(f"--get-user-env={value} is no time-out and mode", "write --get-user-env alone")
+    request["user_env"] = True
+
+
 _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "time": _set_time,
     "array": _set_array,
@@ -289,7 +304,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any], str], object]] = {
     "open-mode": _set_open_mode,
     "overcommit": set_overcommit,
     "nice": lambda request, value: _signed(request, "nice", value or "100"),
-    "get-user-env": lambda request, value: request.update(user_env=True),
+    "get-user-env": _set_user_env,
     "mail-type": _add_mail_types,
     "priority": lambda request, value: _signed(request, "priority", value),
 }

@@ -103,6 +103,18 @@ def test_files_name_nodes() -> None:
 def test_a_file_of_variables_is_added_to_those_that_are_exported() -> None:
     made = request("--export=NONE", "--export-file=vars", environ={"A": "0", "C": "3"})
     assert made["env"] == {"A": "1", "B": "two\nlines"}
+    both = request("--export=ALL", "--export-file=vars", environ={"A": "0", "C": "3"})
+    assert both["env"] == {"A": "1", "B": "two\nlines", "C": "3"}
+
+
+def test_a_file_of_variables_stands_in_the_place_of_the_submitters() -> None:
+    made = request("--export-file=vars", environ={"A": "0", "C": "3", "HOME": "/home/ann"})
+    assert made["env"] == {"A": "1", "B": "two\nlines", "HOME": "/home/ann"}
+
+
+@pytest.mark.parametrize("value", ["", "=10", "=10L", "=5s", "=L", "=-1"])
+def test_the_variables_of_a_login_may_be_given_a_time(value: str) -> None:
+    assert request(f"--get-user-env{value}")["user_env"] is True
 
 
 def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> None:
@@ -121,6 +133,7 @@ def test_the_submitters_soft_limits_are_the_jobs_unless_others_are_named() -> No
         (["-F", "odd"], "Invalid hostfile odd contents on line 1"),
         (["--export-file=words"], "'no variable' is no NAME=VALUE"),
         (["--propagate=far"], "there is no limit FAR"),
+        (["--get-user-env=x"], "--get-user-env=x is no time-out and mode"),
         (["--ntasks-per-gpu=2", "-n5"], "has to be a multiple of --ntasks-per-gpu"),
         (["--ntasks-per-gpu=2"], "says nothing alone"),
         (["--ntasks-per-gpu=2", "--gpus=2", "-N1-2"], "a range of --nodes"),
