@@ -100,6 +100,7 @@ class Link:
 
     def read(self) -> None:
         """Takes what the agent sends next. One that was killed before it had read all that we said is gone like any other."""
+        assert self._open, f"the agent closed the link; kept: {self._kept}"
         try:
             received = self.socket.recv(1 << 20)
         except ConnectionResetError:

@@ -47,7 +47,7 @@ new=$(mktemp "{folder}/new.XXXXXX")
 mv "$new" "$new.sent"
 """
 CHANGING = {r"\d\d:\d\d:\d\d": "CLOCK", r"Job_id=\d+": "Job_id=N", r"\(\d+\)": "(N)"}
-MAILS_S = 60.0
+MAILS_S = 180.0
 
 
 def mailer(folder: Path) -> Path:

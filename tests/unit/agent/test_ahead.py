@@ -249,7 +249,7 @@ def test_nothing_is_left_of_one_that_stood_ready_and_was_taken_back(
     assert given_back(shared) == [[job_id, 0]]
     eventually(lambda: not shared.processes(job_id), what="its shell is gone")
     eventually(lambda: not list(tmp_path.iterdir()), what="its TMPDIR is gone")
-    assert groups_of(place, job_id) == []
+    eventually(lambda: groups_of(place, job_id) == [], what="its groups are gone")
     place.open()
     shared.link.report(place.first, "exited")
     assert place.lines() == []
@@ -295,7 +295,7 @@ def test_one_that_stood_ready_with_an_agent_that_was_killed_is_nothing_that_was(
     place.ready(job_id)
     agent.kill()
     assert [report.job_id for report in agent.start().jobs] == [place.first]
-    assert agent.processes(job_id) == groups_of(place, job_id) == []
+    eventually(lambda: agent.processes(job_id) == groups_of(place, job_id) == [], what="its shell is gone")
     eventually(lambda: not list(tmp_path.iterdir()), what="its TMPDIR is gone")
     after = place.hand(place.first)
     place.open()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.agent import AgentProcess
+from tests.processes import read
 from tests.waiting import eventually
 
 from warpdeck_agent.queries import without_queries
@@ -268,8 +269,8 @@ def test_a_flood_is_bounded_and_its_end_arrives(agent: AgentProcess) -> None:
 
 
 def state_of(pid: int) -> str:
-    """R, S, T ... as the kernel has it."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    """R, S, T ... as the kernel has it; "" of one that has gone."""
+    return read(pid, "stat").rpartition(b")")[2].decode()[1:2]
 
 
 def read_to(agent: AgentProcess, last: bytes) -> bytes:
