@@ -15,11 +15,10 @@ from .wire.messages import GivenBack, Launch
 
 
 class Ahead:
-    """The lines of all places of this node. `on_drop` hears of each that will not begin."""
+    """The lines of all places of this node."""
 
-    def __init__(self, tell: Callable[[Any], None], *, on_drop: Callable[[Key], None]) -> None:
+    def __init__(self, tell: Callable[[Any], None]) -> None:
         self._tell = tell
-        self._on_drop = on_drop
         self._waiting: Dict[Key, Tuple[Launch, float]] = {}
         """By their own keys, with the time until which they wait."""
         self._behind: Dict[Key, Key] = {}
@@ -35,11 +34,6 @@ class Ahead:
         self._waiting[key] = (launch, until)
         self._behind[_before(launch)] = key
         self._look_at(until)
-
-    def after(self, before: Key) -> Optional[Launch]:
-        """The launch that will begin in the place of that one."""
-        key = self._behind.get(before)
-        return None if key is None else self._waiting[key][0]
 
     def next(self, gone: Key) -> Optional[Launch]:
         """The launch that may begin now that the place of that one is free."""
@@ -68,7 +62,6 @@ class Ahead:
             launch, _ = self._waiting.pop(key)
             self._behind.pop(_before(launch), None)
             dropped.append(key)
-            self._on_drop(key)
             key = self._behind.get(key)
         return dropped
 

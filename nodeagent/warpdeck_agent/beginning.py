@@ -14,7 +14,6 @@ from .ahead import Ahead
 from .job import Job, Key
 from .launching import Launcher
 from .refusal import LaunchError
-from .standby import Standby
 from .wire.messages import GivenBack, JobReport, Launch, LaunchFailed, TakeBack
 
 CLOSE_S = 0.02
@@ -42,8 +41,7 @@ class Beginnings:
         self._on_begin = on_begin
         self._on_end = on_end
         self._launching: Dict[Key, asyncio.Task[None]] = {}
-        self._standby = Standby(launcher)
-        self._ahead = Ahead(tell, on_drop=self._standby.drop)
+        self._ahead = Ahead(tell)
         self._started_at = -CLOSE_S
         self._ended_early: Dict[Key, Dict[str, Any]] = {}
 
@@ -94,15 +92,8 @@ class Beginnings:
                 self._ahead.close(job.key)
             self._go_on(job.key)
 
-    async def close(self) -> None:
-        """Leaves nothing of those that stand ready."""
-        await self._standby.close()
-
     def _begin(self, launch: Launch, key: Key) -> None:
         self._launching[key] = asyncio.get_running_loop().create_task(self._start(launch, key))
-        follower = self._ahead.after(key)
-        if follower is not None:
-            self._standby.make_ready(follower, before=key)
 
     def _line_up(self, launch: Launch, key: Key) -> None:
         """Handed ahead of time. The one before it may have ended meanwhile, or left its line without a begin."""
@@ -111,8 +102,6 @@ class Beginnings:
             return
         if self._holds_a_place(before):
             self._ahead.add(launch)
-            if before not in self._ahead:
-                self._standby.make_ready(launch, before=before)
         elif before in self._jobs:
             self._begin(launch, key)
         else:
@@ -132,8 +121,7 @@ class Beginnings:
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:
-            made = await self._standby.take(key)
-            job = await (self._launcher.begin_ready(made) if made else self._launcher.start(launch))
+            job = await self._launcher.start(launch)
         except LaunchError as error:
             self._ended_early.pop(key, None)
             self._tell(

@@ -60,10 +60,6 @@ class Containment:
         self.facilities = self._describe()
         self.words = self._sentence()
 
-    def share(self, name: str, limits: Limits, *, before: str) -> bool:
-        """Gives a launch the CPUs of the one in whose place it will begin, while that runs; False if they are not known."""
-        return self._cpus.share(name, limits.cpus, before=before)
-
     def make(self, name: str, limits: Limits) -> Hold:
         """Groups and CPUs for a launch, before its first process runs."""
         made: List[str] = []
@@ -85,6 +81,7 @@ class Containment:
             else:
                 continue
             made.append(path)
+        self.lock.expect()  # when the groups are made, which it would hold up
         return Hold(
             groups=tuple(made),
             cpus=cpus,

@@ -27,17 +27,8 @@ class CpuTable:
         self._order = order[first:] + order[:first]
         self._held: Dict[str, Cpus] = {}
 
-    def share(self, name: str, count: int, *, before: str) -> bool:
-        """Gives a launch those of the one whose place it will have; False if that has not got so many."""
-        if not 0 < count < len(self._order):
-            return True
-        cpus = self._held.get(before, ())
-        return len(cpus) == count and bool(self.hold(name, cpus))
-
     def take(self, name: str, count: int) -> Cpus:
         """CPUs for a launch, until `release`. () where it gets all of the node, or cannot be pinned."""
-        if name in self._held:
-            return self._held[name]
         taken = {cpu for cpus in self._held.values() for cpu in cpus}
         free = [cpu for cpu in self._order if cpu not in taken]
         if not 0 < count < len(self._order) or count > len(free):

@@ -1,8 +1,8 @@
 """The kernel's lock that a process takes on its way into a group (cgroup_threadgroup_rwsem).
 
 Who takes it first after a pause waits until every CPU has come to a quiet moment: 12 ms where a launch takes 20. Who comes soon
-after that waits 0.1 ms. So it is taken as soon as a launch has its groups, or begins that had them before, by a move that changes
-nothing, beside all that has to be done before the first process is there to be moved.
+after that waits 0.1 ms. So it is taken as soon as a launch has its groups, by a move that changes nothing, beside all that has to
+be done before the first process is there to be moved.
 """
 
 from __future__ import annotations

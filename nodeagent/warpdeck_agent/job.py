@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
@@ -55,11 +54,6 @@ class Job:
         self._callers: Counter[int] = Counter()
         """Its processes that talk to the controller, and over how many connections: signals are for what they started, and reach
         that by itself."""
-
-    def begin_at(self, at_unix: float) -> None:
-        """It was made ready before, and begins now."""
-        self.meta = replace(self.meta, started_at=at_unix)
-        self.meter = Meter(begin_unix=at_unix, share_pct=self.meta.gpu_share_pct)
 
     @property
     def key(self) -> Key:

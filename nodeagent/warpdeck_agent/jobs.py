@@ -281,9 +281,8 @@ class Jobs:
         return task
 
     async def finish_kills(self) -> None:
-        """Waits, before the agent ends, for jobs that were to be killed at once. What stands ready will not begin."""
+        """Waits, before the agent ends, for jobs that were to be killed at once."""
         await self._ending.finish_kills()
-        await self.beginnings.close()
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""

@@ -7,12 +7,11 @@ The supervisor's child is the user before it looks at any of it (see child).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import time
 from concurrent.futures import Executor
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from . import loginpath, processes
 from .accounts import Account, account, account_environment, as_user, group_of, groups_of
@@ -21,7 +20,7 @@ from .containers import contained
 from .folders import Folders
 from .hold import hold_name
 from .interpreters import Interpreters
-from .job import Job, Key
+from .job import Job
 from .loginshell import login_environment
 from .ports import Ports
 from .programs import PROGRAMS
@@ -40,16 +39,6 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 TOKEN_BYTES = 24
 MAX_ATTEMPTS = 3
 """How often a launch is ordered anew because the supervisor was killed under it."""
-
-
-class Made(NamedTuple):
-    """A launch that has all it needs to begin. `order`: what the supervisor is to start, None of what only holds a place."""
-
-    launch: Launch
-    who: Account
-    room: Room
-    job: Job
-    order: Optional[Order]
 
 
 class Launcher:
@@ -78,84 +67,29 @@ class Launcher:
 
     async def start(self, launch: Launch) -> Job:
         """The launch, running. Raises LaunchError, and then nothing of it is left."""
-        return await self.begin(await self.make(launch))
-
-    async def make_ready(self, launch: Launch, *, before: Key) -> Optional[Made]:
-        """All that can be done before that launch, in whose place this one begins, has ended: its shell waits at the gate.
-
-        None where it has to wait with the rest, and to say why it cannot be.
-        """
-        if not _may_be_ready(launch):
-            return None
-        try:
-            made = await self.make(launch, before=before)
-        except LaunchError:
-            return None
-        assert made.order is not None
-        self._supervision.expect(made.order)
-        return made
-
-    async def begin_ready(self, made: Made) -> Job:
-        """Like `start`. What a launch is told of its begin, and the script that it runs, are those of now."""
-        job, launch, now = made.job, made.launch, time.time()
-        script = self.scripts.path(launch.script, uid=made.who.uid, gid=made.who.gid) if launch.script else ""
-        if int(now) != int(job.meta.started_at) or script != job.meta.script:
-            await self.undo(made)
-            return await self.start(launch)
-        job.begin_at(now)
-        self._rooms.expect_move()
-        return await self.begin(made)
-
-    async def make(self, launch: Launch, *, before: Optional[Key] = None) -> Made:
-        """All but its begin. Raises LaunchError, and then nothing of it is left. `before`: whose place it will have."""
         folder = self._spool.job(launch.job_id, launch.restarts)
         room: Optional[Room] = None
         try:
-            with self._in_words():
-                who = account(launch)
-                folder.create(uid=who.uid, gid=who.gid, terminal=launch.pty)
-                room = await self._rooms.make(launch, uid=who.uid, gid=who.gid, before=before)
-                job = await self._prepare(launch, folder, room=room, who=who)
-                order = await self._order_in_time(launch, job, who=who) if launch.role != "hold" else None
-        except LaunchError:
+            who = account(launch)
+            folder.create(uid=who.uid, gid=who.gid, terminal=launch.pty)
+            room = await self._rooms.make(launch, uid=who.uid, gid=who.gid)
+            job = await self._prepare(launch, folder, room=room, who=who)
+            if launch.role != "hold":
+                await self._begin(launch, job, who=who)
+        except (LaunchError, TreeError, OSError, ValueError) as error:
             folder.remove()
             if room is not None:
                 await self._rooms.undo(launch, room, uid=who.uid)
-            raise
-        return Made(launch, who, room, job, order)
-
-    async def begin(self, made: Made) -> Job:
-        """It runs. Raises LaunchError, and then nothing of it is left."""
-        try:
-            with self._in_words():
-                made.job.folder.write_meta(made.job.meta)
-                self._rooms.enter(made.launch, uid=made.who.uid)
-                if made.order is not None:
-                    await self._begin(made.order, made.job)
-        except LaunchError:
-            await self.undo(made)
-            raise
-        return made.job
-
-    async def undo(self, made: Made) -> None:
-        """It does not begin: nothing of it is left."""
-        self._supervision.drop(made.job.key)
-        self._ports.release(made.job.key)
-        made.job.folder.remove()
-        await self._rooms.undo(made.launch, made.room, uid=made.who.uid)
-
-    @contextlib.contextmanager
-    def _in_words(self) -> Iterator[None]:
-        """Whatever keeps a launch from beginning is told as a LaunchError."""
-        try:
-            yield
-        except (TreeError, OSError, ValueError) as error:
+            if isinstance(error, LaunchError):
+                raise
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 raise full_disk(self._spool.path) from error
             raise LaunchError(_sentence(error)) from error
+        return job
 
-    async def _begin(self, order: Order, job: Job) -> None:
+    async def _begin(self, launch: Launch, job: Job, *, who: Account) -> None:
         """Raises LaunchError. A supervisor that is lost before the child has put its pid down has started nothing."""
+        order = await self._order_in_time(launch, job, who=who)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 await self._supervision.start(order)
@@ -166,7 +100,7 @@ class Launcher:
                     raise LaunchError(str(error), again=True) from error
 
     async def _prepare(self, launch: Launch, folder: LaunchFolder, *, room: Room, who: Account) -> Job:
-        """Its code, and what is to be known of it."""
+        """Code and meta of a launch; nothing runs yet."""
         uid, gid = who
         work_dir = await self._work_dir(launch, uid, gid)
         meta = Meta(
@@ -200,6 +134,7 @@ class Launcher:
             token=secrets.token_hex(TOKEN_BYTES),
             script=self.scripts.path(launch.script, uid=uid, gid=gid) if launch.script else "",
         )
+        folder.write_meta(meta)
         return Job(folder, meta, agent=self._spool.identity)
 
     async def _work_dir(self, launch: Launch, uid: int, gid: int) -> str:
@@ -324,26 +259,15 @@ class Launcher:
         env["PWD"] = job.meta.work_dir
         env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
-        env.update(_times(launch, at_unix=job.meta.started_at))
+        env.update(_times(launch))
         if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
             env.pop("XDG_RUNTIME_DIR", None)
         return with_programs(env, self._spool)
 
 
-def _may_be_ready(launch: Launch) -> bool:
-    """Whether the launch can be made ready beside the one before it: it asks nobody, and shares nothing but CPUs with that."""
-    needs = launch.gpus or launch.empty_gpus or launch.hooks or launch.private_dirs or launch.container
-    return (
-        launch.role != "hold"
-        and _is_seen(launch)
-        and bool(launch.stdout)
-        and not (needs or launch.pty or launch.login)
-    )
-
-
-def _times(launch: Launch, *, at_unix: float) -> Dict[str, str]:
-    """When it began, and when its limit ends it: the controller hears of its start later than it needs them."""
-    begun = int(at_unix)
+def _times(launch: Launch) -> Dict[str, str]:
+    """When it began, which is now, and when its limit ends it: the controller hears of its start later than it needs them."""
+    begun = int(time.time())
     made = {"SLURM_JOB_START_TIME": str(begun)}
     if launch.time_limit_s is not None:
         made["SLURM_JOB_END_TIME"] = str(begun + int(launch.time_limit_s))

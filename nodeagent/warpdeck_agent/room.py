@@ -16,7 +16,6 @@ from .containment import Containment, Limits
 from .gpus import GpuWatch
 from .hold import Hold, hold_name
 from .hooks import PROLOG, HookError, run_hook
-from .job import Key
 from .leftovers import Leftovers
 from .parts import Turns
 from .privatedirs import PrivateDirs, folders_of
@@ -59,8 +58,8 @@ class Rooms:
         self._leftovers = leftovers
         self._sharers = sharers
 
-    async def make(self, launch: Launch, *, uid: int, gid: int, before: Optional[Key] = None) -> Room:
-        """Raises LaunchError; then the launch has nothing here. `before`: the launch, still there, whose place it will have."""
+    async def make(self, launch: Launch, *, uid: int, gid: int) -> Room:
+        """Raises LaunchError; then the launch has nothing here."""
         await self._turns.wait(launch)
         if launch.empty_gpus:
             await self._check_gpus(launch)
@@ -68,29 +67,16 @@ class Rooms:
             await self._run_prolog(launch)
         limits = await self._limits(launch)
         name = hold_name(launch.job_id, launch.restarts)
-        if before is not None and not self._containment.share(name, limits, before=hold_name(*before)):
-            raise LaunchError("the place that it is to have is not there yet", again=True)
         private = self._private(launch, name)
         try:
             in_private = private is not None and private.tmp_dir
             tmp_dir = "" if in_private else self._tempdirs.make(name, below=launch.tmp_dir, uid=uid, gid=gid)
         except OSError as error:
-            self._containment.release(name, ())
             for folder in folders_of("", private):
                 remove_tree(folder)
             raise _no_folder(error, launch.tmp_dir or DEFAULT_PLACE) from error
-        hold = self._containment.make(name, limits)
-        if before is None:
-            self.expect_move()  # when the groups are made, which it would hold up
-        return Room(hold=hold, tmp_dir=tmp_dir, private=private)
-
-    def enter(self, launch: Launch, *, uid: int) -> None:
-        """It begins now: what its user makes in shared memory may be its own."""
-        self._remnants.enter(uid, hold_name(launch.job_id, launch.restarts), at_unix=time.time())
-
-    def expect_move(self) -> None:
-        """A process will be moved into its groups in a moment."""
-        self._containment.lock.expect()
+        self._remnants.enter(uid, name, at_unix=time.time())
+        return Room(hold=self._containment.make(name, limits), tmp_dir=tmp_dir, private=private)
 
     def _private(self, launch: Launch, name: str) -> Optional[PrivateDirs]:
         """Folders that the launch has for itself; None where the site or the node has none such."""
@@ -110,8 +96,7 @@ class Rooms:
         self._remnants.leave(uid, name)
         self._containment.release(name, room.hold.groups)
         for folder in folders_of(room.tmp_dir, room.private):
-            if not self._tempdirs.leave(folder, nobody_left=False):
-                await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder)
+            await asyncio.get_running_loop().run_in_executor(None, remove_tree, folder)
 
     async def _check_gpus(self, launch: Launch) -> None:
         for uuid in launch.gpus:

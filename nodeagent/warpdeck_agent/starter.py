@@ -68,8 +68,6 @@ CHANGED_SIGNALS = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
 )
 """What Python or the supervisor ignores would stay so over exec."""
-EXPECT, GO, DROP = "expect", "go", "drop"
-"""What a line to the supervisor "is": an order that waits for its place, and what becomes of it. Without it, one to begin at once."""
 ALL_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """What posix_spawn is to set: of each other signal the C library would ask first how it is."""
 

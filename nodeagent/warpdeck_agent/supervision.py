@@ -10,10 +10,10 @@ import asyncio
 import json
 import os
 import subprocess
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional
 
 from .program import own_command
-from .starter import DROP, EXPECT, GO, Order
+from .starter import Order
 from .table import Key
 from .wire.jsontext import dumps
 
@@ -95,9 +95,6 @@ class Supervision:
         self._on_loss = on_loss
         self._link: Optional[Link] = None
         self._starting: Dict[Key, asyncio.Future[int]] = {}
-        self._can_expect = False
-        self._expected: Set[Key] = set()
-        """What the supervisor has made ready."""
         self._opening = asyncio.Lock()
         self._process: Optional[subprocess.Popen[bytes]] = None
 
@@ -121,30 +118,10 @@ class Supervision:
         started = self._starting[key] = asyncio.get_running_loop().create_future()
         try:
             assert self._link is not None
-            if key in self._expected:
-                self._expected.discard(key)
-                self._say(_word(GO, key))
-            else:
-                self._say(order._asdict())
+            self._link.write(dumps(order._asdict()).encode("utf-8", "surrogatepass") + b"\n")
             return int(await started)
         finally:
             del self._starting[key]
-
-    def expect(self, order: Order) -> None:
-        """The launch will be started soon, or dropped. A supervisor of an earlier build, or none, is told when it is."""
-        if self._link is not None and self._can_expect:
-            self._expected.add((order.job_id, order.restarts))
-            self._say({**order._asdict(), "is": EXPECT})
-
-    def drop(self, key: Key) -> None:
-        """It will not be started after all."""
-        if key in self._expected:
-            self._expected.discard(key)
-            self._say(_word(DROP, key))
-
-    def _say(self, words: Dict[str, Any]) -> None:
-        assert self._link is not None
-        self._link.write(dumps(words).encode("utf-8", "surrogatepass") + b"\n")
 
     async def _start(self) -> None:
         deadline = asyncio.get_running_loop().time() + START_S
@@ -179,7 +156,6 @@ class Supervision:
             os.close(descriptor)
         first = await link.first
         self._link = link
-        self._can_expect = EXPECT in first.get("knows", ())
         loop.call_soon(link.listen, self._take, self._lost)  # when our caller knows the launches
         return {(job, restarts): pid for job, restarts, pid in first["launches"]}
 
@@ -194,14 +170,9 @@ class Supervision:
         if self._link is not None:
             self._link.close()
         self._link = None
-        self._expected.clear()
         if self._process is not None:
             self._process.poll()
         for waiting in list(self._starting.values()):
             if not waiting.done():
                 waiting.set_exception(SupervisorLost("the supervisor of jobs was killed"))
         self._on_loss()
-
-
-def _word(what: str, key: Key) -> Dict[str, Any]:
-    return {"is": what, "job_id": key[0], "restarts": key[1]}

@@ -5,15 +5,12 @@ starts, reaps, and writes short fields into the table of launches. It lives as l
 killed, the jobs would go on; how they end is then not known.
 
 The agent speaks to it over a socket, in lines of JSON: an Order starts a launch; it says "running" first, with all that
-it watches, then "started" and "ended" of each. What is to take the place of another is ordered with EXPECT: its shell waits
-at the gate until the agent says GO, or DROP; so little lies between the end of one short job and the begin of the next. It
-goes with the agent that ordered it, and never was. A newer connection replaces an older one, which is read to its end before:
+it watches, then "started" and "ended" of each. A newer connection replaces an older one, which is read to its end before:
 what an agent ordered before it was killed counts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gc
 import math
@@ -22,13 +19,13 @@ import select
 import signal
 import socket
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .hold import contain, hold_from
 from .linestore import LineStore
 from .procfs import number, table
-from .starter import DROP, EXPECT, GO, START, Order, start
-from .table import MESSAGE, PROCESS, STATUS, Key, LaunchTable
+from .starter import START, Order, start
+from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 from .wire.jsontext import dumps, loads
 
 JOIN_S = 60.0
@@ -74,20 +71,6 @@ class Launch:
         return False
 
 
-class Expected(NamedTuple):
-    """A launch whose shell waits for its place. Without one (it could not be started) it is begun when its place is free."""
-
-    order: Order
-    pid: int = 0
-    gate: Optional[socket.socket] = None
-
-    def end(self) -> None:
-        """It does not begin."""
-        if self.gate is not None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.gate.close()
-
-
 class Supervisor:
     """Serves one folder."""
 
@@ -95,7 +78,6 @@ class Supervisor:
         self._table = LaunchTable(os.path.join(folder, "jobs", "table"))
         self._script = os.path.join(folder, START)
         self._running: Dict[int, Launch] = {}
-        self._expected: Dict[Key, Expected] = {}
         self._gates: List[Launch] = []
         """Those whose gates may be open. Nobody waits for what is said there before the end, so they are not watched."""
         self._look_at = math.inf
@@ -161,7 +143,7 @@ class Supervisor:
         self._watch(self._agent.fileno(), self._read)
         self._was_joined = True
         running = [[each.order.job_id, each.order.restarts, pid] for pid, each in self._running.items()]
-        self._say({"is": "running", "pid": os.getpid(), "launches": running, "knows": [EXPECT]})
+        self._say({"is": "running", "pid": os.getpid(), "launches": running})
 
     def _read(self) -> bool:
         """Takes what the agent sends; False if there is nothing."""
@@ -177,52 +159,24 @@ class Supervisor:
         *lines, rest = self._received.split(b"\n") if b"\n" in data else [self._received]
         self._received = bytearray(rest)
         for line in lines:
-            self._take(loads(line.decode("utf-8", "surrogatepass")))
+            self._start(_order(loads(line.decode("utf-8", "surrogatepass"))))
         if not data or len(rest) > MAX_LINE_BYTES:
             self._drop()
         return bool(data)
 
-    def _take(self, said: Dict[str, Any]) -> None:
-        """One line of the agent's."""
-        what = said.get("is")
-        if what is None:
-            self._start(_order(said))
-            return
-        key = (said["job_id"], said["restarts"])
-        expected = self._expected.pop(key, None)
-        if what == EXPECT:
-            self._expect(key, _order(said))
-        elif what == DROP and expected is not None:
-            expected.end()
-        elif what == GO and expected is not None and expected.gate is not None:
-            self._begin(Launch(expected.order, expected.gate), expected.pid)
-        elif what == GO and expected is not None:
-            self._start(expected.order)
-
-    def _expect(self, key: Key, order: Order) -> None:
-        self._expected[key] = Expected(order)
-        with contextlib.suppress(OSError):  # is told when it is to begin, if that is still so then
-            self._expected[key] = Expected(order, *start(order, self._script))
-
     def _start(self, order: Order) -> None:
+        record = self._table.record(order.record)
         try:
             pid, gate = start(order, self._script)
         except (
             OSError
         ) as error:  # too many processes, too little memory, arguments longer than the kernel takes
-            record = self._table.record(order.record)
             record.put(MESSAGE, f"its first process cannot be started: {os.strerror(error.errno or 0)}")
             record.put(STATUS, "1 0 end")
             self._tell("started", order, pid=0)
             self._tell("ended", order, cpu_s=0.0, system_s=0.0, peak_bytes=0)
             return
-        self._begin(Launch(order, gate), pid)
-
-    def _begin(self, launch: Launch, pid: int) -> None:
-        """Lets the launch's process through its gate."""
-        order, gate = launch.order, launch.gate
-        record = self._table.record(order.record)
-        self._running[pid] = launch
+        launch = self._running[pid] = Launch(order, gate)
         try:
             grouped = contain(pid, hold_from(order.hold))
             record.put(PROCESS, f"{pid} {int(grouped)}")
@@ -252,26 +206,13 @@ class Supervisor:
     def _reap(self) -> None:
         """Puts down how children ended, and only then tells of it."""
         os.read(self._children, READ_BYTES)
-        while True:
-            try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        while self._running:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
             if not pid:
                 return
             launch = self._running.pop(pid, None)
             if launch is not None:
                 self._end(launch, status, used)
-            else:
-                self._miss(pid)
-
-    def _miss(self, pid: int) -> None:
-        """Somebody ended a shell that waited for its place, unless it was us: the launch begins with another."""
-        for key, expected in self._expected.items():
-            if expected.pid == pid and expected.gate is not None:
-                expected.gate.close()
-                self._expected[key] = Expected(expected.order)
-                return
 
     def _end(self, launch: Launch, status: int, used: Any) -> None:
         if launch.gate.fileno() >= 0:
@@ -330,9 +271,6 @@ class Supervisor:
         if self._agent is not None:
             self._forget(self._agent)
         self._agent = None
-        for expected in self._expected.values():
-            expected.end()
-        self._expected.clear()
         self._unsent.clear()
         self._send_at = math.inf
         self._waits_to_send = False

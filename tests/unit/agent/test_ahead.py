@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +12,6 @@ from tests.waiting import eventually
 from warpdeck_agent.wire import messages as wire
 
 LONG_S = 600.0
-OUTPUT = {"stdout": "/dev/null"}
-"""A file outside of the agent's folder: such a launch is made ready for its place."""
 HELD = "while [ ! -e {gate} ]; do sleep 0.02; done\n"
 
 
@@ -30,20 +24,15 @@ class Place:
         self.first = agent.new_id()
         self.gate = agent.folder.parent / f"gate-{self.first}"
         self.begun = agent.folder.parent / f"begun-{self.first}"
-        agent.launch(self.first, HELD.format(gate=self.gate), **OUTPUT)
+        agent.launch(self.first, HELD.format(gate=self.gate))
         agent.link.report(self.first, "running")
 
     def hand(self, behind: int, script: str = "") -> int:
         """The id of a launch that waits behind that one."""
         job_id = self.agent.new_id()
         script = f"echo {job_id} >>{self.begun}\n{script}"
-        self.agent.launch(job_id, script, behind=[behind, 0], behind_s=self.patience_s, **OUTPUT)
+        self.agent.launch(job_id, script, behind=[behind, 0], behind_s=self.patience_s)
         return job_id
-
-    def ready(self, job_id: int) -> int:
-        """The pid of the shell with which that launch will begin, once it waits at its gate."""
-        (pid,) = eventually(lambda: self.agent.processes(job_id), what=f"{job_id} stands ready")
-        return pid
 
     def open(self) -> None:
         self.gate.touch()
@@ -190,113 +179,3 @@ def test_an_agent_that_is_killed_loses_what_waits_and_runs_nothing_twice(place: 
     place.gate.with_name("second").touch()
     assert place.agent.link.report(third, "exited").exit_code == 0
     assert place.lines() == [first, second, third]
-
-
-def test_the_next_in_a_place_stands_ready_and_runs_nothing_before_its_turn(shared: AgentProcess) -> None:
-    place = Place(shared)
-    handed_unix = time.time()
-    first = place.hand(place.first)
-    second = place.hand(first)
-    pid = place.ready(first)
-    assert (place.lines(), shared.processes(second)) == ([], []), "one for each place"
-    assert shared.record(first) is None, "there is no such launch yet"
-    place.open()
-    said = shared.link.report(first, "exited")
-    assert said.exit_code == 0
-    record = shared.record(first)
-    assert record is not None
-    is_of_this_second = int(said.started_at) == int(handed_unix)
-    assert record.process()[0] == pid or not is_of_this_second, "it is the shell that stood ready"
-    assert shared.link.report(second, "exited").exit_code == 0
-
-
-def test_a_launch_is_told_the_time_of_its_begin_and_not_that_at_which_it_was_made_ready(
-    shared: AgentProcess, tmp_path: Path
-) -> None:
-    place = Place(shared)
-    job_id = place.hand(place.first, f"echo $SLURM_JOB_START_TIME >{tmp_path}/told")
-    place.ready(job_id)
-    second = int(time.time())
-    eventually(lambda: int(time.time()) > second, what="another second")
-    place.open()
-    said = shared.link.report(job_id, "exited")
-    assert int((tmp_path / "told").read_text()) == int(said.started_at) > second
-
-
-def test_a_script_that_a_job_of_its_user_has_changed_is_not_what_the_next_runs(shared: AgentProcess) -> None:
-    place = Place(shared)
-    job_id = place.hand(place.first)
-    place.ready(job_id)
-    for script in (shared.folder / "jobs" / "scripts").iterdir():
-        if f"echo {job_id} " in script.read_text():
-            script.write_text("#!/bin/sh\nexit 9\n")
-    place.open()
-    assert shared.link.report(job_id, "exited").exit_code == 0
-    assert place.lines() == [job_id]
-
-
-def test_nothing_is_left_of_one_that_stood_ready_and_was_taken_back(
-    shared: AgentProcess, tmp_path: Path
-) -> None:
-    place = Place(shared)
-    job_id = shared.new_id()
-    shared.launch(job_id, "true", behind=[place.first, 0], behind_s=LONG_S, tmp_dir=str(tmp_path), **OUTPUT)
-    place.ready(job_id)
-    assert len(list(tmp_path.iterdir())) == 1, "its TMPDIR"
-    grouped = len(groups_of(place, place.first))
-    assert len(groups_of(place, job_id)) == grouped
-    shared.link.send(wire.TakeBack(launches=[[job_id, 0]]))
-    assert given_back(shared) == [[job_id, 0]]
-    eventually(lambda: not shared.processes(job_id), what="its shell is gone")
-    eventually(lambda: not list(tmp_path.iterdir()), what="its TMPDIR is gone")
-    eventually(lambda: groups_of(place, job_id) == [], what="its groups are gone")
-    place.open()
-    shared.link.report(place.first, "exited")
-    assert place.lines() == []
-
-
-def groups_of(place: Place, job_id: int) -> list[Path]:
-    """The groups of that launch, if there are any, beside those of the one that has the place."""
-    beside = json.loads(place.agent.meta(place.first))["hold"]["groups"]
-    return [found for path in beside if (found := Path(path).with_name(f"job-{job_id}.0")).exists()]
-
-
-def test_the_next_has_the_cpus_of_the_one_whose_place_it_has(shared: AgentProcess, tmp_path: Path) -> None:
-    say = "taskset -cp $$ | grep -o '[0-9,-]*$' >>{file}"
-    gate, file = tmp_path / "gate", tmp_path / "cpus"
-    first, after = shared.new_id(), shared.new_id()
-    shared.launch(first, say.format(file=file) + "\n" + HELD.format(gate=gate), cpus=1, **OUTPUT)
-    shared.link.report(first, "running")
-    shared.launch(after, say.format(file=file), behind=[first, 0], behind_s=LONG_S, cpus=1, **OUTPUT)
-    eventually(lambda: shared.processes(after), what="it stands ready")
-    gate.touch()
-    shared.link.report(after, "exited")
-    own, its = file.read_text().split()
-    assert own == its
-
-
-def test_one_that_stood_ready_with_a_supervisor_that_was_killed_runs_once(
-    place: Place, agent: AgentProcess
-) -> None:
-    job_id = place.hand(place.first)
-    place.ready(job_id)
-    os.kill(agent.supervisor(), signal.SIGKILL)
-    eventually(lambda: not agent.processes(job_id), what="its shell is gone")
-    place.open()
-    assert agent.link.report(job_id, "exited").exit_code == 0
-    assert place.lines() == [job_id]
-
-
-def test_one_that_stood_ready_with_an_agent_that_was_killed_is_nothing_that_was(
-    place: Place, agent: AgentProcess, tmp_path: Path
-) -> None:
-    job_id = agent.new_id()
-    agent.launch(job_id, "true", behind=[place.first, 0], behind_s=LONG_S, tmp_dir=str(tmp_path), **OUTPUT)
-    place.ready(job_id)
-    agent.kill()
-    assert [report.job_id for report in agent.start().jobs] == [place.first]
-    eventually(lambda: agent.processes(job_id) == groups_of(place, job_id) == [], what="its shell is gone")
-    eventually(lambda: not list(tmp_path.iterdir()), what="its TMPDIR is gone")
-    after = place.hand(place.first)
-    place.open()
-    assert agent.link.report(after, "exited").exit_code == 0

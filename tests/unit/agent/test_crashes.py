@@ -21,10 +21,10 @@ POINTS = [
     ("spool.py", "create", "return"),
     ("room.py", "make", "call"),
     ("room.py", "make", "return"),
-    ("launching.py", "_order", "return"),
     ("table.py", "begin", "call"),
     ("table.py", "begin", "return"),
     ("launching.py", "_begin", "call"),
+    ("launching.py", "_order", "return"),
     ("supervision.py", "start", "return"),
     ("supervision.py", "_take", "call"),
     ("supervision.py", "_take", "return"),
@@ -39,14 +39,6 @@ POINTS = [
     ("table.py", "release", "return"),
 ]
 """Where it is killed, in the order in which a launch comes by. A coroutine's `return` is also where it first waits."""
-STANDBY = [
-    ("standby.py", "make_ready", "call"),
-    ("supervision.py", "expect", "return"),
-    ("launching.py", "begin_ready", "call"),
-    ("job.py", "begin_at", "return"),
-    ("launching.py", "begin_ready", "return"),
-]
-"""The same of a launch that stands ready to take the place of another."""
 
 
 @pytest.mark.parametrize(("file", "function", "moment"), POINTS)
@@ -76,32 +68,6 @@ def test_a_launch_outlives_an_agent_killed_at_any_point(
         assert runs.read_text() == "ran\n"
         assert not list((agent.folder / "jobs").glob("1.*"))
         eventually(lambda: not list((short_tmp / "own").iterdir()), what="the folders of its own are gone")
-    finally:
-        agent.close()
-
-
-@pytest.mark.parametrize(("file", "function", "moment"), STANDBY)
-def test_the_next_in_a_place_outlives_an_agent_killed_at_any_point(
-    short_tmp: Path, file: str, function: str, moment: str
-) -> None:
-    runs, gate = short_tmp / "runs", short_tmp / "gate"
-    agent = AgentProcess(short_tmp / "agent", program=[sys.executable, str(CRASH), file, function, moment])
-    held = f"while [ ! -e {gate} ]; do sleep 0.02; done; echo 1 >>{runs}"
-    try:
-        agent.start()
-        agent.launch(1, held, stdout="/dev/null")
-        agent.link.report(1, "running")
-        agent.launch(2, f"echo 2 >>{runs}", stdout="/dev/null", behind=[1, 0], behind_s=ANSWER_S)
-        gate.touch()
-        assert agent.process is not None
-        assert agent.process.wait(ANSWER_S) == -signal.SIGKILL, "it came to that point"
-        agent.program = FROM_SOURCE
-        known = {report.job_id for report in agent.start().jobs}
-        assert 1 in known
-        if 2 not in known:
-            agent.launch(2, f"echo 2 >>{runs}", stdout="/dev/null", behind=[1, 0], behind_s=ANSWER_S)
-        assert [agent.link.report(job_id, "exited").exit_code for job_id in (1, 2)] == [0, 0]
-        assert runs.read_text() == "1\n2\n"
     finally:
         agent.close()
 

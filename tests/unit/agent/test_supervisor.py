@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -11,17 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from tests.agent import FROM_SOURCE, marked
+from tests.agent import FROM_SOURCE
 from tests.waiting import WAIT_S, eventually
 
 from warpdeck_agent.launching import DEFAULT_PATH
 from warpdeck_agent.spool import LaunchFolder, Spool
-from warpdeck_agent.starter import DROP, EXPECT, GO, SCRIPT, START, Order, install
-from warpdeck_agent.supervision import Supervision
+from warpdeck_agent.starter import SCRIPT, START, Order, install
 from warpdeck_agent.supervisor import MAX_NOTE_BYTES, READ_BYTES, Launch
 
 LARGE_BYTES = 64 * 1024 * 1024
@@ -82,116 +79,6 @@ def test_an_order_of_a_later_build_is_carried_out_as_far_as_it_is_understood(sho
             said.append(json.loads(lines.readline()))
     assert [each["is"] for each in said] == ["running", "started", "ended"]
     assert (folder.exit_status(), (short_tmp / "said-1").read_text()) == ((3, 0), "on\n")
-
-
-def expected(spool: Spool, job_id: int, script: str) -> tuple[LaunchFolder, bytes]:
-    """A launch that is to wait for its place, and the line of its order."""
-    folder, words = ordered(spool, job_id, script)
-    mark = f"{job_id}.0@{spool.identity}"
-    return folder, line({**words, "is": EXPECT, "env": {**words["env"], "WARPDECK_JOB": mark}})
-
-
-def word(what: str, job_id: int) -> bytes:
-    return line({"is": what, "job_id": job_id, "restarts": 0})
-
-
-def shell(spool: Spool, job_id: int) -> int:
-    """The pid of the shell at that launch's gate."""
-    found = eventually(lambda: marked(f"{job_id}.0@{spool.identity}"), what="its shell waits")
-    return found[0]
-
-
-def heard(lines: BufferedReader, what: str, job_id: int) -> None:
-    """Reads until the supervisor says so of that launch."""
-    while True:
-        said = json.loads(lines.readline())
-        if said["is"] == what and said["job"] == job_id:
-            return
-
-
-def test_what_waits_for_its_place_begins_on_the_word_and_as_the_process_that_it_is(short_tmp: Path) -> None:
-    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
-        first, order = expected(spool, 1, "echo $$; exit 3")
-        link.sendall(order + line(ordered(spool, 2, "true")[1]))
-        heard(lines, "ended", 2)
-        pid = shell(spool, 1)
-        assert (first.pid(), (short_tmp / "said-1").exists()) == (0, False), "it has not begun"
-        link.sendall(word(GO, 1))
-        heard(lines, "ended", 1)
-        assert (first.pid(), first.exit_status()) == (pid, (3, 0))
-        assert (short_tmp / "said-1").read_text() == f"{pid}\n"
-
-
-def test_what_is_not_to_begin_any_more_goes_from_its_gate(short_tmp: Path) -> None:
-    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
-        folder, order = expected(spool, 1, "true")
-        link.sendall(order)
-        shell(spool, 1)
-        link.sendall(word(DROP, 1) + word(GO, 1) + word(DROP, 77))
-        eventually(lambda: not marked(f"1.0@{spool.identity}"), what="its shell is gone")
-        link.sendall(line(ordered(spool, 2, "true")[1]))
-        heard(lines, "ended", 2)
-    assert (folder.pid(), folder.exit_status()) == (0, None) and not (short_tmp / "said-1").exists()
-
-
-def test_a_launch_whose_shell_was_killed_at_its_gate_begins_with_another(short_tmp: Path) -> None:
-    with supervised(short_tmp) as (spool, _, link), link.makefile("rb") as lines:
-        folder, order = expected(spool, 1, "exit 5")
-        link.sendall(order)
-        pid = shell(spool, 1)
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not os.path.exists(f"/proc/{pid}"), what="it was seen to be dead")
-        link.sendall(word(GO, 1))
-        heard(lines, "ended", 1)
-        assert folder.exit_status() == (5, 0)
-
-
-def test_what_waits_goes_with_the_agent_that_ordered_it(short_tmp: Path) -> None:
-    with supervised(short_tmp) as (spool, _, link), link.makefile("rb"):
-        folder, order = expected(spool, 1, "true")
-        link.sendall(order)
-        shell(spool, 1)
-        with joined(short_tmp) as later, later.makefile("rb") as lines:
-            assert json.loads(lines.readline())["launches"] == []
-            eventually(lambda: not marked(f"1.0@{spool.identity}"), what="its shell is gone")
-            later.sendall(word(GO, 1) + line(ordered(spool, 2, "true")[1]))
-            heard(lines, "ended", 2)
-    assert (folder.pid(), folder.exit_status()) == (0, None)
-
-
-def test_a_supervisor_of_an_earlier_build_is_told_nothing_before_the_place_is_free(short_tmp: Path) -> None:
-    lines = asyncio.run(lines_of_a_start(Spool(str(short_tmp)), knows=[]))
-    assert [each.get("is") for each in lines] == [None] and lines[0]["job_id"] == 1
-
-
-def test_a_supervisor_that_knows_it_has_the_order_before_the_word(short_tmp: Path) -> None:
-    lines = asyncio.run(lines_of_a_start(Spool(str(short_tmp)), knows=[EXPECT]))
-    assert [each.get("is") for each in lines] == [EXPECT, GO]
-
-
-async def lines_of_a_start(spool: Spool, *, knows: list[str]) -> list[dict[str, Any]]:
-    """What an agent says to such a supervisor about one launch that it expects and then starts."""
-    lines: list[dict[str, Any]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(line({"is": "running", "pid": 1, "launches": [], "knows": knows}))
-        while words := await reader.readline():
-            lines.append(json.loads(words))
-            if lines[-1].get("is") != EXPECT:
-                writer.write(line({"is": "started", "job": 1, "restarts": 0, "pid": 7}))
-                break
-        writer.close()
-
-    gone = asyncio.Event()
-    supervision = Supervision(spool.path, on_end=lambda key, said: None, on_loss=gone.set)
-    async with await asyncio.start_unix_server(serve, spool.file("supervisor.sock")):
-        await supervision.join()
-        order = Order(1, 0, 0, ["true"], {}, "/", "out", "", False, {})
-        supervision.expect(order)
-        assert await asyncio.wait_for(supervision.start(order), WAIT_S) == 7
-        supervision.drop((1, 0))
-        await asyncio.wait_for(gone.wait(), WAIT_S)
-    return lines
 
 
 def test_the_starts_of_launches_that_come_closely_are_told_while_they_run(short_tmp: Path) -> None:
