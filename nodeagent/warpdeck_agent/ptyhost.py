@@ -31,6 +31,7 @@ import termios
 import time
 from typing import Any, Dict, List, Optional
 
+from . import typed
 from .client.modes import Modes
 from .queries import without_queries
 from .wire.frames import JSON, FrameDecoder, WireError, data_frame, json_frame, parse_json, split_data
@@ -165,7 +166,7 @@ class PtyHost:
                 self._read_viewer(self._viewers[source.fileno()])
         for sink in writable:
             if sink == self._master:
-                self._type()
+                typed.give(self._master, self._typed)
             elif sink.fileno() in self._viewers:
                 self._flush(self._viewers[sink.fileno()])
 
@@ -315,17 +316,7 @@ class PtyHost:
         self._typed += data[:room]
         if 0 < room < len(data):  # said once until there is room again
             self._show(b"\r\n[warpdeck: too much is typed ahead, the rest is thrown away]\r\n")
-        self._type()
-
-    def _type(self) -> None:
-        """Gives the terminal as many of the keys as it has room for."""
-        try:
-            while self._typed:
-                del self._typed[: os.write(self._master, self._typed)]
-        except BlockingIOError:
-            return
-        except OSError:  # its last process is gone
-            self._typed.clear()
+        typed.give(self._master, self._typed)
 
     def _resize(self, rows: int, cols: int) -> None:
         size = struct.pack("HHHH", min(max(rows, 1), 1000), min(max(cols, 1), 1000), 0, 0)

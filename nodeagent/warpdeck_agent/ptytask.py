@@ -20,6 +20,7 @@ import sys
 import termios
 from typing import List
 
+from . import typed
 from .client.keys import KEYS, SIZE
 
 HEADER = struct.Struct(">BHH")
@@ -68,7 +69,7 @@ class PtyTask:
                 [],
             )
             if room:
-                self._type()
+                typed.give(self._master, self._typed)
             if self._ends in ready:
                 os.read(self._ends, READ_BYTES)
             if 0 in ready:
@@ -106,21 +107,9 @@ class PtyTask:
                 self._resize(first, second)
             elif self._pid:
                 self._typed += keys
-                self._type()
+                typed.give(self._master, self._typed)
         if not self._reads and not self._pid:
             self._resize(24, 80)
-
-    def _type(self) -> None:
-        """As many keys as the terminal has room for: it has none while its command reads none, and output goes on meanwhile."""
-        try:
-            while self._typed:
-                del self._typed[: os.write(self._master, self._typed)]
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            self._typed.clear()
 
     def _resize(self, rows: int, cols: int) -> None:
         if not self._pid:
