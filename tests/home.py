@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.processes import kill, running
+from tests.processes import has_ended, kill, running
 from tests.waiting import eventually
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
@@ -90,8 +90,10 @@ class Home:
         return int(eventually((self.path / "controller.lock").read_text, what="a controller's pid"))
 
     def kill_controller(self) -> None:
-        """kill -9, as the worst day does."""
-        os.kill(self.controller_pid(), signal.SIGKILL)
+        """kill -9, as the worst day does. Nobody meets its socket after that."""
+        pid = self.controller_pid()
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: has_ended(pid), what="the controller has ended")
 
     def close(self) -> None:
         """Ends the controller, this machine's agent and whatever jobs they left."""

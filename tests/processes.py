@@ -26,6 +26,18 @@ def kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone with all its threads, and with them what it had open; nobody may have waited for it yet."""
+    status = read(pid, "stat")
+    if not status:
+        return True
+    try:
+        alone = len(os.listdir(f"/proc/{pid}/task")) == 1
+    except FileNotFoundError:
+        return True
+    return alone and status.rpartition(b")")[2].split()[0] in (b"Z", b"X")
+
+
 def command_lines() -> Iterator[tuple[int, bytes]]:
     """(pid, command line with its NUL bytes) of everything that runs."""
     for name in os.listdir("/proc"):

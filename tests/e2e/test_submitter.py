@@ -93,8 +93,14 @@ class Site:
 
     def start_submitter(self) -> int:
         """Its pid, once it can be asked."""
-        self.run(self.sbatch, ["-H", "--wrap", "true"])
-        eventually(lambda: listens(self.paths), what="a submitter can be asked")
+
+        def can_be_asked() -> bool:
+            self.run(
+                self.sbatch, ["-H", "--wrap", "true"]
+            )  # again: the last one may have met one that was dying
+            return listens(self.paths)
+
+        eventually(can_be_asked, what="a submitter can be asked")
         return self.submitter()
 
     def submitter(self) -> int:

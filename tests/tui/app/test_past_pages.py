@@ -79,7 +79,7 @@ def _copy(db: sqlite3.Connection, kind: int) -> None:
     )
     columns = "user, account, partition, qos, state, short, reason, node_list, nodes, cpus, gpus, mem_bytes"
     db.executemany(
-        f"INSERT INTO past SELECT ?1, ?1, ?1, ?2, {columns}, submit_at, ?3, ran_s, NULL, NULL FROM past WHERE id = ?4",
+        f"INSERT INTO past SELECT ?1, ?1, ?1, ?2, {columns}, submit_at, ?3, ran_s, NULL, NULL, '' FROM past WHERE id = ?4",
         ((each, "rare" if each % 12_500 == 7 else "common", FIRST_END + each, model) for each in numbers),
     )
     db.execute("DELETE FROM jobs WHERE id = ?", (model,))
