@@ -8,9 +8,9 @@ What was drained then, which processes ran, and nodes that are gone: nobody reme
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from warpdeck.controller.present import use_state
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Gpu, Job, Node, NodeName, Share
 from warpdeck_agent.wire import messages as wire
@@ -71,7 +71,7 @@ def _row(node: Node, held: Held, told: wire.Moment | RemoteError) -> PastNodeRow
     return PastNodeRow(
         name=node.name,
         target=node.target or "local",
-        state=_state(node, gpus, cpus_used=cpus_used, busy=bool(held)),
+        state=use_state(node, cpus_used=cpus_used, busy=bool(held)),
         hostname=node.hostname,
         cpus=node.cpus,
         cpus_used=cpus_used,
@@ -89,14 +89,6 @@ def _row(node: Node, held: Held, told: wire.Moment | RemoteError) -> PastNodeRow
         since=moment.since_unix or None,
         unknown=unknown or ("" if moment.step_s else NOT_MEASURED),
     )
-
-
-def _state(node: Node, gpus: Sequence[GpuRow], *, cpus_used: int, busy: bool) -> str:
-    """By its jobs alone."""
-    if not busy:
-        return "idle"
-    full = cpus_used >= node.cpus or (gpus and all(gpu.job for gpu in gpus))
-    return "allocated" if full else "mixed"
 
 
 def _gpu(gpu: Gpu, held: Held, measured: wire.GpuSample) -> GpuRow:

@@ -327,6 +327,11 @@ def node_state(state: State, node: Node, cpus_used: int) -> str:
         return "down"
     if link is Link.CONNECTING:
         return "connecting"
+    return use_state(node, cpus_used=cpus_used, busy=busy)
+
+
+def use_state(node: Node, *, cpus_used: int, busy: bool) -> str:
+    """In sinfo's words, of a node that is well: by its CPUs, as Slurm does."""
     if not busy:
         return "idle"
     return "allocated" if cpus_used >= node.cpus else "mixed"
