@@ -171,3 +171,15 @@ touch over; wait
         "sattach: error: Failed to parse stepid from command line options",
         "Usage: sattach [options] <jobid.stepid>",
     ]
+
+
+def test_a_step_too_large_to_be_sent_fails_by_itself_and_the_controller_goes_on(
+    cluster: Home, short_tmp: Path
+) -> None:
+    pid = cluster.controller_pid()
+    long = "printf '0-99 echo %0120000d\\n' 0 > lines\nsrun -O -n100 --multi-prog lines 2>&1\necho rc=$?\n"
+    out = run(cluster, short_tmp / "w", long, "-O", "-n100")
+    assert "the step is too large to be sent to step1" in out
+    assert "rc=0" not in out
+    assert cluster.controller_pid() == pid
+    assert run(cluster, short_tmp / "after", "srun echo well\n") == "well\n"

@@ -12,6 +12,7 @@ from warpdeck.model import Job, NodeName
 from warpdeck.notation.umask import umask_of
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
+from warpdeck_agent.wire.frames import WireError
 
 from .events import (
     AskHealth,
@@ -182,7 +183,17 @@ class EffectRunner:
             submit_host=self._submit_host,
             hooks=self._controller.config.hooks,
         )
-        await self._fleet.send(effect.node, launch)
+        try:
+            await self._fleet.send(effect.node, launch)
+        except WireError as error:  # many tasks, or long command lines for each of them
+            said = stepwire.StepReport(
+                job_id=job.id,
+                restarts=job.restarts,
+                step=step.number,
+                phase="exited",
+                message=f"the step is too large to be sent to {effect.node}: {error}",
+            )
+            self._controller.post((effect.node, said))
 
     def _step_kill(self, effect: KillStep) -> stepwire.StepKill:
         return stepwire.StepKill(

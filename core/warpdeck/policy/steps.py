@@ -18,7 +18,7 @@ import msgspec
 
 from warpdeck.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
-from warpdeck.model.step import Step, StepAsk, StepShare
+from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk, StepShare
 
 from .dealing import deal, pack
 
@@ -90,6 +90,10 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
         return _as_listed(ask, rooms, job, listed)
     wanted = _node_count(ask, most_nodes)
     tasks = _task_count(ask, job, rooms, nodes=wanted)
+    if tasks > MAX_STEP_TASKS:
+        return _never(
+            f"{tasks:,} tasks are more than a step may have: {MAX_STEP_TASKS:,}", "srun -n says how many"
+        )
     nodes = min(wanted, tasks)
     if nodes > len(rooms):
         return _never(

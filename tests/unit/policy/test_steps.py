@@ -187,3 +187,9 @@ def test_gpus_are_bound_as_asked(bind: str, seen: tuple[tuple[int, ...], ...]) -
 def test_a_program_file_says_how_many_tasks_there_are() -> None:
     programs = (Program(ranks=((0, 0), (1, 2)), argv=("a",)), Program(argv=("b",)))
     assert counts(place(job(4), programs=programs, argv=())) == {"n1": 3}
+
+
+def test_more_tasks_than_a_step_may_have_are_refused_before_they_are_dealt() -> None:
+    crowd = Resources(nodes_min=1, nodes_max=1, tasks=1_000_000, overcommit=True)
+    with pytest.raises(UserError, match=r"1,000,000 tasks are more than a step may have: 100,000"):
+        place(job(1), of=crowd, overcommit=True)
