@@ -3,6 +3,7 @@
 The user's own lie in the folder themes of his configuration, where one with a shipped theme's name stands in its place. They
 are looked after while the app runs: a file that was changed is used at once; one that cannot be used is told, once, and what
 it said before stays. The theme that was chosen with the picker is kept in the file theme, and `--theme` goes before it.
+Who has chosen none gets FALLBACK_THEME, on a terminal of 16 colours the one that is made for these.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rich.style import Style
 from warpdeck.errors import UserError
 from warpdeck.paths import config_dir
 
+from .palette import FEW_COLOURS
 from .themes import ANSI_THEME, ThemeFile, load_theme, shipped_folder, text_styles, to_textual
 
 if TYPE_CHECKING:
@@ -60,13 +62,24 @@ class Looks:
             self._styled, self._styles = self._app.theme, text_styles(chosen) if chosen else {}
         return self._styles
 
+    @property
+    def _few_colours(self) -> bool:
+        return self._app.console.color_system in FEW_COLOURS
+
+    @property
+    def _fallback(self) -> str:
+        return ANSI_THEME if self._few_colours else FALLBACK_THEME
+
     def begin(self) -> None:
         """Reads all themes and uses the one to begin with."""
         notices = self._take(_read(self._kept))
         if self._wanted and self._wanted not in self._themes:
             notices.append(f"there is no theme {self._wanted}; there are {', '.join(sorted(self._themes))}")
+        if self._few_colours:
+            # In every theme: else Textual makes colours of the terminal's own 16, whose nearest of the 16 are others.
+            self._app.ansi_color = True
         colourless = ANSI_THEME if os.environ.get("NO_COLOR") else ""
-        for name in (self._wanted, colourless, _kept_name(), FALLBACK_THEME):
+        for name in (self._wanted, colourless, _kept_name(), self._fallback):
             if name in self._themes:
                 self._app.theme = name
                 break
@@ -81,7 +94,7 @@ class Looks:
             return
         notices = self._take(found)
         if self._app.theme not in self._themes:
-            self.use(FALLBACK_THEME)
+            self.use(self._fallback)
         else:
             self._show()
         self._tell(notices)

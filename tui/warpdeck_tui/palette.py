@@ -20,8 +20,8 @@ _ANSI_STATES = {
     "COMPLETING": "green",
     "CONFIGURING": "cyan",
     "PENDING": "yellow",
-    "COMPLETED": "bright_black",
-    "CANCELLED": "bright_black",
+    "COMPLETED": "",
+    "CANCELLED": "",
     "SUSPENDED": "magenta",
     "HELD": "magenta",
     "PREEMPTED": "magenta",
@@ -55,8 +55,10 @@ _ANSI_HEAT_ON_LIGHT = (
 )
 _ANSI_ON_LIGHT = {"yellow": "blue"}
 """In place of inks that vanish on white."""
+_ANSI_MUTED = Style(dim=True)
+"""Not bright black: that is the ground itself in palettes such as Solarized."""
 _ANSI_ROLES = {
-    "muted": Style(color="bright_black"),
+    "muted": _ANSI_MUTED,
     "accent": Style(color="cyan"),
     "warn": Style(color="red", bold=True),
     "header": Style(bold=True, underline=True),
@@ -75,7 +77,10 @@ FEW_COLOURS = frozenset({"standard", "windows"})
 def ansi_styles(*, dark: bool = True) -> dict[str, Style]:
     """A palette of the terminal's own 16 colours, which its user has chosen to be readable on a dark or a light ground."""
     instead = {} if dark else _ANSI_ON_LIGHT
-    styles = {state: Style(color=instead.get(colour, colour)) for state, colour in _ANSI_STATES.items()}
+    styles = {
+        state: Style(color=instead.get(colour, colour)) if colour else _ANSI_MUTED
+        for state, colour in _ANSI_STATES.items()
+    }
     for step, (text, ground) in enumerate(_ANSI_HEAT if dark else _ANSI_HEAT_ON_LIGHT):
         styles[f"heat{step}"] = Style(color=text, bgcolor=ground)
     return styles | _ANSI_ROLES

@@ -188,7 +188,10 @@ class Window(App[None]):
         if isinstance(focused, LineView) and focused.parked is not None:
             self.cursor_position = focused.content_region.offset + focused.parked
         elif isinstance(focused, Input | TextArea) and focused.is_mounted:
-            self.cursor_position = focused.cursor_screen_offset
+            at = focused.cursor_screen_offset
+            # Textual counts the room behind the text, too, where the cursor stands at its end.
+            behind = isinstance(focused, Input) and focused.cursor_at_end
+            self.cursor_position = at - Offset(1, 0) if behind else at
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Textual's one way to the terminal."""

@@ -19,6 +19,8 @@ def folder(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         monkeypatch.setenv(name, str(short_tmp / value))
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
     work = short_tmp / "work"
     work.mkdir()
     monkeypatch.chdir(work)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from rich.segment import Segment
 from tests.tui.app.stage import Stage, on_stage
 
+from warpdeck.model import GpuAsk, Resources
 from warpdeck.paths import config_dir
 from warpdeck_tui.screens.themes import ThemePicker
 from warpdeck_tui.themes import shipped_folder
@@ -96,3 +99,42 @@ def colours(stage: Stage) -> set[object]:
     """What is written in, anywhere on the screen in front."""
     strips = stage.app.screen._compositor.render_strips()
     return {segment.style.color for strip in strips for segment in strip if segment.style is not None}
+
+
+@pytest.fixture
+def few_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 16 colours."""
+    monkeypatch.setenv("TERM", "screen")
+    monkeypatch.delenv("COLORTERM")
+
+
+def segment_at(stage: Stage, x: int, y: int) -> Segment:
+    """What the terminal would get for that cell."""
+    strip = stage.app.screen._compositor.render_strips()[y]
+    return next(iter(strip.crop(x, x + 1)))
+
+
+@pytest.mark.usefixtures("few_colours")
+@pytest.mark.parametrize("theme", ["", "deck-dark"])
+async def test_sixteen_colours_are_the_terminals_own(folder: Path, theme: str) -> None:
+    """The nearest of the 16 to an amber is red, and who waits has not failed."""
+    async with on_stage(folder, theme=theme) as stage:
+        assert stage.app.theme == (theme or "deck-ansi")
+        for name in ("one", "two", "waits"):
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+        await stage.shows("\u25cc PD")
+        lines = stage.text().splitlines()
+        y = next(number for number, line in enumerate(lines) if "\u25cc PD" in line)
+        style = segment_at(stage, lines[y].index("\u25cc"), y).style
+        assert style is not None and style.color is not None and style.color.name == "yellow"
+
+
+@pytest.mark.usefixtures("few_colours")
+async def test_the_cursor_of_a_line_of_text_is_seen_on_sixteen_colours(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("slash", "x")
+        at = stage.app.cursor_position
+        style = segment_at(stage, at.x, at.y).style
+        assert style is not None and style.reverse
+        assert style.color is None or style.color.is_default
+        assert style.bgcolor is None or style.bgcolor.is_default

@@ -37,6 +37,12 @@ async def test_it_comes_back_from_a_dialog_and_from_the_filter(folder: Path) -> 
         await stage.until(lambda: isinstance(stage.app.focused, Input), "a line of text")
         await stage.type("mine")
         await stage.until(lambda: parked_on(stage, "mine"), "where one writes")
+        await stage.settle()
+        assert stage.line(stage.app.cursor_position.y)[: stage.app.cursor_position.x].endswith("mine")
+        await stage.press("left")
+        await stage.until(
+            lambda: stage.line(stage.app.cursor_position.y)[stage.app.cursor_position.x] == "e", "on the e"
+        )
         await stage.press("escape")
         await stage.until(lambda: parked_on(stage, "beta"), "the row again")
         await stage.press("slash", "b")
