@@ -74,6 +74,15 @@ def test_an_array_is_one_line_with_what_its_tasks_do() -> None:
     assert "87 running, 3 failed, 10 waiting on 87 GPUs" in said and "in about 1m" in said
 
 
+def test_an_array_that_has_ended_is_as_its_failed_tasks_whichever_ended_last() -> None:
+    failed = task(300, 0, "OUT_OF_MEMORY", "OOM", end=NOW - 50)
+    done = [task(301 + at, 1 + at, "COMPLETED", "CD", end=NOW - 5) for at in range(3)]
+    jobs = {row.id: row for row in (failed, *done)}
+    assert text(listed(jobs), 0)[1] == "\u2717 OOM"
+    assert text(listed({row.id: row for row in done}), 0)[1] == "\u2713 CD"
+    assert text(listed(jobs | {400: task(400, 9)}), 0)[1] == "\u25cf R"
+
+
 def test_an_open_array_shows_its_tasks_below_its_line() -> None:
     listing = listed({**sweep(), 1: job(1)})
     listing.toggle(7)

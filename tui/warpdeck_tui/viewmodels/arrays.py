@@ -14,6 +14,8 @@ _FIRST = ("R", "CG", "CF", "S")
 _LAST = "PD"
 _RUNS = frozenset(("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"))
 
+_NO_FAILURES = frozenset(("COMPLETED", "CANCELLED"))
+
 
 def fold_key(array_job_id: int) -> str:
     """What an array's line is called in a table: no job has such an id."""
@@ -70,6 +72,14 @@ class Fold:
         first = min(rank(row)[0] for row in self.kinds())
         tasks = (each for each in self._tasks.values() if rank(next(iter(each.values())))[0] == first)
         return min((row for each in tasks for row in each.values()), key=rank)
+
+    @property
+    def verdict(self) -> JobRow:
+        """The row whose state the array's line shows: of one that has ended a task that failed, whichever ended last."""
+        if any(row.end is None for row in self.kinds()):
+            return self.head
+        failed = [row for row in self.kinds() if row.state not in _NO_FAILURES]
+        return max(failed, key=lambda row: row.end or 0.0, default=self.head)
 
     @property
     def waiting(self) -> JobRow | None:

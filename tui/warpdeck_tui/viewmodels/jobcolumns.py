@@ -90,6 +90,10 @@ def _plain(row: JobRow) -> str:
     return "muted" if row.end is not None else ""
 
 
+def _state(row: JobRow) -> Cell:
+    return Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state)
+
+
 def _util(row: JobRow, now: float) -> Cell:
     """Now, or of an ended job over its life."""
     if row.end is not None:
@@ -142,7 +146,8 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     ),
     "state": JobColumn(
         Column("STATE", 5, key="state"),
-        lambda row, now: Cell(f"{glyph(row.state)} {row.state_short}", "HELD" if row.held else row.state),
+        lambda row, now: _state(row),
+        lambda array, now: _state(array.verdict),
     ),
     "name": JobColumn(
         Column("NAME", 14, key="name", flex=1, most=28),
