@@ -20,7 +20,8 @@ from warpdeck.controller.events import (
     Who,
 )
 from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State, Transaction
+from warpdeck.controller.state import State
+from warpdeck.controller.transaction import Transaction
 from warpdeck.controller.view import build_view
 from warpdeck.model import GpuAsk, Job, JobId, Node, NodeName, Request, Resources
 from warpdeck.policy import Settings, plan

@@ -30,7 +30,8 @@ from warpdeck.controller.events import (
     Updated,
 )
 from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State, Transaction
+from warpdeck.controller.state import State
+from warpdeck.controller.transaction import Transaction
 from warpdeck.controller.view import build_view
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange

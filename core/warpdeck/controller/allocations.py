@@ -7,7 +7,8 @@ from warpdeck.model import ExitStatus, Job, JobState
 
 from .events import Effect, HolderLeft, Outcome
 from .jobs import end_job, may_touch
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 RELEASED = "released"
 """The cause of such an end; the job's own status is what its holder says."""

@@ -6,7 +6,8 @@ import logging
 
 from warpdeck.model import NodeName
 
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 log = logging.getLogger("warpdeck.nodes")
 

@@ -16,8 +16,9 @@ from warpdeck.policy import End, Preempt, Resume, Start
 from .events import Effect, LaunchShare, Outcome, Planned
 from .following import hand
 from .jobs import end_job, split_tasks
-from .state import Transaction, amend
+from .state import amend
 from .suspension import resume_job, suspend_job
+from .transaction import Transaction
 from .view import all_is_free, eligible_unix, why_unavailable
 
 

@@ -13,7 +13,8 @@ from warpdeck.model import Job, JobId, JobState, Ranges, ShareStatus, count_task
 
 from .events import Ahead, Effect, LaunchShare
 from .jobs import take_tasks
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 from .view import why_unavailable
 
 _LEADS = frozenset({JobState.CONFIGURING, JobState.RUNNING})

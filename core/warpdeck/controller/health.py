@@ -20,7 +20,8 @@ from warpdeck_agent.wire import messages as wire
 
 from .events import Effect, HealthTold, Outcome, TellJob
 from .jobs import end_job
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 log = logging.getLogger("warpdeck.health")
 _FIGURES = re.compile(r"\d+")

@@ -38,7 +38,8 @@ from .events import (
     Who,
 )
 from .reservations import reservations
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 MAX_OPEN_JOBS = 1_000_000
 """Unfinished job records; keeps memory bounded."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from warpdeck.model import Job, NodeName
 
-from .state import Transaction
+from .transaction import Transaction
 
 
 def moment(txn: Transaction, name: NodeName, at_unix: float) -> float:

@@ -24,7 +24,8 @@ from .events import (
     Outcome,
 )
 from .progress import apply_report
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 _GPU_WORDS = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "rtx", "gtx"}
 

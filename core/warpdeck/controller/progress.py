@@ -37,8 +37,9 @@ from .following import move_up, step_in
 from .jobs import end_job, fold_back, put_back
 from .measurements import to_curve, to_own, to_usage
 from .nodeclock import end_of, moment
-from .state import Transaction, amend
+from .state import amend
 from .suspension import set_right
+from .transaction import Transaction
 
 WORTH_TELLING = 0.05
 """A prediction of what waits is another when it differs by more than this part: thousands of short tasks follow each other."""

@@ -10,7 +10,8 @@ from warpdeck.model import Job, JobId, Request
 from .events import CodeRecorded, Effect, Outcome
 from .jobs import on_each
 from .moments import rests
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 
 def record(txn: Transaction, event: CodeRecorded) -> Outcome:

@@ -54,7 +54,7 @@ from .events import (
     Told,
     Updated,
 )
-from .state import Transaction
+from .transaction import Transaction
 
 
 def reduce(txn: Transaction, event: Event) -> Outcome:

@@ -21,7 +21,8 @@ from .events import Outcome, ReservationMade, ReservationRemoved
 from .recurrence import occurrences
 
 if TYPE_CHECKING:
-    from .state import State, Transaction
+    from .state import State
+    from .transaction import Transaction
 
 MAX_RESERVATIONS = 1000
 """Made at run time: each costs every pass."""

@@ -19,7 +19,8 @@ from .allocations import release
 from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked, StepEndAsked, StepReported
 from .jobs import may_touch
 from .measurements import to_curve, to_spreads, to_usage
-from .state import State, Transaction, amend
+from .state import State, amend
+from .transaction import Transaction
 
 STARTING = "starting"
 """The code of an error about a job that starts at this moment: nothing worth telling, for nobody has to end."""

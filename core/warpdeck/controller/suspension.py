@@ -12,7 +12,8 @@ from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 from .events import Effect, KillShare, Outcome, Resumed, Suspended, Who
 from .jobs import on_each
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 from .view import all_is_free
 
 SIGCONT, SIGSTOP = 18, 19

@@ -18,7 +18,8 @@ from warpdeck.model.request import MAX_LIMIT_S
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
 from .jobs import check_reservation, check_times, on_each
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 from .view import Namesakes, waiting_limit_s
 
 ANY_TIME = frozenset(

@@ -22,7 +22,8 @@ from warpdeck.controller.events import (
     Requeued,
 )
 from warpdeck.controller.reduce import reduce
-from warpdeck.controller.state import State, Transaction
+from warpdeck.controller.state import State
+from warpdeck.controller.transaction import Transaction
 from warpdeck.errors import InvalidTransition, UserError
 from warpdeck.model import (
     ArraySpec,
