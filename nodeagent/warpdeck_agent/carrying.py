@@ -14,6 +14,8 @@ MAX_BYTES = 100_000
 
 def carrying(argv: Sequence[str], env: Mapping[str, str]) -> List[str]:
     """The command, run with all of these variables."""
+    if all(map(str.isidentifier, env)) and "".join(env).isascii():
+        return list(argv)  # nearly every time: an array's task should not have to look at each name
     dropped = [
         f"{name}={value}"
         for name, value in env.items()

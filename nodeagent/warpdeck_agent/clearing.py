@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 from . import groups, processes
 from .containment import Containment
@@ -60,8 +60,7 @@ class Clearing:
         """Whether its groups say that nothing of it is left, and are gone: no more than a few words with the kernel."""
         if not job.grouped or groups.pids(job.meta.hold.groups):
             return False
-        _take_usage(job)
-        if not self._release(job):
+        if not self._release(job, _take_usage(job)):
             return False
         if not (job.meta.gpus or job.meta.hooks):
             self._on_free(job)  # the disk concerns only those who are told of its end
@@ -78,8 +77,8 @@ class Clearing:
         unclear = []
         for job in others:
             left = processes.sweep(job.mark, job.meta.hold.groups, known)
-            _take_usage(job)
-            if left or not self._release(job):
+            used = _take_usage(job)
+            if left or not self._release(job, used):
                 unclear.append(job)
         unclear += [job for job in over if not self._leaves_nothing(job, nobody_left=True)]
         return unclear + [
@@ -142,11 +141,11 @@ class Clearing:
         known = {} if job.grouped else processes.marked()
         return processes.sweep(job.mark, job.meta.hold.groups, known) > 0 or not self._release(job)
 
-    def _release(self, job: Job) -> bool:
-        return self._containment.release(hold_name(*job.key), job.meta.hold.groups)
+    def _release(self, job: Job, used: Optional[groups.Usage] = None) -> bool:
+        return self._containment.release(hold_name(*job.key), job.meta.hold.groups, used)
 
 
-def _take_usage(job: Job) -> None:
+def _take_usage(job: Job) -> groups.Usage:
     """What the kernel counted; a launch of which it killed something for memory ended for that."""
     used = groups.usage(job.meta.hold.groups)
     job.peak_mem_bytes = max(job.peak_mem_bytes, used.peak_mem_bytes)
@@ -156,6 +155,7 @@ def _take_usage(job: Job) -> None:
         own = used.limit_bytes and not 0 < used.peak_mem_bytes < NEAR * used.limit_bytes
         what = f"its limit of {used.limit_bytes / GIB:.2f} GiB" if own else "the node's memory"
         job.message = f"out of memory: it used up {what} (peak {used.peak_mem_bytes / GIB:.2f} GiB)"
+    return used
 
 
 def _epilog_env(job: Job) -> dict[str, str]:

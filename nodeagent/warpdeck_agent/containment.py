@@ -93,12 +93,15 @@ class Containment:
         """Takes up what an earlier agent made for a launch that still runs."""
         self._cpus.hold(name, cpus)
 
-    def release(self, name: str, held: Sequence[str]) -> bool:
-        """The launch has ended. False while a group is still not empty; its CPUs are free in any case."""
+    def release(self, name: str, held: Sequence[str], used: Optional[groups.Usage] = None) -> bool:
+        """The launch has ended. False while a group is still not empty; its CPUs are free in any case. `used`: in its groups, in
+        which nothing was found to run, so that they may be kept for another launch."""
         self._cpus.release(name)
-        kept = [path for path in held if self._spares.knows(path)]
+        kept = [path for path in held if used is not None and self._spares.knows(path)]
         empty = groups.remove([path for path in held if path not in kept])
-        return empty and groups.remove([path for path in kept if not self._spares.keep(path)])
+        return empty and groups.remove(
+            [path for path in kept if used is None or not self._spares.keep(path, used)]
+        )
 
     @property
     def groups_jobs(self) -> bool:

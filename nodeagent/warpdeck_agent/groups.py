@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, NamedTuple, Pattern, Sequence
 
 from .cputime import NOTHING, CpuTime
@@ -47,12 +47,13 @@ V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.events")
 class Usage:
     """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory; without any
     the limit is not told. The peak is without what the kernel still keeps of files that were read or written; where processes
-    were killed, it is all there was."""
+    were killed, it is all there was. `left_mem_bytes`: what is charged to its group now."""
 
     peak_mem_bytes: int = 0
     cpu: CpuTime = NOTHING
     oom_kills: int = 0
     limit_bytes: int = 0
+    left_mem_bytes: int = 0
 
 
 def join(groups: Sequence[str], pid: int) -> bool:
@@ -124,7 +125,7 @@ def usage(groups: Sequence[str]) -> Usage:
             memory = _memory(group, V1)
         if not cpu.total_s and has(group, "cpuacct.usage"):
             cpu = _cpu_v1(group)
-    return Usage(memory.peak_mem_bytes, cpu, memory.oom_kills, memory.limit_bytes)
+    return replace(memory, cpu=cpu)
 
 
 def oom_kills(groups: Sequence[str]) -> int:
@@ -149,21 +150,21 @@ def _cpu_v1(group: str) -> CpuTime:
 
 def _memory(group: str, names: MemoryFiles) -> Usage:
     """What the group's memory controller says. v2 has no peak before Linux 5.19. The limit is asked for where it was in the way."""
-    peak_bytes = number(text(f"{group}/{names.peak}"))
+    peak_bytes, now_bytes = (number(text(f"{group}/{name}")) for name in (names.peak, names.now))
     oom_kills = number(table(f"{group}/{names.events}").get("oom_kill", ""))
     if not oom_kills:
-        return Usage(peak_mem_bytes=max(0, peak_bytes - _file_bytes(group, names)))
+        kept_bytes = _file_bytes(group) if now_bytes >= FEW_BYTES else 0
+        return Usage(peak_mem_bytes=max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
     limit_bytes = number(text(f"{group}/{names.limit}"))
     return Usage(
         peak_mem_bytes=peak_bytes,
         limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
         oom_kills=oom_kills,
+        left_mem_bytes=now_bytes,
     )
 
 
-def _file_bytes(group: str, names: MemoryFiles) -> int:
-    if number(text(f"{group}/{names.now}")) < FEW_BYTES:
-        return 0
+def _file_bytes(group: str) -> int:
     stat = text(f"{group}/memory.stat")
     return _sum(_ALL_FILE_PAGES, stat) or _sum(_OWN_FILE_PAGES, stat)
 

@@ -1,18 +1,17 @@
 """Groups of ended launches, kept for the next that wants the same: making and setting one anew costs the kernel more than a fork.
 
 Only in cgroup v1, where a group can be renamed and its counts be set to zero. A group is kept if it is as if it were new:
-nothing runs in it or below it, nothing is charged to it any more, nothing in it was killed for its memory. Who has a launch's
-path sees it gone either way.
+nothing runs in it or below it, nothing is charged to it any more, nothing in it was killed for its memory. It has the path of
+the launch that has ended until the next one takes it: who has that path sees it empty, and then gone.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 from typing import Dict, List, Tuple
 
-from .groups import has
-from .procfs import number, table, text, write
+from .groups import Usage, has
+from .procfs import text, write
 
 Settings = Tuple[object, ...]
 """What a group was set to, and in which hierarchy: groups of equal settings are as good as each other."""
@@ -31,7 +30,8 @@ class Spares:
         self._settings: Dict[str, Settings] = {}
         self._kept: Dict[Settings, List[str]] = {}
         self._size = 0
-        self._numbers = itertools.count(1)
+        self._entered: List[str] = []
+        """Those that somebody came into when their launch had ended."""
 
     def made(self, path: str, settings: Settings) -> None:
         """A group that was made and has these settings."""
@@ -46,27 +46,30 @@ class Spares:
         kept = self._kept.get(settings)
         while kept:
             self._size -= 1
-            if renamed(kept.pop(), path):
+            before = kept.pop()
+            if not renamed(before, path):
+                continue
+            if _is_empty(path):
                 self._settings[path] = settings
                 return True
+            renamed(path, before)  # whoever came in late stays where they are, and alone
+            self._entered.append(before)
         return False
 
-    def keep(self, path: str) -> bool:
-        """Takes back an ended launch's group, if it is as good as new; then its path is gone."""
+    def keep(self, path: str, used: Usage) -> bool:
+        """Takes back an ended launch's group in which nothing runs, if it is as good as new otherwise. `used`: in it."""
         settings = self._settings.pop(path, None)
-        if settings is None or self._size >= MOST or not _is_as_new(path):
+        if settings is None or self._size >= MOST or not _is_as_new(path, used):
             return False
-        spare = os.path.join(os.path.dirname(path), f"spare-{next(self._numbers)}")
-        if not renamed(path, spare):
-            return False
-        self._kept.setdefault(settings, []).append(spare)
+        self._kept.setdefault(settings, []).append(path)
         self._size += 1
         return True
 
     def clear(self) -> List[str]:
         """Keeps none any more; the groups that were kept."""
-        kept = [path for paths in self._kept.values() for path in paths]
+        kept = [path for paths in self._kept.values() for path in paths] + self._entered
         self._kept.clear()
+        self._entered.clear()
         self._size = 0
         return kept
 
@@ -80,23 +83,28 @@ def renamed(path: str, to: str) -> bool:
     return True
 
 
-def _is_as_new(path: str) -> bool:
-    """Nothing is in it, and its counts begin at zero again."""
+def _is_empty(path: str) -> bool:
+    """Nothing is in it or below it: once nobody knows its path any more, so that it stays so."""
     try:
-        if os.stat(path).st_nlink != NEW_LINKS or text(f"{path}/cgroup.procs"):
-            return False
-        if has(path, "pids.max") and text(f"{path}/pids.max") == "0":
-            return False  # it was closed, to end what forked in it
-        return _reset_memory(path) and _reset_cpu(path)
+        return os.stat(path).st_nlink == NEW_LINKS and not text(f"{path}/cgroup.procs")
     except OSError:
         return False
 
 
-def _reset_memory(path: str) -> bool:
+def _is_as_new(path: str, used: Usage) -> bool:
+    """Its limits are those that were set, and its counts begin at zero again."""
+    if has(path, "pids.max") and text(f"{path}/pids.max") == "0":
+        return False  # it was closed, to end what forked in it
+    try:
+        return _reset_memory(path, used) and _reset_cpu(path)
+    except OSError:
+        return False
+
+
+def _reset_memory(path: str, used: Usage) -> bool:
     if not has(path, "memory.usage_in_bytes"):
         return True  # another controller's
-    killed = number(table(f"{path}/memory.oom_control").get("oom_kill", ""))
-    if killed or number(text(f"{path}/memory.usage_in_bytes")) > CHARGED_BYTES:
+    if used.oom_kills or used.left_mem_bytes > CHARGED_BYTES:
         return False
     write(f"{path}/memory.max_usage_in_bytes", "0")
     return True

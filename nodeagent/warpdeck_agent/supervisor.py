@@ -30,7 +30,8 @@ from .wire.jsontext import dumps, loads
 
 JOIN_S = 60.0
 """Whoever started a supervisor joins it at once, or was killed."""
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+"""An order has some kilobytes. The C library asks the kernel for larger buffers, and gives them back, each time anew."""
 MAX_NOTE_BYTES = 480
 """Of the reason why a job cannot begin: what its record has room for."""
 CLOSE_S = 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,6 +194,26 @@ def test_a_launch_inherits_nothing_from_the_one_before_it_in_its_group(agent: Ag
     assert said.peak_mem_bytes < 30 * MIB and said.cpu_seconds < 0.3
     agent.run(agent.new_id(), "exec python3 -c 'held = bytearray(300 << 20)'", **limits)
     assert agent.run(agent.new_id(), "true", **limits).cause == ""
+
+
+def test_who_enters_the_groups_of_an_ended_launch_does_not_meet_the_next(
+    agent: AgentProcess, tmp_path: Path
+) -> None:
+    """Where groups go from one launch to the next they have the path of the one that has ended for as long."""
+    job, over = agent.new_id(), tmp_path / "over"
+    agent.launch(job, f"while [ ! -e {over} ]; do sleep 0.05; done")
+    agent.link.report(job, "running")
+    held = [Path(str(group)) for group in meta(agent, job)["hold"]["groups"]]
+    over.touch()
+    agent.link.report(job, "exited")
+    left = [group for group in held if group.exists()]
+    with subprocess.Popen(["sleep", "1005"]) as late:
+        for group in left:
+            (group / "cgroup.procs").write_text(str(late.pid))
+        said = agent.run(agent.new_id(), "cat /proc/self/cgroup")
+        where = Path(f"/proc/{late.pid}/cgroup").read_text()
+        late.kill()
+    assert said.exit_code == 0 and where.count(f"/job-{job}.0\n") == len(left)
 
 
 def test_a_jobs_cpu_time_is_its_scripts_and_its_steps(agent: AgentProcess, tmp_path: Path) -> None:
