@@ -31,6 +31,7 @@ NEEDS = {
     "shells": ("/usr/bin/bash", "/usr/bin/zsh", "/usr/bin/fish", "/usr/bin/busybox"),
     "tmux": ("/usr/bin/tmux",),
     "chromium": ("/usr/bin/chromium",),
+    "codeserver": ("/var/cache/warpdeck-tests/code-server/done", "/usr/bin/node"),
     "frameworks": (str(Path(sys.prefix) / "frameworks"),),
     "root": (),
     "two_cpus": (),

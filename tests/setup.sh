@@ -5,21 +5,24 @@ set -eu
 missing=
 for pair in sshd:openssh-server tmux:tmux ip:iproute2 nft:nftables gcc:gcc git:git unshare:util-linux podman:podman crun:crun newuidmap:uidmap \
     mpicc.mpich:libmpich-dev mpirun.mpich:mpich mpicc.openmpi:libopenmpi-dev mpirun.openmpi:openmpi-bin zsh:zsh fish:fish busybox:busybox \
-    chromium:chromium; do
+    chromium:chromium node:nodejs npm:npm; do
     PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair#*:}"
 done
 [ -e /usr/lib/python3/dist-packages/torch ] || missing="$missing python3-torch" # gloo; PyPI's brings 5 GB of CUDA
 [ -e "/usr/lib/$(uname -m)-linux-gnu/libpmi2.so.0" ] || missing="$missing libpmi2-0" # a client of PMI-2, beside MPICH's of PMI-1
 peer=/var/cache/warpdeck-tests/slurm # Slurm's own commands and daemons, unpacked; tests/lab/peer.py starts them
 [ -x $peer/root/usr/sbin/slurmctld ] && [ -x $peer/root/usr/sbin/slurmdbd ] || unpack=$peer
-[ -n "$missing${unpack-}" ] || exit 0
+editor=/var/cache/warpdeck-tests/code-server # the editor of `warpdeck code`, of a version that runs on Debian's node
+[ -e $editor/done ] || build=$editor
+[ -n "$missing${unpack-}${build-}" ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-}"
+    echo "not installed (root on Debian or Ubuntu could):$missing ${unpack-} ${build-}"
     exit 0
 fi
-echo "installing:$missing ${unpack-}"
+echo "installing:$missing ${unpack-} ${build-}"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 # shellcheck disable=SC2086
 [ -z "$missing" ] || apt-get install -y -qq --no-install-recommends $missing >/dev/null
 [ -z "${unpack-}" ] || bash "$(dirname "$0")/lab/slurm.sh" get "$unpack"
+[ -z "${build-}" ] || sh "$(dirname "$0")/lab/codeserver.sh" "$build"

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from tests.home import Home
@@ -21,6 +22,7 @@ from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.lab
 
+CODE_SERVER = "/var/cache/warpdeck-tests/code-server/node_modules/.bin"
 START_S = 120.0
 """A cold Jupyter on a busy machine."""
 EDITOR = f"""#!{sys.executable}
@@ -142,6 +144,32 @@ def test_an_editor_that_the_node_has_is_started_with_a_token(home: Home, short_t
     assert said["kind"] == "openvscode-server"
     assert status_of(said["url"]) == 200
     assert status_of(said["url"].partition("?")[0]) == 403
+
+
+@pytest.mark.codeserver
+def test_code_server_lets_in_who_has_the_password_behind_its_url(home: Home, lab: Lab) -> None:
+    user = Home(home.path, PATH=f"{CODE_SERVER}:/usr/bin:/bin")
+    said = start(user, "code")
+    assert said["kind"] == "code-server"
+    page, _, password = said["url"].partition("#password=")
+    assert len(password) == 48
+    with urllib.request.urlopen(page, timeout=WAIT_S) as answer:
+        assert answer.url == f"{page}login"
+    for word, title in (("x" + password[1:], "code-server login"), (password, "workbench")):
+        assert title in after_login(page, word)
+    [forward] = user.json("forward", "--list")
+    assert forward["page"] == "/#password=…"
+    assert not lab.pids(1, password)
+    again = user.run("code", "--job", said["job"], "--detach")
+    assert f"its password: {password}" in again.stdout
+
+
+def after_login(page: str, password: str) -> str:
+    """The page that code-server shows then."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    sent = urlencode({"password": password}).encode()
+    with opener.open(f"{page}login", sent, timeout=WAIT_S) as answer:
+        return str(answer.read(), "utf-8")
 
 
 def test_without_an_editor_the_way_over_ssh_is_told(home: Home, bare: Home) -> None:

@@ -16,7 +16,8 @@ from warpdeck.errors import UserError
 
 from .rows import ForwardRow
 
-_VALUE = re.compile(r"(?<==)[^&]+")
+_BEHIND = re.compile(r"[?#].*", re.DOTALL)
+_VALUE = re.compile(r"(?<==)[^&#]+")
 
 
 class KeptForward:
@@ -76,9 +77,8 @@ class ForwardTable:
 
 
 def masked(page: str) -> str:
-    """The page without the values of its query: "/lab?token=…"."""
-    path, mark, query = page.partition("?")
-    return path + mark + _VALUE.sub("…", query)
+    """The page without the values behind its path: "/lab?token=…"."""
+    return _BEHIND.sub(lambda found: _VALUE.sub("…", found[0]), page)
 
 
 def _missing(number: int) -> UserError:

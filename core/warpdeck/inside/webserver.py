@@ -111,11 +111,13 @@ class Found(NamedTuple):
 
     @property
     def page(self) -> str:
-        """What of its URL follows the host."""
-        words = {"openvscode-server": {"tkn": self.token}, "code-server": {}}.get(
-            self.kind, {"token": self.token}
-        )
-        return quote(self.base, safe="/%:@!$&'()*+,;=~") + (f"?{urlencode(words)}" if words else "")
+        """What of its URL follows the host. code-server takes its password on a page of its own, so that the URL only carries
+        it to whoever opens it: browsers send nobody what follows a #.
+        """
+        if self.kind == "code-server":
+            return f"/#password={self.token}"
+        words = {"tkn" if self.kind == "openvscode-server" else "token": self.token}
+        return quote(self.base, safe="/%:@!$&'()*+,;=~") + f"?{urlencode(words)}"
 
     def url(self, local_port: int) -> str:
         """Where the user finds it, once its port is forwarded."""

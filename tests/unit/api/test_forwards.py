@@ -34,7 +34,15 @@ def test_a_page_is_its_own_users_alone_and_no_list_has_its_token() -> None:
 
 @pytest.mark.parametrize(
     ("page", "shown"),
-    [("/", "/"), ("/?tkn=a=b", "/?tkn=…"), ("/a=b", "/a=b"), ("/?", "/?"), ("/?lab", "/?lab")],
+    [
+        ("/", "/"),
+        ("/?tkn=a=b", "/?tkn=…"),
+        ("/a=b", "/a=b"),
+        ("/?", "/?"),
+        ("/?lab", "/?lab"),
+        ("/#password=a", "/#password=…"),
+        ("/?a=b#c=d", "/?a=…#c=…"),
+    ],
 )
 def test_values_of_a_query_are_left_out(page: str, shown: str) -> None:
     assert masked(page) == shown
