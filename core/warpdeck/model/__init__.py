@@ -2,7 +2,7 @@
 
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
-from .job import Allocation, ExitStatus, Job, Room, Share, ShareStatus, Why
+from .job import Allocation, Component, ExitStatus, Job, Room, Share, ShareStatus, Why
 from .node import Facility, Gpu, GpuLinks, GpuProcess, GpuReading, Link, Node, Reading, Topology
 from .ranges import (
     Ranges,
@@ -54,6 +54,7 @@ __all__ = [
     "Allocation",
     "ArraySpec",
     "Check",
+    "Component",
     "Container",
     "Curve",
     "Dependencies",

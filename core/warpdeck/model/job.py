@@ -95,6 +95,18 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     expected_start_unix: float | None = None
 
 
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands in a heterogeneous job. Its leader, the component 0, runs the script; the ids are consecutive."""
+
+    leader: JobId
+    offset: int
+    size: int
+
+    def id_set(self) -> str:
+        """The ids of all components, as Slurm shows them: 12-14."""
+        return f"{self.leader}-{self.leader + self.size - 1}"
+
+
 class Room(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes on which others were told to leave for a job, and until when that gives it the first word on them."""
 
@@ -107,11 +119,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     id: JobId
     array_job_id: JobId
-    """The id of the submission; equals `id` unless this is an array task that was split off."""
+    """The id of the submission; equals `id` unless this is an array task that was split off, or a further component."""
     request: Request
     user: str
     uid: int
     state: JobState = JobState.PENDING
+    component: Component | None = None
+    """Of a heterogeneous job: which of its components this is."""
     array_task_id: int | None = None
     pending_tasks: Ranges = ()
     """Of a folded array: the tasks that wait, two or more."""
@@ -171,6 +185,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in FINISHED
 
     @property
+    def family_id(self) -> JobId:
+        """The id that all tasks of its array have in common; of another job, or a component, its own."""
+        return self.array_job_id if self.component is None else self.id
+
+    @property
+    def is_led(self) -> bool:
+        """Is a component of a heterogeneous job, and not its leader."""
+        return self.component is not None and self.component.offset > 0
+
+    @property
     def holds_resources(self) -> bool:
         return self.state in HOLDS_RESOURCES and self.behind is None
 
@@ -206,9 +230,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return likely if ends is None else min(likely, ends)
 
     def label(self) -> str:
-        """As squeue prints the id: 12, 12_3, or 12_[4-9,11]."""
+        """As squeue prints the id: 12, 12_3, 12_[4-9,11], or 12+1 for a component."""
         if self.pending_tasks:
             return f"{self.array_job_id}_[{format_ranges(self.pending_tasks)}]"
         if self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
+        if self.component is not None:
+            return f"{self.component.leader}+{self.component.offset}"
         return str(self.id)

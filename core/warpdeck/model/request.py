@@ -220,9 +220,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     script_args: tuple[str, ...] = ()
     argv: tuple[str, ...] = ()
     pty: PtySize | None = None
-    holder: Annotated[str, msgspec.Meta(pattern=r"\A(srun|salloc|nobody)?\Z")] = ""
+    holder: Annotated[str, msgspec.Meta(pattern=r"\A(srun|salloc|nobody|hetjob)?\Z")] = ""
     """For whom the allocation is held, instead of a script or a command: its steps come later. `nobody`: until it is
-    cancelled."""
+    cancelled; `hetjob`: for the script of the first component."""
     resources: Resources = Resources()
     time_limit_s: Limit | None = None
     unlimited: bool = False

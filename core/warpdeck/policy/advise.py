@@ -80,7 +80,7 @@ def advise(view: View, now: float, settings: Settings, job_id: JobId) -> Advice:
     ahead = _ahead(current, before, job)
     forecasts = len(ahead) + 1 if len(ahead) < MAX_FORECASTS else 0
     waits = bool(current.who_waits(own)[0])
-    changes = tuple(_changes(current, job)) if waits else ()
+    changes = tuple(_changes(current, job)) if waits and not job.components else ()
     whys = explain(current, np.concatenate([ahead, own]), in_line=decided.in_line, forecasts=forecasts)
     return Advice(
         starts_now=False,

@@ -20,6 +20,7 @@ from .placement import (
     place_now,
     release,
     reserve,
+    uncommit,
     whole_amounts,
 )
 from .site import PartitionView, ReservationView
@@ -110,6 +111,10 @@ class Field:
     def start(self, allocation: Allocation, duration_s: float) -> None:
         """Takes the allocation from now on."""
         commit(self.timeline, self.board, allocation, self.now + duration_s)
+
+    def give_back(self, allocation: Allocation, duration_s: float) -> None:
+        """Takes back a `start`, the last one first."""
+        uncommit(self.timeline, self.board, allocation, self.now + duration_s)
 
     def reserve(self, spot: Spot, start: float, duration_s: float) -> Taken:
         """Keeps the spot for later."""

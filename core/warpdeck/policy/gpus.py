@@ -121,6 +121,19 @@ class GpuBoard:
             if gpu.index in share.gpus and gpu.index not in besides:
                 self.share_from_now(timeline, row, gpu, share.gpu_share_pct, ends)
 
+    def let_go(self, timeline: Timeline, row: int, share: Share, *, ends: float) -> None:
+        """Takes back a `hold`."""
+        for gpu in self._cluster.nodes[row].gpus:
+            if gpu.index not in share.gpus:
+                continue
+            if share.gpu_share_pct < 100:
+                shared = self._shared_gpu(row, gpu)
+                part = (ends, share.gpu_share_pct)
+                timeline.reshare(row, shared, partial(shared.sharers.remove, part), moments=())
+                if shared.sharers or shared.booked:
+                    continue
+            self._free_at(row)[gpu.index] = gpu
+
     def part_fits(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> bool:
         """Whether this very GPU has room for the part until then."""
         column = self._cluster.counted_in(gpu.type.lower())[-1]

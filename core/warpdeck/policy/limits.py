@@ -104,6 +104,15 @@ class Ledger:
         if self.limits_anything:
             self._take(job, tres, self._minutes(job.qos, limit_s))
 
+    def mark(self) -> tuple[dict[Scope, Use], dict[str, int]]:
+        """What has been taken so far, for `undo`."""
+        started = {scope: use.copy() for scope, use in self._started.items()}
+        return started, dict(self._licenses)
+
+    def undo(self, mark: tuple[dict[Scope, Use], dict[str, int]]) -> None:
+        """As if nothing had been taken since the mark."""
+        self._started, self._licenses = mark
+
     def per_node_of(self, allocation: Allocation) -> Tres:
         """The most that a job holds on any node with this allocation."""
         return held_per_node(allocation, self._uses.types) if self.limits_nodes else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property, partial
 
 import msgspec
@@ -22,6 +23,7 @@ from .preemption import Preemption, Rules
 from .settings import Settings
 from .site import PartitionView, Tres
 from .terms import Terms
+from .together import try_together
 from .tres import MIB, billing
 from .view import PendingJob, View
 from .wholenodes import WholeNodes
@@ -82,6 +84,8 @@ class Pass:
         self._no_victims: set[tuple[object, ...]] = set()
         self._without_place = without_place
         self._tests = 0
+        self._trail: list[tuple[Place, Start]] | None = None
+        """What has started since somebody asked for the way back."""
         self._started: Counter[JobId] = Counter()
 
     def protect(self, count: int) -> None:
@@ -169,6 +173,9 @@ class Pass:
 
     def try_job(self, job: PendingJob, kind: int) -> None:
         """Starts the job, or as many of its tasks as can start; what is left is blocked."""
+        if job.components:
+            try_together(self, job, kind)
+            return
         if not job.tasks:
             obstacle = self.met_by(kind) or self._start(job, kind, None)
             if obstacle is not None:
@@ -198,15 +205,40 @@ class Pass:
         if len(self.starts) >= self.settings.max_starts:
             self.stopped = True
             return BUSY
+        found = self.start(job, task)
+        if found is not None:
+            self.met[kind] = found
+        return found
+
+    def start(self, job: PendingJob, task: int | None = None) -> Obstacle | None:
+        """Starts one task in the first of its partitions in which it can; the obstacle if there is none."""
         obstacles = []
         for partition in self.terms.partitions(job):
             obstacle = self._start_in(job, task, partition)
             if obstacle is None:
                 return None
             obstacles.append(obstacle)
-        found = next((each for each in obstacles if each.shape is not None), obstacles[0])
-        self.met[kind] = found
-        return found
+        return next((each for each in obstacles if each.shape is not None), obstacles[0])
+
+    def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, Obstacle] | None:
+        """Starts all of them, or none: then who could not, and why."""
+        trail = self._trail = []
+        before, too_long = self.ledger.mark(), dict(self._too_long)
+        try:
+            for job in jobs:
+                obstacle = self.start(job)
+                if obstacle is not None:
+                    break
+            else:
+                return None
+        finally:
+            self._trail = None
+        for place, start in reversed(trail):
+            place.field.give_back(place.allocation, place.duration_s)
+            self.starts.remove(start)
+        self.ledger.undo(before)
+        self._too_long = too_long  # what did not fit beside the others may fit by itself
+        return job, obstacle
 
     def _start_in(
         self, job: PendingJob, task: int | None, partition: PartitionView | None
@@ -218,15 +250,16 @@ class Pass:
         place.field.start(place.allocation, place.duration_s)
         self.ledger.take(job, self.ledger.tres_of(job, place.allocation), place.limit_s)
         self._started[job.array_job_id] += 1
-        self.starts.append(
-            Start(
-                job_id=job.id,
-                task=task,
-                allocation=place.allocation,
-                time_limit_s=place.limit_s,
-                partition="" if partition is None else partition.name,
-            )
+        start = Start(
+            job_id=job.id,
+            task=task,
+            allocation=place.allocation,
+            time_limit_s=place.limit_s,
+            partition="" if partition is None else partition.name,
         )
+        self.starts.append(start)
+        if self._trail is not None:
+            self._trail.append((place, start))
         return None
 
     def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
@@ -325,11 +358,27 @@ class Pass:
         field = self.fields[obstacle.reservation]
         job = in_partition(job, obstacle.shape.partition)
         pool = int(self.queue.of_kind["pool"][kind])
-        protects = self._protected[pool] < self._most_protected and len(self.promised) < MAX_RESERVATIONS
+        protects = self.may_protect(pool)
         pushes = self.rules.active and not job.reservation and self._may_push(job)
         if protects or pushes:
             secured = self._secure(job, obstacle, field, obstacle.shape, protects=protects, pushes=pushes)
             self._protected[pool] += secured
+
+    def is_tried(self, job: PendingJob) -> bool:
+        """Whether it is one whose changes are tried, so that nothing is kept for it."""
+        return job.id == self._without_place
+
+    def may_protect(self, pool: int) -> bool:
+        """Whether another blocked job of the pool gets a place of its own."""
+        return not self.is_protecting_enough(pool) and len(self.promised) < MAX_RESERVATIONS
+
+    def protect_all(
+        self, jobs: Sequence[PendingJob], spots: Sequence[tuple[Field, Spot]], *, at_unix: float, pool: int
+    ) -> None:
+        """These wait, and have these places from then on, which are reserved already."""
+        self._protected[pool] += 1
+        for job, (field, spot) in zip(jobs, spots, strict=True):
+            self._promise(job, field, spot, at_unix)
 
     def _secure(
         self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool

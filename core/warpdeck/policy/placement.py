@@ -322,6 +322,15 @@ def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: fl
         board.hold(timeline, row, share, ends=ends)
 
 
+def uncommit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float) -> None:
+    """Takes back a `commit`."""
+    cluster = timeline.cluster
+    for share in allocation.shares:
+        row = cluster.row[share.node]
+        timeline.take(row, timeline.now, ends, -cluster.amounts(share))
+        board.let_go(timeline, row, share, ends=ends)
+
+
 class Reserved(NamedTuple):
     """What is kept on one node in an interval. `part`: the shared GPU on which `booking` was made for a part of one."""
 

@@ -58,20 +58,35 @@ def plan(
         forecasts=None if told is None else 0,
         told=None if told is None else told[decided.order],
     )
+    whys |= early
     ids, priorities, held = table["id"], decided.priorities, table.of(np.flatnonzero(table["is_held"]))
     if told is not None:
         ids, priorities = ids[told], priorities[told]
         held = table.of(np.flatnonzero(table["is_held"] & told))
+    whys |= dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True))
+    ranks = dict(zip(ids.tolist(), priorities.tolist(), strict=True))
+    _tell_components(view, whys, ranks)
     return Plan(
         starts=tuple(current.starts),
         reserves=tuple(current.reserves),
         preempts=tuple(current.preempts),
         resumes=tuple(current.resumes),
         ends=tuple(decided.ends),
-        whys=whys | early | dict(zip(held["id"].tolist(), held["why_held"].tolist(), strict=True)),
-        priorities=dict(zip(ids.tolist(), priorities.tolist(), strict=True)),
+        whys=whys,
+        priorities=ranks,
         more=current.stopped,
     )
+
+
+def _tell_components(view: View, whys: dict[JobId, Why], priorities: dict[JobId, int]) -> None:
+    """Components wait for what their leader waits for, and in its place in the queue."""
+    leaders = set(view.leaders)
+    for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
+        for job in leader.components:
+            if leader.id in whys:
+                whys[job.id] = whys[leader.id]
+            if leader.id in priorities:
+                priorities[job.id] = priorities[leader.id]
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,11 +151,11 @@ class Queue:
             job.room,
         )
         if self.is_personal or job.licenses or job.reservation:
-            return (*key, job.user, job.account, job.qos, job.licenses)
-        return key
+            return (*key, job.user, job.account, job.qos, job.licenses, job.components and job.id)
+        return (*key, job.id) if job.components else key
 
     def _note_kinds(self, new: Sequence[PendingJob]) -> None:
-        self.reservations.of_all(job.reservation for job in new)
+        self.reservations.of_all(part.reservation for job in new for part in (job, *job.components))
         tres = [self.tres(job) for job in new]
         more = {
             "pool": [self.pool_of(job) for job in new],

@@ -30,6 +30,12 @@ class Use:
         self.tres: Tres = {} if tres is None else tres
         self.minutes: dict[str, float] = {}
 
+    def copy(self) -> Use:
+        """One to which more can be added."""
+        made = Use(self.jobs, dict(self.tres))
+        made.minutes = dict(self.minutes)
+        return made
+
 
 NO_USE = Use()
 """Of a scope under which nothing runs. Not to be written to."""

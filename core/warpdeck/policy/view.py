@@ -124,6 +124,8 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting array tasks as (first, last, step); () for a plain job."""
     throttle: int = 0
     """How many tasks of the array may run at once; 0 is no limit."""
+    components: tuple[PendingJob, ...] = ()
+    """Of a heterogeneous job's leader: its other components, which start when it does or not at all. They stand nowhere else."""
 
     @property
     def name(self) -> str:
@@ -150,6 +152,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs and array tasks in the queue, waiting and running, by (account, user, QoS): what limits of submission count."""
     counted_unix: float | None = None
     """Up to when the use of running jobs is in the tables; None: up to now."""
+    leaders: tuple[JobId, ...] = ()
+    """Waiting jobs with components."""
     longest_wait_s: float = 0.0
     """The longest that any job which started lately had waited."""
     licenses: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,108 @@
+"""Heterogeneous jobs: all components of one start in one pass, or none, and later at one moment. Pure.
+
+Who can go to the fewest nodes is placed first, then who asks for most: a component that may go anywhere must not take the only
+place of another. With that order it is one try; a job for which only another order would do waits. Nobody leaves for such a
+job: it starts where there is room, at the latest at the time that is reserved for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .access import in_partition
+from .field import Field, planned_s
+from .obstacle import BUSY, Obstacle
+from .placement import Shape, Spot, Taken
+from .view import PendingJob
+
+if TYPE_CHECKING:
+    from .passing import Pass
+
+MAX_ROUNDS = 16
+"""Moments that are tried for all to fit at once; one that has none of them starts when there is room."""
+
+
+class _Part(NamedTuple):
+    """A component, and what it asks for in the first of its partitions."""
+
+    job: PendingJob
+    field: Field
+    shape: Shape
+    duration_s: float
+
+    def difficulty(self) -> tuple[int, int, int, int]:
+        """Less for those that are harder to place."""
+        cpus, mem_bytes, gpus, nodes = self.shape.least()
+        return int(self.shape.usable().sum()), -gpus * nodes, -cpus * nodes, -mem_bytes
+
+
+def try_together(current: Pass, leader: PendingJob, kind: int) -> None:
+    """Starts the leader with all its components; else they wait, with a time reserved if the leader has the right to one."""
+    jobs = (leader, *leader.components)
+    if current.starts and len(current.starts) + len(jobs) > current.settings.max_starts:
+        current.stopped = True
+        current.blocked[leader.id] = BUSY
+        return
+    parts = _in_order(current, jobs)
+    failed = current.start_all([part.job for part in parts])
+    if failed is None:
+        return
+    job, obstacle = failed
+    current.blocked[leader.id] = _in_words(leader, job, obstacle)
+    pool = int(current.queue.of_kind["pool"][kind])
+    if obstacle.shape is not None and current.may_protect(pool) and not current.is_tried(leader):
+        _reserve(current, parts, pool)
+
+
+def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[_Part]:
+    found = []
+    for job in jobs:
+        partition = current.terms.partitions(job)[0]
+        # Of a reservation that is gone there is none: whoever names it is barred, wherever he stands in the order.
+        field = current.fields.get(job.reservation, current.fields[""])
+        limit_s = current.terms.limit_s(in_partition(job, partition), partition)
+        found.append(_Part(job, field, field.shape(job.resources, partition), planned_s(limit_s)))
+    return sorted(found, key=lambda part: (*part.difficulty(), part.job.id))
+
+
+def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstacle:
+    """What is in the way of all, in words: which component has no room, and what it asks for."""
+    count = len(leader.components) + 1
+    if obstacle.shape is None:
+        who = "" if obstacle is BUSY else f"component {job.name}: "
+        return Obstacle(obstacle.code, f"{who}{obstacle.sentence}")
+    wants = obstacle.shape.wants
+    return Obstacle(
+        "Resources", f"its {count} components start together: {job.name} waits for {wants} beside the others"
+    )
+
+
+def _reserve(current: Pass, parts: Sequence[_Part], pool: int) -> None:
+    """Keeps the first moment at which all fit."""
+    at_unix, kept = current.now, list[tuple[_Part, Spot, Taken]]()
+    for _ in range(MAX_ROUNDS):
+        later = _place_at(parts, at_unix, kept)
+        if later == at_unix:
+            places = [(part.field, spot) for part, spot, _ in kept]
+            current.protect_all([part.job for part, _, _ in kept], places, at_unix=at_unix, pool=pool)
+            return
+        for part, _, taken in reversed(kept):
+            part.field.release(taken)
+        kept.clear()
+        if later is None:
+            return
+        at_unix = later
+
+
+def _place_at(parts: Sequence[_Part], at_unix: float, kept: list[tuple[_Part, Spot, Taken]]) -> float | None:
+    """Reserves for each from that moment on. The moment; or a later one, before which one of them cannot; or None for never."""
+    for part in parts:
+        later = part.field.find_later(part.shape, part.duration_s)
+        if later is not None and later[0] < at_unix:
+            # From its first moment on, for so much longer that it lasts as long from the later one.
+            later = part.field.find_later(part.shape, part.duration_s + at_unix - later[0])
+        if later is None or later[0] > at_unix:
+            return None if later is None else later[0]
+        kept.append((part, later[1], part.field.reserve(later[1], at_unix, part.duration_s)))
+    return at_unix

@@ -1,0 +1,105 @@
+"""Components of heterogeneous jobs, over random sites: all start or none, and a try that failed leaves nothing behind."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property import recount
+from tests.property.sites import NOW, plain_site_of, site_of
+
+from warpdeck.model import JobId
+from warpdeck.policy import Memory, PendingJob, Settings, View, plan
+from warpdeck.policy.timeline import ENDLESS_S
+
+EXAMPLES = 150
+seeds = st.integers(0, 2**32)
+
+
+def grouped(rng: Random, view: View) -> View:
+    """Some of the waiting jobs become components of others."""
+    pending: list[PendingJob] = []
+    leaders: list[JobId] = []
+    for job in view.pending:
+        last = pending[-1] if pending else None
+        if last is not None and not job.tasks and not last.tasks and not job.held and rng.random() < 0.5:
+            plain = msgspec.structs.replace(job, waits_for="", never="", deadline_unix=None, user=last.user)
+            pending[-1] = msgspec.structs.replace(last, components=(*last.components, plain))
+            if last.id not in leaders:
+                leaders.append(last.id)
+        else:
+            pending.append(job)
+    return msgspec.structs.replace(view, pending=tuple(pending), leaders=tuple(leaders))
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_all_start_or_none_and_the_others_are_told(seed: int) -> None:
+    rng = Random(seed)
+    view, chosen = site_of(rng)
+    view = grouped(rng, view)
+    made = plan(view, NOW, chosen)
+    started = {start.job_id for start in made.starts}
+    for job in view.pending:
+        parts = {each.id for each in (job, *job.components)}
+        assert not job.components or parts <= started or not parts & started
+        ended = {end.job_id for end in made.ends}
+        assert parts & started or parts & ended or all(made.whys[each].sentence for each in parts)
+    everyone = tuple(part for job in view.pending for part in (job, *job.components))
+    apart = msgspec.structs.replace(view, pending=everyone)
+    recount.nothing_is_held_twice(apart, made)
+    recount.gangs_are_whole(apart, made)
+    recount.placements_are_allowed(apart, made, NOW)
+    recount.no_limit_is_broken(apart, made, NOW)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_reservations_of_components_fit_beside_all_else(seed: int) -> None:
+    rng = Random(seed)
+    view, chosen = plain_site_of(rng)
+    view, chosen = grouped(rng, view), msgspec.structs.replace(chosen, reservation_holds="nodes")
+    made = plan(view, NOW, chosen)
+    everyone = tuple(part for job in view.pending for part in (job, *job.components))
+    moments = {job.id: {r.at_unix for r in made.reserves if r.job_id in _ids(job)} for job in view.pending}
+    assert all(len(found) <= 1 for found in moments.values()), "one moment for all of a job"
+    limits = {job.id: float(job.time_limit_s or chosen.default_time_s or 2 * ENDLESS_S) for job in everyone}
+    recount.the_future_fits(msgspec.structs.replace(view, pending=everyone), made, NOW, limits)
+
+
+def _ids(job: PendingJob) -> set[JobId]:
+    return {each.id for each in (job, *job.components)}
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_with_a_memory_the_plan_is_the_same(seed: int) -> None:
+    rng = Random(seed)
+    (view, chosen), memory = site_of(rng), Memory()
+    view = grouped(rng, view)
+    first = plan(view, NOW, chosen, memory=memory)
+    assert first == plan(view, NOW, chosen)
+    rest = tuple(
+        job
+        for job in view.pending
+        if job.id not in {start.job_id for start in first.starts} and rng.random() < 0.7
+    )
+    later = msgspec.structs.replace(
+        view, pending=rest, leaders=tuple(job.id for job in rest if job.components)
+    )
+    assert plan(later, NOW + 5, chosen, memory=memory) == plan(later, NOW + 5, chosen)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds)
+def test_who_cannot_start_takes_nothing_from_the_others(seed: int) -> None:
+    """Without reservations for those who wait: the others start where they would if it were not there."""
+    rng = Random(seed)
+    view = grouped(rng, site_of(rng)[0])
+    chosen = Settings(reservations=0, queue_order="submit", overdue_reservations=0)
+    made = plan(view, NOW, chosen)
+    started = {start.job_id for start in made.starts}
+    left = tuple(job for job in view.pending if not job.components or job.id in started)
+    assert plan(msgspec.structs.replace(view, pending=left), NOW, chosen).starts == made.starts
