@@ -129,7 +129,7 @@ def test_nodes_are_named() -> None:
 
 
 def test_what_does_not_fit_beside_the_others_may_fit_by_itself() -> None:
-    large = Resources(cpus_per_task=8, tasks=1)
-    first = together(asks(1, 4), pending(2, resources=large))
-    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=large)]), NOW, Settings())
+    small = Resources(cpus_per_task=4, tasks=1)
+    first = together(pending(1, resources=small), asks(2, 8))
+    made = plan(seen([node("n1", cpus=8)], [first, pending(5, resources=small)]), NOW, Settings())
     assert started(made) == {5: ("n1",)}
