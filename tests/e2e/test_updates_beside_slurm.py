@@ -162,3 +162,17 @@ def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: Pair) -> None:
             for cluster in (pair.theirs, pair.ours)
         )
         assert ours == theirs
+
+
+def test_a_release_gives_a_job_the_computed_priority_again(pair: Pair) -> None:
+    """The man page's way back from one that was set."""
+    jobs = pair.submit(("--begin=now+1hour", "-J", "late"))
+    seen: list[list[bool]] = []
+    for cluster, job in zip((pair.theirs, pair.ours), jobs, strict=True):
+        is_seven = []
+        for words in (["update", f"jobid={job}", "priority=7"], ["hold", str(job)], ["release", str(job)]):
+            assert cluster.run(["scontrol", *words]).rc == 0
+            is_seven.append("Priority=7 " in cluster.run(["scontrol", "show", "job", str(job)]).out)
+        cluster.run(["scancel", str(job)])
+        seen.append(is_seven)
+    assert seen == [[True, False, False]] * 2

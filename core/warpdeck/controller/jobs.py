@@ -22,6 +22,7 @@ from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import parse_constraint
 
+from .amended import Amended
 from .dependencies import clause_name, targets
 from .events import (
     Cancelled,
@@ -221,8 +222,9 @@ def hold(txn: Transaction, event: Held) -> Outcome:
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
-    """Held jobs may start again."""
-    return on_each(txn, event, lambda job: _release_one(txn, job, event.who))
+    """Held jobs may start again, with the priority that is computed: as in Slurm, one that was set goes with a hold."""
+    amended = Amended()
+    return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
 
 
 def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
@@ -237,7 +239,7 @@ def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
     return []
 
 
-def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list[Effect]:
     _check_unfinished(job)
     if job.held_by_admin and not who.admin:
         raise UserError(
@@ -247,6 +249,8 @@ def _release_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
         # Who was held did not wait for anybody.
         waits = job.state is JobState.PENDING
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
+        if waits and job.request.priority is not None:
+            job = amended.of(txn, job, amend(job.request, priority=None))
         txn.put_job(amend(job, held=False, held_by_admin=False, eligible_at_unix=eligible))
         txn.log(job.id, f"released by {who.user}")
     return []

@@ -11,10 +11,11 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.errors import UserError
-from warpdeck.model import ArraySpec, Dependencies, Job, JobId, JobState, Request, Resources
+from warpdeck.model import ArraySpec, Dependencies, Job, JobState, Request, Resources
 from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 
+from .amended import Amended
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
 from .jobs import check_reservation, check_times, on_each
@@ -31,8 +32,6 @@ NEXT_START = frozenset({"deadline_unix", "max_switches", "switches_wait_s", "tim
 LIMIT = frozenset({"time_limit_s", "time_limit_more_s", "end_at_unix"})
 AFTERWARDS = frozenset({"comment"})
 """What may change of a job that has ended."""
-MAX_AMENDMENTS = 2**20
-"""Of one job: each is kept beside the request it was made from."""
 OF_RESOURCES = frozenset(Resources.__struct_fields__)
 OF_REQUEST = frozenset(Request.__struct_fields__)
 
@@ -42,31 +41,11 @@ def update(txn: Transaction, event: Updated) -> Outcome:
     wanted = event.change.asked()
     if not wanted:
         raise UserError("no change is named", "name what is to be other, such as TimeLimit=2:00:00")
-    amended = _Amended()
+    amended = Amended()
     return on_each(txn, event, lambda job: _update_one(txn, job, event, amended))
 
 
-class _Amended:
-    """Jobs that had one request have one again afterwards, so that an array's stays one in the store."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, tuple[Request, Request, int]] = {}
-
-    def of(self, txn: Transaction, job: Job, request: Request) -> Job:
-        """The job with this request in place of its own."""
-        known = self._made.get(id(job.request))
-        if known is None or known[1] != request:
-            number = job.amendments + 1
-            if number >= MAX_AMENDMENTS:
-                raise UserError(f"job {job.label()} was changed {number:,} times", "submit a new one")
-            # Below zero no submission has its number.
-            key = -(job.id * MAX_AMENDMENTS + number)
-            known = self._made[id(job.request)] = (job.request, request, key)
-            txn.add_request(JobId(key), request)
-        return amend(job, request=known[1], request_key=known[2], amendments=job.amendments + 1)
-
-
-def _update_one(txn: Transaction, job: Job, event: Updated, amended: _Amended) -> list[Effect]:
+def _update_one(txn: Transaction, job: Job, event: Updated, amended: Amended) -> list[Effect]:
     change, wanted = event.change, event.change.asked()
     _check_state(job, wanted)
     _check_rights(job, change, event.who, txn)

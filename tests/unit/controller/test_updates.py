@@ -8,7 +8,7 @@ import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events import Cancelled, LimitShare, NodeLost, Outcome, Updated, Who
+from warpdeck.controller.events import Cancelled, LimitShare, NodeLost, Outcome, Released, Updated, Who
 from warpdeck.errors import UserError
 from warpdeck.model import (
     ArraySpec,
@@ -126,6 +126,16 @@ def test_users_may_only_ask_for_less() -> None:
     change(core, waiting, nice=100)
     change(core, waiting, priority=3)
     change(core, waiting, time_limit_s=5 * HOUR_S)
+
+
+def test_a_release_takes_a_set_priority_away_for_the_whole_array_and_for_good() -> None:
+    core = Core("a")
+    array = core.submit(ask(hold=True, priority=None, array=ArraySpec(ranges=((0, 3, 1),))))
+    update(core, f"{array}_[0-1]", ROOT, priority=7)
+    update(core, f"{array}_[2-3]", ROOT, priority=7)
+    core.apply(Released(who=ANN, jobs=(str(array),)))
+    tasks = core.reload().jobs.values()
+    assert [job.request.priority for job in tasks] == [None] * 2 and not any(job.held for job in tasks)
 
 
 def test_a_running_jobs_limit_is_told_to_its_nodes() -> None:
