@@ -165,14 +165,15 @@ def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: Pair) -> None:
 
 
 def test_a_release_gives_a_job_the_computed_priority_again(pair: Pair) -> None:
-    """The man page's way back from one that was set."""
+    """The way back from one that was set, held (as the man page has it) or not."""
     jobs = pair.submit(("--begin=now+1hour", "-J", "late"))
     seen: list[list[bool]] = []
     for cluster, job in zip((pair.theirs, pair.ours), jobs, strict=True):
         is_seven = []
-        for words in (["update", f"jobid={job}", "priority=7"], ["hold", str(job)], ["release", str(job)]):
+        seven = ["update", f"jobid={job}", "priority=7"]
+        for words in (seven, ["hold", str(job)], ["release", str(job)], seven, ["release", str(job)]):
             assert cluster.run(["scontrol", *words]).rc == 0
             is_seven.append("Priority=7 " in cluster.run(["scontrol", "show", "job", str(job)]).out)
         cluster.run(["scancel", str(job)])
         seen.append(is_seven)
-    assert seen == [[True, False, False]] * 2
+    assert seen == [[True, False, False, True, False]] * 2

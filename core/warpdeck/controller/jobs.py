@@ -222,7 +222,7 @@ def hold(txn: Transaction, event: Held) -> Outcome:
 
 
 def release(txn: Transaction, event: Released) -> Outcome:
-    """Held jobs may start again, with the priority that is computed: as in Slurm, one that was set goes with a hold."""
+    """Held jobs may start again. A priority that was set gives way to the computed one, held or not, as in Slurm."""
     amended = Amended()
     return on_each(txn, event, lambda job: _release_one(txn, job, event.who, amended))
 
@@ -245,12 +245,13 @@ def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list
         raise UserError(
             f"job {job.label()} is held by an admin", "ask an administrator to release it", code="denied"
         )
+    waits = job.state is JobState.PENDING
+    if waits and job.request.priority is not None:
+        job = txn.put_job(amended.of(txn, job, amend(job.request, priority=None)))
+        txn.log(job.id, f"priority computed again, for {who.user}")
     if job.held:
         # Who was held did not wait for anybody.
-        waits = job.state is JobState.PENDING
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
-        if waits and job.request.priority is not None:
-            job = amended.of(txn, job, amend(job.request, priority=None))
         txn.put_job(amend(job, held=False, held_by_admin=False, eligible_at_unix=eligible))
         txn.log(job.id, f"released by {who.user}")
     return []

@@ -3,7 +3,7 @@
 Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
 cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
 not yet (name, comment, mails, priority and nice, requeue, the array's throttle, deadline, time-min, switches). Users shorten
-limits, lower priorities and raise `nice`; admins do all.
+limits, lower priorities and set a `nice` from 0 on; admins do all.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> No
     if who.admin:
         return
     request = job.request
-    if isinstance(change.nice, int) and change.nice < request.nice:
-        raise _denied("only admins may lower --nice")
+    if isinstance(change.nice, int) and change.nice < min(0, request.nice):
+        raise _denied("only admins may ask for a negative --nice")
     if change.priority is not msgspec.UNSET:
         now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
         if change.priority is None or now is None or change.priority > now:

@@ -114,7 +114,7 @@ def test_users_may_only_ask_for_less() -> None:
     waiting = core.submit(ask(hold=True, nice=5))
     running = core.run(ask(time_limit_s=HOUR_S))
     for job, fields in (
-        (waiting, {"nice": 4}),
+        (waiting, {"nice": -1}),
         (waiting, {"priority": 10}),
         (running, {"time_limit_s": 2 * HOUR_S}),
         (running, {"time_limit_more_s": 60}),
@@ -123,7 +123,8 @@ def test_users_may_only_ask_for_less() -> None:
         assert refusal(core, job, ANN, **fields)[0] == "denied", fields
         assert refusal(core, job, BOB, **fields)[0] == "denied", fields
         change(core, job, ROOT, **fields)
-    change(core, waiting, nice=100)
+    for nice in (100, 4):
+        change(core, waiting, nice=nice)
     change(core, waiting, priority=3)
     change(core, waiting, time_limit_s=5 * HOUR_S)
 
@@ -133,9 +134,11 @@ def test_a_release_takes_a_set_priority_away_for_the_whole_array_and_for_good() 
     array = core.submit(ask(hold=True, priority=None, array=ArraySpec(ranges=((0, 3, 1),))))
     update(core, f"{array}_[0-1]", ROOT, priority=7)
     update(core, f"{array}_[2-3]", ROOT, priority=7)
-    core.apply(Released(who=ANN, jobs=(str(array),)))
-    tasks = core.reload().jobs.values()
-    assert [job.request.priority for job in tasks] == [None] * 2 and not any(job.held for job in tasks)
+    for _ in ("held", "not held"):
+        core.apply(Released(who=ANN, jobs=(str(array),)))
+        tasks = core.reload().jobs.values()
+        assert [job.request.priority for job in tasks] == [None] * 2 and not any(job.held for job in tasks)
+        update(core, array, ROOT, priority=7)
 
 
 def test_a_running_jobs_limit_is_told_to_its_nodes() -> None:
@@ -214,7 +217,7 @@ def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -
         ("END",),
         "ann@lab",
     )
-    assert refusal(core, job_id, ANN, nice=1)[0] == "denied"
+    assert refusal(core, job_id, ANN, nice=-1)[0] == "denied"
 
 
 def test_a_waiting_jobs_limit_is_moved_from_where_the_site_has_it() -> None:
