@@ -19,6 +19,7 @@ from warpdeck.api.server import ApiServer
 from warpdeck.config import Config
 from warpdeck.controller.app import GROUPS_S, Controller
 from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
+from warpdeck.controller.ports import Store
 from warpdeck.controller.rules import GroupsOf, unix_groups
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import RemoteError
@@ -132,7 +133,8 @@ class Served:
 async def served(
     home: Path,
     *,
-    store: MemoryStore | None = None,
+    store: Store | None = None,
+    fleet: QuietFleet | None = None,
     config: Config | None = None,
     groups_of: GroupsOf = unix_groups,
     groups_every_s: float = GROUPS_S,
@@ -144,7 +146,7 @@ async def served(
         folder.chmod(0o711)  # other users may try
     paths = Paths(str(home))
     trees = TreeFiles(paths.trees)
-    fleet = QuietFleet()
+    fleet = fleet or QuietFleet()
     controller = Controller(
         store or MemoryStore(),
         fleet,

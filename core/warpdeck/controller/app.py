@@ -2,7 +2,8 @@
 
 One task owns the state. Everybody else calls `apply` (and gets the answer after the commit) or `post` (agents' messages).
 A commit that fails is undone in memory and told to whoever asked; what agents said is kept and tried again, because nobody
-would say it a second time; the loop goes on.
+would say it a second time; the loop goes on. What a bug keeps from being decided or written (see bugs) is taken back and told to
+whoever asked for it; its batch is tried event by event.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from warpdeck.config import Config, Decoded, load
 from warpdeck.errors import InvalidTransition, StoreError, UserError, WarpdeckError
 from warpdeck.model import NodeName
-from warpdeck.policy import TOLD, Plan
+from warpdeck.policy import Plan
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
+from . import bugs
 from .commits import Commits
 from .diagnosis import Diagnosis
 from .effects import EffectRunner
@@ -41,17 +44,17 @@ from .hub import Hub
 from .inquiry import Inquiry
 from .measurements import to_reading
 from .moments import next_moment
-from .passes import WORDS_S, Passes, goes_along, may_rest
+from .passes import Passes, goes_along, may_rest
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .recall import Recall
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .sampling import Sampling
-from .state import State, amend
+from .state import State, Transaction, amend
 from .succession import Succession
 from .tally import Tally
-from .transaction import Transaction
 from .upkeep import ToldPriorities, dependency_targets, evict_finished
+from .wakeup import Wakeup
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -65,16 +68,18 @@ GROUPS_S = 300.0
 """Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
 REST_S = 0.02
 """Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
-ESTIMATE_S = 15.0
-"""Between estimates of the starts of jobs far back in the queue."""
-LOOK_S = 1.0
-"""Between looks whether somebody waits for whom a pass has worked no start out."""
-ESTIMATE_REST = 100.0
-"""Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
-MAX_MOVED = 2000
-"""Rows of such jobs that are sent again after one estimate, the soonest first."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
+NOT_UNDERSTOOD = "what its agent says meets an error inside the controller, which is in the controller's log"
+
+
+class Decided(NamedTuple):
+    """What a transaction has decided, for when it is on disk."""
+
+    outcomes: list[tuple[asyncio.Future[Outcome] | None, Outcome | None]]
+    replan: bool
+    swift: Outcome | None
+    along: tuple[Plan, Outcome] | None
 
 
 class Controller:
@@ -115,11 +120,9 @@ class Controller:
         self._queue: asyncio.Queue[Asked] = asyncio.Queue()
         self._room = asyncio.Semaphore(MAX_ASKED)
         self._owed: list[Asked] = []
-        self._plan_wanted = asyncio.Event()
+        self._wakeup = Wakeup()
         self._groups_every_s = groups_every_s
         self._planned = asyncio.Event()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._rest: asyncio.TimerHandle | None = None
         self._told_priorities = ToldPriorities()
         self._passes = Passes()
         self._succession = Succession()
@@ -149,18 +152,21 @@ class Controller:
         self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
-        self._plan_wanted.set()
+        self._wakeup.now()
+        lasting = {
+            "events": self._serve,
+            "planner": self._plan_for_ever,
+            "housekeeping": self._housekeeping,
+            "groups": self._refresh_groups,
+            "estimates": self._estimate,
+            "effects": self._effects.run,
+        }
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._serve(), name="events")
-                group.create_task(self._plan_for_ever(), name="planner")
-                group.create_task(self._housekeeping(), name="housekeeping")
-                group.create_task(self._refresh_groups(), name="groups")
-                group.create_task(self._estimate_starts(), name="estimates")
-                group.create_task(self._effects.run(), name="effects")
+                for name, work in lasting.items():
+                    group.create_task(bugs.lasting(work, name), name=name)
         finally:
-            for timer in filter(None, (self._alarm, self._rest)):
-                timer.cancel()
+            self._wakeup.close()
             await self.fleet.close()
 
     async def apply(self, event: Event) -> Outcome:
@@ -188,7 +194,7 @@ class Controller:
         await self.learn_groups(self._waiting_users())
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
-        self._plan_wanted.set()
+        self._wakeup.now()
         self._effects.add([AskHealth(node=name) for name in self._nodes_up()])  # they watch by its rules
         await self.on_reload(decoded.config)
         return told, decoded
@@ -232,7 +238,19 @@ class Controller:
         return batch
 
     async def _handle(self, batch: list[Asked]) -> None:
+        """One transaction."""
         txn = Transaction(self.state, self.clock())
+        try:
+            decided = self._decide(txn, batch)
+            await self.commits.commit(txn.changes())
+        except StoreError as error:
+            self._give_up(txn, batch, error)
+        except Exception:
+            await self._take_apart(txn, batch)
+        else:
+            self._follow_up(txn, batch, decided)
+
+    def _decide(self, txn: Transaction, batch: list[Asked]) -> Decided:
         self.tally.events += len(batch)
         outcomes = [(answer, self._reduce(txn, event, answer)) for event, answer in batch]
         steps = self.first_steps.due(self.state, txn.touched_jobs())
@@ -240,14 +258,15 @@ class Controller:
         batch += steps
         called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
         replan = called_for and self.state.minds_events
-        swift = self._succeed(txn, batch)
+        swift = bugs.unless(txn, lambda: self._succeed(txn, batch))
         replan = replan and swift is None
-        along = self._plan_along(txn) if replan and goes_along(self.state, outcomes) else None
-        try:
-            await self.commits.commit(txn.changes())
-        except StoreError as error:
-            self._give_up(txn, batch, error)
-            return
+        goes = replan and goes_along(self.state, outcomes)
+        along = bugs.unless(txn, lambda: self._plan_along(txn)) if goes else None
+        return Decided(outcomes=outcomes, replan=replan, swift=swift, along=along)
+
+    def _follow_up(self, txn: Transaction, batch: list[Asked], decided: Decided) -> None:
+        """What is done and told once it is on disk."""
+        outcomes, replan = decided.outcomes, decided.replan
         self.tally.commits += 1
         self._recall.settled(self.state)
         self.diagnosis.count_jobs(self.state, txn.states_before())
@@ -258,24 +277,18 @@ class Controller:
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
         self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
-        if swift is not None:
-            self._effects.add(swift.effects)
-            replan = swift.replan
-        if along is not None:
-            made, starting = along
+        if decided.swift is not None:
+            self._effects.add(decided.swift.effects)
+            replan = decided.swift.replan
+        if decided.along is not None:
+            made, starting = decided.along
             self._effects.add(starting.effects)
             self._take_whys(made)
             replan = starting.replan
         if replan and may_rest(outcomes):
-            self._plan_after_rest()
+            self._wakeup.after_rest()
         elif replan:
-            self._plan_wanted.set()
-
-    def _plan_after_rest(self) -> None:
-        """One pass for all who submit in a loop what cannot start yet, and none between two of them."""
-        loop = asyncio.get_running_loop()
-        if self._rest is None or self._rest.when() <= loop.time():
-            self._rest = loop.call_later(WORDS_S, self._plan_wanted.set)
+            self._wakeup.now()
 
     def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
@@ -286,8 +299,22 @@ class Controller:
         for _, answer in batch:
             _fail(answer, UserError(str(error), "free some space, then try again"))
         self._owed = [asked for asked in batch if asked[1] is None]
-        asyncio.get_running_loop().call_later(RETRY_S, self._plan_wanted.set)
+        self._wakeup.after(RETRY_S)
         self.hub.touch(jobs=jobs, nodes=nodes)
+
+    async def _take_apart(self, txn: Transaction, batch: list[Asked]) -> None:
+        """Takes back a batch that a bug has kept from being decided or written: only who meets it alone is refused."""
+        jobs, nodes = list(txn.touched_jobs()), self._nodes_touched(txn, batch)
+        txn.undo()
+        self.tally.failed_commits += 1
+        self.hub.touch(jobs=jobs, nodes=nodes)
+        if len(batch) == 1:
+            event, answer = batch[0]
+            _fail(answer, bugs.refusal(type(event).__name__))
+            return
+        bugs.note("a transaction")
+        for asked in batch:
+            await self._handle([asked])
 
     def _reduce(
         self, txn: Transaction, event: Event, answer: asyncio.Future[Outcome] | None
@@ -300,7 +327,12 @@ class Controller:
             if answer is None:
                 log.warning("%s refused: %s", type(event).__name__, error)
             _fail(answer, error)
-            return None
+        except Exception:
+            txn.undo(mark)
+            _fail(answer, bugs.refusal(type(event).__name__))
+            if isinstance(event, NodeUp):
+                self._put(NodeLost(name=event.name, reason=NOT_UNDERSTOOD))
+        return None
 
     def _nodes_touched(self, txn: Transaction, batch: list[Asked]) -> list[NodeName]:
         names = dict.fromkeys(txn.touched_nodes())
@@ -315,14 +347,7 @@ class Controller:
 
     async def _plan_for_ever(self) -> None:
         while True:
-            try:
-                # Not wait_for: before Python 3.12 it can swallow a cancellation.
-                async with asyncio.timeout(self._passes.next_s(self.clock(), most_s=REPLAN_S)):
-                    await self._plan_wanted.wait()
-            except TimeoutError:
-                if not self.state.has_to_plan:
-                    continue
-            self._plan_wanted.clear()
+            await self._wakeup.wait(self._passes.next_s(self.clock(), most_s=REPLAN_S))
             if self.state.has_to_plan:
                 took_s = await self._plan_once()
                 await asyncio.sleep(0 if self._queue.empty() else max(REST_S, took_s))
@@ -392,19 +417,16 @@ class Controller:
         """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
         self.hub.touch(jobs=self._passes.keep(self.state, made))
         if made.more:
-            self._plan_wanted.set()
+            self._wakeup.now()
         self._planned.set()
         self._set_alarm()
 
     def _set_alarm(self) -> None:
         """A pass is made at the next moment at which the clock alone changes what may start or must end."""
-        if self._alarm is not None:
-            self._alarm.cancel()
         now = self.clock()
         moment = next_moment(self.state, now)
-        if moment is not None and moment < now + REPLAN_S:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(moment - now, self._plan_wanted.set)
+        soon = moment is not None and moment < now + REPLAN_S
+        self._wakeup.set_alarm(moment - now if moment is not None and soon else None)
 
     def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
         state = self.state
@@ -415,7 +437,7 @@ class Controller:
         reading = state.readings[name] = to_reading(sample)
         others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
         if others and state.minds_events:
-            self._plan_wanted.set()
+            self._wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}
         self.hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])
@@ -443,19 +465,10 @@ class Controller:
     def _set_sampling(self) -> None:
         self._effects.add(self._sampling.orders(self._nodes_up(), nodes=len(self.state.nodes)))
 
-    async def _estimate_starts(self) -> None:
-        """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._planned.wait()
-            self._planned.clear()
-            state, rest_s = self.state, LOOK_S
-            if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
-                begun = loop.time()
-                before, state.backlog = state.backlog, await self.forecaster.estimate(state)
-                rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
-                self.hub.touch(jobs=state.backlog.moved_since(before, self.clock())[:MAX_MOVED])
-            await asyncio.sleep(rest_s)
+    async def _estimate(self) -> None:
+        await self.forecaster.estimate_for_ever(
+            self.state, planned=self._planned, tell=lambda jobs: self.hub.touch(jobs=jobs)
+        )
 
     async def _refresh_groups(self) -> None:
         while True:
@@ -463,7 +476,7 @@ class Controller:
             before = self._rules.site
             await self.learn_groups(self._waiting_users())
             if self._rules.site is not before:
-                self._plan_wanted.set()
+                self._wakeup.now()
 
     async def _load_dependencies(self) -> None:
         for job_id in sorted(dependency_targets(self.state)):

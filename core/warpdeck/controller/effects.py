@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, assert_never
 from warpdeck.errors import RemoteError
 from warpdeck.model import Job, NodeName
 from warpdeck.notation.umask import umask_of
+from warpdeck_agent.wire import WireError
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
-from warpdeck_agent.wire.frames import WireError
 
+from . import bugs
 from .events import (
     AskHealth,
     CollectOutput,
@@ -88,6 +89,29 @@ class EffectRunner:
                 await self._carry_out(effect)
             except RemoteError as error:
                 log.warning("%s: %s", type(effect).__name__, error)
+            except WireError as error:
+                log.warning("%s: %s", type(effect).__name__, error)
+                what = "step" if isinstance(effect, LaunchStep) else "job"
+                self._excuse(effect, f"the {what} is too large to be sent to {effect.node}: {error}")
+            except Exception:
+                bugs.note(type(effect).__name__)
+                self._excuse(effect, "an error inside the controller, which is in the controller's log")
+
+    def _excuse(self, effect: Effect, reason: str) -> None:
+        """A launch that could not be told to its node has not begun there: as if the node had said so."""
+        match effect:
+            case LaunchShare(job_id=job_id):
+                job = self._controller.state.jobs.get(job_id)
+                if job is not None:
+                    failed = wire.LaunchFailed(job_id=job_id, restarts=job.restarts, message=reason)
+                    self._controller.post((effect.node, failed))
+            case LaunchStep(job_id=job_id, number=number):
+                step = find_step(self._controller.state, job_id, number)
+                if step is not None:
+                    ended = stepwire.StepReport(
+                        job_id=job_id, restarts=step.restarts, step=number, phase="exited", message=reason
+                    )
+                    self._controller.post((effect.node, ended))
 
     async def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -183,17 +207,7 @@ class EffectRunner:
             submit_host=self._submit_host,
             hooks=self._controller.config.hooks,
         )
-        try:
-            await self._fleet.send(effect.node, launch)
-        except WireError as error:  # many tasks, or long command lines for each of them
-            said = stepwire.StepReport(
-                job_id=job.id,
-                restarts=job.restarts,
-                step=step.number,
-                phase="exited",
-                message=f"the step is too large to be sent to {effect.node}: {error}",
-            )
-            self._controller.post((effect.node, said))
+        await self._fleet.send(effect.node, launch)
 
     def _step_kill(self, effect: KillStep) -> stepwire.StepKill:
         return stepwire.StepKill(
@@ -223,7 +237,10 @@ class EffectRunner:
         self._group.create_task(self._forget_when_collected(effect))
 
     async def _forget_when_collected(self, effect: ForgetShare) -> None:
-        await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
+        try:
+            await self._outputs.finished(effect.job_id, effect.restarts, effect.node)
+        except Exception:
+            bugs.note("collecting output")
         await self._fleet.send(effect.node, wire.Forget(job_id=effect.job_id, restarts=effect.restarts))
 
 

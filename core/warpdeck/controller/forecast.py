@@ -28,11 +28,18 @@ from .events import Submitted
 from .jobs import submit
 from .present import NEVER_STARTED, why_row
 from .standing import priority_rows
-from .state import State, amend
-from .transaction import Transaction
+from .state import State, Transaction, amend
 from .view import build_view
 
 T = TypeVar("T")
+ESTIMATE_S = 15.0
+"""Between estimates of the starts of jobs far back in the queue."""
+LOOK_S = 1.0
+"""Between looks whether somebody waits for whom a pass has worked no start out."""
+ESTIMATE_REST = 100.0
+"""Times as long as an estimate took it rests at least: it takes no more than a percent of a core."""
+MAX_MOVED = 2000
+"""Rows of such jobs that are sent again after one estimate, the soonest first."""
 FEW_JOBS = 2000
 """Waiting jobs, and nodes, whose likely starts are estimated within some ten milliseconds."""
 
@@ -92,6 +99,22 @@ class Forecaster:
             return work()
         async with self._turn:
             return await self._aside(work)
+
+    async def estimate_for_ever(
+        self, state: State, *, planned: asyncio.Event, tell: Callable[[list[JobId]], None]
+    ) -> None:
+        """Of those whom the passes are too many for. The more there are the longer it takes and the rarer it is done."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await planned.wait()
+            planned.clear()
+            rest_s = LOOK_S
+            if any(why.code in TOLD and why.expected_start_unix is None for why in state.whys.values()):
+                begun = loop.time()
+                before, state.backlog = state.backlog, await self.estimate(state)
+                rest_s = max(ESTIMATE_S, (loop.time() - begun) * ESTIMATE_REST)
+                tell(state.backlog.moved_since(before, self._clock())[:MAX_MOVED])
+            await asyncio.sleep(rest_s)
 
     async def _aside(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

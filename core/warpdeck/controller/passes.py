@@ -3,18 +3,23 @@
 What is decided never waits: a pass follows every event. What is told does, on a large site: one job that ends changes the words
 of all who wait ("n17, the freest, has 2 free"), and ten thousand changed rows for every event would drown planner and clients.
 So most passes tell only the jobs that nobody told anything yet, and every TELL_S one tells all.
+
+A job with which no plan can be made, through a bug of ours, is left out and told so: it must not keep all others from starting.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from warpdeck.model import Job, JobId
-from warpdeck.policy import Memory, Plan, plan
+import msgspec
 
+from warpdeck.model import Job, JobId, Why
+from warpdeck.policy import Memory, PendingJob, Plan, Settings, View, plan
+
+from . import bugs
 from .events import Outcome
-from .state import State
+from .state import State, amend
 from .view import build_view
 
 TELL_S = 1.0
@@ -25,6 +30,13 @@ SMALL_PASS = 500
 """A pass over no more nodes and jobs than this (about 3 ms) tells everybody, and is made within the transaction that calls for
 it: a job that ends and the one that follows it on its node are one commit. By size, not by time, so that a simulation can be
 replayed."""
+
+MOST_LEFT_OUT = 8
+"""Jobs that one pass leaves out: each is looked for with some twenty plans."""
+LEFT_OUT = Why(
+    code="SystemFailure",
+    sentence="planning it meets an error inside the controller, which is in its log; change the job, or submit another",
+)
 
 
 def is_small(state: State) -> bool:
@@ -61,6 +73,20 @@ def _keep_priorities(state: State, made: Plan) -> None:
     state.priorities = known
 
 
+def _without(view: View, some: Collection[JobId]) -> View:
+    if not some:
+        return view
+    return msgspec.structs.replace(view, pending=tuple(job for job in view.pending if job.id not in some))
+
+
+def _fails(view: View, pending: tuple[PendingJob, ...], now: float, settings: Settings) -> bool:
+    try:
+        plan(msgspec.structs.replace(view, pending=pending), now, settings)
+    except Exception:  # which one it is, a pass has logged
+        return True
+    return False
+
+
 class Passes:
     """One after the other, with what one remembers of the last."""
 
@@ -68,6 +94,7 @@ class Passes:
         self._memory = Memory()
         self._told_all_unix = -math.inf
         self._owes_words = False
+        self._left_out: dict[JobId, PendingJob] = {}
 
     def make(self, state: State, now: float) -> Plan:
         """One pass. Whatever happens before `keep` takes its words makes the jobs concerned untold again."""
@@ -76,10 +103,41 @@ class Passes:
         if tells_all:
             self._told_all_unix = now
         self._owes_words = not tells_all
-        view = build_view(state, now=now)
-        made = plan(view, now, state.site.settings, memory=self._memory, tell=None if tells_all else untold)
+        try:
+            made = self._plan(
+                build_view(state, now=now), now, state.site.settings, None if tells_all else untold
+            )
+        except Exception:
+            state.untold = untold | state.untold
+            raise
         _keep_priorities(state, made)
         return made
+
+    def _plan(self, view: View, now: float, settings: Settings, tell: Collection[JobId] | None) -> Plan:
+        """Without the jobs with which it cannot be made. They are tried again when they are others."""
+        known = {job.id: job for job in view.pending if job.id in self._left_out} if self._left_out else {}
+        self._left_out = {job_id: job for job_id, job in self._left_out.items() if known.get(job_id) == job}
+        try:
+            made = plan(_without(view, self._left_out), now, settings, memory=self._memory, tell=tell)
+        except Exception:
+            bugs.note("a planning pass")
+            self._memory = Memory()
+            self._leave_out(view, now, settings)
+            made = plan(_without(view, self._left_out), now, settings, memory=self._memory)
+        return (
+            amend(made, whys=made.whys | dict.fromkeys(self._left_out, LEFT_OUT)) if self._left_out else made
+        )
+
+    def _leave_out(self, view: View, now: float, settings: Settings) -> None:
+        """Finds the jobs to leave out, by halves."""
+        for _ in range(MOST_LEFT_OUT):
+            some = _without(view, self._left_out).pending
+            if not _fails(view, some, now, settings):
+                return
+            while len(some) > 1:
+                half = some[: len(some) // 2]
+                some = half if _fails(view, half, now, settings) else some[len(half) :]
+            self._left_out.update((job.id, job) for job in some)
 
     def keep(self, state: State, made: Plan) -> list[JobId]:
         """Takes the words for those who still wait. The jobs whose words have changed."""

@@ -49,11 +49,23 @@ MAX_FIRST_ATTEMPTS = 64
 MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
+_EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
+"""What ends a link. Anything else is a bug of ours, and ends no more than that."""
+
 
 def backoff_s(attempt: int, rng: random.Random) -> float:
     """The pause after the attempt of that number, counted from 0."""
     pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
     return pause_s * (1.0 + rng.random() / 2)
+
+
+def _reason(error: Exception) -> str:
+    """Why a link does not stand, in words."""
+    if isinstance(error, RemoteError):
+        return error.cause
+    if isinstance(error, _EXPECTED):
+        return str(error)
+    return "what its agent says meets an error inside the controller, which is in the controller's log"
 
 
 class Link:
@@ -226,9 +238,11 @@ class AgentFleet:
                 attempt = 0
                 assert link.channel is not None
                 await link.channel.pump()
-            except (WarpdeckError, OSError, asyncssh.Error) as error:
+            except Exception as error:
+                if not isinstance(error, _EXPECTED):
+                    log.exception("%s: a bug, met by what its agent says", name)
                 pause_s = backoff_s(attempt, self._rng)
-                reason = error.cause if isinstance(error, RemoteError) else str(error)
+                reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
                 self._on_event((name, f"lost: {reason}; next attempt in {max(1, round(pause_s))} s"))
             finally:
