@@ -34,10 +34,10 @@ MODULES = (
     "client/keys.py",
     "client/lines.py",
     "client/main.py",
+    "client/process.py",
     "client/sbcast.py",
     "client/step.py",
     "client/stepfiles.py",
-    "client/umask.py",
 )
 MAIN = """import sys
 sys.path.insert(0, sys.argv[1])

@@ -18,7 +18,7 @@ from warpdeck.notation.scriptoptions import script_said
 from warpdeck.notation.submitfiles import Reader
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
-from warpdeck_agent.client.umask import UMASK, with_umask
+from warpdeck_agent.client.process import UMASK, with_process
 
 from .sync import SyncClient
 
@@ -136,11 +136,11 @@ def draft_script(
     """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
 
     `known` are the options with those of the site's plug-ins, `read` what options may take from files. An `environ` that says
-    no umask gets this process's. Raises UserError.
+    no umask and no niceness gets this process's. Raises UserError.
     """
     script = script_said(text, name, known, environ=environ, words=options)
     # The variable is there in any case where a command was sent: it says what the submitter's shell has.
-    environ = {**environ, UMASK: script.umask} if script.umask else with_umask(environ)
+    environ = with_process({}) | dict(environ) | ({UMASK: script.umask} if script.umask else {})
     said = override(script.options, environ, SBATCH_VARIABLES, known=known)
     said = [*said, *command_options(options, known)]
     request, notes = build_request(said, environ, now=now, known=known, read=read)
@@ -162,7 +162,7 @@ def draft_command(
     pty: tuple[int, int] | None = None,
 ) -> Draft:
     """A command to be run on all tasks, on a terminal of (rows, cols) if given. Raises UserError."""
-    environ = with_umask(environ)
+    environ = with_process(environ)
     request, notes = build_request(command_options(options), environ, now=now)
     request["argv"] = list(argv)
     request.setdefault("name", os.path.basename(argv[0]))

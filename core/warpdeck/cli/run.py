@@ -14,7 +14,7 @@ from warpdeck.api.sync import GONE, STEPS, SyncClient
 from warpdeck.errors import UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client.lines import write_all
-from warpdeck_agent.client.umask import with_umask
+from warpdeck_agent.client.process import with_process
 
 from .folder import current_folder
 from .output import note
@@ -83,7 +83,7 @@ class _Command:
     def _follow(self, words: list[str]) -> int:
         errors = self._client.number()
         out = self._client.begin(
-            "run", words=words, env=sendable(with_umask(os.environ)), cwd=current_folder(), errors=errors
+            "run", words=words, env=sendable(with_process(os.environ)), cwd=current_folder(), errors=errors
         )
         streams = {out: sys.stdout, errors: sys.stderr}
         ended: dict[str, int] = {}

@@ -17,7 +17,7 @@ from warpdeck.notation.options import SALLOC
 from warpdeck.paths import Paths, default_paths
 from warpdeck.slurm.shims import install
 from warpdeck.slurm.version import VERSION
-from warpdeck_agent.client.umask import with_umask
+from warpdeck_agent.client.process import with_process
 
 from .folder import current_folder
 from .output import note
@@ -49,7 +49,7 @@ def main(_: str, words: list[str]) -> int:
     paths = default_paths()
     client = SyncClient.connect(paths)
     asked_at = time.monotonic()
-    number = client.begin("salloc", words=words, env=with_umask(os.environ), cwd=current_folder())
+    number = client.begin("salloc", words=words, env=with_process(os.environ), cwd=current_folder())
     granted = _wait(client, number)
     job = int(granted["job_id"])
     say = _silent if granted["quiet"] else note

@@ -7,8 +7,8 @@ import os
 from warpdeck.errors import SAID, UserError
 from warpdeck.paths import Paths, default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
+from warpdeck_agent.client.process import with_process
 from warpdeck_agent.client.step import StepClient
-from warpdeck_agent.client.umask import with_umask
 
 from .folder import current_folder
 
@@ -50,7 +50,7 @@ def step(name: str, words: list[str], environ: Mapping[str, str]) -> int:
 
     try:
         client = StepClient(lambda: patiently(connect, name), name=name)
-        return client.run(words, with_umask(environ), current_folder())
+        return client.run(words, with_process(environ), current_folder())
     except Refused as refused:
         code = SAID if refused.said else ""
         raise UserError(refused.message, refused.hint, exit_code=refused.exit_code, code=code) from refused

@@ -12,7 +12,7 @@ from warpdeck.api.terminal import RelayEnd, relay, window_size
 from warpdeck.errors import UserError
 from warpdeck.notation.getopt import split_command
 from warpdeck.paths import default_paths
-from warpdeck_agent.client.umask import with_umask
+from warpdeck_agent.client.process import with_process
 
 from .folder import current_folder
 from .output import note
@@ -44,7 +44,12 @@ def step_on_terminal(words: list[str]) -> int | None:
     with SyncClient.connect(default_paths()) as client:
         try:
             done = client.call(
-                "session", words=words, env=with_umask(os.environ), cwd=current_folder(), rows=rows, cols=cols
+                "session",
+                words=words,
+                env=with_process(os.environ),
+                cwd=current_folder(),
+                rows=rows,
+                cols=cols,
             )
         except UserError as error:
             if error.code != STEPS:

@@ -14,6 +14,7 @@ import msgspec
 from warpdeck.cluster import ALL_NODES, CLUSTER_NAME
 from warpdeck.model import Job, Share, count_tasks
 from warpdeck.notation.dependencies import format_dependencies
+from warpdeck.notation.exports import NICENESS
 from warpdeck.notation.hostlist import collapse
 
 TOPOLOGY = "node"
@@ -56,7 +57,7 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_SUBMIT_HOST": request.submit_host or submit_host,
         "SLURM_CONF": "/dev/null",
         "SLURM_NODE_ALIASES": "(null)",
-        "SLURM_PRIO_PROCESS": "0",
+        NICENESS: request.env.get(NICENESS, "0"),
     }
     if request.account:
         made["SLURM_JOB_ACCOUNT"] = request.account

@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from .master import without_training
 from .umask import UMASK
 
+NICENESS = "SLURM_PRIO_PROCESS"
+_OF_CALLER = (UMASK, NICENESS)
+"""What the caller's process has beside its variables, and sends among them."""
+
 _KEPT = frozenset(
     {
         "SLURM_HOSTFILE",
@@ -31,9 +35,10 @@ _WORD = re.compile(r"""(?:[^,'"]|'[^']*'|"[^"]*"|['"])+""")
 def exported(export: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment that is sent.
 
-    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text. The caller's umask always goes along.
+    Ours and Slurm's own job variables are left out, and values that are no UTF-8 text. The caller's umask and niceness always
+    go along.
     """
-    made = {UMASK: environ[UMASK]} if UMASK in environ else {}
+    made = {name: environ[name] for name in _OF_CALLER if name in environ}
     own = {
         name: value
         for name, value in without_training(environ).items()

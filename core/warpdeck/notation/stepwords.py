@@ -17,6 +17,7 @@ TOLD = (
     "SLURM_DISTRIBUTION",
     "SLURM_THREADS_PER_CORE",
     "SLURM_NTASKS_PER_CORE",
+    "SLURM_PRIO_PROCESS",
 )
 """How the names begin; a step's own word goes before its job's."""
 _HINTED = {

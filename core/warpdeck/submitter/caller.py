@@ -15,7 +15,7 @@ from typing import Self
 from warpdeck.notation.submitfiles import LIMITS_FILE
 from warpdeck.paths import Paths, default_paths
 from warpdeck_agent.client.command import by_name, is_text
-from warpdeck_agent.client.umask import UMASK
+from warpdeck_agent.client.process import NICENESS, UMASK
 
 from .shell import ANSWER_FD
 from .slots import Question
@@ -38,7 +38,7 @@ class OtherRoad(Exception):
 
 
 class Caller:
-    """A shell's words, variables (with its umask as Slurm's commands send it) and folder."""
+    """A shell's words, variables (with its umask and niceness as Slurm's commands send them) and folder."""
 
     def __init__(self, question: Question, paths: Paths) -> None:
         """Raises OtherRoad."""
@@ -101,7 +101,12 @@ class Caller:
             if not mask:
                 raise OtherRoad("its umask cannot be told")
             found[UMASK] = f"{int(mask, 8):04o}"
+        found[NICENESS] = self._niceness()
         return found
+
+    def _niceness(self) -> str:
+        """The 19th field of stat, of which the second may hold blanks and brackets."""
+        return self._block("stat").rpartition(b")")[2].split()[16].decode()
 
     def _folder(self) -> str:
         here = os.readlink("cwd", dir_fd=self._process)

@@ -12,7 +12,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, 
 
 from .access import Away, Link, Refused
 from .lines import write_all
-from .umask import with_umask
+from .process import with_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
@@ -51,7 +51,7 @@ def run(
         "id": REQUEST,
         "name": name,
         "words": words,
-        "env": {key: value for key, value in with_umask(os.environ).items() if is_text(key + value)},
+        "env": {key: value for key, value in with_process(os.environ).items() if is_text(key + value)},
         "cwd": here,
         "host": os.uname().nodename,
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,

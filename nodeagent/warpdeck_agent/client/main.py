@@ -6,7 +6,7 @@ import os
 import sys
 
 from .access import Away, Refused, connect, patiently
-from .umask import with_umask
+from .process import with_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
@@ -51,7 +51,7 @@ def _step(name: str, words: List[str], environ: Mapping[str, str]) -> int:
     from .step import StepClient
 
     client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
-    return client.run(words, with_umask(environ), os.getcwd())
+    return client.run(words, with_process(environ), os.getcwd())
 
 
 def _ask(name: str, words: List[str]) -> int:

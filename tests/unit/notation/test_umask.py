@@ -1,4 +1,4 @@
-"""The umask of a submission: sent along whatever is exported, and read back leniently."""
+"""The umask and the niceness of a submission: sent along whatever is exported, and the umask read back leniently."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ import pytest
 
 from warpdeck.notation.exports import exported
 from warpdeck.notation.umask import DEFAULT, umask_of
-from warpdeck_agent.client.umask import with_umask
+from warpdeck_agent.client.process import with_process
+
+NICE = str(os.getpriority(os.PRIO_PROCESS, 0))
 
 
 def test_the_caller_s_own_goes_along() -> None:
     before = os.umask(0o027)
     try:
-        assert with_umask({"A": "1"}) == {"A": "1", "SLURM_UMASK": "0027"}
+        assert with_process({"A": "1"}) == {"A": "1", "SLURM_UMASK": "0027", "SLURM_PRIO_PROCESS": NICE}
         assert os.umask(0o027) == 0o027, "asking changes nothing"
     finally:
         os.umask(before)
 
 
-def test_what_is_said_already_stands() -> None:
-    assert with_umask({"SLURM_UMASK": "0002"}) == {"SLURM_UMASK": "0002"}
+def test_of_what_is_said_already_the_umask_stands_as_in_slurm() -> None:
+    said = {"SLURM_UMASK": "0002", "SLURM_PRIO_PROCESS": "17"}
+    assert with_process(said) == {"SLURM_UMASK": "0002", "SLURM_PRIO_PROCESS": NICE}
 
 
 @pytest.mark.parametrize("export", ["ALL", "NONE", "A", "B=2"])
 def test_no_export_leaves_it_out(export: str) -> None:
-    assert exported(export, {"A": "1", "SLURM_UMASK": "0077"})["SLURM_UMASK"] == "0077"
+    sent = exported(export, {"A": "1", "SLURM_UMASK": "0077", "SLURM_PRIO_PROCESS": "5"})
+    assert (sent["SLURM_UMASK"], sent["SLURM_PRIO_PROCESS"]) == ("0077", "5")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,10 @@ def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iter
     """A process with the slot open that waits; its pid."""
     line = f"umask {umask:o}; exec {ANSWER_FD}<>{folder}/1.slot; echo; read -r _ <&{ANSWER_FD}"
     with subprocess.Popen(
-        ["sh", "-c", line, "sbatch", *words], cwd=folder, env=ENVIRON | environ, stdout=subprocess.PIPE
+        ["nice", "-n", "5", "sh", "-c", line, "sbatch", *words],
+        cwd=folder,
+        env=ENVIRON | environ,
+        stdout=subprocess.PIPE,
     ) as running:
         try:
             assert running.stdout and running.stdout.readline()
@@ -41,12 +44,20 @@ def shell(folder: Path, *words: str, umask: int = 0o022, **environ: str) -> Iter
             running.kill()
 
 
-def test_words_variables_folder_and_umask_are_those_it_was_started_with(short_tmp: Path, slot: Slot) -> None:
+def test_words_variables_folder_umask_and_niceness_are_those_it_was_started_with(
+    short_tmp: Path, slot: Slot
+) -> None:
     words = ("a b", "", "new\nline", "é")
+    nice = str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
     asking = shell(short_tmp, *words, umask=0o027, A="1=2", PWD="/elsewhere")
     with asking as pid, Caller(Question(pid, len(words), slot), PATHS) as caller:
         assert (caller.words, caller.folder) == (list(words), str(short_tmp))
-        assert caller.env == ENVIRON | {"A": "1=2", "PWD": "/elsewhere", "SLURM_UMASK": "0027"}
+        assert caller.env == ENVIRON | {
+            "A": "1=2",
+            "PWD": "/elsewhere",
+            "SLURM_UMASK": "0027",
+            "SLURM_PRIO_PROCESS": nice,
+        }
         assert b"Max open files" in caller.read("/proc/self/limits", 1 << 16)
 
 
