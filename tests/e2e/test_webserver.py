@@ -147,8 +147,10 @@ def test_an_editor_that_the_node_has_is_started_with_a_token(home: Home, short_t
 
 
 @pytest.mark.codeserver
-def test_code_server_lets_in_who_has_the_password_behind_its_url(home: Home, lab: Lab) -> None:
-    user = Home(home.path, PATH=f"{CODE_SERVER}:/usr/bin:/bin")
+def test_code_server_lets_in_who_has_the_password_behind_its_url(
+    home: Home, lab: Lab, short_tmp: Path
+) -> None:
+    user = Home(home.path, PATH=f"{CODE_SERVER}:/usr/bin:/bin", XDG_DATA_HOME=str(short_tmp))
     said = start(user, "code")
     assert said["kind"] == "code-server"
     page, _, password = said["url"].partition("#password=")
