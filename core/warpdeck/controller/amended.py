@@ -5,7 +5,8 @@ from __future__ import annotations
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, Request
 
-from .state import Transaction, amend
+from .state import amend
+from .transaction import Transaction
 
 MAX_AMENDMENTS = 2**20
 """Of one job."""

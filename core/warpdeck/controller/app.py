@@ -50,9 +50,10 @@ from .recall import Recall
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .sampling import Sampling
-from .state import State, Transaction, amend
+from .state import State, amend
 from .succession import Succession
 from .tally import Tally
+from .transaction import Transaction
 from .upkeep import ToldPriorities, dependency_targets, evict_finished
 from .wakeup import Wakeup
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from warpdeck.errors import UserError
 
-from .state import Transaction
+from .transaction import Transaction
 
 log = logging.getLogger("warpdeck.bugs")
 T = TypeVar("T")

@@ -28,7 +28,8 @@ from .events import Submitted
 from .jobs import submit
 from .present import NEVER_STARTED, why_row
 from .standing import priority_rows
-from .state import State, Transaction, amend
+from .state import State, amend
+from .transaction import Transaction
 from .view import build_view
 
 T = TypeVar("T")
