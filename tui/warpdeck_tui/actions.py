@@ -437,6 +437,7 @@ ACTIONS = (
     Action("fill", "remove", "X", "Remove", "the preset under the cursor", "removes the preset"),
     Action("fill", "give_up", "escape,q", "Give up", "leave the form as it is", "goes back"),
     Action("done", "copy", "y,Y", "Copy", "the command line under the cursor", "copies the line"),
+    Action("done", "undo", "Z", "Undo", "take back the change under the cursor", "takes it back", _CHANGES),
     Action("done", "close", "escape,q,at", "Close", "back", "closes"),
     Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
     Action("usage", "export", "e", "Export", "the figures as CSV, JSON or Markdown", "exports"),

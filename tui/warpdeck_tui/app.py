@@ -20,10 +20,10 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-from warpdeck.api.client import Delta
+from warpdeck.api.client import GONE, Delta
 from warpdeck.api.rows import JobRow
 from warpdeck.api.site import Reloaded
-from warpdeck.errors import UserError
+from warpdeck.errors import UNCERTAIN, UserError
 from warpdeck.paths import Paths, config_dir, default_paths
 
 from . import clipboard
@@ -53,6 +53,9 @@ from .settings import Settings, read_settings
 from .viewmodels.form import Sheet
 from .window import Window, forget_drawn
 
+UNANSWERED = frozenset((GONE, UNCERTAIN))
+"""Codes of errors that are no refusals."""
+NOTHING_TO_UNDO = "there is nothing that could be taken back; @ lists what was done"
 DRAW_SHARE = 0.05
 """Drawing what changed takes at most this share of a core, however long the queue is."""
 
@@ -399,17 +402,24 @@ class DeckApp(Window):
 
     @work
     async def action_undo(self) -> None:
-        undo = self.chronicle.take_undo()
-        if undo is None:
-            self.notify("there is nothing that could be taken back; @ lists what was done", markup=False)
+        await self.take_back()
+
+    async def take_back(self, key: str = "") -> None:
+        """The latest change, or that one; why not is told."""
+        done = self.chronicle.take(key)
+        if done is None or done.undo is None:
+            self.notify(NOTHING_TO_UNDO, markup=False)
             return
         try:
-            await undo.call()
+            await done.undo.call()
         except UserError as error:
-            self.tell_error(error)
+            is_refused = error.code not in UNANSWERED
+            self.chronicle.give_back(done, is_refused=is_refused)
+            again = "Z in @ asks again" if is_refused else "Z asks again"
+            self.tell_error(UserError(error.message, "; ".join(filter(None, (error.hint, again)))))
             return
-        self.chronicle.add(undo.command)
-        self.notify(f"taken back: {undo.command}", markup=False)
+        self.chronicle.add(done.undo.command)
+        self.notify(f"taken back: {done.undo.command}", markup=False)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Finder):

@@ -3,6 +3,8 @@
 Hold and release take each other back, so do drain and resume; what was changed of a job, a reservation or the site's rules is
 made again what it was. What a cancel or a requeue ended is gone, and a submitted job
 is cancelled, which asks: these have no undo. What took something back is in the chronicle too, and is not taken back itself.
+An undo that nobody answered is the next one still; one that was refused makes room for the others, and may be asked for again
+by name.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ class Undo(NamedTuple):
 
 
 class Done(NamedTuple):
-    """One change; `key` tells it from all others."""
+    """One change; `key` tells it from all others. `is_refused`: its undo was."""
 
     key: str
     at_unix: float
     command: str
     undo: Undo | None
+    is_refused: bool = False
 
 
 class Chronicle:
@@ -50,14 +53,20 @@ class Chronicle:
         self._count += 1
         self._done.append(Done(str(self._count), self._clock(), command, undo))
 
-    def take_undo(self) -> Undo | None:
-        """How the latest change that can be taken back is; it is asked for once."""
+    def take(self, key: str = "") -> Done | None:
+        """The latest change that can be taken back, or that one if it can. It is given to nobody else until it is given back."""
         for place in range(len(self._done) - 1, -1, -1):
             done = self._done[place]
-            if done.undo is not None:
+            if done.undo is not None and (done.key == key if key else not done.is_refused):
                 self._done[place] = done._replace(undo=None)
-                return done.undo
+                return done
         return None
+
+    def give_back(self, done: Done, *, is_refused: bool) -> None:
+        """It was not taken back."""
+        for place, each in enumerate(self._done):
+            if each.key == done.key:
+                self._done[place] = done._replace(is_refused=is_refused)
 
     def command(self, key: str) -> str:
         """The command line of that change, "" if it is not kept any more."""
@@ -71,8 +80,14 @@ class Chronicle:
                 (
                     Cell(time.strftime("%H:%M:%S", time.localtime(done.at_unix)), "muted"),
                     Cell(done.command),
-                    Cell("yes" if done.undo else ""),
+                    _undo_cell(done),
                 ),
             )
             for done in reversed(self._done)
         ]
+
+
+def _undo_cell(done: Done) -> Cell:
+    if done.undo is None:
+        return Cell("")
+    return Cell("refused", "warn") if done.is_refused else Cell("yes")

@@ -80,7 +80,7 @@ class JobVerbs:
         """Raises UserError where it is too late."""
         done = await self._app.core.change(verb, names)
         if done.errors:
-            raise UserError(done.errors[0], "it cannot be taken back any more")
+            raise UserError(done.errors[0])
 
     def ask_limit(self, keys: Sequence[str]) -> None:
         """Another time limit, by a line of text as `scontrol update` takes it."""
@@ -117,7 +117,7 @@ class JobVerbs:
             for limit_s, names in before.items():
                 done = await self._app.core.update(names, JobChange(time_limit_s=limit_s))
                 if done.errors:
-                    raise UserError(done.errors[0], "it cannot be taken back any more")
+                    raise UserError(done.errors[0])
 
         commands = (limit_command(names, format_duration(limit_s)) for limit_s, names in before.items())
         return Undo("; ".join(commands), take_back)

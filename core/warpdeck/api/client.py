@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from warpdeck.errors import RESTART, UserError
+from warpdeck.errors import RESTART, UNCERTAIN, UserError
 from warpdeck.model import Request
 from warpdeck.model.change import JobChange
 from warpdeck.model.past import GroupCost, PastQuery
@@ -385,7 +385,8 @@ class Client:
                 elif item["t"] == "progress" and progress is not None:
                     progress(str(item["line"]))
         except TimeoutError as error:
-            raise UserError("the controller gave no answer", "see its log: warpdeck status") from error
+            hint = "see its log: warpdeck status"
+            raise UserError("the controller gave no answer", hint, code=UNCERTAIN) from error
         finally:
             self._inboxes.pop(number, None)
 

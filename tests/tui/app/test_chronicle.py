@@ -30,12 +30,26 @@ def test_what_can_be_taken_back_is_taken_back_once_and_the_latest_first() -> Non
     chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
     chronicle.add("warpdeck hold 2", Undo("warpdeck release 2", nothing))
     chronicle.add("warpdeck cancel 3")
-    taken = [chronicle.take_undo() for _ in range(3)]
-    assert [undo.command if undo else "" for undo in taken] == [
-        "warpdeck release 2",
-        "warpdeck release 1",
-        "",
-    ]
+    taken = [chronicle.take() for _ in range(3)]
+    assert [done.command if done else "" for done in taken] == ["warpdeck hold 2", "warpdeck hold 1", ""]
+
+
+def test_what_was_refused_makes_room_for_the_others_and_is_there_by_its_key() -> None:
+    chronicle = Chronicle(clock=lambda: 0.0)
+    for number in (1, 2):
+        chronicle.add(f"warpdeck hold {number}", Undo(f"warpdeck release {number}", nothing))
+    second = chronicle.take()
+    assert second is not None
+    chronicle.give_back(second, is_refused=False)
+    assert chronicle.take() == second, "nobody answered: it is the next one still"
+    chronicle.give_back(second, is_refused=True)
+    assert [line[2].text for _, line in chronicle.rows()] == ["refused", "yes"]
+    first = chronicle.take()
+    assert first is not None and first.command == "warpdeck hold 1"
+    assert chronicle.take() is None
+    again = chronicle.take(second.key)
+    assert again is not None and again.undo == second.undo
+    assert chronicle.take(second.key) is None, "it is asked for once"
 
 
 def test_the_chronicle_has_an_end() -> None:
@@ -75,7 +89,33 @@ async def test_what_is_too_late_to_be_taken_back_says_so(folder: Path) -> None:
         await stage.until(lambda: list(stage.app.chronicle), "the app has heard that it was released")
         await stage.press("Z")
         await stage.told("job 1 is over")
+        await stage.told("Z in @ asks again")
         assert [done.command for done in stage.app.chronicle] == ["warpdeck release 1"]
+        await stage.press("at")
+        await stage.shows("refused", "Z takes it back")
+        stage.app.clear_notifications()
+        await stage.press("Z")
+        await stage.told("job 1 is over")
+        await stage.shows("refused")
+
+
+async def test_what_nobody_answered_is_asked_for_again(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("first", "second"):
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+        await stage.cluster.submit("waits")
+        await stage.shows("\u25cc PD")
+        await stage.press("G", "H")
+        await stage.told("held job 3")
+        await stage.cluster.stop()
+        await stage.shows("reconnecting")
+        await stage.press("Z")
+        await stage.told("Z asks again")
+        await stage.cluster.start()
+        await stage.hides("reconnecting")
+        await stage.press("at", "Z")
+        await stage.told("taken back: warpdeck release 3")
+        await stage.shows("warpdeck release 3")
 
 
 async def test_a_drain_is_taken_back(folder: Path) -> None:
@@ -182,8 +222,8 @@ async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) ->
 async def test_readonly_has_no_undo(folder: Path) -> None:
     async with on_stage(folder, readonly=True) as stage:
         stage.app.chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
-        await stage.press("Z")
-        assert stage.app.chronicle.take_undo() is not None
+        await stage.press("Z", "at", "Z", "escape")
+        assert stage.app.chronicle.take() is not None
 
 
 def tmux(socket: Path, *words: str) -> str:

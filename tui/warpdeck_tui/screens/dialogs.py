@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
+from warpdeck_tui.actions import CHANGING
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.chronicle import Chronicle
 from warpdeck_tui.viewmodels import Cell, Line
@@ -37,7 +38,7 @@ CHOICE_COLUMNS = (
     Column("WHERE OR HOW IT ENDED", 0),
 )
 FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24), Column("WHAT", 0))
-DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 4))
+DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 7))
 EXPORT_NAMES = "It ends in .csv, .json or .md"
 MAX_NAMED = 8
 """Jobs listed in a confirmation; the rest is counted."""
@@ -218,9 +219,14 @@ class DonePage(Arrives[None], ModalScreen[None]):
             yield DialogKeys("done")
 
     def arrive(self) -> None:
-        table = self.query_one(VirtualTable)
-        table.show(self._chronicle.rows())
-        table.focus()
+        self._show()
+        self.query_one(VirtualTable).focus()
+
+    def _show(self) -> None:
+        self.query_one(VirtualTable).show(self._chronicle.rows())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (cast("DeckApp", self.app).readonly and ("done", action) in CHANGING)
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         event.stop()
@@ -228,6 +234,15 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
     def action_copy(self) -> None:
         cast("DeckApp", self.app).copy(self._chronicle.command(self.query_one(VirtualTable).cursor_key))
+
+    def action_undo(self) -> None:
+        """By the app: it goes on where the page is closed meanwhile."""
+        self.app.run_worker(self._undo(self.query_one(VirtualTable).cursor_key), group="undo")
+
+    async def _undo(self, key: str) -> None:
+        await cast("DeckApp", self.app).take_back(key)
+        if not self.is_left:
+            self._show()
 
     def action_close(self) -> None:
         self.dismiss(None)
