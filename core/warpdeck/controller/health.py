@@ -90,10 +90,12 @@ def judge(
     """The node as it is to be from now on, and what is new. The one decision about health."""
     failing = [each for each in checks if each.verdict is Verdict.FAIL and each.name not in rules.ignore]
     news = [fault for fault in faults if fault.number > node.faults_until]
-    troubles = [
+    said = [
         *(_fault(fault, rules) for fault in news if fault.at_unix >= node.added_at_unix),
         *(_failure(check) for check in failing if check.uuid),
     ]
+    its_own = {*node.known_gpus, *(gpu.uuid for gpu in node.gpus)}
+    troubles = [trouble for trouble in said if trouble.uuid in its_own]
     drains, begun = _drain_gpus(node, checks, troubles, now=now)
     node = amend(
         node,

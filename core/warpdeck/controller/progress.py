@@ -36,7 +36,7 @@ from .events import (
 from .following import move_up, step_in
 from .jobs import end_job, fold_back, put_back
 from .measurements import to_curve, to_own, to_usage
-from .nodeclock import end_of, moment
+from .nodeclock import end_of, moment, start_of
 from .state import amend
 from .suspension import set_right
 from .transaction import Transaction
@@ -72,7 +72,7 @@ def remark(txn: Transaction, event: Remarked) -> Outcome:
     """For the job's history, and for whoever asks what it does."""
     said = event.remark
     job = txn.state.jobs.get(JobId(said.job_id))
-    if job is not None and job.restarts == said.restarts and not job.is_finished:
+    if job is not None and _is_there(job, event.name, said.restarts) and not job.is_finished:
         sentence = f"{event.name}: {said.text}"
         txn.put_job(amend(job, notice=sentence))
         txn.log(job.id, sentence)
@@ -102,7 +102,7 @@ def give_back(txn: Transaction, event: GivenBack) -> Outcome:
     effects: list[Effect] = []
     for job_id, restarts in event.launches:
         job = txn.state.jobs.get(job_id)
-        if job is None or job.restarts != restarts or not _may_have_waited_there(job):
+        if job is None or not _is_there(job, event.name, restarts) or not _may_have_waited_there(job):
             continue
         if job.state is JobState.COMPLETING:
             gone = wire.JobReport(job_id, restarts, phase="exited", cause=job.ending_cause, ended_at=txn.now)
@@ -132,8 +132,9 @@ def _may_have_waited_there(job: Job) -> bool:
 def _may_try_again(txn: Transaction, name: NodeName, failed: wire.LaunchFailed) -> bool:
     """Sends the job back to the queue. As in Slurm a job whose prolog failed waits held: it might drain one node after the other."""
     job = txn.state.jobs.get(JobId(failed.job_id))
-    starting = job is not None and job.state is JobState.CONFIGURING and job.restarts == failed.restarts
-    if job is None or not starting or job.request.pty is not None:
+    if job is None or job.state is not JobState.CONFIGURING or job.request.pty is not None:
+        return False
+    if not _is_there(job, name, failed.restarts):
         return False
     txn.log(job.id, f"not started on {name}: {failed.message}")
     txn.put_job(amend(job, requeue_on_exit=True, held=job.held or bool(failed.drain)))
@@ -160,7 +161,8 @@ def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list
     if said.phase == "running":
         return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]
     effects: list[Effect] = []
-    if job is not None and not _is_visible(said):
+    was_there = job is not None and (said.restarts < job.restarts or _is_there(job, name, said.restarts))
+    if was_there and not _is_visible(said):
         effects.append(CollectOutput(node=name, job_id=job_id, restarts=said.restarts))
     return [*effects, ForgetShare(node=name, job_id=job_id, restarts=said.restarts)]
 
@@ -195,7 +197,7 @@ def _share_runs(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobRe
         )
     elif job.state is JobState.CONFIGURING and all(part.phase != "launching" for part in job.shares):
         txn.put_job(
-            amend(job, state=JobState.RUNNING, start_at_unix=moment(txn, share.node, said.started_at))
+            amend(job, state=JobState.RUNNING, start_at_unix=start_of(txn, job, share.node, said.started_at))
         )
         txn.log(job.id, "running on " + ", ".join(part.node for part in job.shares))
     return effects
@@ -225,7 +227,7 @@ def _share_ended(txn: Transaction, job: Job, share: ShareStatus, said: wire.JobR
         txn.put_curve(JobCurve(job_id=job.id, node=share.node, curve=to_curve(said.curve)))
     begun_unix = job.start_at_unix
     if begun_unix is None and said.started_at:
-        begun_unix = moment(txn, share.node, said.started_at)
+        begun_unix = start_of(txn, job, share.node, said.started_at)
     job = amend(_with_share(job, ended), start_at_unix=begun_unix)
     effects: list[Effect] = []
     if not ended.visible:
@@ -296,6 +298,11 @@ def final_status(job: Job) -> ExitStatus:
             code=worst.code or 1, signal=worst.signal, cause=blamed.cause, message=blamed.message
         )
     return worst
+
+
+def _is_there(job: Job, name: NodeName, restarts: int) -> bool:
+    """Whether this start of the job has a share of the node: of others' jobs a node's word counts for nothing."""
+    return job.restarts == restarts and _share(job, name) is not None
 
 
 def _share(job: Job, name: NodeName) -> ShareStatus | None:

@@ -144,13 +144,16 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.StepReport) -> lis
     if part.phase == "exited":
         return []
     known = {end.rank: end for end in part.ends}
+    share = next(each for each in step.shares if each.node == name)
+    here = {rank for rank in share.ranks if rank not in known} if said.ends else set()
+    told_now = {
+        each.rank: each for each in said.ends if each.rank in here
+    }  # of others' ranks its word counts for nothing
     fresh = [
         TaskEnd(rank=each.rank, code=each.code, signal=each.signal, oom=each.oom)
-        for each in said.ends
-        if each.rank not in known
+        for each in told_now.values()
     ]
     over = said.phase == "exited"
-    share = next(each for each in step.shares if each.node == name)
     if over:
         told = known.keys() | {each.rank for each in fresh}
         fresh += [TaskEnd(rank=rank, code=1) for rank in share.ranks if rank not in told]

@@ -48,9 +48,9 @@ class _Sink:
 def take_call(
     channel: Channel, node: NodeName, opened: CallOpened, server: CallServer
 ) -> Coroutine[Any, Any, None]:
-    """Accepts the call at once, so that nothing of it is missed; what is returned serves it."""
+    """Accepts the call at once, so that nothing of it is missed; what is returned serves it. Raises WireError."""
     sink = _Sink()
-    channel.accept_stream(opened.stream, sink)
+    channel.accept_call(opened.stream, sink)
     return _serve(channel, node, opened, server, sink)
 
 

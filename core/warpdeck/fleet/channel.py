@@ -19,6 +19,7 @@ from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.messages import encode
 from warpdeck_agent.wire.outbox import Outbox
+from warpdeck_agent.wire.steps import FIRST_CALL
 
 from .inbound import decode
 
@@ -31,6 +32,12 @@ CURVES_S = 20.0
 MOMENT_S = 2.0
 """Of one node, while somebody who moves through time looks on: the others wait for it."""
 OPEN_S = 30.0
+MAX_CALLS = 1024
+"""Of one node: twice as many as its agent lets processes begin."""
+ITEM_BYTES = 100
+"""What keeping one takes beside its bytes."""
+MAX_UNTAKEN_BYTES = 8 * STREAM_WINDOW_BYTES
+"""On one stream: a window of short lines, each with what keeping it takes."""
 
 _Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReservePort
 _Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
@@ -62,6 +69,8 @@ class Channel:
         self._ids = itertools.count(1)
         self._takers: dict[int, Callable[[int], None]] = {}
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
+        self._untaken: dict[int, int] = {}
+        """Bytes that have come on a stream and were not passed on yet."""
         self._credit: dict[int, Credit] = {}
         self._probes: dict[int, asyncio.Future[bool]] = {}
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
@@ -89,8 +98,7 @@ class Channel:
                     await self._take(decode(payload))
                 else:
                     stream, data = split_data(payload)
-                    if stream in self._incoming:
-                        self._incoming[stream].put_nowait(data)
+                    self._put(stream, data, len(data))
         except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the link broke: {error}") from error
         finally:
@@ -194,9 +202,16 @@ class Channel:
         self.send(dataclasses.replace(message, stream=stream))
         return self.accept_stream(stream, sink)
 
+    def accept_call(self, stream: int, sink: StreamSink) -> ChannelStream:
+        """A stream that the agent began. Raises WireError for one that it may not begin."""
+        calls = sum(number >= FIRST_CALL for number in self._incoming)
+        if stream < FIRST_CALL or stream in self._incoming or calls >= MAX_CALLS:
+            raise WireError(f"a call on stream {stream}, beside {calls} others")
+        return self.accept_stream(stream, sink)
+
     def accept_stream(self, stream: int, sink: StreamSink) -> ChannelStream:
         """A stream that is open: its bytes go to the sink."""
-        queue: asyncio.Queue[Any] = asyncio.Queue()
+        queue: asyncio.Queue[Any] = asyncio.Queue()  # bounded by _put
         self._incoming[stream] = queue
         task = asyncio.get_running_loop().create_task(self._feed(stream, queue, sink))
         self._tasks.add(task)
@@ -223,6 +238,15 @@ class Channel:
             self.send(wire.StreamEnd(stream=stream))
             self._incoming[stream].put_nowait(wire.StreamEnd(stream=stream))
 
+    def _put(self, stream: int, item: Any, size: int) -> None:
+        """Something on a stream. Raises WireError where the agent sends on and on what nobody has taken."""
+        if stream not in self._incoming:
+            return
+        untaken = self._untaken[stream] = self._untaken.get(stream, 0) + size + ITEM_BYTES
+        if untaken > MAX_UNTAKEN_BYTES:
+            raise WireError(f"more bytes on stream {stream} than its window")
+        self._incoming[stream].put_nowait(item)
+
     async def _feed(self, stream: int, queue: asyncio.Queue[Any], sink: StreamSink) -> None:
         """Passes a stream on in order; acknowledges what the sink has taken."""
         try:
@@ -230,6 +254,7 @@ class Channel:
                 item = await queue.get()
                 if isinstance(item, bytes):
                     await sink.data(item)
+                    self._untaken[stream] = self._untaken.get(stream, 0) - len(item) - ITEM_BYTES
                     self.send(wire.StreamAck(stream=stream, size=len(item)))
                 elif isinstance(item, wire.StreamOpened):
                     await sink.opened(item.offset, item.size_bytes, item.path)
@@ -238,6 +263,7 @@ class Channel:
                     return
         finally:
             self._incoming.pop(stream, None)
+            self._untaken.pop(stream, None)
             self._takers.pop(stream, None)
             credit = self._credit.pop(stream, None)
             if credit is not None:
@@ -246,8 +272,7 @@ class Channel:
     async def _take(self, message: Any) -> None:
         match message:
             case wire.StreamOpened(stream=stream) | wire.StreamEnd(stream=stream):
-                if stream in self._incoming:
-                    self._incoming[stream].put_nowait(message)
+                self._put(stream, message, 0)
             case wire.StreamAck(stream=stream, size=size):
                 if stream in self._credit:
                     self._credit[stream].earn(size)

@@ -1,0 +1,173 @@
+"""Whatever a node may say: it is refused with the message, or taken; then it can be kept, shown and planned with, and of jobs that
+are not on that node nothing has changed.
+
+The messages are made from their types, go through the controller's own decoder, and mostly lie at what it takes: a node that lies.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import msgspec.inspect as types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core import Core, ask
+
+from warpdeck.controller.events import NodeUp
+from warpdeck.controller.fences import Fences
+from warpdeck.controller.hearing import heard
+from warpdeck.controller.measurements import to_reading
+from warpdeck.controller.nodefacts import node_facts
+from warpdeck.controller.present import job_detail, job_row, node_health_row, node_row
+from warpdeck.errors import InvalidTransition, UserError
+from warpdeck.fleet.bounds import MAX_TEXT_CHARS, bounded
+from warpdeck.fleet.inbound import decode
+from warpdeck.model import NodeName
+from warpdeck_agent.wire import WireError
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+
+LIAR, HONEST = NodeName("liar"), NodeName("honest")
+WIDE = 2**62
+TEXTS = [
+    "",
+    "a",
+    "running",
+    "exited",
+    "lost",
+    "fail",
+    "requeued",
+    "disk",
+    "liar-0",
+    "honest-0",
+    "\0",
+    "\udcff",
+    "\x1b[2J",
+]
+TEXTS += ["spool:", "%j" * 100, "cpu_s", "launch_failed", "oom", "9" * 1000, "x" * MAX_TEXT_CHARS]
+STRANGE = [math.nan, math.inf, 1e308, 2**64, 10**400, "9" * (MAX_TEXT_CHARS + 1)]
+SAID = [
+    wire.JobReport,
+    wire.LaunchFailed,
+    wire.GivenBack,
+    wire.Remark,
+    wire.Sample,
+    wire.Health,
+    wire.Welcome,
+]
+STEPS = [stepwire.StepReport, stepwire.StepFence]
+
+
+def values(of: types.Type) -> st.SearchStrategy[Any]:
+    """What JSON may hold for this type: mostly at its bounds."""
+    match of:
+        case types.IntType() | types.FloatType():
+            low, high = (-WIDE if of.ge is None else of.ge), (WIDE if of.le is None else of.le)
+            return st.sampled_from([low, high, *(near for near in (0, 1, 2, 64) if low <= near <= high)])
+        case types.StrType():
+            return st.sampled_from([text for text in TEXTS if len(text) <= (of.max_length or WIDE)])
+        case types.BoolType():
+            return st.booleans()
+        case types.NoneType():
+            return st.none()
+        case types.UnionType():
+            return st.one_of(*map(values, of.types))
+        case types.ListType():
+            return st.lists(
+                values(of.item_type), min_size=of.min_length or 0, max_size=min(3, of.max_length or 3)
+            )
+        case types.DictType():
+            return st.dictionaries(st.sampled_from(TEXTS[:4]), values(of.value_type), max_size=2)
+        case types.DataclassType():
+            return said(of.cls)
+        case _:
+            raise AssertionError(of)
+
+
+def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Fields of that message: those that it must have, and some more; now and then one that no bound allows."""
+    info = types.type_info(bounded(kind))
+    assert isinstance(info, types.DataclassType)
+    fields = [each for each in info.fields if each.name != "t"]
+    known = {each.name: fixed.get(each.name, values(each.type)) for each in fields}
+    must = {each.name for each in fields if each.required}
+    tag = {"t": st.just(kind.t)} if "t" in kind.__dataclass_fields__ else {}
+    sane = st.sets(st.sampled_from(sorted(known)), max_size=5).flatmap(
+        lambda some: st.fixed_dictionaries(
+            {name: each for name, each in known.items() if name in must or name in some} | tag
+        )
+    )
+    wild = st.tuples(sane, st.sampled_from(sorted(known)), st.sampled_from(STRANGE))
+    strange = wild.map(lambda made: {**made[0], made[1]: made[2]})
+    return st.integers(0, 30).flatmap(lambda dice: strange if dice == 30 else sane)
+
+
+SMALL = st.integers(0, 6)
+ABOUT = {"job_id": SMALL, "restarts": st.integers(0, 1), "step": st.integers(0, 1)}
+MESSAGES = st.one_of(*(said(kind, **ABOUT) for kind in [*SAID, *STEPS]))
+
+
+def cluster() -> Core:
+    """Jobs that run on each of the nodes, on both, that wait, and a step on both; then the other node is not asked any more."""
+    core = Core(HONEST, LIAR)
+    for _ in range(2):
+        core.run(ask(gpus=4))
+    core.submit(ask(gpus=4, nodes=2))
+    core.submit(ask(name="waits", gpus=1))
+    return core
+
+
+def others(core: Core) -> list[Any]:
+    """All that a node's word is to leave alone."""
+    jobs = [
+        job
+        for job in core.state.jobs.values()
+        if job.holds_resources and LIAR not in [share.node for share in job.shares]
+    ]
+    steps = [step for job in jobs for step in core.state.steps.get(job.id, {}).values()]
+    return [*jobs, *steps, core.state.nodes[HONEST]]
+
+
+def take(core: Core, message: Any) -> None:
+    """As the controller's loop does."""
+    match message:
+        case wire.Sample():
+            core.state.readings[LIAR] = to_reading(message)
+            core.state.picture.blocked(core.state, LIAR)
+        case stepwire.StepFence():
+            Fences().take(LIAR, message, core.state)
+        case wire.Welcome():
+            core.apply(NodeUp(name=LIAR, welcome=message))
+        case _:
+            core.apply(heard(LIAR, message, received_unix=core.now))
+
+
+@settings(max_examples=150)
+@given(st.lists(MESSAGES, min_size=1, max_size=4))
+def test_what_a_node_says_harms_nobody_else(sent: list[dict[str, Any]]) -> None:
+    core = cluster()
+    before = others(core)
+    assert len(before) == 2
+    for each in sent:
+        try:
+            message = decode(
+                json.dumps(each, ensure_ascii="9" * 9 in str(each)).encode("utf-8", "surrogatepass")
+            )
+        except WireError:
+            continue
+        try:
+            take(core, message)
+        except (UserError, InvalidTransition):
+            continue
+    assert others(core)[:2] == before
+    core.plan()
+    for node in core.state.nodes.values():
+        msgspec.json.encode([node_row(core.state, node), node_health_row(core.state, node)])
+    msgspec.json.encode(node_facts(core.state, core.state.nodes.values(), now=core.now))
+    for job in core.state.jobs.values():
+        msgspec.json.encode([job_row(core.state, job), job_detail(core.state, job, [])])
+    for kept in (*core.state.jobs.values(), *core.state.nodes.values()):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(kept), type=type(kept)) == kept

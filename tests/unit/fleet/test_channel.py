@@ -1,0 +1,113 @@
+"""An agent that does not keep to the windows of its streams, or begins what it may not, loses its link and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.waiting import WAIT_S, comes
+
+from warpdeck.errors import RemoteError
+from warpdeck.fleet.channel import MAX_CALLS, MAX_UNTAKEN_BYTES, Channel
+from warpdeck_agent.wire import data_frame, json_frame
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.steps import FIRST_CALL
+
+
+class Sink:
+    """Takes what comes when it is let."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.may_take = asyncio.Event()
+        self.end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def opened(self, offset: int, size_bytes: int, path: str) -> None:
+        return None
+
+    async def data(self, chunk: bytes) -> None:
+        await self.may_take.wait()
+        self.taken += len(chunk)
+
+    async def ended(self, error: str) -> None:
+        self.end.set_result(error)
+
+
+class Ends:
+    """A channel, and the agent's end of it."""
+
+    def __init__(self, channel: Channel, agent: asyncio.StreamWriter) -> None:
+        self.channel = channel
+        self.agent = agent
+        self.pump = asyncio.get_running_loop().create_task(channel.pump())
+
+    async def lost(self) -> str:
+        """Why the link ended."""
+        with pytest.raises(RemoteError) as caught:
+            await asyncio.wait_for(self.pump, WAIT_S)
+        return caught.value.cause
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    agent_reader, agent = await asyncio.open_connection(sock=theirs)
+    drained = asyncio.get_running_loop().create_task(agent_reader.read())
+    made = Ends(Channel("n", reader, writer, lambda message: None), agent)
+    yield made
+    made.pump.cancel()
+    writer.close()
+    agent.close()
+    await asyncio.wait([made.pump, drained])
+
+
+async def test_a_stream_that_is_sent_on_and_on_ends_the_link(ends: Ends) -> None:
+    sink = Sink()
+    ends.channel.accept_stream(3, sink)
+    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES + 1):
+        ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
+    assert "more bytes on stream 3 than its window" in await ends.lost()
+    sink.may_take.set()
+
+
+@pytest.mark.parametrize("piece", [DATA_CHUNK_BYTES, 30])
+async def test_a_window_may_wait_in_pieces_of_any_size(ends: Ends, piece: int) -> None:
+    sink = Sink()
+    ends.channel.accept_stream(3, sink)
+    window = STREAM_WINDOW_BYTES // piece * piece
+    for sent in range(1, 4):
+        for _ in range(window // piece):
+            ends.agent.write(data_frame(3, bytes(piece)))
+        await ends.agent.drain()
+        sink.may_take.set()
+        await comes(lambda so_far=sent: sink.taken == so_far * window, what="all of it is taken")
+    ends.agent.write(json_frame(wire.encode(wire.StreamEnd(stream=3))))
+    assert await asyncio.wait_for(sink.end, WAIT_S) == ""
+
+
+async def test_messages_on_a_stream_are_no_way_around_its_window(ends: Ends) -> None:
+    sink = Sink()
+    ends.channel.accept_stream(3, sink)
+    ends.agent.write(data_frame(3, b"x"))
+    opened = json_frame(wire.encode(wire.StreamOpened(stream=3)))
+    for _ in range(MAX_UNTAKEN_BYTES // 100):
+        ends.agent.write(opened)
+    assert "than its window" in await ends.lost()
+    sink.may_take.set()
+
+
+async def test_calls_are_of_the_agents_own_numbers_and_bounded(ends: Ends) -> None:
+    sinks: list[Any] = [Sink() for _ in range(MAX_CALLS + 1)]
+    ends.channel.accept_stream(3, sinks[0])
+    for stream in (3, 4):
+        with pytest.raises(Exception, match=f"a call on stream {stream}"):
+            ends.channel.accept_call(stream, sinks[1])
+    for number in range(MAX_CALLS):
+        ends.channel.accept_call(FIRST_CALL + number, sinks[1 + number])
+    with pytest.raises(Exception, match="beside 1024 others"):
+        ends.channel.accept_call(FIRST_CALL + MAX_CALLS, Sink())
