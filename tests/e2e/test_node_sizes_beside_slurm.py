@@ -14,6 +14,7 @@ from tests.core import Agent
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import NODES, RealSlurm
 from tests.served import Served
+from tests.waiting import eventually
 
 from warpdeck.controller.events import NodeUp
 from warpdeck.model import NodeName
@@ -73,3 +74,33 @@ def test_the_disk_that_a_job_asks_for_is_found_and_shown(ours: OurSlurm) -> None
     assert ours.run(["squeue", "-h", "-j", str(job), "-o", "%d"]).out == "2G\n"
     jobs = json.loads(ours.run(["squeue", "--json"]).out)["jobs"]
     assert {each["job_id"]: each["minimum_tmp_disk_per_node"] for each in jobs}[job] == 2048
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "--hint=nomultithread -c 4", "--threads-per-core=1 -n 4", "--threads-per-core=2 -n 4", "--ntasks-per-core=1 -n 4",
+        "--ntasks-per-core=1 -n 4 -c 2", "--hint=compute_bound -n 4", "--hint=multithread -n 4",
+        "--threads-per-core=1 -N1 --ntasks-per-node=4 -c 2", "-B 1:2:1 -n 2", "--hint=nomultithread --gpus=2 --cpus-per-gpu=3",
+        "--hint=nomultithread -c 8", "--threads-per-core=1 -n 20", "--threads-per-core=1 -N2 -n 3", "--ntasks-per-core=2 -n 4",
+    ],
+)  # fmt: skip
+def test_a_job_that_uses_one_thread_of_a_core_gets_whole_cores(
+    slurm: RealSlurm, ours: OurSlurm, asked: str
+) -> None:
+    words = [*asked.split(), "-t1", "--mem-per-cpu=100"]
+    number = slurm.ok("sbatch", "--parsable", *words, "--wrap", "sleep 1000").strip()
+    held = eventually(
+        lambda: slurm.ok("squeue", "-h", "-t", "R", "-j", number, "-o", "%C %D"), what="it runs"
+    )
+    slurm.ok("scancel", number)
+    job = ours.submit(*words)
+    ours.runs(job)
+    assert ours.run(["squeue", "-h", "-j", str(job), "-o", "%C %D"]).out == held
+    ours.ends(job, exit_code=0)
+
+
+def test_more_cores_than_a_node_has_are_refused(slurm: RealSlurm, ours: OurSlurm) -> None:
+    words = ["sbatch", "-t1", "--hint=nomultithread", "-c9", "--wrap", "true"]
+    refused = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    assert [done.err.splitlines()[0] for done in (slurm.run(words), ours.run(words))] == [refused] * 2

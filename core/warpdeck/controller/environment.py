@@ -81,6 +81,7 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
     asked = job.request.resources
     shares = job.allocation.shares
     nodes = collapse([part.node for part in shares])
+    each = asked.cpus_held_each()  # as Slurm tells it: those that the job uses
     made = {
         "SLURM_JOB_NODELIST": nodes,
         "SLURM_NODELIST": nodes,
@@ -88,8 +89,8 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
         "SLURM_NNODES": str(len(shares)),
         "SLURM_TASKS_PER_NODE": run_lengths([part.tasks for part in shares]),
         "SLURM_CPUS_PER_TASK": str(asked.cpus_per_task),
-        "SLURM_CPUS_ON_NODE": str(share.cpus),
-        "SLURM_JOB_CPUS_PER_NODE": run_lengths([part.cpus for part in shares]),
+        "SLURM_CPUS_ON_NODE": str(share.cpus // each),
+        "SLURM_JOB_CPUS_PER_NODE": run_lengths([part.cpus // each for part in shares]),
         "SLURM_NODEID": str(rank),
         "SLURM_GTIDS": "0",
         "SLURMD_NODENAME": share.node,
@@ -101,7 +102,7 @@ def _layout(job: Job, rank: int, share: Share) -> dict[str, str]:
         made["SLURM_NTASKS"] = made["SLURM_NPROCS"] = str(sum(part.tasks for part in shares))
     else:  # as many as there is room for: what MPI's launchers start
         made["SLURM_TASKS_PER_NODE"] = run_lengths(
-            [max(1, part.cpus // asked.cpus_per_task) for part in shares]
+            [max(1, part.cpus // asked.cpus_of_task()) for part in shares]
         )
     if asked.tasks_per_node is not None:  # as Slurm has it, even where --ntasks asks for fewer in all
         made["SLURM_NTASKS_PER_NODE"] = str(asked.tasks_per_node)

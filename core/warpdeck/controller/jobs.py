@@ -23,6 +23,7 @@ from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import parse_constraint
 
 from .amended import Amended
+from .cores import with_core_threads
 from .dependencies import clause_name, targets
 from .events import (
     Cancelled,
@@ -62,7 +63,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
     parse_constraint(request.resources.constraint)
     parse_constraint(request.resources.prefer, "prefer")
     _check_dependencies(txn, event)
-    request = state.site.complete(request, event.who.user)
+    request = with_core_threads(state, state.site.complete(request, event.who.user))
     check_reservation(txn, request, event.who)
     if request.code_due_unix is not None:
         request = amend(request, code_due_unix=min(request.code_due_unix, txn.now + MOST_RECORDING_S))

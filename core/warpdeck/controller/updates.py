@@ -16,6 +16,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 
 from .amended import Amended
+from .cores import with_core_threads
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
 from .jobs import check_reservation, check_times, on_each
@@ -106,7 +107,7 @@ def _denied(sentence: str) -> UserError:
 def _changed_request(txn: Transaction, job: Job, change: JobChange, who: Who) -> Request:
     """The request of a waiting job as it is to be, if it may be so."""
     wanted, state = change.asked(), txn.state
-    request = state.site.complete(_replaced(job.request, change), job.user)
+    request = with_core_threads(state, state.site.complete(_replaced(job.request, change), job.user))
     if wanted & LIMIT:
         limit_s = _asked_limit(job, change, now_s=_limit_s(txn, job))
         request = amend(request, time_limit_s=limit_s, unlimited=limit_s is None)

@@ -167,6 +167,12 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     tasks_per_gpu: Count | None = None
     """As asked; tasks and GPUs follow from it."""
     cpus_per_task: Count = 1
+    threads_per_core: Count | None = None
+    """Of each core it uses so many threads alone, and holds the others too."""
+    tasks_per_core: Count | None = None
+    """No more of its tasks share a core."""
+    core_threads: Count = 1
+    """The threads of a core where it may run: the controller says so, of a request to which it matters."""
     cpus_per_node_min: Count | None = None
     """--mincpus."""
     overcommit: bool = False
@@ -194,6 +200,18 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """--switches: leaf switches at most, unless the job has waited so long for them."""
     switches_wait_s: Seconds | None = 300
     """None: for ever. The default is Slurm's (max_switch_wait)."""
+
+    def cpus_used_by_task(self) -> int:
+        """CPUs of a task, for which it asks for memory too."""
+        return max(self.cpus_per_task, -(-self.core_threads // (self.tasks_per_core or self.core_threads)))
+
+    def cpus_held_each(self) -> int:
+        """CPUs that are held for each that is used: those of whole cores."""
+        return max(1, self.core_threads // (self.threads_per_core or self.core_threads))
+
+    def cpus_of_task(self) -> int:
+        """CPUs that are held for a task."""
+        return self.cpus_used_by_task() * self.cpus_held_each()
 
     def task_count(self) -> int:
         """Tasks in all: as asked, else tasks_per_node on each node, else one a node."""

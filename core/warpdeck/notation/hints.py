@@ -1,4 +1,4 @@
-"""Options that change nothing of what a job gets here, and of which its processes are told all the same, as Slurm tells them.
+"""Options of which a job's processes are told, as Slurm tells them: those on cores, and some that change nothing here.
 
 Programs and wrappers of MPI look at them. Measured beside 22.05.
 """

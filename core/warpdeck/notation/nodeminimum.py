@@ -27,6 +27,8 @@ def set_extra(resources: dict[str, Any], value: str) -> None:
         raise UserError(f"--extra-node-info={value} has more than three parts", "write SOCKETS:CORES:THREADS")
     for part, piece in zip(_PARTS, [*pieces, "", ""], strict=False):
         _least(resources)[part] = _count(piece, f"--extra-node-info={value}", ranged=True)
+    if threads := _least(resources)["threads"]:
+        resources["threads_per_core"] = threads
 
 
 def set_sockets(resources: dict[str, Any], value: str) -> None:

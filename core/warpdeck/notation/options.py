@@ -70,7 +70,7 @@ gres-flags               -  required  bar  noted     each
 help                     h  none      ba   command
 help                     h  none      r    command
 het-group                -  required  r    refused
-hint                     -  required  bar  noted     each
+hint                     -  required  bar  honoured  each
 hold                     H  none      bar  honoured
 ignore-pbs               -  none      b    honoured
 immediate                I  optional  a    command
@@ -108,7 +108,7 @@ nodefile                 F  required  bar  honoured   each
 nodelist                 w  required  bar  honoured  each
 nodes                    N  required  bar  honoured  each
 ntasks                   n  required  bar  honoured  each
-ntasks-per-core          -  required  bar  noted     each
+ntasks-per-core          -  required  bar  honoured  each
 ntasks-per-gpu           -  required  bar  honoured   each
 ntasks-per-node          -  required  bar  honoured  each
 ntasks-per-socket        -  required  bar  refused     each
@@ -151,7 +151,7 @@ tasks-per-node           -  required  bar  honoured  each
 test-only                -  none      b    command
 test-only                -  none      r    refused
 thread-spec              -  required  bar  noted     each
-threads-per-core         -  required  bar  noted     each
+threads-per-core         -  required  bar  honoured  each
 time                     t  required  bar  honoured
 time-min                 -  required  bar  honoured
 tmp                      -  required  bar  honoured   each

@@ -13,6 +13,7 @@ from warpdeck.errors import UserError
 from .arrays import parse_array
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
+from .cores import OF_CORES
 from .dependencies import parse_dependencies
 from .exports import exported, is_all, left_out
 from .gres import parse_gpus, parse_gres
@@ -59,10 +60,10 @@ def build_request(
         here = known.options[option].here if option in known.options else REFUSED
         if option in CLUSTER_OPTIONS and not other_cluster(value):
             continue
+        if (here == NOTED or option in OF_CORES) and (told := _told_of(option, value)):
+            request.setdefault("step_variables", {}).update(told)
         if here == NOTED:
             notes.append(f"{where}: --{option} has no effect here")
-            if told := _told_of(option, value):
-                request.setdefault("step_variables", {}).update(told)
         elif here == REFUSED:
             raise unsupported(option, where)
         elif here == COMMAND:
@@ -323,6 +324,7 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "gpus-per-task": _set_gpus("gpus-per-task"),
     "cpus-per-gpu": _number("cpus_per_gpu", "cpus-per-gpu"),
     "mincpus": _number("cpus_per_node_min", "mincpus"),
+    **OF_CORES,
     "ntasks-per-gpu": _number("tasks_per_gpu", "ntasks-per-gpu"),
     "tres-per-task": lambda resources, value: resources.update(parse_tres_per_task(value)),
     "constraint": lambda resources, value: resources.update(constraint=value),

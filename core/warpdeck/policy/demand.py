@@ -60,7 +60,7 @@ def need_of(
     cpus = _cpus(asked, tasks, gpus)
     return Need(
         tasks=tasks,
-        cpus=cpus,
+        cpus=cpus * asked.cpus_held_each(),
         mem_bytes=_memory(asked, cpus, gpus, default_mem_per_cpu_bytes),
         gpus=gpus,
         gpu_type=asked.gpus.type.lower(),
@@ -71,12 +71,13 @@ def need_of(
 
 
 def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
+    """Those that are used."""
     holding = 1 if asked.overcommit else tasks
     each = (
         0 if asked.overcommit else asked.tasks_per_node or 0
     )  # more than the node's tasks where --ntasks is given
     by_gpus = gpus * (asked.cpus_per_gpu or 0)
-    return max(1, max(holding, each) * asked.cpus_per_task, by_gpus, asked.cpus_per_node_min or 0)
+    return max(1, max(holding, each) * asked.cpus_used_by_task(), by_gpus, asked.cpus_per_node_min or 0)
 
 
 def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:

@@ -74,7 +74,7 @@ def _dealt(shape: Shape, rows: list[int], rooms: list[int]) -> Spot:
     """All tasks on these rows, ascending, which have room for so many."""
     asked = shape.asked
     total = max(asked.tasks or 0, len(rows))
-    each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_per_task))
+    each = max(1, asked.tasks_per_node or 0, -(-(asked.cpus_per_node_min or 0) // asked.cpus_used_by_task()))
     fewest = len(rows) if asked.nodes_open else asked.nodes_min
     slots = fill(rooms, total, each=min(each, *rooms), fewest=fewest)
     return [(row, _need(shape, count)) for row, count in zip(rows, deal(slots, total), strict=True)]
@@ -94,11 +94,11 @@ def _rooms(cluster: Cluster, shape: Shape, free: Ints) -> Ints:
     asked, mem_bytes = shape.asked, _mem_bytes_of_task(shape)
     gpus, kind = asked.gpus.per_task or 0, asked.gpus.type.lower()
     column = cluster.columns_of(kind)[0] if kind else GPUS
-    rooms: Ints = free[CPUS] // asked.cpus_per_task
+    rooms: Ints = free[CPUS] // asked.cpus_of_task()
     for amount, there in ((mem_bytes, free[MEM]), (gpus, free[column])):
         if amount:
             rooms = np.minimum(rooms, there // amount)
-    each = {"cpu": asked.cpus_per_task, "mem": mem_bytes // MIB, "gres/gpu": gpus, f"gres/gpu:{kind}": gpus}
+    each = {"cpu": asked.cpus_of_task(), "mem": mem_bytes // MIB, "gres/gpu": gpus, f"gres/gpu:{kind}": gpus}
     bounds = [most // each[name] for name, most in shape.most_per_node.items() if each.get(name)]
     if asked.tasks_per_node is not None:
         bounds.append(asked.tasks_per_node)
@@ -111,7 +111,7 @@ def _mem_bytes_of_task(shape: Shape) -> int:
     if asked.mem_per_node_bytes is not None:
         return 0
     if asked.mem_per_cpu_bytes is not None:
-        return asked.mem_per_cpu_bytes * asked.cpus_per_task
+        return asked.mem_per_cpu_bytes * asked.cpus_used_by_task()
     if asked.mem_per_gpu_bytes is not None:
         return asked.mem_per_gpu_bytes * (asked.gpus.per_task or 0)
-    return shape.default_mem_per_cpu_bytes * asked.cpus_per_task
+    return shape.default_mem_per_cpu_bytes * asked.cpus_used_by_task()

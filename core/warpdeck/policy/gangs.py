@@ -80,8 +80,8 @@ def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
     usable = np.logical_or.reduce(masks)
     whole = cluster.whole[:FIRST_TYPE, usable].max(axis=1, initial=0)
     cpus, mem, gpus = int(whole[CPUS]), int(whole[MEM]), int(whole[GPUS])
-    each = asked.cpus_per_task
-    holds = [] if asked.overcommit else [cpus // each]
+    each = asked.cpus_used_by_task()
+    holds = [] if asked.overcommit else [cpus // asked.cpus_of_task()]
     if asked.mem_per_cpu_bytes and not asked.overcommit:
         holds.append(mem // (asked.mem_per_cpu_bytes * each))
     if asked.gpus.per_task:
@@ -90,7 +90,7 @@ def _fewest(cluster: Cluster, asked: Resources, masks: Sequence[Mask]) -> int:
     if asked.gpus.total:
         limits = [gpus]
         limits += [mem // asked.mem_per_gpu_bytes] if asked.mem_per_gpu_bytes else []
-        limits += [cpus // asked.cpus_per_gpu] if asked.cpus_per_gpu else []
+        limits += [cpus // (asked.cpus_per_gpu * asked.cpus_held_each())] if asked.cpus_per_gpu else []
         parts.append((asked.gpus.total, min(limits)))
     return max(-(-count // held) if held > 0 else 1 for count, held in parts)
 

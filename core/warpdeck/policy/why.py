@@ -73,7 +73,7 @@ def describe_need(asked: Resources) -> str:
 def _describe_tasks(asked: Resources) -> str:
     """Of a request that may go to as many nodes as it needs."""
     gpus, kind = asked.gpus, f" of type {asked.gpus.type}" if asked.gpus.type else ""
-    each = [many(asked.cpus_per_task, "CPU")]
+    each = [many(asked.cpus_of_task(), "CPU")]
     if gpus.per_task:
         each.append(many(gpus.per_task, "GPU") + kind)
     words = f"{many(asked.tasks or 1, 'task')} of {' and '.join(each)}"

@@ -81,8 +81,8 @@ def test_what_is_refused_names_line_and_option(line: str, words: str) -> None:
 
 
 def test_harmless_options_are_noted() -> None:
-    _, notes = build_request([("hint", "nomultithread", "job.sh:2")], {}, now=0.0)
-    assert notes == ["job.sh:2: --hint has no effect here"]
+    _, notes = build_request([("mem-bind", "local", "job.sh:2")], {}, now=0.0)
+    assert notes == ["job.sh:2: --mem-bind has no effect here"]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
         ),
         (["#SBATCH -o logs/%x.out"], "line 2: the folder of --output, /here/logs, is not there"),
         (["#SBATCH --reboot"], "line 2: submission refuses this: --reboot is not supported"),
-        (["#SBATCH --hint=nomultithread"], "line 2: --hint has no effect here"),
+        (["#SBATCH --mem-bind=local"], "line 2: --mem-bind has no effect here"),
         (["#SBATCH -n1", "#SBATCH hetjob", "#SBATCH -n2"], "line 3: a job of 2 components"),
         (["#PBS -l nodes=2", "#PBS -N x"], "line 2: #PBS lines count here and for Slurm's sbatch"),
         (["#BSUB -n 2", "#PBS -N x"], "line 3: this #PBS line is not read: the script has #BSUB lines"),
