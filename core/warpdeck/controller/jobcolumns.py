@@ -128,7 +128,9 @@ def _reason(sight: Sight, job: Job) -> str:
     if job.state not in FINISHED:
         return "None"
     cause = job.exit.cause if job.exit else job.ending_cause
-    return CAUSES.get(cause, "NonZeroExitCode" if job.state is JobState.FAILED else "None")
+    if cause in CAUSES or job.state is not JobState.FAILED:
+        return CAUSES.get(cause, "None")
+    return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"  # as slurmctld has it
 
 
 def _dependency(sight: Sight, job: Job) -> str:

@@ -239,6 +239,7 @@ def _run(asked: Asked) -> int:
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
     question = asked.question()
+    question["steps"] |= any(column.name == "DerivedExitCode" for column in columns)  # with -X, too
     if asked.has("batch-script"):
         return _scripts(asked, question)
     jobs = [] if asked.finds_nothing else _jobs_of(asked, question)

@@ -7,9 +7,10 @@ from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.people import group_of, name_of
+from warpdeck.slurm.scontrol.jobtext import derived_exit
 
 from .usage import cpu_times
-from .values import Window, derived_exit_code, exit_code, step_state, waiting_reason
+from .values import Window, exit_code, step_state, waiting_reason
 
 Record = dict[str, Any]
 META = {
@@ -41,7 +42,7 @@ def _job(job: Record, window: Window) -> Record:
         "cluster": CLUSTER_NAME,
         "constraints": job["features"],
         "container": job["container"] or None,
-        "derived_exit_code": exit_object(derived_exit_code(job)),
+        "derived_exit_code": exit_object(derived_exit(job)),
         "time": {
             **_times(job, window),
             "eligible": int(job["eligible"] or 0),

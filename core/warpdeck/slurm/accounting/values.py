@@ -7,7 +7,7 @@ from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.slurm.people import group_of
-from warpdeck.slurm.scontrol.jobtext import plain_tres
+from warpdeck.slurm.scontrol.jobtext import ENDED, derived_exit, plain_tres
 from warpdeck.slurm.tasklists import told_tasks
 from warpdeck.slurm.units import UNKNOWN, clock, exact, moment, rounded, tres_text
 
@@ -31,8 +31,6 @@ TRESUsageOutTot:15 UID:6 User:9 UserCPU:10 WCKey:10 WCKeyID:10 WorkDir:20
 """
 WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in FORM.split())}
 """Field -> width; below 0 the text stands to the left."""
-ENDED = frozenset({"cancelled", "timeout", "requeued", "preempted"})
-"""Causes of an end that was ordered: the job's record was written with the order, and its steps' records tell how they took it."""
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
 COLUMNS = """
@@ -77,7 +75,7 @@ def job_values(job: Record, window: Window, *, unit: str = "") -> dict[str, str]
         "Comment": job["comment"],
         "Constraints": job["features"],
         "Container": job["container"],
-        "DerivedExitCode": derived_exit_code(job),
+        "DerivedExitCode": derived_exit(job),
         "ExitCode": exit_code(job),
         "Eligible": moment(job["eligible"]),
         "Flags": "SchedMain,StartRecieved" if start else "",  # spelt so in all releases
@@ -228,20 +226,6 @@ def step_state(row: Record) -> str:
     """What a signal has ended counts as cancelled."""
     by_signal = row["exit_code"] and not row["exit_code"].endswith(":0")
     return "CANCELLED" if by_signal and row["state"] in SIGNALLED else str(row["state"])
-
-
-def derived_exit_code(job: Record) -> str:
-    """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
-    rows = [step["row"] for step in job.get("steps", ())]
-    codes = [
-        row["exit_code"].split(":")
-        for row in rows
-        if row["exit_code"]
-        and (job["exit_cause"] not in ENDED or row["exit_code"].endswith(":0"))
-        and row["id"].rpartition(".")[2].isdecimal()
-    ]
-    code, number = max(((int(code), int(number)) for code, number in codes), default=(0, 0))
-    return f"{code}:{number}"
 
 
 def _memory(mib: int, unit: str) -> str:

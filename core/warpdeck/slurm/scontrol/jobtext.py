@@ -38,6 +38,7 @@ FIELDS = [
     "end",
     "exit_code",
     "restarts",
+    "exit_cause",
     "comment",
     "command",
     "work_dir",
@@ -88,6 +89,8 @@ FIELDS = [
     "mail_user",
 ]
 MIB = 2**20
+ENDED = frozenset({"cancelled", "timeout", "requeued", "preempted"})
+"""Causes of an end that was ordered: the job's record was written with the order, and its steps' records tell how they took it."""
 
 
 def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
@@ -116,8 +119,15 @@ def _name(job: Record) -> str:
 
 
 def derived_exit(job: Record) -> str:
-    """The largest exit code of its steps."""
-    codes = [step["row"]["exit_code"].split(":") for step in job["steps"] if step["row"]["exit_code"]]
+    """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
+    rows = [step["row"] for step in job.get("steps", ())]
+    codes = [
+        row["exit_code"].split(":")
+        for row in rows
+        if row["exit_code"]
+        and (job["exit_cause"] not in ENDED or row["exit_code"].endswith(":0"))
+        and row["id"].rpartition(".")[2].isdecimal()
+    ]
     code, number = max(((int(code), int(number)) for code, number in codes), default=(0, 0))
     return f"{code}:{number}"
 
