@@ -172,6 +172,7 @@ ACTIONS = (
     Action("queue", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
     Action("queue", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
     Action("queue", "limit", "L", "Time limit", "another one, or more of it: +2:00:00", "", _CHANGES),
+    Action("queue", "priority", "P", "Priority", "nice, or a number in its place", "", _CHANGES),
     Action("queue", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("queue", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action(
@@ -302,6 +303,7 @@ ACTIONS = (
     Action("job", "release", "U", "Release", "let a held job start", "Release", _CHANGES),
     Action("job", "requeue", "R", "Requeue", "end the job and put it back", "Requeue", _CHANGES),
     Action("job", "limit", "L", "Time limit", "another one, or more of it: +2:00:00", "", _CHANGES),
+    Action("job", "priority", "P", "Priority", "nice, or a number in its place", "", _CHANGES),
     Action("job", "attach", "a", "Attach", "the terminal of an interactive job", "Attach", _CHANGES),
     Action("job", "copy", "y", "Copy id", "the job's id to the clipboard"),
     Action(
@@ -437,7 +439,7 @@ ACTIONS = (
     Action("fill", "remove", "X", "Remove", "the preset under the cursor", "removes the preset"),
     Action("fill", "give_up", "escape,q", "Give up", "leave the form as it is", "goes back"),
     Action("done", "copy", "y,Y", "Copy", "the command line under the cursor", "copies the line"),
-    Action("done", "undo", "Z", "Undo", "take back the change under the cursor", "takes it back", _CHANGES),
+    Action("done", "undo", "Z", "Undo", "take back the change under the cursor", "takes it back"),
     Action("done", "close", "escape,q,at", "Close", "back", "closes"),
     Action("page", "close", "escape,q,enter,question_mark", "Close", "end the search, then back", "closes"),
     Action("usage", "export", "e", "Export", "the figures as CSV, JSON or Markdown", "exports"),

@@ -406,6 +406,9 @@ class DeckApp(Window):
 
     async def take_back(self, key: str = "") -> None:
         """The latest change, or that one; why not is told."""
+        if words := self.refused("undo"):
+            self.notify(words, severity="warning", markup=False)
+            return
         done = self.chronicle.take(key)
         if done is None or done.undo is None:
             self.notify(NOTHING_TO_UNDO, markup=False)

@@ -1,4 +1,4 @@
-"""What can be done with jobs from every screen: cancel, hold, release, requeue, change the limit, read the log, attach, open a shell.
+"""What can be done with jobs from every screen: cancel, hold, release, requeue, other limits and priorities, logs, attach, a shell.
 
 A verb that means nothing for a job says so instead of asking. What stands for several tasks of an array asks which.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from warpdeck.api.client import Changed
 from warpdeck.api.rows import JobRow
+from warpdeck.api.siterows import PriorityRow
 from warpdeck.api.terminal import window_size
 from warpdeck.errors import UserError
 from warpdeck.model.change import JobChange
@@ -22,7 +23,15 @@ from .screens.dialogs import Ask, Choose, Confirm
 from .terminal import STDOUT, join_terminal
 from .viewmodels.job import again
 from .viewmodels.limits import limit_change, limit_command, limit_title, limits_before, present_limit
-from .viewmodels.queue import confirmation, targets, tasks_of
+from .viewmodels.priorities import (
+    Before,
+    grouped,
+    present_priority,
+    priority_change,
+    priority_command,
+    priority_title,
+)
+from .viewmodels.queue import confirmation, target, targets, tasks_of
 from .viewmodels.sessions import shell_options
 from .viewmodels.verbs import AT_ONCE, NO_JOB, TAKES_BACK, refusal, said_done, that_fit
 
@@ -121,6 +130,69 @@ class JobVerbs:
 
         commands = (limit_command(names, format_duration(limit_s)) for limit_s, names in before.items())
         return Undo("; ".join(commands), take_back)
+
+    async def ask_priority(self, keys: Sequence[str]) -> None:
+        """Another nice or priority for jobs that wait, by a line of text as `scontrol update` takes it."""
+        found = [row for key in keys if (row := self._app.find_job(key)) is not None]
+        rows = that_fit("priority", found)
+        if not rows:
+            self._warn(refusal("priority", found[0]) if found else NO_JOB)
+            return
+        names = targets("priority", rows, self._app.board.jobs.values())
+        try:
+            ranks = {rank.label: rank for rank in (await self._app.core.site.priorities(names)).jobs}
+        except UserError as error:
+            self._app.tell_error(error)
+            return
+
+        def act(text: str | None) -> None:
+            if text:
+                before = {
+                    name: ranks[row.label] for row in rows if row.label in ranks for name in [target(row)]
+                }
+                self._app.run_worker(self._priority(names, priority_change(text), before))
+
+        ask = Ask(
+            priority_title(names),
+            required="write nice=100, or a number",
+            command=priority_command(names, JobChange(nice=100)),
+            value=present_priority(ranks.values()),
+            check=priority_change,
+        )
+        self._app.push_screen(ask, act)
+
+    async def _priority(
+        self, names: Sequence[str], change: JobChange, before: Mapping[str, PriorityRow]
+    ) -> None:
+        done = await self._told("priority", self._app.core.update(names, change))
+        if done.jobs:
+            met = done.jobs if done.errors else names
+            undo = self._priority_back(
+                grouped((name, before[name]) for name in met if name in before), change
+            )
+            self._app.chronicle.add(priority_command(met, change), undo)
+
+    def _priority_back(self, had: Mapping[Before, Sequence[str]], change: JobChange) -> Undo | None:
+        """A release gives a job its computed priority again."""
+        steps: list[tuple[str, Callable[[], Awaitable[Changed]]]] = []
+        for before, names in had.items():
+            if isinstance(change.nice, int):
+                old = JobChange(nice=before.nice)
+            elif before.number is not None:
+                old = JobChange(priority=before.number)
+            else:
+                release = partial(self._app.core.change, "release", names)
+                steps.append((_command("release", names), release))
+                continue
+            steps.append((priority_command(names, old), partial(self._app.core.update, names, old)))
+
+        async def take_back() -> None:
+            for _, call in steps:
+                done = await call()
+                if done.errors:
+                    raise UserError(done.errors[0])
+
+        return Undo("; ".join(command for command, _ in steps), take_back) if steps else None
 
     async def rerun(self, key: str) -> None:
         """Submits the job again as it was recorded, once confirmed."""

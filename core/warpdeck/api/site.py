@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -72,8 +72,9 @@ class Site:
     async def shares(self) -> Shares:
         return await self._client.request(ask.Shares(), Shares)
 
-    async def priorities(self) -> Priorities:
-        return await self._client.request(ask.Priorities(), Priorities)
+    async def priorities(self, jobs: Sequence[str] = ()) -> Priorities:
+        """Of those jobs, or of all that wait."""
+        return await self._client.request(ask.Priorities(ids=tuple(jobs)), Priorities)
 
     async def events(self) -> list[EventRow]:
         """What happened to jobs lately, the latest first."""

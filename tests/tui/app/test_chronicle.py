@@ -13,7 +13,7 @@ from msgspec import UNSET
 from tests.tui.app.stage import on_stage
 
 from warpdeck.errors import UserError
-from warpdeck.model import GpuAsk, Resources
+from warpdeck.model import ArraySpec, GpuAsk, Resources
 from warpdeck.paths import config_dir
 from warpdeck_tui import clipboard
 from warpdeck_tui.chronicle import MOST_KEPT, Chronicle, Undo
@@ -174,6 +174,44 @@ async def test_a_limit_that_nobody_had_asked_for_is_changed_for_good(folder: Pat
         await stage.told("there is nothing that could be taken back")
 
 
+async def test_a_priority_is_changed_by_a_key_and_taken_back(folder: Path) -> None:
+    async with on_stage(folder, size=(100, 24)) as stage:
+        jobs = stage.cluster.controller.state.jobs
+
+        def asked() -> list[tuple[int | None, int]]:
+            return [(jobs[number].request.priority, jobs[number].request.nice) for number in (3, 4)]
+
+        for name in ("one", "two", "third"):
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+        await stage.cluster.submit("sweep", nice=7, array=ArraySpec(ranges=((0, 3, 1),)))
+        await stage.shows("third", "sweep")
+        await stage.press("P")
+        await stage.told("job 1 does not wait any more (RUNNING)")
+        await stage.press("V", "P")
+        await stage.shows("Priority of 2 jobs", "$ scontrol update JobId=3,4 Nice=100")
+        await stage.type("soon")
+        await stage.press("enter")
+        await stage.shows("'soon' is no priority; write nice=100, or a number such as 5000")
+        stage.field("answer").value = "nice=50"
+        await stage.press("enter")
+        await stage.told("changed the priority of 2 jobs")
+        assert asked() == [(None, 50), (None, 50)]
+        await stage.press("P")
+        await stage.shows("nice=50")
+        stage.field("answer").value = "5000"
+        await stage.press("enter")
+        await stage.until(
+            lambda: asked() == [(5000, 50), (5000, 50)], "a number in the place of what is computed"
+        )
+        await stage.until(lambda: len(list(stage.app.chronicle)) == 2, "the app has heard")
+        await stage.press("Z")
+        await stage.told("taken back: warpdeck release 3 4")
+        assert asked() == [(None, 50), (None, 50)]
+        await stage.press("Z")
+        await stage.told("scontrol update JobId=3 Nice=0; scontrol update JobId=4 Nice=7")
+        assert asked() == [(None, 0), (None, 7)]
+
+
 @pytest.mark.parametrize(
     ("text", "limit_s", "more_s"),
     [("90", 5400, 0), ("1-0", 86_400, 0), ("+1:00:00", UNSET, 3600), ("-30", UNSET, -1800), ("-1", None, 0)],
@@ -222,7 +260,11 @@ async def test_the_command_of_a_question_and_of_a_job_is_copied(folder: Path) ->
 async def test_readonly_has_no_undo(folder: Path) -> None:
     async with on_stage(folder, readonly=True) as stage:
         stage.app.chronicle.add("warpdeck hold 1", Undo("warpdeck release 1", nothing))
-        await stage.press("Z", "at", "Z", "escape")
+        await stage.press("Z")
+        await stage.told("Undo is switched off")
+        stage.app.clear_notifications()
+        await stage.press("at", "Z")
+        await stage.told("Undo is switched off")
         assert stage.app.chronicle.take() is not None
 
 

@@ -205,6 +205,9 @@ class DeckScreen(Arrives[None]):
     def action_limit(self) -> None:
         self.deck.verbs.ask_limit(self.job_keys)
 
+    def action_priority(self) -> None:
+        self.app.run_worker(self.deck.verbs.ask_priority(self.job_keys), group="priority", exclusive=True)
+
     def action_attach(self) -> None:
         if key := self._one_job:
             self.deck.verbs.attach(key)

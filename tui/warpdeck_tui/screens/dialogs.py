@@ -14,7 +14,6 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
-from warpdeck_tui.actions import CHANGING
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.chronicle import Chronicle
 from warpdeck_tui.viewmodels import Cell, Line
@@ -224,9 +223,6 @@ class DonePage(Arrives[None], ModalScreen[None]):
 
     def _show(self) -> None:
         self.query_one(VirtualTable).show(self._chronicle.rows())
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not (cast("DeckApp", self.app).readonly and ("done", action) in CHANGING)
 
     def on_virtual_table_selected(self, event: VirtualTable.Selected) -> None:
         event.stop()

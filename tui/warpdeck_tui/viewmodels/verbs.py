@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from warpdeck.api.rows import JobRow
 from warpdeck_tui.widgets.cells import printable
 
-JOB_VERBS = ("cancel", "hold", "release", "requeue", "limit", "attach")
+JOB_VERBS = ("cancel", "hold", "release", "requeue", "limit", "priority", "attach")
 DONE = {
     "cancel": "cancelled",
     "hold": "held",
     "release": "released",
     "requeue": "requeued",
     "limit": "changed the time limit of",
+    "priority": "changed the priority of",
 }
 TAKES_BACK = {"hold": "release", "release": "hold"}
 NO_JOB = "there is no job under the cursor"
@@ -36,6 +37,10 @@ def refusal(verb: str, row: JobRow) -> str:
     if verb == "hold" and not waits:
         runs = "is suspended" if row.state == "SUSPENDED" else "runs already"
         return f"job {row.label} {runs}; only waiting jobs can be held"
+    if verb == "priority" and not waits:
+        return f"job {row.label} does not wait any more ({row.state}); only waiting jobs have a priority"
+    if verb == "priority" and row.held:
+        return f"job {row.label} is held; U releases it"
     if verb == "hold" and row.held:
         return f"job {row.label} is held already; U releases it"
     if verb == "release" and not row.held:
