@@ -29,7 +29,7 @@ def bind(kind: str, tasks: int, *, cpus_per_task: int, allowed: List[int]) -> Li
 
 
 BOUND = "WARPDECK_BOUND"
-"""The variable whose words a task says before it begins (tasks.BEGIN_SCRIPT)."""
+"""The variable whose words a task says before it begins (tasks.TASK_SCRIPT)."""
 PID = "@"
 """Where its own number goes in them."""
 _KINDS = {"none": "NONE", "no": "NONE", "rank": "RANK", "map_cpu": "MAP "}

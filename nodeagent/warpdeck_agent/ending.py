@@ -208,6 +208,8 @@ class Ending:
 
     async def _sweep_hold(self, job: Job) -> None:
         is_over = self._clearing.is_over(job)
+        if job.grouped:
+            self._look_again([job.mark])
         if await self._clearing.settle([job] if is_over else [], [] if is_over else [job]):
             await self._clearing.clear(job)
         self._tell_end(job)

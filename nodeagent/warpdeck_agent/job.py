@@ -51,6 +51,8 @@ class Job:
         """Of one that is being ended: when its grace time is over, on the monotonic clock."""
         self.steps: Dict[int, Step] = {}
         self.had_steps = False
+        self.may_have_ungrouped = False
+        """Of a share without a process of its own: tasks of steps may have begun outside its groups."""
         self._callers: Counter[int] = Counter()
         """Its processes that talk to the controller, and over how many connections: signals are for what they started, and reach
         that by itself."""
@@ -67,6 +69,8 @@ class Job:
     @property
     def grouped(self) -> bool:
         """Began inside its group: what the group does not hold has left it."""
+        if self.meta.role == "hold":
+            return bool(self.meta.hold.groups) and not self.may_have_ungrouped
         return self.folder.record is not None and self.folder.record.process()[1]
 
     def has_running_steps(self) -> bool:

@@ -162,6 +162,7 @@ class Jobs:
             job.folder.remove()  # never started; the controller will ask again
             return
         self._jobs[job.key] = job
+        job.may_have_ungrouped = True  # an earlier agent knew
         self.containment.adopt(hold_name(*job.key), job.meta.hold.cpus)
         self._remnants.enter(job.meta.uid, hold_name(*job.key), at_unix=job.meta.started_at)
         job.meter.restore(job.folder)

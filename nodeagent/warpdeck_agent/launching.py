@@ -260,8 +260,8 @@ class Launcher:
         env = self._ports.with_master(env, job.key, tasks=launch.role == "tasks")
         env.update(job_variables(job, self._spool))
         env.update(_times(launch))
-        if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "")):  # the submit host's
-            env.pop("XDG_RUNTIME_DIR", None)
+        if "XDG_RUNTIME_DIR" in env and not os.path.isdir(env["XDG_RUNTIME_DIR"]):  # the submit host's
+            del env["XDG_RUNTIME_DIR"]
         return with_programs(env, self._spool)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import shutil
 import subprocess
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
@@ -48,59 +47,58 @@ if ! cd "$WARPDECK_CWD" 2>/dev/null; then
     WARPDECK_CWD=$PWD
 fi
 export PWD="$WARPDECK_CWD"
-/bin/sh -c @BEGIN@ srun "$WARPDECK_DIR/said" "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE" "$@" <&3 3<&-
+(
+    for WARPDECK_PID in /proc/self/task/*; do WARPDECK_PID=${WARPDECK_PID##*/}; done
+    export SLURM_TASK_PID="$WARPDECK_PID"
+    for WARPDECK_HOOK in "$WARPDECK_BEFORE" "$WARPDECK_THEN_BEFORE"; do
+        [ -n "$WARPDECK_HOOK" ] || continue
+        SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_HOOK" >"$WARPDECK_DIR/said" </dev/null || {
+            echo "srun: error: the task prolog $WARPDECK_HOOK failed" >&2
+            exit 1
+        }
+        while IFS= read -r WARPDECK_LINE || [ -n "$WARPDECK_LINE" ]; do
+            WARPDECK_NAME=${WARPDECK_LINE#* }
+            case $WARPDECK_LINE in
+                "print "*) printf "%s\n" "${WARPDECK_LINE#print }" ;;
+                "export "*=* | "unset "*)
+                    case ${WARPDECK_NAME%%=*} in
+                        "" | [0-9]* | *[!A-Za-z0-9_]* | WARPDECK_*) ;;
+                        *) command "${WARPDECK_LINE%% *}" "$WARPDECK_NAME" 2>/dev/null ;;
+                    esac ;;
+            esac
+        done <"$WARPDECK_DIR/said"
+    done
+    echo "$WARPDECK_PID" >"$WARPDECK_DIR/said"
+    [ -z "${WARPDECK_BOUND-}" ] || printf "%s\n" "${WARPDECK_BOUND%%@*}$WARPDECK_PID${WARPDECK_BOUND#*@}" >&2
+    unset WARPDECK_BOUND
+    case $1 in
+        */*) [ ! -x "$1" ] || [ -d "$1" ] || exec @SETSID@ "$@" ;;
+        *) ! command -v -- "$1" >/dev/null || exec @SETSID@ "$@" ;;
+    esac
+    case $1 in
+        /*) ;;
+        */*) set -- "$PWD/$1" ;;
+    esac
+    case $1 in
+        */*) [ ! -e "$1" ] || {
+            echo "slurmstepd: error: execve(): $1: Permission denied" >&2
+            exit 13
+        } ;;
+    esac
+    echo "slurmstepd: error: execve(): $1: No such file or directory" >&2
+    exit 2
+) <&3 3<&-
 WARPDECK_CODE=$?
 exec 3<&- 2>/dev/null
 {
     times
-    while read -r WARPDECK_NAME WARPDECK_VALUE; do echo "$WARPDECK_NAME $WARPDECK_VALUE"; done </proc/$$/io
-} 1<>"$WARPDECK_DIR/times" 2>/dev/null
+    read -r WARPDECK_LINE && echo "$WARPDECK_LINE" && read -r WARPDECK_LINE && echo "$WARPDECK_LINE"
+} </proc/$$/io 1<>"$WARPDECK_DIR/times" 2>/dev/null
 [ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || read -r WARPDECK_PID <"$WARPDECK_DIR/said"
 for WARPDECK_HOOK in "$WARPDECK_AFTER" "$WARPDECK_THEN_AFTER"; do
     [ -z "$WARPDECK_HOOK" ] || SLURM_TASK_PID=$WARPDECK_PID SLURM_SCRIPT_CONTEXT=epilog_task "$WARPDECK_HOOK" </dev/null
 done
 echo "$WARPDECK_CODE 0 end" 1<>"$WARPDECK_DIR/rc"
-"""
-BEGIN_SCRIPT = r"""WARPDECK_HOOK=$1
-export SLURM_TASK_PID=$$
-for WARPDECK_PROLOG in "$2" "$3"; do
-    [ -n "$WARPDECK_PROLOG" ] || continue
-    SLURM_SCRIPT_CONTEXT=prolog_task "$WARPDECK_PROLOG" >"$WARPDECK_HOOK" </dev/null || {
-        echo "srun: error: the task prolog $WARPDECK_PROLOG failed" >&2
-        exit 1
-    }
-    while IFS= read -r WARPDECK_LINE || [ -n "$WARPDECK_LINE" ]; do
-        WARPDECK_NAME=${WARPDECK_LINE#* }
-        case $WARPDECK_LINE in
-            "print "*) printf "%s\n" "${WARPDECK_LINE#print }" ;;
-            "export "*=* | "unset "*)
-                case ${WARPDECK_NAME%%=*} in
-                    "" | [0-9]* | *[!A-Za-z0-9_]* | WARPDECK_*) ;;
-                    *) command "${WARPDECK_LINE%% *}" "$WARPDECK_NAME" 2>/dev/null ;;
-                esac ;;
-        esac
-    done <"$WARPDECK_HOOK"
-done
-echo "$$" >"$WARPDECK_HOOK"
-[ -z "${WARPDECK_BOUND-}" ] || printf "%s\n" "${WARPDECK_BOUND%%@*}$$${WARPDECK_BOUND#*@}" >&2
-unset WARPDECK_HOOK WARPDECK_PROLOG WARPDECK_LINE WARPDECK_NAME WARPDECK_BOUND
-shift 3
-case $1 in
-    */*) [ ! -x "$1" ] || [ -d "$1" ] || exec @SETSID@ "$@" ;;
-    *) ! command -v -- "$1" >/dev/null || exec @SETSID@ "$@" ;;
-esac
-case $1 in
-    /*) ;;
-    */*) set -- "$PWD/$1" ;;
-esac
-case $1 in
-    */*) [ ! -e "$1" ] || {
-        echo "slurmstepd: error: execve(): $1: Permission denied" >&2
-        exit 13
-    } ;;
-esac
-echo "slurmstepd: error: execve(): $1: No such file or directory" >&2
-exit 2
 """
 
 
@@ -112,6 +110,8 @@ class Task:
         self.rank = rank
         self.reads = reads
         self.process: Optional[subprocess.Popen[bytes]] = None
+        self.grouped = False
+        """Began inside its job's groups."""
         self.input_fd = -1
         self.peak_mem_bytes = 0
         """As far as it was looked at."""
@@ -216,7 +216,7 @@ def run_task(
                 **user,  # type: ignore[call-overload]
             ),
         )
-        contain(task.process.pid, hold)
+        task.grouped = contain(task.process.pid, hold)
         impose(task.process.pid, limits)
         if cpus:
             os.sched_setaffinity(task.process.pid, cpus)
@@ -242,8 +242,7 @@ def install_script(path: str) -> None:
     setsid = shutil.which("setsid", path=SYSTEM_PATH) or "setsid"
     descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        begin = shlex.quote(BEGIN_SCRIPT.replace("@SETSID@", setsid))
-        write_all(descriptor, TASK_SCRIPT.replace("@BEGIN@", begin).replace("@UMASK@", JOB_UMASK).encode())
+        write_all(descriptor, TASK_SCRIPT.replace("@SETSID@", setsid).replace("@UMASK@", JOB_UMASK).encode())
     finally:
         os.close(descriptor)
     os.chmod(path + ".new", 0o644)

@@ -83,8 +83,9 @@ class TaskStarter:
                     f"{meta.user} may run no Python 3.9 or newer on this node, which --pty needs"
                 )
             argv = [*program, "ptytask", *argv]
+        task = step.tasks[asked.rank]
         run_task(
-            step.tasks[asked.rank],
+            task,
             argv,
             script=self._spool.file(SCRIPT_NAME),
             env=env,
@@ -98,6 +99,7 @@ class TaskStarter:
             hooks=(launch.prologs, launch.epilogs),
             limits=launch.limits,
         )
+        step.job.may_have_ungrouped |= not task.grouped
 
 
 def line_name(step: Step, rank: Optional[int] = None) -> str:

@@ -78,6 +78,22 @@ def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
     assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
 
 
+def test_who_left_the_groups_of_an_allocation_ends_with_it_all_the_same(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    agent.launch(job, role="hold")
+    agent.link.report(job, "running")
+    agent.begin_step(job, 0, "setsid sleep 1006 &")
+    agent.step_end(job, 0)
+    (daemon,) = agent.processes(job)
+    for group in meta(agent, job)["hold"]["groups"]:
+        (Path(str(group)).parent.parent / "cgroup.procs").write_text(str(daemon))
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+    agent.link.report(job, "exited")
+    eventually(lambda: not agent.processes(job), what="it is found by its mark")
+    agent.link.send(wire.Forget(job_id=job, restarts=0))
+    eventually(lambda: agent.record(job) is None, what="the allocation is let go")
+
+
 def test_a_daemon_that_scrubbed_its_mark_ends_when_nothing_of_its_user_runs(agent: AgentProcess) -> None:
     if strength(agent, "end") == "enforced":
         return  # it ended with its job
