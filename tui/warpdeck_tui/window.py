@@ -6,6 +6,7 @@ stand still and news are drawn seldom; a terminal, or a tmux, that says nothing 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ UNWATCHED = Pace(5.0, 0.0)
 """Who looks at a window beside the one he types in still sees jobs end."""
 MOST_NOTICES = 3
 """At once: each takes four lines of a terminal that may have 24."""
+CONTINUED = re.compile(r"\\(?:\r\n|\r|\n)")
+"""Where a command goes on in the next line."""
 ALT = "alt+"
 ALT_IN_TEXT = "bf\x7f\b"
 """With Alt these move by words in a line of text, and delete one, as in a shell."""
@@ -76,7 +79,7 @@ class Window(App[None]):
         self.animation_level = "none"
         self.low_bandwidth = low_bandwidth
         self.frame = Frame()
-        self.keyboard = Keyboard(self, give=super().on_event, ready=lambda: self.stands)
+        self.keyboard = Keyboard(self, give=self._give, ready=lambda: self.stands)
         self._cursor_written = Offset(-1, -1)
         self.timed = False
         """Whether the head line says how long keys take."""
@@ -95,6 +98,21 @@ class Window(App[None]):
             await self.keyboard.take(event)
         else:
             await super().on_event(event)
+
+    async def _give(self, event: Typed) -> None:
+        if isinstance(event, events.Paste) and self.screen_stack and isinstance(self.focused, Input):
+            event.text = self._as_line(event.text)
+        await super().on_event(event)
+
+    def _as_line(self, pasted: str) -> str:
+        """What a line of text takes of it: its first line, with those that a shell would take for the same. The rest is told."""
+        whole = " ".join(part.strip(" \t") for part in CONTINUED.split(pasted))
+        lines = [line for line in whole.splitlines() if line.strip()]
+        if len(lines) > 1:
+            self.notify(
+                f"the first of {len(lines)} lines was pasted: here is room for one", severity="warning"
+            )
+        return lines[0] if lines else ""
 
     async def on_settled(self, message: Settled) -> None:
         await self.keyboard.settled(message)

@@ -160,7 +160,18 @@ async def test_a_paste_into_a_line_is_its_first_line_and_submits_nothing(folder:
         await stage.until(lambda: isinstance(stage.app.focused, Input), "a line")
         stage.app.post_message(events.Paste("mine\nand more"))
         await stage.until(lambda: stage.field("answer").value == "mine", "the first line of it")
+        await stage.told("the first of 2 lines was pasted")
         assert isinstance(stage.app.screen, Ask)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r", "\r\n"])
+async def test_a_command_that_goes_on_in_the_next_line_is_pasted_whole(folder: Path, newline: str) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("W")
+        await stage.until(lambda: isinstance(stage.app.focused, Input), "a line")
+        stage.app.post_message(events.Paste(f"python train.py \\{newline}    --lr 0.1{newline}"))
+        await stage.until(lambda: stage.field("answer").value == "python train.py --lr 0.1", "all of it")
+        assert not stage.notices()
 
 
 async def test_a_widget_that_goes_does_not_keep_the_keyboard(folder: Path) -> None:
