@@ -20,7 +20,7 @@ from warpdeck.notation.times import format_duration
 
 from .chronicle import Undo
 from .screens.dialogs import Ask, Choose, Confirm
-from .terminal import STDOUT, join_terminal
+from .terminal import STDOUT, check_lends, join_terminal
 from .viewmodels.job import again
 from .viewmodels.limits import limit_change, limit_command, limit_title, limits_before, present_limit
 from .viewmodels.priorities import (
@@ -253,6 +253,7 @@ class JobVerbs:
         """An interactive shell on the cluster; keys that are typed meanwhile do nothing else."""
         self._app.lending = True
         try:
+            check_lends(self._app)  # else the job would hold its GPU with nobody there
             rows, cols = window_size(STDOUT)
             board = self._app.board
             options = shell_options(board.jobs.values(), user=self._app.user, has_gpus=board.has_gpus())

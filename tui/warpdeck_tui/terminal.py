@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from textual.app import App, SuspendNotSupported
+from textual.app import App
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.api.terminal import RelayEnd, relay
@@ -106,21 +106,25 @@ def _ending_signals_raise() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def check_lends(app: App[None]) -> None:
+    """Raises UserError where the app has no terminal to lend, as in a browser."""
+    if app._driver is None or not app._driver.can_suspend:
+        raise UserError("there is no terminal here to lend", "it takes a shell of your own")
+
+
 def lend_terminal(app: App[None], borrow: Callable[[], T]) -> T:
     """Suspends the app, runs `borrow` on the bare terminal, and resumes; what it raises is raised afterwards.
 
-    Raises UserError where the app has no terminal to lend, as in a browser.
+    Raises UserError as check_lends does.
     """
+    check_lends(app)
     result: list[T] = []
     failure: BaseException | None = None
-    try:
-        with app.suspend():
-            try:
-                result.append(borrow())
-            except BaseException as error:
-                failure = error
-    except SuspendNotSupported as error:
-        raise UserError("there is no terminal here to lend", "it takes a shell of your own") from error
+    with app.suspend():
+        try:
+            result.append(borrow())
+        except BaseException as error:
+            failure = error
     if failure is not None:
         raise failure
     return result[0]

@@ -134,3 +134,11 @@ async def test_the_screen_of_a_session_is_looked_at_without_joining_it(folder: P
         await stage.shows("no sessions; i opens a shell")
         await stage.hides("its screen now")
         assert stage.job(job).state is JobState.CANCELLED
+
+
+async def test_where_no_terminal_can_be_lent_no_shell_is_begun(folder: Path) -> None:
+    """As in a browser: it would hold its GPU with nobody there."""
+    async with on_stage(folder) as stage:
+        await stage.press("i")
+        await stage.told("there is no terminal here to lend")
+        assert not stage.cluster.controller.state.jobs and not list(stage.app.chronicle)
