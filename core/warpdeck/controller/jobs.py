@@ -18,6 +18,7 @@ from warpdeck.model import (
     split_ranges,
     with_task,
 )
+from warpdeck.model.ranges import MAX_RANGES
 from warpdeck.notation.arrays import MAX_TASKS
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import parse_constraint
@@ -158,6 +159,9 @@ def _check_array(event: Submitted) -> None:
         )
     if count_tasks(array.ranges) > MAX_TASKS:
         raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
+    if len(array.ranges) > MAX_RANGES:
+        words = f"an array whose numbers lie in over {MAX_RANGES:,} ranges"
+        raise UserError(words, "number its tasks without gaps, or split it", code="array")
 
 
 def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
@@ -366,6 +370,11 @@ def _named_part(txn: Transaction, job: Job, tasks: Ranges) -> Job | None:
 def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
     """Makes waiting tasks of a folded array a job of their own; all of them are the array's record itself."""
     _, rest = split_ranges(array.pending_tasks, named)
+    if max(len(named), len(rest)) > MAX_RANGES:
+        raise UserError(
+            f"that leaves tasks of job {array.array_job_id} in over {MAX_RANGES:,} ranges",
+            "name fewer tasks at a time, or tasks that follow each other",
+        )
     if not rest:
         return txn.put_job(_fold(array, named))
     txn.put_job(_fold(array, rest))
@@ -396,7 +405,7 @@ def fold_back(txn: Transaction, task: Job) -> None:
 
 def _fold(job: Job, tasks: Ranges) -> Job:
     """The job as the record of these waiting tasks; a single one is not folded."""
-    if count_tasks(tasks) == 1:
+    if len(tasks) == 1 and tasks[0][0] == tasks[0][1]:
         return amend(job, pending_tasks=(), array_task_id=tasks[0][0])
     return amend(job, pending_tasks=tasks, array_task_id=None)
 

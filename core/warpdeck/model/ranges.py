@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 
 Range = tuple[int, int, int]
 Ranges = tuple[Range, ...]
+MAX_RANGES = 10_000
+"""In which the waiting tasks of one array may lie: each task that starts or is named alone costs a look at all."""
+_LAST = itemgetter(1)
 
 
 def format_ranges(ranges: Ranges) -> str:
@@ -32,7 +38,8 @@ def iter_tasks(ranges: Ranges) -> Iterator[int]:
 
 def has_task(ranges: Ranges, task: int) -> bool:
     """Whether the number is in one of the ranges."""
-    return any(first <= task <= last and (task - first) % step == 0 for first, last, step in ranges)
+    at = bisect_left(ranges, task, key=_LAST)
+    return at < len(ranges) and ranges[at][0] <= task and (task - ranges[at][0]) % ranges[at][2] == 0
 
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
@@ -65,34 +72,64 @@ def _gap(before: Range, after: Range) -> int:
 
 
 def split_ranges(ranges: Ranges, wanted: Ranges) -> tuple[Ranges, Ranges]:
-    """(those numbers of `ranges` that are in `wanted`, the others)."""
+    """(those numbers of `ranges` that are in `wanted`, the others). What nothing is wanted of is not looked at one by one."""
     taken: list[Range] = []
-    rest = list(ranges)
-    for low, high in _intervals(wanted):
-        kept: list[Range] = []
-        for first, last, step in rest:
-            begin = first + max(0, -(-(low - first) // step)) * step
-            end = min(last, high - (high - first) % step)
-            if begin > end:
-                kept.append((first, last, step))
-                continue
-            taken.append(_range(begin, end, step))
-            if first < begin:
-                kept.append(_range(first, begin - step, step))
-            if end < last:
-                kept.append(_range(end + step, last, step))
-        rest = kept
-    return tuple(sorted(taken)), tuple(rest)
+    rest: list[Range] = []
+    at, head = 0, None  # of ranges[at] only `head` is left, unless it is None
+    for want in wanted:
+        if head is not None and head[1] < want[0]:
+            rest.append(head)
+            at, head = at + 1, None
+        if head is None:
+            before, at = at, bisect_left(ranges, want[0], lo=at, key=_LAST)
+            rest += ranges[before:at]
+        while at < len(ranges):
+            each = ranges[at] if head is None else head
+            if each[0] > want[1]:
+                break
+            head = _cut(each, want, taken, rest)
+            if head is not None:
+                break
+            at += 1
+    if head is not None:
+        rest.append(head)
+        at += 1
+    return tuple(taken), (*rest, *ranges[at:])
+
+
+def _cut(each: Range, want: Range, taken: list[Range], rest: list[Range]) -> Range | None:
+    """Deals the numbers of `each` up to the end of `want`, where it begins no later; what lies behind that is returned."""
+    first, last, step = each
+    end = min(last, want[1] - (want[1] - first) % step)
+    begin, gap = _first_common(each, want)
+    if begin > end:
+        rest.append(_range(first, end, step))
+    else:
+        final = begin + (end - begin) // gap * gap
+        taken.append(_range(begin, final, gap))
+        if first < begin:
+            rest.append(_range(first, begin - step, step))
+        if gap == 2 * step and begin < final:
+            rest.append(_range(begin + step, final - step, gap))
+        elif gap > step:
+            rest += [_range(number + step, number + gap - step, step) for number in range(begin, final, gap)]
+        if final < end:
+            rest.append(_range(final + step, end, step))
+    return _range(end + step, last, step) if end < last else None
+
+
+def _first_common(each: Range, want: Range) -> tuple[int, int]:
+    """The first number from the beginning of both that both may hold, and how far apart these are; one behind both for none."""
+    first, last, step = each
+    shared = math.gcd(step, want[2])
+    off, uneven = divmod(want[0] - first, shared)
+    if uneven:
+        return max(last, want[1]) + 1, step
+    period = want[2] // shared
+    number = first + off * pow(step // shared, -1, period) % period * step
+    gap = step * period
+    return number + max(0, -(-(max(first, want[0]) - number) // gap)) * gap, gap
 
 
 def _range(first: int, last: int, step: int) -> Range:
     return first, last, step if first < last else 1
-
-
-def _intervals(ranges: Ranges) -> Iterator[tuple[int, int]]:
-    """The ranges as gapless (first, last)."""
-    for first, last, step in ranges:
-        if step == 1:
-            yield first, last
-        else:
-            yield from ((number, number) for number in range(first, last + 1, step))
