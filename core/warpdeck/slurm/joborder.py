@@ -14,6 +14,8 @@ from .jobfields import LETTERS, STARTS, USED, JobFields, start_of
 DEFAULT = "P,t,-p"
 DEFAULT_START = "S"
 NEVER = float("inf")
+UNSORTED = frozenset("akoqrswxyAEFKRWXYZ")
+"""Letters of -o by which squeue does not sort."""
 
 
 class Key(NamedTuple):
@@ -28,8 +30,10 @@ class SortError(Exception):
     """A letter that nothing can be sorted by."""
 
 
-def parse(text: str, letters: Mapping[str, Key], aliases: Sequence[str] = ()) -> list[Key]:
-    """The keys that a -S list names, the first the most important. Raises SortError with the letter."""
+def parse(
+    text: str, letters: Mapping[str, Key], aliases: Sequence[str] = (), *, is_strict: bool = True
+) -> list[Key]:
+    """The keys that a -S list names, the first the most important. Raises SortError with the letter, if it is strict."""
     keys: list[Key] = []
     descending = False
     for word in text.split(","):
@@ -39,12 +43,10 @@ def parse(text: str, letters: Mapping[str, Key], aliases: Sequence[str] = ()) ->
         for letter in word:
             if letter in "+-":
                 descending = letter == "-"
-            elif letter == "#":
-                continue
             elif letter in letters:
                 keys.append(letters[letter]._replace(descending=descending))
                 descending = False
-            else:
+            elif is_strict:
                 raise SortError(letter)
     return keys
 
@@ -57,20 +59,21 @@ def sort(rows: list[Row], keys: Sequence[Key], *, ties: Callable[[Row], Any]) ->
 
 
 def job_keys(fields: JobFields) -> dict[str, Key]:
-    """Every letter of -o; numbers and times are compared as such."""
+    """The letters of -o that squeue sorts by; numbers and times are compared as such."""
     number = _numbers(fields)
-    return {letter: number.get(letter) or _text(fields.by_name[name]) for letter, name in LETTERS.items()}
+    return {
+        letter: number.get(letter) or _text(fields.by_name[name])
+        for letter, name in LETTERS.items()
+        if letter not in UNSORTED
+    }
 
 
 def _numbers(fields: JobFields) -> dict[str, Key]:
     plain = {
-        "A": "id",
         "C": "cpus",
         "D": "nodes",
-        "F": "array_job_id",
         "U": "uid",
         "V": "submit",
-        "y": "nice",
     }
     return {
         **{letter: Key(name, _column(name)) for letter, name in plain.items()},

@@ -91,7 +91,7 @@ def main(words: list[str], console: Console) -> int:
 def _asked(found: Words, console: Console) -> Asked:
     """Raises WordsError for what cannot be together."""
     values = dict(found)
-    if "format" in values and "long" in values:
+    if values.keys() & {"format", "Format"} and "long" in values:
         sentence = "Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry."
         raise WordsError(f"sinfo: fatal: {sentence}")
     if "all" in values and "partition" in values:

@@ -180,7 +180,7 @@ def _columns(asked: Asked, view: View) -> list[Column]:
     def unknown(word: str) -> None:
         asked.complain(f"Invalid {view.kind} format specification: {word}")
 
-    if asked.has("Format"):
+    if asked.has("Format") and not asked.has("start"):  # as squeue has it
         return long_columns(asked.values["Format"], {name: name for name in view.fields}, unknown)
     return short_columns(asked.values.get("format", _default(asked)), view.letters, unknown)
 
@@ -200,7 +200,8 @@ def _keys(asked: Asked, view: View) -> list[joborder.Key]:
         "P,i" if asked.has("steps") else joborder.DEFAULT_START if asked.has("start") else joborder.DEFAULT
     )
     try:
-        return joborder.parse(asked.values.get("sort", usual), view.keys, aliases=("cluster",))
+        order = asked.values.get("sort", usual)
+        return joborder.parse(order, view.keys, ("cluster",), is_strict=not asked.has("steps"))
     except joborder.SortError as error:
         raise WordsError(f"squeue: error: Invalid sort specification: {error}") from None
 
