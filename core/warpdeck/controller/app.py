@@ -25,17 +25,7 @@ from . import bugs
 from .commits import Commits
 from .diagnosis import Diagnosis
 from .effects import EffectRunner
-from .events import (
-    AskHealth,
-    Effect,
-    Event,
-    LaunchShare,
-    NodeLost,
-    NodeUp,
-    Noted,
-    Outcome,
-    Planned,
-)
+from .events import AskHealth, Event, NodeLost, NodeUp, Noted, Outcome
 from .fences import Fences
 from .firststeps import Asked, FirstSteps
 from .forecast import Forecaster
@@ -43,19 +33,17 @@ from .hearing import heard
 from .hub import Hub
 from .inquiry import Inquiry
 from .measurements import to_reading
-from .moments import next_moment
-from .passes import Passes, goes_along, may_rest
+from .passes import goes_along, may_rest
+from .planner import REPLAN_S, Planner
 from .ports import Fleet, FleetEvent, OutputCollector, Store, TreeCache
 from .recall import Recall
 from .reduce import reduce
 from .rules import GroupsOf, Rules, unix_groups
 from .sampling import Sampling
-from .state import State, amend
-from .succession import Succession
+from .state import State
 from .tally import Tally
 from .transaction import Transaction
 from .upkeep import ToldPriorities, dependency_targets, evict_finished
-from .wakeup import Wakeup
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -63,12 +51,8 @@ MAX_ASKED = 20_000
 """Askers' events under way; more askers wait. Agents' messages are bounded by the launches they hold, and never dropped."""
 MAX_BATCH = 512
 """Events in one transaction: bounds what one commit can delay."""
-REPLAN_S = 30.0
-"""Waiting jobs are planned anew this often even if nothing happened: expected starts and begin times move."""
 GROUPS_S = 300.0
 """Whoever has a waiting job is asked this often for the Unix groups that some partition asks about."""
-REST_S = 0.02
-"""Least rest between passes while events pour in; a pass that took longer rests as long as it took."""
 RETRY_S = 1.0
 """Between attempts to commit what agents said, while the store cannot write."""
 NOT_UNDERSTOOD = "what its agent says meets an error inside the controller, which is in the controller's log"
@@ -121,13 +105,10 @@ class Controller:
         self._queue: asyncio.Queue[Asked] = asyncio.Queue()
         self._room = asyncio.Semaphore(MAX_ASKED)
         self._owed: list[Asked] = []
-        self._wakeup = Wakeup()
         self._groups_every_s = groups_every_s
-        self._planned = asyncio.Event()
         self._told_priorities = ToldPriorities()
-        self._passes = Passes()
-        self._succession = Succession()
         self._recall = Recall(lambda effects: self._effects.add(effects))
+        self._planner = Planner(self, self._recall, decide=lambda txn, event: self._reduce(txn, event, None))
         self.outputs = outputs
         self.submit_host = submit_host
         self._fences = Fences()
@@ -153,10 +134,10 @@ class Controller:
         self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
-        self._wakeup.now()
+        self._planner.wakeup.now()
         lasting = {
             "events": self._serve,
-            "planner": self._plan_for_ever,
+            "planner": lambda: self._planner.run(is_idle=self._queue.empty),
             "housekeeping": self._housekeeping,
             "groups": self._refresh_groups,
             "estimates": self._estimate,
@@ -167,7 +148,7 @@ class Controller:
                 for name, work in lasting.items():
                     group.create_task(bugs.lasting(work, name), name=name)
         finally:
-            self._wakeup.close()
+            self._planner.wakeup.close()
             await self.fleet.close()
 
     async def apply(self, event: Event) -> Outcome:
@@ -195,7 +176,7 @@ class Controller:
         await self.learn_groups(self._waiting_users())
         for line in told or ["nothing has changed"]:
             log.info("configuration: %s", line)
-        self._wakeup.now()
+        self._planner.wakeup.now()
         self._effects.add([AskHealth(node=name) for name in self._nodes_up()])  # they watch by its rules
         await self.on_reload(decoded.config)
         return told, decoded
@@ -259,10 +240,10 @@ class Controller:
         batch += steps
         called_for = any(outcome is not None and outcome.replan for _, outcome in outcomes)
         replan = called_for and self.state.minds_events
-        swift = bugs.unless(txn, lambda: self._succeed(txn, batch))
+        swift = bugs.unless(txn, lambda: self._planner.succeed(txn, [event for event, _ in batch]))
         replan = replan and swift is None
         goes = replan and goes_along(self.state, outcomes)
-        along = bugs.unless(txn, lambda: self._plan_along(txn)) if goes else None
+        along = bugs.unless(txn, lambda: self._planner.plan_along(txn)) if goes else None
         return Decided(outcomes=outcomes, replan=replan, swift=swift, along=along)
 
     def _follow_up(self, txn: Transaction, batch: list[Asked], decided: Decided) -> None:
@@ -284,12 +265,12 @@ class Controller:
         if decided.along is not None:
             made, starting = decided.along
             self._effects.add(starting.effects)
-            self._take_whys(made)
+            self._planner.take_whys(made)
             replan = starting.replan
         if replan and may_rest(outcomes):
-            self._wakeup.after_rest()
+            self._planner.wakeup.after_rest()
         elif replan:
-            self._wakeup.now()
+            self._planner.wakeup.now()
 
     def _give_up(self, txn: Transaction, batch: list[Asked], error: StoreError) -> None:
         """Takes a batch back that could not be committed. Clients may have seen it meanwhile: they are told again."""
@@ -300,7 +281,7 @@ class Controller:
         for _, answer in batch:
             _fail(answer, UserError(str(error), "free some space, then try again"))
         self._owed = [asked for asked in batch if asked[1] is None]
-        self._wakeup.after(RETRY_S)
+        self._planner.wakeup.after(RETRY_S)
         self.hub.touch(jobs=jobs, nodes=nodes)
 
     async def _take_apart(self, txn: Transaction, batch: list[Asked]) -> None:
@@ -346,88 +327,10 @@ class Controller:
                 names[event.name] = None
         return list(names)
 
-    async def _plan_for_ever(self) -> None:
-        while True:
-            await self._wakeup.wait(self._passes.next_s(self.clock(), most_s=REPLAN_S))
-            if self.state.has_to_plan:
-                took_s = await self._plan_once()
-                await asyncio.sleep(0 if self._queue.empty() else max(REST_S, took_s))
-
-    async def _plan_once(self) -> float:
-        """One pass; how long the planning itself took, in seconds."""
-        made = self._plan()
-        took_s = self.tally.last_pass_s
-        decided = _decisions(made)
-        if decided != Planned():
-            try:
-                await self.apply(decided)
-            except (UserError, InvalidTransition) as error:
-                log.warning("the plan (%d starts) was not committed: %s", len(made.starts), error)
-        self._take_whys(made)
-        return took_s
-
-    def _succeed(self, txn: Transaction, batch: list[Asked]) -> Outcome | None:
-        """Starts what takes the place of the array tasks that have ended, where it takes no pass to tell; part of the transaction."""
-        events = [event for event, _ in batch]
-        decided = self._succession.decide(self.state, events, txn.now, heirs=txn.heirs)
-        if decided is None:
-            return None
-        outcome = self._reduce(txn, decided, None)
-        wanted = sum(len(start.allocation.shares) for start in decided.starts)
-        if outcome is None or len(outcome.effects) < wanted:
-            return Outcome(effects=() if outcome is None else outcome.effects)  # a pass finds out why
-        return amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)), replan=False)
-
-    def _hand(self, txn: Transaction, starting: tuple[Effect, ...]) -> tuple[Effect, ...]:
-        """Hands the places that have got another holder in this transaction what follows there; part of it."""
-        if self._recall.is_awaited:
-            return ()
-        moved = [heir for heir in txn.heirs.values() if heir in self.state.active]
-        started = [effect.job_id for effect in starting if isinstance(effect, LaunchShare)]
-        aheads = self._succession.ahead(self.state, (*moved, *started))
-        outcome = self._reduce(txn, Planned(aheads=aheads), None) if aheads else None
-        return () if outcome is None else outcome.effects
-
-    def _plan_along(self, txn: Transaction) -> tuple[Plan, Outcome]:
-        """A pass over what the transaction has changed so far; its decisions are part of it."""
-        made = self._plan()
-        outcome = self._reduce(txn, _decisions(made), None)
-        if outcome is None:
-            return made, Outcome(replan=False)
-        return made, amend(outcome, effects=(*outcome.effects, *self._hand(txn, outcome.effects)))
-
-    def _plan(self) -> Plan:
-        """One pass over the state as it is."""
-        now, loop = self.clock(), asyncio.get_running_loop()
-        begun = loop.time()
-        self.count_use()
-        made = self._passes.make(self.state, now)
-        took_s = loop.time() - begun
-        self.tally.count_pass(took_s)
-        self.diagnosis.count_pass(now, took_s, waiting=len(self.state.pending))
-        self._succession.learn(self.state, made, now)
-        self._recall.weigh(self.state, trusted=self._succession.trusted)
-        return made
-
     def count_use(self) -> None:
         """Puts what everybody has used up to now beside the rules in force."""
         state = self.state
         state.site = state.accounting.charged(state, self._rules.site, now=self.clock())
-
-    def _take_whys(self, made: Plan) -> None:
-        """Keeps what the pass said of the jobs that still wait, and asks for another if it stopped at a bound."""
-        self.hub.touch(jobs=self._passes.keep(self.state, made))
-        if made.more:
-            self._wakeup.now()
-        self._planned.set()
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        """A pass is made at the next moment at which the clock alone changes what may start or must end."""
-        now = self.clock()
-        moment = next_moment(self.state, now)
-        soon = moment is not None and moment < now + REPLAN_S
-        self._wakeup.set_alarm(moment - now if moment is not None and soon else None)
 
     def _take_sample(self, name: NodeName, sample: wire.Sample) -> None:
         state = self.state
@@ -438,7 +341,7 @@ class Controller:
         reading = state.readings[name] = to_reading(sample)
         others = state.picture.blocked(state, name).keys() != before.keys()  # their words change all the time
         if others and state.minds_events:
-            self._wakeup.now()
+            self._planner.wakeup.now()
         jobs = [job.id for job in state.jobs_on(name) if job.allocation and job.allocation.gpu_count()]
         idle = {*reading.idle, *(last.idle if last else ())}
         self.hub.touch(jobs=[*jobs, *(job_id for job_id, _ in sorted(idle))], nodes=[name])
@@ -468,7 +371,7 @@ class Controller:
 
     async def _estimate(self) -> None:
         await self.forecaster.estimate_for_ever(
-            self.state, planned=self._planned, tell=lambda jobs: self.hub.touch(jobs=jobs)
+            self.state, planned=self._planner.planned, tell=lambda jobs: self.hub.touch(jobs=jobs)
         )
 
     async def _refresh_groups(self) -> None:
@@ -477,7 +380,7 @@ class Controller:
             before = self._rules.site
             await self.learn_groups(self._waiting_users())
             if self._rules.site is not before:
-                self._wakeup.now()
+                self._planner.wakeup.now()
 
     async def _load_dependencies(self) -> None:
         for job_id in sorted(dependency_targets(self.state)):
@@ -488,10 +391,6 @@ class Controller:
 
 async def _nothing(config: Config) -> None:
     """Nobody has to know."""
-
-
-def _decisions(made: Plan) -> Planned:
-    return Planned(starts=made.starts, preempts=made.preempts, resumes=made.resumes, ends=made.ends)
 
 
 def _fail(answer: asyncio.Future[Outcome] | None, error: WarpdeckError) -> None:
