@@ -36,6 +36,7 @@ MODULES = (
     "client/main.py",
     "client/process.py",
     "client/sbcast.py",
+    "client/standard.py",
     "client/step.py",
     "client/stepfiles.py",
 )

@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import struct
+import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -421,3 +423,24 @@ def test_a_shell_beside_a_job_is_on_the_users_terminal(home: Home, batch: Batch)
     finally:
         shell.close()
         home.run("cancel", job)
+
+
+def test_a_step_for_a_job_that_stands_still_says_so_and_is_not_made(home: Home, short_tmp: Path) -> None:
+    script = short_tmp / "job.sh"
+    script.write_text("#!/bin/sh\nsleep 600\n")
+    job = str(home.json("submit", "--no-snapshot", "-n1", str(script), cwd=short_tmp)["job_id"])
+    eventually(lambda: home.state(job) == "RUNNING", what="it runs")
+    home.ok("suspend", job)
+    words = ["srun", "--jobid", job, "--overlap", "-n1"]
+    refused = home.run(*words, "-I", "true")
+    assert refused.returncode == 1
+    assert "Requested nodes are busy" in refused.stderr
+    assert f"job {job} is suspended" in refused.stderr
+    argv = [sys.executable, "-m", "warpdeck.cli.main", *words, "true"]
+    with subprocess.Popen(argv, env=home.environ, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() == f"srun: job {job} is suspended\n"
+        home.ok("cancel", job)
+        said = waiting.stderr.read()
+    assert "Step created" not in said
+    assert f"job {job} has ended" in said

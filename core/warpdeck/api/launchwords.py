@@ -63,7 +63,9 @@ def of_step(error: UserError, job_id: JobId, environ: Mapping[str, str]) -> User
     """What a step is refused for, as srun says it."""
     if error.code in (BUSY, STARTING):
         words = f"Unable to create step for job {job_id}: Requested nodes are busy"
-        return UserError(words, "other steps hold them; --overlap shares with these")
+        others = "steps" in error.details  # else the job stands still, or a node does not answer
+        hint = "other steps hold them; --overlap shares with these" if others else error.message
+        return UserError(words, hint)
     return _told(error, f"Unable to create step for job {job_id}: ", "srun", environ)
 
 

@@ -11,6 +11,13 @@ from warpdeck.notation.srun import Srun
 
 OUT, ERR = "1", "2"
 _TASK_LETTERS = ("%t", "%n", "%N")
+_MOST_DIGITS = 9
+"""Of a task's number."""
+
+
+def task_number(mode: str) -> int:
+    """The task that --input, --output or --error names; -1: it names none."""
+    return int(mode) if mode.isdecimal() and len(mode) <= _MOST_DIGITS else -1
 
 
 def stream_plan(job: Job, step: Step, asked: Srun, wanted: StepAsk, *, cwd: str) -> dict[str, Any]:
@@ -32,7 +39,8 @@ def stream_plan(job: Job, step: Step, asked: Srun, wanted: StepAsk, *, cwd: str)
         "append": streams.append,
         "pty": wanted.pty,
         "outputs": outputs,
-        "reads": (wanted.input_rank != -1 and streams.input in ("", "all")) or streams.input.isdecimal(),
+        "reads": (wanted.input_rank != -1 and streams.input in ("", "all"))
+        or _names_task(streams.input, step),
         "input_rank": wanted.input_rank if wanted.input_rank >= 0 else 0,
         "inputs": _sources(streams.input, job, step, cwd=cwd),
     }
@@ -44,7 +52,7 @@ def _sinks(pattern: str, job: Job, step: Step, *, cwd: str) -> Any:
         return ""
     if pattern == "none":
         return "/dev/null"
-    if pattern.isdecimal():
+    if _names_task(pattern, step):
         return {str(rank): "" if rank == int(pattern) else "/dev/null" for rank in _ranks(step)}
     if not any(_has(pattern, letter) for letter in _TASK_LETTERS):
         return _path(pattern, job, step, 0, cwd=cwd)
@@ -53,11 +61,16 @@ def _sinks(pattern: str, job: Job, step: Step, *, cwd: str) -> Any:
 
 def _sources(pattern: str, job: Job, step: Step, *, cwd: str) -> list[list[Any]]:
     """[rank, path] of each file that is read: one for all tasks, or one for each."""
-    if pattern in ("", "all", "none") or pattern.isdecimal():
+    if pattern in ("", "all", "none") or _names_task(pattern, step):
         return []
     if not any(_has(pattern, letter) for letter in _TASK_LETTERS):
         return [[0xFFFFFFFF, _path(pattern, job, step, 0, cwd=cwd)]]
     return [[rank, _path(pattern, job, step, rank, cwd=cwd)] for rank in _ranks(step)]
+
+
+def _names_task(pattern: str, step: Step) -> bool:
+    """A number that no task has is the name of a file, as in Slurm."""
+    return task_number(pattern) in range(step.task_count())
 
 
 def _has(pattern: str, letter: str) -> bool:

@@ -28,7 +28,7 @@ from warpdeck_agent.wire.steps import EVERY_TASK
 from . import protocol as ask
 from .allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
 from .connection import Connection
-from .stepplan import stream_plan
+from .stepplan import stream_plan, task_number
 from .stepstream import StepStream
 
 RETRY_S = 10.0
@@ -179,8 +179,8 @@ def _convert(asked: Srun, *, has_input: bool) -> StepAsk:
         asked.streams = Streams(
             output="0", error="0", quiet=asked.streams.quiet
         )  # as in Slurm, whatever is asked
-    elif mode.isdecimal():
-        rank = int(mode)
+    elif task_number(mode) >= 0:
+        rank = task_number(mode)
     elif mode != "none" and (has_input or mode not in ("", "all")):
         rank = EVERY_TASK
     try:
@@ -198,13 +198,19 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
     try:
         while True:
             try:
-                return await _ask_once(connection, event)
+                step = await _ask_once(connection, event)
             except UserError as error:
                 if error.code not in (BUSY, STARTING) or event.ask.immediate:
                     raise
                 if error.code == BUSY and error.message != told:
                     told = error.message
                     await connection.progress(number, told)
+            else:
+                if told:
+                    waited = time.monotonic() - begun
+                    line = f"Step created for job {event.job_id} after {waited:.0f} s"
+                    await connection.progress(number, line)
+                return step
             try:
                 async with asyncio.timeout(RETRY_S):
                     await listener.changed.wait()
@@ -214,9 +220,6 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
                 listener.take()
     finally:
         controller.hub.leave(listener)
-        if told:
-            waited = time.monotonic() - begun
-            await connection.progress(number, f"Step created for job {event.job_id} after {waited:.0f} s")
 
 
 async def _ask_once(connection: Connection, event: StepAsked) -> Step:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from warpdeck import __version__
 from warpdeck.errors import ANSWERED, SAID, UserError, WarpdeckError
+from warpdeck_agent.client.standard import hold_standard_streams
 
 VERBS: dict[str, tuple[str, str]] = {
     "submit": ("submit", "submit a batch script (#SBATCH lines are read)"),
@@ -73,6 +74,7 @@ def usage() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb; the return value is the exit code."""
+    hold_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(words)

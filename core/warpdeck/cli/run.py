@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
 
 from warpdeck.api.sync import GONE, STEPS, SyncClient
 from warpdeck.errors import UserError
@@ -83,7 +82,7 @@ class _Command:
     def _follow(self, words: list[str]) -> int:
         errors = self._client.number()
         out = self._client.begin(
-            "run", words=words, env=sendable(with_process(os.environ)), cwd=current_folder(), errors=errors
+            "run", words=words, env=with_process(os.environ), cwd=current_folder(), errors=errors
         )
         streams = {out: sys.stdout, errors: sys.stderr}
         ended: dict[str, int] = {}
@@ -105,16 +104,3 @@ class _Command:
         if int(ended.get("signal", 0)):
             return 128 + int(ended["signal"])
         return int(ended.get("code", 1))
-
-
-def sendable(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment but for values that are no UTF-8 text, which no job gets."""
-    return {name: value for name, value in environ.items() if _is_text(name + value)}
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

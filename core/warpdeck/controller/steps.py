@@ -86,6 +86,7 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
     if number >= MAX_STEPS:
         raise UserError(f"job {job.label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun")
     txn.put_job(amend(job, steps_made=number + 1))
+    event = _with_input(event, sum(len(share.ranks) for share in layout.shares))
     asked = event.ask
     step = Step(
         job_id=job.id,
@@ -106,6 +107,14 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
         LaunchStep(node=share.node, job_id=job.id, number=number, asked=event) for share in layout.shares
     )
     return Outcome(effects=effects, step=step, replan=False)
+
+
+def _with_input(event: StepAsked, tasks: int) -> StepAsked:
+    """A number that no task has is the name of a file, as in Slurm, which all tasks read."""
+    if not tasks <= event.ask.input_rank < wire.EVERY_TASK:
+        return event
+    ask = msgspec.structs.replace(event.ask, input_rank=wire.EVERY_TASK)
+    return msgspec.structs.replace(event, ask=ask)
 
 
 def end(txn: Transaction, event: StepEndAsked) -> Outcome:

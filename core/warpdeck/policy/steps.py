@@ -54,6 +54,7 @@ def lay_out(
     best = _place(ask, empty, job, most_nodes=len(empty))
     if isinstance(best, UserError):
         raise best
+    _check_programs(ask, sum(len(share.ranks) for share in best.shares))
     if ask.overlap:
         return best
     holding = [step for step in running if step.holds and not step.is_finished]
@@ -152,6 +153,21 @@ def _node_count(ask: StepAsk, most: int) -> int:
     if ask.tasks is not None and ask.tasks_per_node is not None:
         return -(-ask.tasks // ask.tasks_per_node)
     return max(1, most - len(ask.exclude) - (ask.relative or 0))
+
+
+def _check_programs(ask: StepAsk, tasks: int) -> None:
+    """Raises UserError where --multi-prog's file has nothing for a task."""
+    if not ask.programs or not all(program.ranks for program in ask.programs):
+        return
+    covered = 0
+    for low, high in sorted(span for program in ask.programs for span in program.ranks):
+        if low <= covered:
+            covered = max(covered, high + 1)
+    if covered < tasks:
+        raise UserError(
+            f"Configuration file invalid, no record for task id {covered}",
+            "give that task a line; one that begins with * is for all others",
+        )
 
 
 def _task_count(ask: StepAsk, job: Resources, rooms: list[_Room], *, nodes: int) -> int:

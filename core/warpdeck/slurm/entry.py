@@ -15,6 +15,7 @@ from warpdeck.errors import SAID, UserError
 from warpdeck.paths import default_paths
 from warpdeck_agent.client.access import Away, Link, Refused, connect_path, greeted, greeting, patiently
 from warpdeck_agent.client.main import ended
+from warpdeck_agent.client.standard import hold_standard_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ LOCAL = ("listpids", "pidinfo", "write")
 
 def main(name: str, words: list[str], *, afterwards: Callable[[], None] = lambda: None) -> int:
     """Runs the command; its exit code, unless the process ends here already. `afterwards` follows what a controller did for us."""
+    hold_standard_streams()
     if name == "srun":
         os._exit(ended(name, lambda: _srun(words)))
     if name in ASKED and not _is_local(name, words):

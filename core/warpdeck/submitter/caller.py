@@ -14,8 +14,7 @@ from typing import Self
 
 from warpdeck.notation.submitfiles import LIMITS_FILE
 from warpdeck.paths import Paths, default_paths
-from warpdeck_agent.client.command import by_name, is_text
-from warpdeck_agent.client.process import NICENESS, UMASK
+from warpdeck_agent.client.process import NICENESS, UMASK, by_name, is_text
 
 from .shell import ANSWER_FD
 from .slots import Question

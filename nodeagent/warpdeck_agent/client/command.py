@@ -12,11 +12,11 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, 
 
 from .access import Away, Link, Refused
 from .lines import write_all
-from .process import with_process
+from .process import by_name, check_words, folder, with_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: a command takes longer to import it than to be answered
-    from typing import Any, Callable, Dict, List, Mapping, Optional
+    from typing import Any, Callable, Dict, List, Optional
 
     Record = Callable[[int, str], str]
 
@@ -43,15 +43,14 @@ def run(
     A command that is cut off while it only waits for the end of a job goes on to wait, over a link that `again` (`connect`)
     makes. Raises Refused, Away.
     """
-    here = folder(os.environ)
-    if not all(map(is_text, (here, *words))):
-        raise Refused("a name or an argument is not UTF-8 text", "rename the file or folder, or leave it out")
+    here = by_name(folder(), os.environ)
+    check_words((here, *words))
     asked: Dict[str, Any] = {
         "t": "command",
         "id": REQUEST,
         "name": name,
         "words": words,
-        "env": {key: value for key, value in with_process(os.environ).items() if is_text(key + value)},
+        "env": with_process(os.environ),
         "cwd": here,
         "host": os.uname().nodename,
         "columns": os.get_terminal_size().columns if os.isatty(1) else 0,
@@ -88,21 +87,6 @@ def _follow(link: Link, asked: Dict[str, Any], record: Optional[Record]) -> int:
                 _answer(link, message, record)
         except WireError as error:
             raise Refused(f"the controller said something strange: {error}") from error
-
-
-def folder(environ: Mapping[str, str]) -> str:
-    """Where we are, by the name that the shell has for it. Raises Refused."""
-    try:
-        here = os.getcwd()
-    except FileNotFoundError as error:
-        raise Refused("the current folder does not exist any more", "change to one that does") from error
-    return by_name(here, environ)
-
-
-def by_name(here: str, environ: Mapping[str, str]) -> str:
-    """The folder by the name that the shell has for it."""
-    named = environ.get("PWD", "")
-    return named if os.path.isabs(named) and os.path.realpath(named) == here else here
 
 
 def _send(link: Link, message: Dict[str, Any]) -> None:
@@ -159,12 +143,3 @@ def _read(asked: Dict[str, Any]) -> bytes:
         return source.readline(size) if asked["line"] else source.read(size)
     with open(os.path.join(os.getcwd(), str(asked["path"])), "rb") as file:
         return file.read(size)
-
-
-def is_text(word: str) -> bool:
-    """Whether it can be sent: bytes that are no UTF-8 come as lone surrogates."""
-    try:
-        word.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

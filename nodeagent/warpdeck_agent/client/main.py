@@ -6,7 +6,8 @@ import os
 import sys
 
 from .access import Away, Refused, connect, patiently
-from .process import with_process
+from .process import folder, with_process
+from .standard import hold_standard_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: it is 3 ms
@@ -18,6 +19,7 @@ LOST_EXIT = 1
 
 def main(name: str, words: List[str]) -> int:
     """Runs the program of that name; its exit code."""
+    hold_standard_streams()
     if name == "scontrol" and words[:1] == ["show"] and len(words) > 1:
         import warpdeck_agent.wire.hostnames as hostnames
 
@@ -51,7 +53,7 @@ def _step(name: str, words: List[str], environ: Mapping[str, str]) -> int:
     from .step import StepClient
 
     client = StepClient(lambda: patiently(lambda: connect(os.environ), name), name=name)
-    return client.run(words, with_process(environ), os.getcwd())
+    return client.run(words, with_process(environ), folder())
 
 
 def _ask(name: str, words: List[str]) -> int:

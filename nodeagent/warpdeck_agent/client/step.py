@@ -16,12 +16,13 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, 
 
 from .access import SAID, Away, Link, Refused
 from .lines import Lines, write_all
-from .stepfiles import StepFiles
+from .process import check_words
+from .stepfiles import ERR, OUT, StepFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
     import signal
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Set
 else:
     import _signal as signal  # the module of that name is this and enums, which are 4 ms
 
@@ -57,9 +58,12 @@ class StepClient:
         self._wake_r, self._wake_w = os.pipe()
         self._interrupts: List[float] = []
         self._broken_pipe = False
+        self._unwritten: Set[int] = set()
+        self._writing = False
 
     def run(self, words: List[str], env: Dict[str, str], cwd: str) -> int:
         """The exit code. Raises Refused."""
+        check_words((cwd, *words))
         self._catch_signals()
         asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
         texts = _limits()
@@ -206,21 +210,16 @@ class StepClient:
         key = f"{rank}.{channel}"
         fresh = data[max(0, self._have.get(key, 0) - offset) :]
         assert self._files is not None
-        try:
-            sink = self._files.sink(rank, channel)
-            if fresh and sink >= 0 and not self._broken_pipe:
-                self._lines.write(sink, rank, fresh)
-        except BrokenPipeError:
-            self._broken_pipe = True
-            self._tell("step_order", what="signal", signal=int(signal.SIGKILL))
+        sink = self._files.sink(rank, channel)
+        if fresh and sink >= 0 and not self._broken_pipe:
+            self._write(sink, lambda: self._lines.write(sink, rank, fresh))
+            if self._broken_pipe:
+                self._tell("step_order", what="signal", signal=int(signal.SIGKILL))
         self._have[key] = max(self._have.get(key, 0), offset + len(data))
         self._tell("ack", size=len(piece))
 
     def _end(self, message: Dict[str, Any]) -> int:
-        try:
-            self._lines.finish()
-        except BrokenPipeError:
-            self._broken_pipe = True
+        self._write(OUT, self._lines.finish)
         if message.get("error"):
             self._say(f"error: {message['error']}")
         ended = message.get("exit") or {}
@@ -238,14 +237,32 @@ class StepClient:
         now = time.monotonic()
         self._interrupts = [at for at in self._interrupts if now - at < TWICE_S] + [now]
         if self._step.get("quits") or len(self._interrupts) == 2:
-            self._say(f"sending Ctrl-C to StepId={self._step['job_id']}.{self._step['step']}")
             self._tell("step_order", what="signal", signal=int(signal.SIGINT))
             self._tell("step_order", what="end")
+            self._say(f"sending Ctrl-C to StepId={self._step['job_id']}.{self._step['step']}")
         elif len(self._interrupts) > 2:
             raise KeyboardInterrupt
         else:
             self._say("interrupt (one more within 1 sec to abort)")
             self._tell("step_order", what="status")
+
+    def _write(self, sink: int, write: Callable[[], None]) -> None:
+        """Writes for whoever reads, who may be slow or have stopped: a signal that comes meanwhile is passed on at once.
+
+        Tasks go on although their output cannot be kept, as on a full disk; that is said once.
+        """
+        before, self._writing = self._writing, True
+        try:
+            write()
+            self._unwritten.discard(sink)
+        except BrokenPipeError:
+            self._broken_pipe = True
+        except OSError as error:
+            if sink not in self._unwritten:
+                self._unwritten.add(sink)
+                self._say(f"error: output is lost, for it cannot be written: {error.strerror}")
+        finally:
+            self._writing = before
 
     def _tell(self, kind: str, **fields: Any) -> None:
         self._send_raw(json_frame({"t": kind, "stream": REQUEST, **fields}))
@@ -260,15 +277,34 @@ class StepClient:
             raise Away(str(error)) from error
 
     def _say(self, line: str) -> None:
-        if not self._step.get("quiet"):
-            write_all(2, f"{self._name}: {line}\n".encode("utf-8", "replace"))
+        if self._step.get("quiet"):
+            return
+        before, self._writing = self._writing, True
+        try:
+            write_all(ERR, f"{self._name}: {line}\n".encode("utf-8", "replace"))
+        except OSError:
+            pass  # nobody is there to be told
+        finally:
+            self._writing = before
 
     def _catch_signals(self) -> None:
         os.set_blocking(self._wake_w, False)
         os.set_blocking(self._wake_r, False)
         for number in (signal.SIGINT, *FORWARDED):
-            signal.signal(number, lambda number, _: os.write(self._wake_w, bytes([number])) and None)
+            signal.signal(number, lambda number, _: self._signalled(number))
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def _signalled(self, number: int) -> None:
+        if not self._writing or not self._step:
+            os.write(self._wake_w, bytes([number]))
+            return
+        self._writing = False  # what is sent from here is not to be cut in two by the next one
+        try:
+            self._signal(number)
+        except Away:
+            os.write(self._wake_w, bytes([number]))  # it goes over the next link
+        finally:
+            self._writing = True
 
     def _signals_that_came(self) -> List[int]:
         try:
