@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from .actions import Action
-from .viewmodels.objects import Thing, find_jobs, find_nodes, find_users, score_of_action
+from .viewmodels.objects import JobSearch, Thing, find_nodes, find_users, score_of_action
 
 if TYPE_CHECKING:
     from .app import DeckApp
 
+SLICE = 5_000
+"""Jobs that are looked at between two keys: a few milliseconds."""
 WHAT_IS_FOUND = "an action, a job, a node or a user"
 
 
@@ -68,9 +70,12 @@ class Objects(Provider):
     async def search(self, query: str) -> Hits:
         deck = cast("DeckApp", self.app)
         jobs = list(deck.board.jobs.values())
-        await asyncio.sleep(0)  # who typed on already asks for something else
+        search = JobSearch(query)
+        for first in range(0, len(jobs), SLICE):
+            await asyncio.sleep(0)  # who typed on already asks for something else
+            search.look(jobs[first : first + SLICE])
         for things in (
-            find_jobs(jobs, query),
+            search.best(),
             find_nodes(deck.board.nodes.values(), query),
             find_users(jobs, query),
         ):
@@ -92,5 +97,7 @@ def go(deck: DeckApp, thing: Thing) -> None:
         deck.verbs.attach(thing.key)
     elif thing.kind == "limit":
         deck.verbs.ask_limit([thing.key])
+    elif thing.kind == "priority":
+        deck.verbs.ask_priority([thing.key])
     else:
         deck.verbs.ask(thing.kind, [thing.key])

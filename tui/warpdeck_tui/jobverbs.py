@@ -131,13 +131,16 @@ class JobVerbs:
         commands = (limit_command(names, format_duration(limit_s)) for limit_s, names in before.items())
         return Undo("; ".join(commands), take_back)
 
-    async def ask_priority(self, keys: Sequence[str]) -> None:
+    def ask_priority(self, keys: Sequence[str]) -> None:
         """Another nice or priority for jobs that wait, by a line of text as `scontrol update` takes it."""
         found = [row for key in keys if (row := self._app.find_job(key)) is not None]
         rows = that_fit("priority", found)
-        if not rows:
+        if rows:
+            self._app.run_worker(self._ask_priority(rows), group="priority", exclusive=True)
+        else:
             self._warn(refusal("priority", found[0]) if found else NO_JOB)
-            return
+
+    async def _ask_priority(self, rows: Sequence[JobRow]) -> None:
         names = targets("priority", rows, self._app.board.jobs.values())
         try:
             ranks = {rank.label: rank for rank in (await self._app.core.site.priorities(names)).jobs}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.tui.app.stage import on_stage
 
 from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.model import GpuAsk, Resources
+from warpdeck_tui.finder import SLICE, Objects
 from warpdeck_tui.screens.joblist import FilterLine
 from warpdeck_tui.viewmodels.objects import (
     HELP,
     KEY,
     MAX_QUERY_CHARACTERS,
     MOST_FOUND,
-    find_jobs,
+    JobSearch,
+    Thing,
     find_nodes,
     find_users,
     score_of_action,
@@ -25,6 +30,14 @@ from warpdeck_tui.viewmodels.objects import (
 
 def job(number: int, name: str, *, user: str = "ann", **fields: object) -> JobRow:
     return JobRow(id=number, label=str(number), array_job_id=number, name=name, user=user, **fields)  # type: ignore[arg-type]
+
+
+def find_jobs(jobs: Sequence[JobRow], query: str, *, at_once: int = 2) -> list[Thing]:
+    """All that a search finds that looks at so many at once."""
+    search = JobSearch(query)
+    for first in range(0, len(jobs), at_once):
+        search.look(jobs[first : first + at_once])
+    return search.best()
 
 
 JOBS = [
@@ -84,8 +97,29 @@ def test_an_action_is_found_by_its_key_and_by_words_of_its_help(query: str, scor
 def test_a_long_queue_is_looked_through_quickly_whatever_is_typed(query: str) -> None:
     many = [job(number, f"train-llama-{number % 977}-{'al' * 20}") for number in range(10_000)]
     began = time.process_time()
-    find_jobs(many, query)
+    find_jobs(many, query, at_once=1_000)
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize("query", ["t", "train9", "9", "hold t"])
+def test_a_queue_in_parts_gives_what_the_whole_gives(query: str) -> None:
+    many = [job(number, f"train{number % 97}") for number in range(5_000)]
+    parts, whole = (find_jobs(many, query, at_once=size) for size in (70, len(many)))
+    assert parts == whole and len(whole) == MOST_FOUND
+
+
+async def test_keys_go_before_a_search_through_a_long_queue(folder: Path) -> None:
+    """What is looked at at once is a part of it: who types on is not kept waiting by what he asked for before."""
+    async with on_stage(folder) as stage:
+        stage.app.board.jobs.update({number: job(number, f"train{number}") for number in range(1, 50_001)})
+        provider = Objects(stage.app.screen)
+        search = provider.search("train4999")
+        task, turns = asyncio.ensure_future(anext(search)), 0
+        while not task.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert task.result().score and turns >= 50_000 // SLICE
+        await search.aclose()
 
 
 async def test_the_palette_opens_a_job_by_its_name(folder: Path) -> None:
@@ -111,6 +145,18 @@ async def test_the_palette_does_a_verb_as_its_key_would(folder: Path) -> None:
         await stage.hides("end the job")
         await stage.press("enter")
         await stage.shows("$ warpdeck cancel 1")
+
+
+async def test_the_palette_asks_for_a_jobs_priority(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        for name in ("one", "two", "third"):
+            await stage.cluster.submit(name, resources=Resources(gpus=GpuAsk(per_node=4)))
+        await stage.shows("third")
+        await stage.press("colon")
+        await stage.type("prio 3")
+        await stage.shows("Priority job 3")
+        await stage.press("enter")
+        await stage.shows("Priority of job 3", "nice=0")
 
 
 async def test_the_palette_goes_to_a_node_and_to_a_users_jobs(folder: Path) -> None:

@@ -206,7 +206,7 @@ class DeckScreen(Arrives[None]):
         self.deck.verbs.ask_limit(self.job_keys)
 
     def action_priority(self) -> None:
-        self.app.run_worker(self.deck.verbs.ask_priority(self.job_keys), group="priority", exclusive=True)
+        self.deck.verbs.ask_priority(self.job_keys)
 
     def action_attach(self) -> None:
         if key := self._one_job:

@@ -51,6 +51,8 @@ class Search:
     def __init__(self, query: str) -> None:
         self._words = query[:MAX_QUERY_CHARACTERS].lower().strip()
         self._letters = self._words.replace(" ", "")
+        self.may_be_number = not any(letter.isalpha() for letter in self._letters)
+        """Job ids have no letters, those of array tasks neither."""
 
     @property
     def is_empty(self) -> bool:
@@ -98,20 +100,35 @@ def verb_of(query: str) -> tuple[str, str]:
     return (verbs[0], rest.strip()) if rest.strip() and len(verbs) == 1 else ("", query)
 
 
-def find_jobs(jobs: Iterable[JobRow], query: str) -> list[Thing]:
-    """The jobs that fit best, or what the query's verb may do with them."""
-    verb, rest = verb_of(query)
-    search = Search(_of_kind(rest, "job"))
-    if search.is_empty:
-        return []
-    fitting = (
-        (score, row.id, row)
-        for row in jobs
-        if (score := max(search.score(row.label), search.score(row.name)))
-        and (not verb or not refusal(verb, row))
-    )
-    best = heapq.nlargest(MOST_FOUND, fitting, key=lambda each: each[:2])
-    return [_job(score, row, verb) for score, _, row in best]
+class JobSearch:
+    """The jobs that fit best, or what the query's verb may do with them: looked for in one part of the queue after another."""
+
+    def __init__(self, query: str) -> None:
+        self._verb, rest = verb_of(query)
+        self._search = Search(_of_kind(rest, "job"))
+        self._by_name: dict[str, float] = {}
+        self._best: list[tuple[float, int, JobRow]] = []
+
+    def look(self, jobs: Iterable[JobRow]) -> None:
+        """At these jobs, too."""
+        if self._search.is_empty:
+            return
+        fitting = (
+            (score, row.id, row)
+            for row in jobs
+            if (score := self._score(row)) and (not self._verb or not refusal(self._verb, row))
+        )
+        self._best = heapq.nlargest(MOST_FOUND, (*self._best, *fitting), key=lambda each: each[:2])
+
+    def _score(self, row: JobRow) -> float:
+        """Names are few, and numbers have no letters."""
+        of_name = self._by_name.get(row.name)
+        if of_name is None:
+            of_name = self._by_name[row.name] = self._search.score(row.name)
+        return max(of_name, self._search.score(row.label)) if self._search.may_be_number else of_name
+
+    def best(self) -> list[Thing]:
+        return [_job(score, row, self._verb) for score, _, row in self._best]
 
 
 def _job(score: float, row: JobRow, verb: str) -> Thing:
