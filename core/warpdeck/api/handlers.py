@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from warpdeck.controller.events import (
     CodeRecorded,
     Event,
     Held,
+    Outcome,
     Released,
     Requeued,
     Resumed,
@@ -72,6 +75,8 @@ MAX_ROWS = 100_000
 """Jobs of one answer."""
 JOB_PAGE_ROWS = 1000
 """Jobs in one frame."""
+ORDERED_AT_ONCE = 100
+"""Jobs that are named in one event: of a much divided array each takes a millisecond."""
 
 
 class Handlers:
@@ -168,25 +173,23 @@ class Handlers:
             case ask.Cancel():
                 return await self._cancel(message)
             case ask.Hold():
-                return await self._change(
-                    Held(for_owner=message.for_owner, **await self._named(message.jobs))
-                )
+                return await self._change(message.jobs, partial(Held, for_owner=message.for_owner))
             case ask.Release():
-                return await self._change(Released(**await self._named(message.jobs)))
+                return await self._change(message.jobs, Released)
             case ask.Requeue():
-                return await self._change(Requeued(**await self._named(message.jobs), hold=message.hold))
+                return await self._change(message.jobs, partial(Requeued, hold=message.hold))
             case ask.Tell():
-                return await self._change(Told(**await self._named(message.jobs), text=message.text))
+                return await self._change(message.jobs, partial(Told, text=message.text))
             case ask.Suspend():
-                return await self._change(Suspended(**await self._named(message.jobs)))
+                return await self._change(message.jobs, Suspended)
             case ask.Resume():
-                return await self._change(Resumed(**await self._named(message.jobs)))
+                return await self._change(message.jobs, Resumed)
             case ask.JobUpdate():
-                return await self._change(Updated(**await self._named(message.jobs), change=message.change))
+                return await self._change(message.jobs, partial(Updated, change=message.change))
             case ask.CodeRecorded(snapshot=snapshot, note=note):
                 self._check_uploaded(snapshot)
-                named = await self._named(message.jobs)
-                return await self._change(CodeRecorded(**named, snapshot=snapshot, note=note))
+                recorded = partial(CodeRecorded, snapshot=snapshot, note=note)
+                return await self._change(message.jobs, recorded)
             case _:
                 return await administration.answer(self._connection, message)
 
@@ -371,14 +374,24 @@ class Handlers:
             )
         return job
 
-    async def _named(self, references: Sequence[str]) -> dict[str, Any]:
-        """What an order of the user needs: who asks, what is named, and the ended jobs among it."""
-        numbers = [JobId(parse_job_id(word)[0]) for word in references if is_job_id(word)]
-        ended = await self._ended(numbers)
-        return {"who": self._connection.who, "jobs": tuple(references), "ended": ended}
+    async def _on_each(self, references: Sequence[str], order: Callable[..., Event]) -> Outcome:
+        """The order for all of these jobs, some of them at a time: what others ask is done between."""
+        named = tuple(dict.fromkeys(references))
+        done = []
+        for at in range(0, len(named), ORDERED_AT_ONCE):
+            some = named[at : at + ORDERED_AT_ONCE]
+            numbers = [JobId(parse_job_id(word)[0]) for word in some if is_job_id(word)]
+            event = order(who=self._connection.who, jobs=some, ended=await self._ended(numbers))
+            done.append(await self._controller.apply(event))
+        return Outcome(
+            labels=tuple(chain.from_iterable(each.labels for each in done)),
+            errors=tuple(chain.from_iterable(each.errors for each in done)),
+            codes=tuple(chain.from_iterable(each.codes for each in done)),
+            refused=tuple(chain.from_iterable(each.refused for each in done)),
+        )
 
-    async def _change(self, event: Event) -> dict[str, Any]:
-        outcome = await self._controller.apply(event)
+    async def _change(self, references: Sequence[str], order: Callable[..., Event]) -> dict[str, Any]:
+        outcome = await self._on_each(references, order)
         if outcome.errors and not outcome.labels:
             raise UserError("; ".join(outcome.errors), code=outcome.codes[0])
         return {"jobs": list(outcome.labels), "errors": list(outcome.errors)}
@@ -397,8 +410,7 @@ class Handlers:
                 except UserError as error:
                     refused.append((word, error.message, error.code))
         if jobs:
-            event = Cancelled(**await self._named(jobs), signal=number, whom=message.whom)
-            outcome = await self._controller.apply(event)
+            outcome = await self._on_each(jobs, partial(Cancelled, signal=number, whom=message.whom))
             done += outcome.labels
             refused += zip(outcome.refused, outcome.errors, outcome.codes, strict=True)
         if len(message.jobs) == 1 and refused:

@@ -14,8 +14,9 @@ from warpdeck.model import (
 from warpdeck.policy import End, Preempt, Resume, Start
 
 from .events import Effect, LaunchShare, Outcome, Planned
+from .folding import split_tasks
 from .following import hand
-from .jobs import end_job, split_tasks
+from .jobs import end_job
 from .state import amend
 from .suspension import resume_job, suspend_job
 from .transaction import Transaction

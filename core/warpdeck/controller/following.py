@@ -12,7 +12,7 @@ from __future__ import annotations
 from warpdeck.model import Job, JobId, JobState, Ranges, ShareStatus, count_tasks, has_task
 
 from .events import Ahead, Effect, LaunchShare
-from .jobs import take_tasks
+from .folding import take_tasks
 from .state import amend
 from .transaction import Transaction
 from .view import why_unavailable

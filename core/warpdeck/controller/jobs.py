@@ -8,19 +8,12 @@ from collections.abc import Callable
 from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
-    JobId,
     JobState,
-    Ranges,
     Request,
     count_tasks,
-    has_task,
-    iter_tasks,
-    split_ranges,
-    with_task,
 )
 from warpdeck.model.ranges import MAX_RANGES
 from warpdeck.notation.arrays import MAX_TASKS
-from warpdeck.notation.jobids import parse_job_id
 from warpdeck.policy import parse_constraint
 
 from .amended import Amended
@@ -40,6 +33,8 @@ from .events import (
     Told,
     Who,
 )
+from .folding import fold
+from .naming import Naming
 from .reservations import reservations
 from .state import amend
 from .transaction import Transaction
@@ -80,7 +75,7 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         held=request.hold,
         predicted_s=state.predict(event.who.user, request),
     )
-    job = _fold(base, request.array.ranges) if request.array else base
+    job = fold(base, request.array.ranges) if request.array else base
     state.admission.check(state, job, now=txn.now)
     txn.add_request(job_id, request)
     txn.put_job(job)
@@ -342,74 +337,6 @@ def put_back(txn: Transaction, job: Job) -> Job:
     )
 
 
-def find_jobs(txn: Transaction, reference: str) -> list[Job]:
-    """The jobs that "12", "12_3" or "12_[3-5]" names: of a whole array all that are unfinished (all, if none is).
-
-    Tasks that still wait inside their array are split off, so that they can be treated alone. Raises UserError.
-    """
-    number, tasks = parse_job_id(reference)
-    members = txn.state.named(JobId(number))
-    if tasks is None:
-        named = [job for job in members if not job.is_finished] or members
-    else:
-        parts = [_named_part(txn, job, tasks) for job in members]
-        named = [job for job in parts if job is not None]
-    if not named:
-        raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
-    return named
-
-
-def _named_part(txn: Transaction, job: Job, tasks: Ranges) -> Job | None:
-    """The job, or what it holds of these tasks as a job of its own; None if it holds none of them."""
-    if not job.is_folded_array:
-        return job if job.array_task_id is not None and has_task(tasks, job.array_task_id) else None
-    named, _ = split_ranges(job.pending_tasks, tasks)
-    return split_tasks(txn, job, named) if named else None
-
-
-def split_tasks(txn: Transaction, array: Job, named: Ranges) -> Job:
-    """Makes waiting tasks of a folded array a job of their own; all of them are the array's record itself."""
-    _, rest = split_ranges(array.pending_tasks, named)
-    if max(len(named), len(rest)) > MAX_RANGES:
-        raise UserError(
-            f"that leaves tasks of job {array.array_job_id} in over {MAX_RANGES:,} ranges",
-            "name fewer tasks at a time, or tasks that follow each other",
-        )
-    if not rest:
-        return txn.put_job(_fold(array, named))
-    txn.put_job(_fold(array, rest))
-    return txn.put_job(_fold(amend(array, id=txn.new_job_id()), named))
-
-
-def take_tasks(txn: Transaction, array: Job, tasks: Ranges) -> list[Job]:
-    """Some of the waiting tasks of a folded array as jobs of their own, which are not put into the state yet; some must stay."""
-    _, rest = split_ranges(array.pending_tasks, tasks)
-    array = txn.put_job(_fold(array, rest))
-    singles = [((task, task, 1),) for task in iter_tasks(tasks)]
-    return [_fold(amend(array, id=txn.new_job_id()), single) for single in singles]
-
-
-def fold_back(txn: Transaction, task: Job) -> None:
-    """A task that was split off, never began and waits again joins what waits of its array, if that is as it was."""
-    rest = txn.state.jobs.get(task.array_job_id)
-    if rest is None or rest is task or rest.state is not JobState.PENDING or task.array_task_id is None:
-        return
-    alike = amend(task, id=rest.id, array_task_id=rest.array_task_id, pending_tasks=rest.pending_tasks)
-    if alike != amend(rest, predicted_s=task.predicted_s, eligible_at_unix=task.eligible_at_unix, room=None):
-        return
-    last = rest.array_task_id
-    waiting = rest.pending_tasks if last is None else ((last, last, 1),)
-    txn.drop_job(task)
-    txn.put_job(_fold(rest, with_task(waiting, task.array_task_id)))
-
-
-def _fold(job: Job, tasks: Ranges) -> Job:
-    """The job as the record of these waiting tasks; a single one is not folded."""
-    if len(tasks) == 1 and tasks[0][0] == tasks[0][1]:
-        return amend(job, pending_tasks=(), array_task_id=tasks[0][0])
-    return amend(job, pending_tasks=tasks, array_task_id=None)
-
-
 def may_touch(who: Who, job: Job) -> bool:
     """Owners and admins."""
     return who.admin or who.uid == job.uid
@@ -440,10 +367,11 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     refused: list[str] = []
     who = order.who
     _recall(txn, order.ended)
+    naming = Naming(txn)
     for reference in order.jobs:
         mark = txn.mark()
         try:
-            found = find_jobs(txn, reference)
+            found = naming.find(reference)
             denied = [job for job in found if not may_touch(who, job)]
             if denied:
                 raise UserError(
@@ -453,6 +381,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
             labels.append(reference)
         except UserError as error:
             txn.undo(mark)
+            naming.forget()
             errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
             codes.append(error.code)
             refused.append(reference)

@@ -33,8 +33,9 @@ from .events import (
     Remarked,
     Reported,
 )
+from .folding import fold_back
 from .following import move_up, step_in
-from .jobs import end_job, fold_back, put_back
+from .jobs import end_job, put_back
 from .measurements import to_curve, to_own, to_usage
 from .nodeclock import end_of, moment, start_of
 from .state import amend
