@@ -2,7 +2,8 @@
 
 The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
 Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
-Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop. Most were also run by hand, whole.
+Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel. Most were
+also run by hand, whole.
 """
 
 from __future__ import annotations
@@ -81,6 +82,23 @@ ASKED = (
     ("snakemake's end", "scancel --clusters=all 99", r""),
     ("anybody", "scontrol show job=1 --oneliner", r"JobId=1 JobName=runs .* Command=\S+ .*\n"),
     ("turm", "squeue --array --noheader --Format 'jobid:9 ,state:9 ,gres:4 ,stdout:256 ' -j 1", r"1 +RUNNING +N/A +/dev/null +\n"),
+    ("clustershell's partitions", "sinfo -h -o '%R:%N'", r"main:\S+\n"),
+    ("clustershell's states", "sinfo -h -o %T:%N", r"(mixed|allocated):\S+\n"),
+    ("clustershell's jobs", "squeue -h -o %i:%N -t R", r"1:\S+\n"),
+    ("clustershell's users", "squeue -h -u root -o %N -t R", r"\S+\n"),
+    ("clustershell's accounts", "squeue -h -o %a:%N -t R", r"\S+:\S+\n"),
+    ("clustershell's reservations", "scontrol -o show reservation", r"No reservations in the system\n"),
+    (
+        "maestro",
+        "squeue -u root -t all '--format=%.18i %.8j %.8u %.2t'",
+        r" +JOBID +NAME +USER ST\n +2 +waits +root PD\n +1 +runs +root +R\n",
+    ),
+    (
+        "maestro's ends",
+        "sacct -u root --jobs=1,2 --format=jobid,jobname,state,exitcode",
+        r"JobID +JobName +State +ExitCode *\n[- ]+\n1 +runs +RUNNING +0:0 *\n(1\.\w+ .*\n)+2 +waits +PENDING +0:0 *\n",
+    ),
+    ("ipyparallel", "squeue -h '--job' 1 -o %T", r"RUNNING\n"),
     (
         "nodetop",
         "sacctmgr -nP show qos format=Name,MaxWall,MaxTRESPerUser,MaxTRESPerJob,MaxJobsPerUser,MaxSubmitJobsPerUser,Priority,Flags",

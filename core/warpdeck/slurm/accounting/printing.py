@@ -54,6 +54,19 @@ def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None =
     return found
 
 
+def with_one_width(columns: Iterable[Column], form: str) -> list[Column]:
+    """As sacct and sstat have it: a field that comes twice has the width that was said last, and %0 is a width."""
+    columns = list(columns)
+    said = [match[2] for word in form.split(",") if (match := _FIELD.fullmatch(word.strip())) is not None]
+    if len(said) != len(columns):  # all of them
+        return columns
+    widths: dict[str, int] = {}
+    for column, width in zip(columns, said, strict=True):
+        if width:
+            widths[column.name] = 0 if int(width) == 0 else column.width
+    return [column._replace(width=widths.get(column.name, column.width)) for column in columns]
+
+
 def _beginning(word: str, widths: Mapping[str, int]) -> str:
     begins = word.lower()
     return next((name for name in widths if begins and name.lower().startswith(begins)), "")
@@ -95,7 +108,7 @@ def _joined(values: list[str], style: Style) -> str:
 
 
 def _cut(value: str, width: int) -> str:
-    return value if len(value) <= width else value[: width - 1] + "+"
+    return value if len(value) <= width else value[: width - 1] + "+" if width else ""
 
 
 def _padded(text: str, column: Column) -> str:

@@ -18,7 +18,7 @@ from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
-from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row
+from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .values import NEEDS, WIDTHS, Window, job_values, label, step_values
 
 Record = dict[str, Any]
@@ -74,6 +74,7 @@ class Asked:
 
     def __init__(self, words: list[tuple[str, str]], console: Console) -> None:
         self.given = dict(words)
+        self.parsable = [name for name, _ in words if name in ("parsable", "parsable2")]
         for option in GATHERED:
             if option in self.given:
                 self.given[option] = ",".join(value for name, value in words if name == option and value)
@@ -191,9 +192,10 @@ class Asked:
     def style(self) -> Style:
         """How a line looks."""
         header = not self.has("noheader")
-        if not (self.has("parsable") or self.has("parsable2")):
+        if not self.parsable:
             return Style(header=header)
-        return Style(self.given.get("delimiter", "") or "|", ends=not self.has("parsable2"), header=header)
+        ends = self.parsable[-1] == "parsable"
+        return Style(self.given.get("delimiter", "") or "|", ends=ends, header=header)
 
     def window(self) -> Window:
         """The window that --truncate cuts at."""
@@ -235,7 +237,7 @@ def _inform(given: dict[str, str], console: Console) -> int:
 def _run(asked: Asked) -> int:
     out = asked.console.out
     try:
-        columns = columns_of(asked.form(), WIDTHS)
+        columns = with_one_width(columns_of(asked.form(), WIDTHS), asked.form())
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
     question = asked.question()

@@ -11,7 +11,7 @@ from warpdeck.slurm.scontrol.processes import processes_of
 from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
-from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row
+from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
 from .usage import usage_fields
 from .values import WIDTHS as SACCT_WIDTHS
 
@@ -72,7 +72,7 @@ def main(words: list[str], console: Console) -> int:
 def _print(given: dict[str, str], jobs: list[str], console: Console) -> int:
     form = PIDS if "pidformat" in given else given.get("format", "") or given.get("fields", "") or DEFAULT
     try:
-        columns = columns_of(form, WIDTHS)
+        columns = with_one_width(columns_of(form, WIDTHS), form)
     except UnknownField as error:
         raise CommandError(f'Invalid field requested: "{error}"') from error
     parsable = "parsable" in given or "parsable2" in given
