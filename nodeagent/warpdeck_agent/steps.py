@@ -50,6 +50,8 @@ TERM_AGAIN_S = 0.5
 """How often, within the grace time, processes are looked for that have not had TERM yet."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a step still forks while it is being ended."""
+SHORT_S = 0.02
+"""A step that is over sooner is told once: for its begin alone the controller would make a transaction, and its end wait for that."""
 MAX_CURVES = 500
 """Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
 NOTES = "pmi"
@@ -208,8 +210,13 @@ class Steps:
         step.started.set()
         if launch.time_limit_s:
             step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
-        self._tell(step.report([]))
+        loop.call_later(SHORT_S, self._tell_begin, step)
         self._settle(step, [])
+
+    def _tell_begin(self, step: Step) -> None:
+        """Of one that is still there: its end tells of its begin as well."""
+        if not step.done.is_set():
+            self._tell(step.report([]))
 
     async def _start_tasks(self, step: Step, launch: StepLaunch) -> None:
         """Those that were started are watched, whatever becomes of the others. Raises OSError, ValueError, LaunchError."""

@@ -98,12 +98,14 @@ class StepSession:
     async def _relay(self, asked: OpenStep, step: Optional[Step], out: OutStream) -> None:
         if step is None:
             raise LogError("the step is not known on this node any more")
-        reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
+        reading: Optional[asyncio.Task[None]] = None
         try:
             await step.started.wait()  # before that it does not have all its tasks, nor their files
+            reading = asyncio.get_running_loop().create_task(self._inputs[asked.stream].run())
             await StepOutput(step, out, asked).run(self.tell)
         finally:
-            reading.cancel()
+            if reading is not None:
+                reading.cancel()
             del self._inputs[asked.stream]
 
     def close(self) -> None:

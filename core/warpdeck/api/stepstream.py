@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from signal import strsignal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.events import StepEndAsked
 from warpdeck.controller.ports import StepPipe
@@ -93,7 +94,9 @@ class StepStream(ClientStream):
         self._acknowledged = 0
         self._task = asyncio.current_task()
         self._first_end: float | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ordered: set[NodeName] = set()
+        """Nodes that were sent their share of the step."""
         self.have: dict[str, str] = {}
         self.changed = asyncio.Event()
         self._keeper.joined(self._key)
@@ -103,6 +106,8 @@ class StepStream(ClientStream):
         self.have = dict(have)
         listener = self._controller.hub.listen()
         listener.changed = self.changed  # one event for both: what the nodes send, and what the state becomes
+        for node in self._parts:
+            self._spawn(self._note_order(node))
         try:
             while True:
                 self.changed.clear()
@@ -129,6 +134,17 @@ class StepStream(ClientStream):
             await self._controller.commits.settled()
         return self._now() is step
 
+    async def _note_order(self, node: NodeName) -> None:
+        """Its streams are asked for right behind the step, and need not wait for the word that it has begun."""
+        await self._controller.carried_out(node)
+        self._ordered.add(node)
+        self.changed.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _pause(self) -> None:
         try:
             async with asyncio.timeout(LOOK_S):
@@ -140,9 +156,9 @@ class StepStream(ClientStream):
         """Joins the nodes that have the step and are not joined."""
         phases = {part.node: part.phase for part in step.parts}
         for node, part in self._parts.items():
-            if part.over or part.pipe is not None or phases[node] == "launching":
+            if part.over or part.pipe is not None or not self._is_linked(node):
                 continue
-            if not self._is_linked(node):
+            if phases[node] == "launching" and node not in self._ordered:
                 continue
             asked = OpenStep(
                 stream=0,
@@ -289,9 +305,7 @@ class StepStream(ClientStream):
             self._task.cancel()
         for part in self._parts.values():
             if part.pipe is not None:
-                closing = asyncio.get_running_loop().create_task(part.pipe.close())
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._spawn(part.pipe.close())
 
 
 def _how(end: TaskEnd) -> str:

@@ -184,6 +184,10 @@ class Controller:
     def _waiting_users(self) -> list[str]:
         return sorted({self.state.jobs[job_id].user for job_id in self.state.pending})
 
+    async def carried_out(self, node: NodeName) -> None:
+        """Returns when the node was told all that follows from what was committed up to now."""
+        await self._effects.carried_out(node)
+
     def post(self, event: FleetEvent) -> None:
         """A node's message."""
         name, message = event

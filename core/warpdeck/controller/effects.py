@@ -61,7 +61,7 @@ class EffectRunner:
         self._trees = trees
         self._outputs = outputs
         self._submit_host = submit_host
-        self._queues: dict[NodeName, asyncio.Queue[Effect]] = {}
+        self._queues: dict[NodeName, asyncio.Queue[Effect | asyncio.Future[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     def add(self, effects: Sequence[Effect]) -> None:
@@ -74,6 +74,14 @@ class EffectRunner:
                     self._group.create_task(self._work(queue), name=f"effects of {effect.node}")
             queue.put_nowait(effect)
 
+    async def carried_out(self, node: NodeName) -> None:
+        """Returns when what was queued for the node up to now has been carried out."""
+        queue = self._queues.get(node)
+        if queue is not None:
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue.put_nowait(reached)
+            await reached
+
     async def run(self) -> None:
         """Works until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -82,9 +90,13 @@ class EffectRunner:
                 group.create_task(self._work(queue), name=f"effects of {name}")
             await asyncio.Event().wait()
 
-    async def _work(self, queue: asyncio.Queue[Effect]) -> None:
+    async def _work(self, queue: asyncio.Queue[Effect | asyncio.Future[None]]) -> None:
         while True:
             effect = await queue.get()
+            if isinstance(effect, asyncio.Future):
+                if not effect.done():
+                    effect.set_result(None)
+                continue
             try:
                 await self._carry_out(effect)
             except RemoteError as error:

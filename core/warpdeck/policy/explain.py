@@ -38,13 +38,16 @@ def explain(
     """
     if not len(rows) or (told is not None and not told.any()):
         return {}
-    return _Explainer(current, rows, in_line, told).run(forecasts)
+    waits = current.who_waits(rows)
+    if not waits.any() and not current.partly:
+        return {}
+    return _Explainer(current, rows, in_line, told, waits).run(forecasts)
 
 
 class _Explainer:
     """Puts a pass into words. Jobs of one kind that were not tried one by one are a group, and have the same words."""
 
-    def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None) -> None:
+    def __init__(self, current: Pass, rows: Ints, in_line: Ints, told: Mask | None, waits: Mask) -> None:
         table, count = current.queue.table, len(current.queue.kinds)
         self._pass = current
         self._rows = rows
@@ -54,7 +57,7 @@ class _Explainer:
         if len(in_line):
             self._group[np.isin(rows, in_line)] += count
         self._groups = 2 * count
-        self._waits = current.who_waits(rows)
+        self._waits = waits
         self._told = np.ones(len(rows), dtype=np.bool_) if told is None else told
         self._own = self._find_own()
         self._missing: dict[int, tuple[str, str]] = {}

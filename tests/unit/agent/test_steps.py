@@ -113,6 +113,15 @@ def test_input_that_is_sent_twice_is_read_once(agent: AgentProcess, job: int) ->
     assert agent.text(job, "steps/0/0/out") == "one\ntwo"
 
 
+def test_input_that_comes_while_the_step_begins_is_read_by_each_task(agent: AgentProcess, job: int) -> None:
+    start(agent, job, "cat", tasks=8, reads=True)
+    agent.link.send(wire.OpenStep(stream=5, job_id=job, restarts=0, step=0))
+    for offset, words in ((0, b"one\n"), (4, b"")):
+        agent.link.send_data(5, HEADER.pack(wire.EVERY_TASK, wire.IN, offset) + words)
+    ended(agent, job)
+    assert [agent.text(job, f"steps/0/{rank}/out") for rank in range(8)] == ["one"] * 8
+
+
 def program(folder: Path, name: str, text: str) -> str:
     path = folder / name
     path.write_text("#!/bin/sh\n" + text)

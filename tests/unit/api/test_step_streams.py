@@ -1,0 +1,47 @@
+"""When a node is asked for the streams of a step: behind the step itself, and not once it has said that it began."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.core import ANN, ask
+from tests.served import Raw, Served, served
+
+from warpdeck.controller.events import StepAsked, Submitted
+from warpdeck.model import Job, NodeName
+from warpdeck.model.step import StepAsk
+from warpdeck.store import MemoryStore
+from warpdeck_agent.wire.steps import StepLaunch
+
+
+async def running(site: Served) -> Job:
+    agent = await site.add_node("a")
+    outcome = await site.controller.apply(Submitted(who=ANN, request=ask()))
+    assert outcome.job is not None
+    await site.until(lambda: bool(site.fleet.launches))
+    await site.told("a", agent.begin((outcome.job.id, 0)))
+    return outcome.job
+
+
+async def test_streams_are_asked_for_behind_the_step_and_before_its_word(short_tmp: Path) -> None:
+    async with served(short_tmp / "h", store=MemoryStore()) as site:
+        job, gate = await running(site), asyncio.Event()
+
+        async def send(name: NodeName, message: Any) -> None:
+            if isinstance(message, StepLaunch):
+                await gate.wait()
+            site.fleet.sent.append(message)
+
+        site.fleet.send = send  # type: ignore[method-assign]
+        asked = StepAsked(who=ANN, job_id=job.id, ask=StepAsk(argv=("true",)), cwd="/", first=NodeName("a"))
+        await site.controller.apply(asked)
+        raw = await Raw.connect(site.paths)
+        assert (await raw.ask("srun_attach", step=f"{job.id}.0"))["t"] == "ok"
+        assert not site.fleet.joined, "the step has not left yet"
+        gate.set()
+        await site.until(lambda: bool(site.fleet.joined))
+        assert site.controller.state.steps[job.id][0].parts[0].phase == "launching"
+        assert isinstance(site.fleet.sent[-1], StepLaunch)
+        raw.writer.close()
