@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,6 +15,8 @@ from warpdeck.paths import Paths
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """A line for each of some ten thousand users."""
+_NAMED = re.compile(r"warpdeck(?: simulate)?: (?:error: )?")
+"""What a command says begins with its name."""
 Progress = Callable[[str], None]
 
 
@@ -78,4 +81,10 @@ async def _follow(errors: asyncio.StreamReader, progress: Progress) -> str:
             progress(words)
         elif words:
             told.append(words)
-    return "\n".join(told[-3:])
+    return "\n".join(_without_usage(told)[-3:])
+
+
+def _without_usage(told: list[str]) -> list[str]:
+    """What is wrong, and not the options that argparse lists before it."""
+    first = next((at for at, line in enumerate(told) if _NAMED.match(line)), 0)
+    return [_NAMED.sub("", line) for line in told[first:]]

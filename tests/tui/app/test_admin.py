@@ -280,6 +280,9 @@ async def test_a_what_if_replays_the_past_tells_how_far_it_is_and_what_comes_of_
     home.mkdir(mode=0o700)
     with pytest.raises(UserError):  # there is no past here
         await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), lambda words: None)
+    with pytest.raises(UserError) as wrong:
+        await whatif.what_if(["--nodes", "x"], Paths(str(home)), lambda words: None)
+    assert wrong.value.message == "argument --nodes: 'x' is not from 1 to 1,000,000"
     await _live(home / "state.db")
     heard: list[str] = []
     found = await whatif.what_if(["--add-gpus", "8"], Paths(str(home)), heard.append)
