@@ -27,6 +27,19 @@ async def test_the_map_shows_who_holds_each_gpu(folder: Path) -> None:
         await stage.shows("showing utilisation")
 
 
+async def test_a_cluster_without_nodes_says_how_one_is_added(folder: Path) -> None:
+    async with on_stage(folder) as stage:
+        await stage.press("2")
+        for node in ("gpu01", "gpu02"):
+            await stage.shows(node)
+            await stage.press("X")
+            await stage.shows(f"Remove the node {node}?")
+            await stage.press("y")
+        await stage.shows("0 nodes", "no nodes; A adds one")
+        await stage.press("v")
+        await stage.shows("CPUS", "no nodes; A adds one")
+
+
 async def test_all_gpus_of_the_job_under_the_cursor_are_pointed_out(folder: Path) -> None:
     async with on_stage(folder) as stage:
         await stage.cluster.submit("three", resources=Resources(gpus=GpuAsk(per_node=3)))

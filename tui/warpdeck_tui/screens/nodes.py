@@ -87,7 +87,7 @@ class NodesScreen(NodeVerbs):
         with Container(id="split"):
             with Vertical(id="main"):
                 yield CellGrid(self.deck.palette, id="grid", bars=not self.deck.low_bandwidth)
-                yield VirtualTable(COLUMNS, self.deck.palette, empty="no nodes; A adds one", id="nodes")
+                yield VirtualTable(COLUMNS, self.deck.palette, empty="", id="nodes")
             yield Static("", id="under", markup=False)
         yield KeyLine()
 
@@ -126,7 +126,8 @@ class NodesScreen(NodeVerbs):
         nodes = self._shown()
         metric = METRICS[self._metric]
         if self._listed:
-            self.query_one("#nodes", VirtualTable).show([node_row(node) for node in nodes])
+            rows = [node_row(node) for node in nodes]
+            self.query_one("#nodes", VirtualTable).show(rows, empty=self._nothing())
         else:
             self._draw_map(nodes, metric)
             if self._first and self.query_one(CellGrid).go_to(self._first):
@@ -157,12 +158,18 @@ class NodesScreen(NodeVerbs):
             return self.node is not None
         return not self._listed if action == "metric" else True
 
+    def _nothing(self) -> str:
+        if self._at is not None:
+            return "no node is known of that moment"
+        return "no nodes; A adds one" if self.deck.board.ready else "connecting ..."
+
     def _draw_map(self, nodes: Sequence[NodeRow], metric: str) -> None:
         """With all GPUs of the job under the cursor pointed out; which that is, is known when the map stands."""
         grid = self.query_one(CellGrid)
         while True:
             lines = gpu_lines(nodes, metric, job=self._pointed_out)
-            grid.show(lines, legend=legend(metric, past=self._at is not None), ramp=metric != "owner")
+            words = legend(metric, past=self._at is not None)
+            grid.show(lines, legend=words, ramp=metric != "owner", empty=self._nothing())
             gpu = self._gpu
             job = gpu.job if gpu is not None else ""
             if job == self._pointed_out:

@@ -85,7 +85,7 @@ class CellGrid(LineView):
         """`bars`: whether there are any beside the numbers; they are most of what changes."""
         super().__init__(styles, id=id)
         self._bars = bars
-        self._legend, self._ramp = legend, True
+        self._legend, self._ramp, self._empty = legend, True, ""
         self._lines: list[GridLine] = []
         self._places: list[_Place] = []
         self._tile = TILE_MIN
@@ -111,10 +111,13 @@ class CellGrid(LineView):
         self._go(names.index(node), self._column)
         return True
 
-    def show(self, lines: Sequence[GridLine], *, legend: str | None = None, ramp: bool = True) -> None:
-        """New values; the cursor stays on its GPU. `ramp`: the colours go from low to high; `legend`: other words."""
-        if (ramp, legend or self._legend) != (self._ramp, self._legend):
-            self._ramp, self._legend = ramp, legend or self._legend
+    def show(
+        self, lines: Sequence[GridLine], *, legend: str | None = None, ramp: bool = True, empty: str = ""
+    ) -> None:
+        """New values; the cursor stays on its GPU. `ramp`: the colours go from low to high; `legend`: other words; `empty`:
+        what is said where there is no line."""
+        if (ramp, legend or self._legend, empty) != (self._ramp, self._legend, self._empty):
+            self._ramp, self._legend, self._empty = ramp, legend or self._legend, empty
             self.refresh()
         cursor, before, places = self.cursor, self._lines, self._places
         self._lines = list(lines)
@@ -199,7 +202,12 @@ class CellGrid(LineView):
         at = y - HEADER_LINES + self.scroll_offset.y
         if at < len(self._places):
             return self._node_line(self._places[at], width)
-        return self._legend_line(width) if y == self.size.height - 1 else blank(width, base=self.rich_style)
+        if y == self.size.height - 1:
+            return self._legend_line(width)
+        if self._places or y != max(HEADER_LINES, self.size.height // 3):
+            return blank(width, base=self.rich_style)
+        words = fit(printable(self._empty), width, align="center")
+        return finished([Segment(words, self._styles.get("muted", PLAIN))], width, base=self.rich_style)
 
     def _header(self, width: int) -> Strip:
         style = self._styles.get("header", PLAIN)
