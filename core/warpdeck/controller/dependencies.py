@@ -9,11 +9,22 @@ A whole array counts as ended when all its tasks have.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import msgspec
 
-from warpdeck.model import Dependency, Job, JobId, JobState, Ranges, has_task, ranges_of, split_ranges
+from warpdeck.model import (
+    Dependencies,
+    Dependency,
+    Job,
+    JobId,
+    JobState,
+    Ranges,
+    has_task,
+    ranges_of,
+    split_ranges,
+)
 
 Members = Callable[[JobId], list[Job]]
 """The jobs that a number means (array tasks and waiting rest), [] if unknown."""
@@ -45,6 +56,7 @@ def judge(job: Job, *, members: Members, first_namesake: Callable[[Job], Job | N
     asked = job.request.dependencies
     if asked is None:
         return HOLDS
+    members = functools.cache(members)  # many clauses may be about tasks of one array
     verdicts = [
         judge_one(clause, job, members=members, first_namesake=first_namesake, now=now)
         for clause in asked.clauses
@@ -92,6 +104,14 @@ def _common(parts: list[Ranges], since_unix: float) -> Verdict:
         if tasks
         else Verdict(waits_for="waits for the tasks that its own follow")
     )
+
+
+@functools.lru_cache(maxsize=1024)  # jobs that depend on the same share one
+def lasting_targets(asked: Dependencies) -> frozenset[JobId] | None:
+    """The jobs and submissions of which one must change before the verdict can; None where the time or other jobs change it."""
+    if any(clause.kind in ("after", "singleton") for clause in asked.clauses):
+        return None
+    return frozenset(clause.job_id for clause in asked.clauses)
 
 
 def targets(clause: Dependency, members: Members) -> list[Job]:

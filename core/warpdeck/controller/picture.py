@@ -1,8 +1,9 @@
 """What of the last picture for the planner still holds. A pass is made for every event, and most things have not changed.
 
 A job's part holds until the job is replaced (State.place_job and drop_job say so, through `forget_job`) or what was promised
-to it changes. Parts that depend on the time or on other jobs are made anew each time. A node's part holds as long as all
-that it was made from are the same objects.
+to it changes, and where it depends on other jobs until one of these is replaced: a job may depend on hundreds, and hundreds of
+jobs on the same. Parts that depend on the time or on jobs of a name are made anew each time. A node's part holds as long as all that
+it was made from are the same objects.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from warpdeck.config import NodeFacts
 from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading, Resources
 from warpdeck.policy import NodeView, PendingJob, RunningJob
 
+from .dependencies import lasting_targets
 from .view import (
     Namesakes,
     blocked_gpus,
@@ -57,6 +59,10 @@ class Picture:
         self._nodes: dict[NodeName, _KeptNode] = {}
         self._blocked: dict[NodeName, tuple[Node, Reading | None, dict[int, str]]] = {}
         self._shapes: dict[Resources, Resources] = {}
+        self._depends: dict[JobId, frozenset[JobId]] = {}
+        """Of kept waiting jobs those on which they depend."""
+        self._moved: set[JobId] = set()
+        """Jobs, and submissions, that have moved since the last look, as long as some are kept that depend on others."""
         self._last_nodes: tuple[NodeView, ...] = ()
         self._last_running: tuple[RunningJob, ...] = ()
 
@@ -64,6 +70,12 @@ class Picture:
         """The job is another now, or is gone."""
         self._pending.pop(job_id, None)
         self._running.pop(job_id, None)
+        self._depends.pop(job_id, None)
+
+    def note_moved(self, job: Job) -> None:
+        """The job is another now, came or went: those that depend on it are judged again."""
+        if self._depends:
+            self._moved.update((job.id, job.array_job_id))
 
     def forget_holders(self, name: NodeName) -> None:
         """Other jobs hold this node now."""
@@ -71,6 +83,7 @@ class Picture:
 
     def pending(self, state: State, *, now: float) -> tuple[PendingJob, ...]:
         """The waiting jobs, by id."""
+        self._forget_dependents()
         kept, ids = self._pending, sorted(state.pending)
         made = list(map(kept.get, ids))
         if not all(made):
@@ -82,9 +95,21 @@ class Picture:
 
     def _pending_job(self, state: State, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
         made = pending_job(state, job, namesakes, now=now)
-        if job.request.dependencies is None and job.request.resources.max_switches is None:
+        asked = job.request.dependencies
+        targets = None if asked is None else lasting_targets(asked)
+        if job.request.resources.max_switches is None and (asked is None or targets is not None):
             self._pending[job.id] = made
+            if targets is not None:
+                self._depends[job.id] = targets
         return made
+
+    def _forget_dependents(self) -> None:
+        """Those of whom a job has moved on which they depend."""
+        if self._moved:
+            changed = [each for each, targets in self._depends.items() if not targets.isdisjoint(self._moved)]
+            for job_id in changed:
+                self.forget_job(job_id)
+            self._moved.clear()
 
     def running(self, state: State, *, now: float) -> tuple[RunningJob, ...]:
         """The jobs that hold resources, by id."""

@@ -166,6 +166,7 @@ class State:
     def place_job(self, job: Job) -> None:
         """Puts a job into the tables and indices."""
         self._take_out(job.id)
+        self.picture.note_moved(job)
         self.jobs[job.id] = job
         self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
@@ -224,6 +225,7 @@ class State:
         job = self.jobs.get(job_id)
         if job is None:
             return
+        self.picture.note_moved(job)
         self.in_state[job.state] -= 1
         if job.behind is not None and self.follower.get(job.behind) == job_id:
             del self.follower[job.behind]

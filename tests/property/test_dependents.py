@@ -1,0 +1,99 @@
+"""Of jobs that depend on others, what the last picture said is kept until one of these moves: it is never other than made anew."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core import ANN, ROOT, Core, ask
+
+from warpdeck.controller.events import Cancelled, Released, Requeued
+from warpdeck.controller.picture import Picture
+from warpdeck.controller.upkeep import evict_finished
+from warpdeck.controller.view import build_view
+from warpdeck.errors import InvalidTransition, UserError
+from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, Request
+from warpdeck.policy import View
+
+KINDS = ["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"]
+CLAUSES = st.builds(
+    Dependency,
+    kind=st.sampled_from(KINDS),
+    job_id=st.integers(1, 6).map(JobId),
+    task=st.sampled_from([None, None, 1]),
+    delay_s=st.sampled_from([0, 5]),
+)
+ASKED = st.builds(
+    Dependencies, clauses=st.lists(CLAUSES, min_size=1, max_size=3).map(tuple), any_of=st.booleans()
+)
+ARRAY = ArraySpec(ranges=((0, 3, 1),))
+REQUESTS = st.builds(
+    lambda asked, array, held: ask(dependencies=asked, array=array, hold=held, gpus=2),
+    st.one_of(st.none(), ASKED),
+    st.sampled_from([None, ARRAY]),
+    st.booleans(),
+)
+STEPS = st.one_of(
+    REQUESTS,
+    st.tuples(st.sampled_from(["cancel", "release", "requeue", "end", "fail"]), st.integers(1, 12)),
+    st.sampled_from(["plan", "later", "evict"]),
+)
+
+
+def do(core: Core, step: Request | tuple[str, int] | str) -> None:
+    match step:
+        case Request():
+            core.submit(step)
+        case ("cancel", number):
+            core.apply(Cancelled(who=ANN, jobs=(str(number),)))
+        case ("release", number):
+            core.apply(Released(who=ROOT, jobs=(str(number),)))
+        case ("requeue", number):
+            core.apply(Requeued(who=ANN, jobs=(str(number),)))
+        case (word, number) if JobId(number) in core.state.jobs:
+            if core.job(number).shares:
+                core.end(number, exit_code=int(word == "fail"))
+        case "plan":
+            core.launch(core.plan().effects)
+        case "evict":
+            evict_finished(core.state, ended_before_unix=core.now)
+    core.now += 3.0
+
+
+def anew(core: Core) -> View:
+    state, kept = core.state, core.state.picture
+    state.picture = Picture()
+    try:
+        return build_view(state, now=core.now)
+    finally:
+        state.picture = kept
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, min_size=3, max_size=14))
+def test_what_is_kept_of_dependents_is_what_would_be_made_anew(
+    steps: list[Request | tuple[str, int] | str],
+) -> None:
+    core = Core("a", "b")
+    for step in steps:
+        try:
+            do(core, step)
+        except (UserError, InvalidTransition):
+            pass
+        assert build_view(core.state, now=core.now) == anew(core)
+
+
+def test_who_waits_for_hundreds_is_judged_again_when_one_of_them_moves() -> None:
+    core = Core("a")
+    firsts = [core.submit(ask(hold=True)) for _ in range(3)]
+    clauses = tuple(Dependency(kind="afterok", job_id=number) for number in firsts)
+    waits = [core.submit(ask(dependencies=Dependencies(clauses=clauses))) for _ in range(2)]
+
+    def seen() -> dict[int, object]:
+        return {job.id: job for job in build_view(core.state, now=core.now).pending}
+
+    before = seen()
+    core.submit(ask())
+    assert all(seen()[number] is before[number] for number in waits)
+    core.apply(Cancelled(who=ANN, jobs=(str(firsts[2]),)))
+    after = seen()
+    assert all(after[number] != before[number] for number in waits)
