@@ -294,3 +294,38 @@ def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
     assert refused.err == "slurm_update error: Access/permission denied\n"
     Path(path).write_text(before)
     assert pair.ours.run(["scontrol", "reconfigure"]).rc == 0
+
+
+def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
+    for line in (
+        "n4 weight=5",
+        "n[3-4] features=old,slow",
+        "n4 weight=x",
+        "zz weight=2",
+        "n[3-4] weight=2",
+        "n4 weight=3",
+    ):
+        pair.same("update", *f"nodename={line}".split())
+        words = ["sinfo", "-h", "-N", "-p", "gpu", "-n", "n[3-4]", "-o", "%N %w %f"]
+        wanted = pair.theirs.run(words)
+        assert pair.ours.run(words) == wanted
+    assert wanted.out == "n3 2 old,slow\nn4 3 old,slow\n"
+
+
+def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
+    path = pair.ours.folder / "home/config.toml"
+    both = {"path": ["nodes", "n[1-2]"], "values": {"features": ["fast"]}}
+    with pair.ours.connect() as client:
+        client.call("amend", changes=[both])
+    assert pair.ours.run(["scontrol", "update", "nodename=n1", "features=fast,ib", "weight=4"]).err == ""
+    assert pair.ours.run(["sinfo", "-h", "-n", "n1", "-p", "gpu", "-o", "%w %f"]).out == "4 fast,ib\n"
+    assert load(str(path)).config.nodes["n1"].features == ("fast", "ib")
+    before = path.read_text()
+    denied = pair.ours.run(["scontrol", "update", "nodename=n1", "weight=7"], user="nobody")
+    assert denied.err == "slurm_update error: Invalid user id\n"
+    assert pair.ours.run(["scontrol", "update", "nodename=n1", "comment=x"]).rc == 1
+    assert path.read_text() == before
+    assert pair.ours.run(["scontrol", "update", "nodename=n1", "features=ib"]).err == ""
+    assert pair.ours.run(["sinfo", "-h", "-N", "-n", "n[1-2]", "-p", "gpu", "-o", "%f"]).out == "ib\nfast\n"
+    assert pair.ours.run(["scontrol", "update", "nodename=n[1-4]", "features=", "weight=1"]).err == ""
+    assert pair.ours.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"

@@ -11,6 +11,7 @@ from warpdeck.slurm.people import name_of, uid_of
 from warpdeck.slurm.refusals import WORDS
 
 from .jobkeys import KEYS, Change, key_of
+from .nodefacts import fact_of, set_facts
 from .orders import complain_of, named_jobs, of_name
 from .session import Failed, Session
 
@@ -149,6 +150,7 @@ def _wrong(name: str, value: str, error: UserError, *, job: str) -> str:
 
 def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
     names, state, reason = "", "", ""
+    facts: dict[str, Any] = {}
     for key, value in pairs:
         lowered = key.lower()
         if "nodename".startswith(lowered) and len(lowered) > 1:
@@ -157,18 +159,20 @@ def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
             state = value
         elif "reason".startswith(lowered) and len(lowered) > 2:
             reason = value.strip("\"'")
+        elif fact := fact_of(key, value):
+            facts |= fact
         else:
             raise Failed(
                 f"Update of this parameter is not supported: {key}={value}\nRequest aborted\n"
-                f'what a node is stands in config.toml: [nodes."{names or "NAME"}"]; then `scontrol reconfigure`'
+                "nodes have State, Reason, Weight and Features here; what else they are, they tell themselves"
             )
-    if not state and not reason:
+    if not state and not reason and not facts:
         raise Failed("No changes specified")
-    _set_nodes(session, names, state, reason)
+    _set_nodes(session, names, state, reason, facts)
 
 
-def _set_nodes(session: Session, names: str, state: str, reason: str) -> None:
-    word = _node_state(state)
+def _set_nodes(session: Session, names: str, state: str, reason: str, facts: dict[str, Any]) -> None:
+    word = _node_state(state) if state or reason else ""
     if word in ("drain", "down") and not reason:
         raise Failed("You must specify a reason when DOWNING or DRAINING a node. Request denied")
     with session.connect() as client:
@@ -176,13 +180,14 @@ def _set_nodes(session: Session, names: str, state: str, reason: str) -> None:
         chosen = list(rows) if names.upper() == "ALL" else expand(names)
         if not chosen or any(name not in rows for name in chosen):
             raise Failed("slurm_update error: Invalid node name specified")
-        for name in chosen:
-            try:
+        try:
+            if facts:
+                set_facts(client, chosen, facts)
+            for name in chosen if state or reason else ():
                 _set_node(client, rows[name], word, reason)
-            except UserError as error:
-                denied = "Invalid user id" if "only the controller" in error.message else error.message
-                session.complain(f"slurm_update error: {denied}")
-                return
+        except UserError as error:
+            denied = "Invalid user id" if "only the controller" in error.message else error.message
+            session.complain(f"slurm_update error: {denied}")
 
 
 def _set_node(client: Any, row: dict[str, Any], word: str, reason: str) -> None:

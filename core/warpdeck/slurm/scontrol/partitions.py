@@ -64,7 +64,7 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
         if not answer["configured"]:
             raise Failed("slurm_update error: there are no partitions in config.toml: create one first")
         _check_nodes(client, changes, "slurm_update error")
-        _amend(client, changes, "slurm_update error")
+        amend(client, changes, "slurm_update error")
 
 
 def create(session: Session, words: list[str]) -> None:
@@ -83,7 +83,7 @@ def create(session: Session, words: list[str]) -> None:
             raise Failed(f"Error creating the partition: {NO_PARTITION}\nthere is one of that name")
         _check_nodes(client, changes, "Error creating the partition")
         own = {"path": ["partitions", name], "values": {}}
-        _amend(client, [own, *changes], "Error creating the partition")
+        amend(client, [own, *changes], "Error creating the partition")
 
 
 def delete(session: Session, name: str, *, said: str) -> None:
@@ -95,7 +95,7 @@ def delete(session: Session, name: str, *, said: str) -> None:
         jobs = client.call("records", partitions=[name], fields=["id", "state"])["jobs"]
         if any(job["state"] in ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING") for job in jobs):
             raise Failed(f"delete_partition {said}: Partition is in use")
-        _amend(client, [{"path": ["partitions", name], "values": None}], f"delete_partition {said}")
+        amend(client, [{"path": ["partitions", name], "values": None}], f"delete_partition {said}")
 
 
 def _check_nodes(client: Any, changes: list[Change], said: str) -> None:
@@ -107,7 +107,8 @@ def _check_nodes(client: Any, changes: list[Change], said: str) -> None:
         raise Failed(f"{said}: Invalid node name specified")
 
 
-def _amend(client: Any, changes: list[Change], said: str) -> None:
+def amend(client: Any, changes: list[Change], said: str) -> None:
+    """config.toml is changed so, whole or not at all. Raises Failed, which `said` begins."""
     try:
         client.call("amend", changes=changes)
     except UserError as error:
