@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Optional
 
-from .minutes import MINUTE_S, Minutes
+from .minutes import Minutes
 from .record import Rings, Span, Values
 from .spool import Folder
-from .wire.messages import AskMoment, Curve, GpuInfo, GpuSample, Moment
+from .strangers import MINUTE_S, StrangersSeen
+from .wire.messages import AskMoment, Curve, GpuInfo, GpuSample, Moment, Strangers
 
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
@@ -22,12 +23,14 @@ class History:
         self._minute = -1
         self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
+        self._strangers = StrangersSeen()
 
     def found(self, gpus: List[GpuInfo], now: float) -> None:
         """The node's GPUs. An agent before this one may have known what they did."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
         self._rings.update({gpu.uuid: Rings() for gpu in gpus})
-        for minute, things in self._minutes.read(now):
+        for minute, things, strangers in self._minutes.read(now):
+            self._strangers.recall(minute, strangers)
             for key, values in things.items():
                 if key in self._rings:
                     self._rings[key].recall(values, minute * MINUTE_S)
@@ -44,13 +47,15 @@ class History:
                     "gpu_temp_c": gpu.temp_c,
                 }
                 self._rings[self._uuids[gpu.index]].add(values, now)
+                self._strangers.take(self._uuids[gpu.index], gpu, now)
         self._keep(int(now // MINUTE_S))
 
     def _keep(self, minute: int) -> None:
         """Writes down the minute that is over. A clock that went back has none to tell of."""
         if 0 <= self._minute < minute:
             span = Span(self._minute * MINUTE_S, MINUTE_S)
-            self._minutes.add(self._minute, {key: rings.during(span) for key, rings in self._rings.items()})
+            measured = {key: rings.during(span) for key, rings in self._rings.items()}
+            self._minutes.add(self._minute, measured, self._strangers.close(self._minute))
         self._minute = max(minute, self._minute)
 
     def curves(self, step_s: float) -> List[Curve]:
@@ -74,7 +79,12 @@ class History:
             cpu_pct=None if load is None else round(load / cpus, 1),
             mem_used_bytes=_whole(values, "mem_bytes"),
             gpus=[_gpu(index, self._rings[uuid].during(span)) for index, uuid in sorted(self._uuids.items())],
+            strangers=self._strangers_at(asked.at_unix),
         )
+
+    def _strangers_at(self, at_unix: float) -> List[Strangers]:
+        found = [(index, self._strangers.at(uuid, at_unix)) for index, uuid in sorted(self._uuids.items())]
+        return [seen.told(index) for index, seen in found if seen is not None]
 
 
 def _gpu(index: int, values: Values) -> GpuSample:

@@ -67,7 +67,7 @@ def test_a_moment_ago_is_told_by_the_node_and_by_who_ran_there(home: Home, short
     eventually(is_printed, what="that second, or the ten around it, with the job's mark")
     assert "means of" in home.ok("node", "ls", "--at", moment)
     before = home.ok("node", "ls", "--at", "now-2hours")
-    assert "nothing was measured then; it is known from" in before and f" {job} " not in before
+    assert "it was no node of this cluster yet; it is known from" in before and f" {job} " not in before
     home.ok("cancel", job)
 
 
@@ -100,3 +100,44 @@ def test_a_moment_is_known_by_a_controller_that_has_just_begun_and_by_an_agent_t
     first, second = told(home, f"uts{minute * 60 + 30}", step_s=60.0)["gpus"]
     assert (first["util_pct"], first["power_w"]) == (12, 345.6)
     assert (first["temp_c"], second["util_pct"]) == (None, None), "nothing is made up"
+
+
+def test_drains_strangers_and_sharers_of_a_moment_are_known_to_a_controller_that_follows(
+    home: Home, lab: Lab, short_tmp: Path
+) -> None:
+    (home.path / "config.toml").write_text("[gpus]\nshare_start_s = 1\n")
+    home.ok("config", "reload")
+    share = ("submit", "--no-snapshot", "--gpus=0.25", "--wrap", "sleep 1000")
+    jobs = [str(home.json(*share, cwd=short_tmp)["job_id"]) for _ in range(2)]
+    stranger = lab.on(2, "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!").strip()
+    try:
+        lab.show_driver(2, f"{BUSY}proc 1 pid={stranger} mem={3 * GIB} type=C\n")
+        home.ok("node", "drain", "--gpu", "0", "gpu2", "loose cable")
+        home.ok("node", "drain", "gpu2", "new kernel")
+
+        def all_is_there() -> dict[str, Any] | None:
+            row = then(home)
+            seen = sum(len(gpu["processes"]) for gpu in row["gpus"])
+            return row if row["state"] == "draining" and seen and len(row["jobs"]) == 2 else None
+
+        row = eventually(all_is_there, what="drains, stranger and jobs of a second ago")
+        assert row is not None
+        moment = f"uts{row['begin'] + 1:.0f}"
+    finally:
+        lab.show_driver(2, BUSY)
+        lab.on(2, "kill", stranger)
+    home.ok("cancel", *jobs)
+    home.ok("node", "resume", "gpu2")
+    home.kill_controller()
+    home.ok("up")
+    eventually(lambda: not then(home)["unknown"], what="the node is back")
+    row = then(home, moment)
+    assert (row["state"], row["reason"], sorted(row["jobs"])) == ("draining", "new kernel", sorted(jobs))
+    shared, other = row["gpus"]
+    assert shared["blocked"] == "drained: loose cable"
+    assert [(each["job"], each["share_pct"]) for each in shared["sharers"]] == [(job, 25) for job in jobs]
+    assert other["blocked"] == "held by root outside the queue (3.0 GiB)"
+    assert [(each["user"], each["mem_bytes"]) for each in other["processes"]] == [("root", 3 * GIB)]
+    printed = home.ok("screen", "node", "gpu2", "--plain", "--at", moment)
+    assert all(words in printed for words in ("draining", "new kernel", "loose cable", "(25 %)", "stranger"))
+    assert (then(home)["state"], row["untold"]) == ("idle", [])

@@ -186,7 +186,8 @@ def _then(at: int, moment: float) -> PastNodeRow:
     return PastNodeRow(
         name=f"gpu{at + 1:02d}",
         target=f"gpu{at + 1:02d}.example.org",
-        state="allocated" if busy else "idle",
+        state="allocated" if busy else "drained" if at == 6 else "idle",
+        reason="new cables" if at == 6 else "",
         cpus=96,
         cpus_used=64 * busy,
         cpu_pct=61.0 if known else None,
@@ -220,6 +221,7 @@ def _gpu_then(at: int, index: int, *, busy: bool) -> GpuRow:
         mem_bytes=80 * GIB,
         job=_held_then(at) if busy else "",
         job_user="carol" if busy else "",
+        blocked="held by eve outside the queue (21.0 GiB)" if (at, index) == (7, 3) else "",
         **(known if at != 2 else {}),  # type: ignore[arg-type]
     )
 

@@ -129,8 +129,11 @@ def _moment(nodes: Sequence[NodeRow], wanted: Wanted) -> Text:
     past = [node for node in nodes if isinstance(node, PastNodeRow)]
     if wanted.at is None:
         return []
-    unknown = [f"{node.name}: {unknown_words(node, now)}" for node in past if node.unknown]
-    return [moment_words(past, wanted.at, now), *unknown]
+    unknown = [(node.name, unknown_words(node, now)) for node in past]
+    return [
+        moment_words(past, wanted.at, now),
+        *(f"not known of {name}: {words}" for name, words in unknown if words),
+    ]
 
 
 async def _node(client: Client, wanted: Wanted) -> Text:

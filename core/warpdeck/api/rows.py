@@ -335,6 +335,7 @@ class SharerRow(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     share_pct: int
+    user: str = ""
 
 
 class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -437,9 +438,10 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PastNodeRow(NodeRow, frozen=True, kw_only=True):
-    """A node as it was: `state`, `jobs`, `cpus_used` and GPUs' jobs by the jobs that ran then, readings as its agent kept them.
+    """A node as it was (`state` "absent": it was none yet): who held it by the jobs that ran then, drains and downs as they were
+    written down, readings as its agent kept them.
 
-    Readings are means over `step_s` seconds from `begin` on. What nobody remembers (drains, processes, links) is left out.
+    Readings are means over `step_s` seconds from `begin` on. Of processes there are those of no job, one for each user (pid 0).
     """
 
     begin: float | None = None
@@ -448,6 +450,8 @@ class PastNodeRow(NodeRow, frozen=True, kw_only=True):
     """From when on the agent knows anything, where it told."""
     unknown: str = ""
     """Why there are no readings, in a sentence; "" where there are."""
+    untold: list[str] = []
+    """What else is not known of it."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ def _parser() -> Arguments:
             "warpdeck node ls --at 03:12        what held them then, and what was measured",
             "warpdeck node check               every health check on every node, now",
             "warpdeck node drain gpu01 'bad fan'",
-            "warpdeck node drain gpu01 --gpu 3 'bad cable'",
+            "warpdeck node drain --gpu 3 gpu01 'bad cable'",
         ),
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
@@ -194,7 +194,13 @@ def _show(client: SyncClient, args: argparse.Namespace) -> int:
         for process in gpu["processes"]:
             whose = f"job {process['job']}" if process["job"] else "outside the queue"
             mem = format_memory(process["mem_bytes"])
-            print(f"{'':>16}{process['pid']} {clean(process['command'])} {process['user']} {mem}  {whose}")
+            who = (
+                str(process["pid"] or ""),
+                clean(process["command"]),
+                process["user"] or "an unknown user",
+                mem,
+            )
+            print(f"{'':>16}{' '.join(filter(None, who))}  {whose}")
     return 0
 
 

@@ -28,13 +28,15 @@ def print_nodes(rows: list[dict[str, Any]]) -> None:
         held = f"{sum(bool(gpu['job']) for gpu in gpus)}/{len(gpus)} {gpus[0]['type']}" if gpus else ""
         given = f"{row['cpus_used']}/{row['cpus']}"
         jobs = ",".join(row["jobs"][:4])
-        lines.append([row["name"], row["state"], given, held, util, jobs, measured(row)])
-    print_table(["NODE", "STATE", "CPUS", "GPUS", "UTIL", "JOBS", "MEASURED"], lines)
+        lines.append([row["name"], row["state"], given, held, util, jobs, row["reason"], measured(row)])
+    print_table(["NODE", "STATE", "CPUS", "GPUS", "UTIL", "JOBS", "REASON", "MEASURED"], lines)
 
 
 def measured(row: dict[str, Any]) -> str:
-    """When and how finely, or why that is not known."""
+    """When and how finely, or why that is not known; and what else is not."""
     if row["unknown"]:
         since = f"; it is known from {moment_text(row['since'])} on" if row["since"] else ""
-        return f"{row['unknown']}{since}"
-    return f"means of {roughly(row['step_s'])} from {moment_text(row['begin'])} on"
+        words = f"{row['unknown']}{since}"
+    else:
+        words = f"means of {roughly(row['step_s'])} from {moment_text(row['begin'])} on"
+    return f"{words}; not known: {', '.join(row['untold'])}" if row["untold"] else words

@@ -9,7 +9,6 @@ Xids that any faulty program can cause drain nothing, else a user's bug would ta
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -18,13 +17,13 @@ from warpdeck.config import Config, HealthRules
 from warpdeck.model import CLEARING, Check, GpuDrain, GpuUuid, Job, JobState, Node, NodeHealth, Verdict
 from warpdeck_agent.wire import messages as wire
 
+from .conditions import says_other
 from .events import Effect, HealthTold, Outcome, TellJob
 from .jobs import end_job
 from .state import amend
 from .transaction import Transaction
 
 log = logging.getLogger("warpdeck.health")
-_FIGURES = re.compile(r"\d+")
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,16 +149,11 @@ def _drain_node(
     found = tuple(sorted(names))
     reason = "; ".join(check.message for check in failing) or node.reason
     if found == node.drain_checks:
-        return (amend(node, reason=reason) if _is_other(reason, node.reason) else node), []
+        return (amend(node, reason=reason) if says_other(reason, node.reason) else node), []
     if not found:
         return amend(node, drained=False, drain_checks=(), reason="", reason_at_unix=now), []
     news = [_failure(check) for check in failing if check.name not in node.drain_checks]
     return amend(node, drained=True, drain_checks=found, reason=reason, reason_at_unix=now), news
-
-
-def _is_other(reason: str, before: str) -> bool:
-    """A new figure is no other reason, and is not written down."""
-    return _FIGURES.sub("", reason) != _FIGURES.sub("", before)
 
 
 def _tell(txn: Transaction, node: Node, trouble: Trouble, rules: HealthRules) -> list[Effect]:

@@ -101,6 +101,7 @@ def lost(txn: Transaction, event: NodeLost) -> Outcome:
         txn.state.links[event.name] = Link.LOST
         txn.state.link_reasons[event.name] = event.reason
         txn.state.readings.pop(event.name, None)
+        txn.note_condition(event.name)
     return Outcome()
 
 
@@ -112,6 +113,7 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
         return Outcome()
     txn.state.links[name] = Link.UP
     txn.state.link_reasons.pop(name, None)
+    txn.note_condition(name)
     rebooted = bool(node.boot_id) and node.boot_id != welcome.inventory.boot_id
     described = describe(node, welcome.inventory)
     if described != node:

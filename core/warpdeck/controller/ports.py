@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Request, Reservation
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Request, Reservation
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 from warpdeck_agent.wire import messages as wire
@@ -97,6 +97,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     runs: tuple[Job, ...] = ()
     """Starts of jobs that are in the queue again, as they ended."""
+    conditions: tuple[Condition, ...] = ()
+    """Of nodes, from a moment on; those of a node that is gone go with it."""
 
     def is_empty(self) -> bool:
         """Whether there is nothing to commit."""
@@ -117,6 +119,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Of each user the last few jobs that ended, oldest first; without their requests."""
     steps: tuple[Step, ...] = ()
     """Those that have not ended."""
+    conditions: tuple[Condition, ...] = ()
+    """The last of each node."""
 
 
 class PastPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +178,10 @@ class Store(Protocol):
         """All steps of a job, in the order of its starts and of their numbers."""
         ...
 
+    async def conditions(self, at_unix: float) -> list[Condition]:
+        """Of each node the one that it was in at that moment, as far as it is known."""
+        ...
+
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """How a job's life went, by node."""
         ...
@@ -190,6 +198,10 @@ class PackedTree(msgspec.Struct, frozen=True, kw_only=True):
     path: str
 
 
+MOST_CONDITIONS = 2_000
+"""Of one node: the link of a bad one may break each minute, and a day of that is enough."""
+NEXT_ATTEMPT = "; next attempt in"
+"""What stands in a lost link's reason behind the reason itself."""
 LINK_BROKE = "the link to the node broke"
 """With what the streams of a link end that was lost; what they led to goes on."""
 NodeAsk = wire.OpenLog | wire.OpenPty | wire.OpenTunnel

@@ -320,18 +320,17 @@ def check_rows(state: State, node: Node) -> list[CheckRow]:
 def node_state(state: State, node: Node, cpus_used: int) -> str:
     """In sinfo's words."""
     link = state.links.get(node.name, Link.CONNECTING)
-    busy = bool(state.jobs_on(node.name))
+    return state_in_words(node, link, cpus_used=cpus_used, busy=bool(state.jobs_on(node.name)))
+
+
+def state_in_words(node: Node, link: Link, *, cpus_used: int, busy: bool) -> str:
+    """In sinfo's words; of a node that is well by its CPUs, as Slurm does."""
     if node.drained:
         return "draining" if busy else "drained"
     if link is Link.LOST:
         return "down"
     if link is Link.CONNECTING:
         return "connecting"
-    return use_state(node, cpus_used=cpus_used, busy=busy)
-
-
-def use_state(node: Node, *, cpus_used: int, busy: bool) -> str:
-    """In sinfo's words, of a node that is well: by its CPUs, as Slurm does."""
     if not busy:
         return "idle"
     return "allocated" if cpus_used >= node.cpus else "mixed"
@@ -381,8 +380,8 @@ def _gpu_row(
 
 def _sharers(state: State, name: NodeName, index: int) -> list[SharerRow]:
     return [
-        SharerRow(job=state.jobs[job_id].label(), share_pct=share.gpu_share_pct)
-        for job_id, share in shares_on(state, name)
+        SharerRow(job=job.label(), user=job.user, share_pct=share.gpu_share_pct)
+        for job, share in ((state.jobs[job_id], share) for job_id, share in shares_on(state, name))
         if share.gpu_share_pct < 100 and index in share.gpus
     ]
 

@@ -14,6 +14,7 @@ import msgspec
 from warpdeck.config import Site
 from warpdeck.model import (
     BY_ITSELF,
+    Condition,
     Job,
     JobId,
     JobState,
@@ -53,6 +54,8 @@ class State:
         self.link_reasons: dict[NodeName, str] = {}
         self.readings: dict[NodeName, Reading] = {}
         self.health: dict[NodeName, NodeHealth] = {}
+        self.conditions: dict[NodeName, Condition] = {}
+        """The last that was written down of each node."""
         self.whys: dict[JobId, Why] = {}
         self.priorities: dict[JobId, int] = {}
         self.untold: dict[JobId, None] = {}
@@ -100,6 +103,7 @@ class State:
         for node in loaded.nodes:
             state.nodes[node.name] = node
             state.links[node.name] = Link.CONNECTING
+        state.conditions = {each.node: each for each in loaded.conditions}
         state.used = {row.key: row for row in loaded.usage}
         state.waits = loaded.waits
         state.reserved = {each.name: each for each in loaded.reservations}
@@ -218,6 +222,7 @@ class State:
         self.link_reasons.pop(name, None)
         self.readings.pop(name, None)
         self.health.pop(name, None)
+        self.conditions.pop(name, None)
 
     def _take_out(self, job_id: JobId) -> None:
         """Takes out of counts and indices what the job was."""

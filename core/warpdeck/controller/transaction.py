@@ -6,6 +6,7 @@ So an event that is refused, or a commit that fails, leaves no trace in memory e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from warpdeck.errors import InvalidTransition
 from warpdeck.model import (
@@ -24,8 +25,12 @@ from warpdeck.model import (
 from warpdeck.model.step import Step
 
 from .accounting import charge
+from .conditions import next_condition
 from .ports import Changes, JournalEntry, UsageRow
 from .state import State, amend
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Transaction:
@@ -40,6 +45,7 @@ class Transaction:
         self._gone_jobs: dict[JobId, None] = {}
         self._states: dict[JobId, JobState | None] = {}
         self._nodes: dict[NodeName, None] = {}
+        self._conditions: dict[NodeName, None] = {}
         self._steps: dict[tuple[JobId, int, int], Step] = {}
         self._journal: list[JournalEntry] = []
         self._curves: list[JobCurve] = []
@@ -63,13 +69,7 @@ class Transaction:
         """A new submission's request, or what takes its place."""
         before = self._requests.get(array_job_id)
         self._requests[array_job_id] = request
-        self._undo.append(lambda: self._restore_request(array_job_id, before))
-
-    def _restore_request(self, key: JobId, before: Request | None) -> None:
-        if before is None:
-            del self._requests[key]
-        else:
-            self._requests[key] = before
+        self._undo.append(lambda: _put_back(self._requests, array_job_id, before))
 
     def put_job(self, job: Job) -> Job:
         """Adds or replaces a job. Raises InvalidTransition where the state table does not lead."""
@@ -142,7 +142,7 @@ class Transaction:
         used, before = self.state.used, self.state.used.get(row.key)
         used[row.key] = row
         self._usage[row.key] = None
-        self._undo.append(lambda: used.pop(row.key) if before is None else used.update({row.key: before}))
+        self._undo.append(lambda: _put_back(used, row.key, before))
 
     def put_node(self, node: Node) -> None:
         """Adds or replaces a node."""
@@ -151,12 +151,24 @@ class Transaction:
         self.state.links.setdefault(node.name, Link.CONNECTING)
         self._nodes[node.name] = None
         self._undo.append(lambda: self._restore_node(node.name, before))
+        self.note_condition(node.name)
+
+    def note_condition(self, name: NodeName) -> None:
+        """Writes down what the node is from now on, if that is another than it was: its drains, or its link, have changed."""
+        state, before = self.state, self.state.conditions.get(name)
+        link, reason = state.links[name], state.link_reasons.get(name, "")
+        after = next_condition(state.nodes[name], link=link, link_reason=reason, before=before, now=self.now)
+        if after is not None:
+            state.conditions[name] = after
+            self._conditions[name] = None
+            self._undo.append(lambda: _put_back(state.conditions, name, before))
 
     def drop_node(self, name: NodeName) -> None:
         """Removes a node."""
-        before = self.state.nodes[name]
+        before, condition = self.state.nodes[name], self.state.conditions.get(name)
         self.state.drop_node(name)
         self._nodes[name] = None
+        self._undo.append(lambda: _put_back(self.state.conditions, name, condition))
         self._undo.append(lambda: self._restore_node(name, before))
 
     def put_reservation(self, made: Reservation) -> None:
@@ -197,7 +209,7 @@ class Transaction:
 
     def changes(self) -> Changes:
         """What is to be committed."""
-        nodes = self.state.nodes
+        nodes, conditions = self.state.nodes, self.state.conditions
         return Changes(
             requests=tuple(self._requests.items()),
             jobs=tuple(self.state.jobs[job_id] for job_id in self._jobs if job_id in self.state.jobs),
@@ -215,6 +227,7 @@ class Transaction:
             usage=tuple(self.state.used[key] for key in self._usage if key in self.state.used),
             steps=tuple(self._steps.values()),
             runs=tuple(self._runs),
+            conditions=tuple(conditions[name] for name in self._conditions if name in conditions),
         )
 
     def touched_jobs(self) -> Iterable[JobId]:
@@ -241,3 +254,11 @@ class Transaction:
         else:
             self.state.nodes[name] = before
             self.state.links.setdefault(name, Link.CONNECTING)
+
+
+def _put_back(table: dict[_K, _V], key: _K, before: _V | None) -> None:
+    """What a table held before it was changed; None is nothing."""
+    if before is None:
+        table.pop(key, None)
+    else:
+        table[key] = before

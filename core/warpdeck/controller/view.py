@@ -154,8 +154,8 @@ def blocked_gpus(
             if process.job_id in users.get(gpu.index, ()):
                 continue
             owner = f"job {process.job_id}" if process.job_id else (process.user or "an unknown user")
-            gib = process.mem_bytes / GIB
-            blocked[gpu.index] = f"held by {owner} outside the queue (pid {process.pid}, {gib:.1f} GiB)"
+            pid, gib = f"pid {process.pid}, " if process.pid else "", process.mem_bytes / GIB
+            blocked[gpu.index] = f"held by {owner} outside the queue ({pid}{gib:.1f} GiB)"
         if strangers and gpu.unexplained_bytes and gpu.index not in users and gpu.index not in blocked:
             blocked[gpu.index] = (
                 f"{gpu.unexplained_bytes / GIB:.1f} GiB of it are used, and no process is seen"

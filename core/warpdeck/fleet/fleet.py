@@ -15,6 +15,7 @@ from typing import Any
 import asyncssh
 
 from warpdeck.controller.ports import (
+    NEXT_ATTEMPT,
     FleetEvent,
     NodeAsk,
     NodeStream,
@@ -244,7 +245,7 @@ class AgentFleet:
                 pause_s = backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
-                self._on_event((name, f"lost: {reason}; next attempt in {max(1, round(pause_s))} s"))
+                self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
             finally:
                 self._drop(link)
             if link.quits:

@@ -1,5 +1,6 @@
 """The nouns of warpdeck. Pure data: no clock, no I/O."""
 
+from .condition import Condition
 from .health import CHECKS, CLEARING, Check, GpuDrain, NodeHealth, Verdict
 from .ids import GpuUuid, JobId, NodeName
 from .job import Allocation, Component, ExitStatus, Job, Room, Share, ShareStatus, Why
@@ -55,6 +56,7 @@ __all__ = [
     "ArraySpec",
     "Check",
     "Component",
+    "Condition",
     "Container",
     "Curve",
     "Dependencies",

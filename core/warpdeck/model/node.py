@@ -34,7 +34,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process that holds a GPU. `job_id` 0: a stranger, no job of ours."""
+    """A process that holds a GPU. `job_id` 0: a stranger, no job of ours; `pid` 0: all of a user's, of a past minute."""
 
     pid: int
     mem_bytes: int

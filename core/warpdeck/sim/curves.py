@@ -49,8 +49,12 @@ def span_of(at_unix: float, *, since: float, now: float) -> tuple[float, float] 
     return None
 
 
-def gpu_then(index: int, launch: wire.Launch | None, at: float) -> wire.GpuSample:
-    """What it would have read of a GPU, `at` seconds after the start of the launch that had it, or of a free one."""
+def gpu_then(index: int, launch: wire.Launch | None, at: float, *, stranger_bytes: int = 0) -> wire.GpuSample:
+    """What it would have read of a GPU, `at` seconds after the start of the launch that had it; or of one without a launch."""
+    if stranger_bytes:
+        return wire.GpuSample(
+            index=index, util_pct=20, mem_used_bytes=stranger_bytes, power_w=180.0, temp_c=44
+        )
     if launch is None:
         return wire.GpuSample(index=index, util_pct=0, mem_used_bytes=0, power_w=72.0, temp_c=33)
     use = round(_use(launch, at + index))  # each a little apart from the others

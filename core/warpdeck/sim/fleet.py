@@ -53,6 +53,12 @@ def _links(util: int) -> wire.GpuLinks:
     )
 
 
+def _strangers(node: SimNode, gpu: wire.GpuInfo, *, held: bool) -> wire.Strangers:
+    """They were there all the time, but where a job was."""
+    stranger = None if held else node.strangers.get(gpu.index)
+    return wire.Strangers(gpu.index, {} if stranger is None else {stranger.user: stranger.mem_bytes})
+
+
 class SimNode:
     """A node's GPUs and what is launched on it."""
 
@@ -226,6 +232,7 @@ class SimFleet:
             if said.started_at <= at_unix <= (said.ended_at or self._clock())
             for uuid in launch.gpus
         }
+        strangers = [_strangers(node, gpu, held=gpu.uuid in then) for gpu in node.gpus]
         return wire.Moment(
             ask=0,
             begin_unix=span[0],
@@ -233,7 +240,13 @@ class SimFleet:
             since_unix=self._since,
             cpu_pct=8 + 70.0 * len(then) / max(1, len(node.gpus)),
             mem_used_bytes=(64 + 90 * len(then)) * GIB,
-            gpus=[gpu_then(gpu.index, *then.get(gpu.uuid, (None, 0.0))) for gpu in node.gpus],
+            gpus=[
+                gpu_then(
+                    gpu.index, *then.get(gpu.uuid, (None, 0.0)), stranger_bytes=sum(seen.mem_bytes.values())
+                )
+                for gpu, seen in zip(node.gpus, strangers, strict=True)
+            ],
+            strangers=strangers,
         )
 
     def _node_curves(self, node: SimNode, step_s: float) -> list[wire.Curve]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from warpdeck.controller.past import costs, ended_job, page
-from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
-from warpdeck.model import Job, JobCurve, JobId, Node, NodeName, Reservation
+from warpdeck.controller.ports import (
+    LAST_RUNS,
+    MOST_CONDITIONS,
+    Changes,
+    JournalEntry,
+    Loaded,
+    PastPage,
+    UsageRow,
+    Waits,
+)
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, NodeName, Reservation
 from warpdeck.model.past import EndedJob, GroupCost, PastQuery
 from warpdeck.model.step import Step
 
@@ -19,6 +29,7 @@ class MemoryStore:
         self._next_job_id = 1
         self._jobs: dict[JobId, Job] = {}
         self._nodes: dict[NodeName, Node] = {}
+        self._conditions: dict[NodeName, dict[float, Condition]] = {}
         self._journal: dict[JobId, list[JournalEntry]] = {}
         self._entries: list[JournalEntry] = []
         self._curves: dict[tuple[JobId, int | None, NodeName], JobCurve] = {}
@@ -45,6 +56,7 @@ class MemoryStore:
             last_runs=tuple(self._last_runs()),
             usage=tuple(row for _, row in sorted(self._usage.items())),
             steps=tuple(step for _, step in sorted(self._steps.items()) if not step.is_finished),
+            conditions=tuple(await self.conditions(math.inf)),
         )
 
     def _last_runs(self) -> list[Job]:
@@ -67,6 +79,12 @@ class MemoryStore:
             self._nodes[node.name] = node
         for name in changes.gone_nodes:
             self._nodes.pop(name, None)
+            self._conditions.pop(name, None)
+        for each in changes.conditions:
+            kept = self._conditions.setdefault(each.node, {})
+            kept[each.at_unix] = each
+            for at_unix in sorted(kept)[:-MOST_CONDITIONS]:
+                del kept[at_unix]
         for entry in changes.journal:
             self._journal.setdefault(entry.job_id, []).append(entry)
             self._entries.append(entry)
@@ -145,6 +163,13 @@ class MemoryStore:
 
     async def steps(self, job_id: JobId) -> list[Step]:
         return [step for key, step in sorted(self._steps.items()) if key[0] == job_id]
+
+    async def conditions(self, at_unix: float) -> list[Condition]:
+        known = [
+            [each for at, each in sorted(kept.items()) if at <= at_unix]
+            for _, kept in sorted(self._conditions.items())
+        ]
+        return [kept[-1] for kept in known if kept]
 
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         found = [curve for (*whose, _), curve in self._curves.items() if whose == [job_id, step]]

@@ -114,5 +114,13 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE past ADD COLUMN sweep TEXT NOT NULL DEFAULT '';
     DELETE FROM meta WHERE key = 'past_filled';
     """,
+    """
+    CREATE TABLE conditions (
+        node TEXT NOT NULL,
+        at REAL NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (node, at)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each entry takes the schema one version on."""

@@ -22,11 +22,11 @@ import msgspec
 
 from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Loaded, PastPage, UsageRow, Waits
 from warpdeck.errors import StoreError, UserError
-from warpdeck.model import Job, JobCurve, JobId, Node, Request, Reservation, Resources
+from warpdeck.model import Condition, Job, JobCurve, JobId, Node, Request, Reservation, Resources
 from warpdeck.model.past import GroupCost, PastQuery
 from warpdeck.model.step import Step
 
-from . import past
+from . import conditions, past
 from .schema import MIGRATIONS, WHOLE_JOB
 
 MAX_VALUES = 900
@@ -157,6 +157,7 @@ class SqliteStore:
             reservations=tuple(reserved),
             last_runs=tuple(await self._last_runs()),
             steps=tuple(_STEP.decode(row[0]) for row in running),
+            conditions=tuple(await self._read(lambda db: conditions.read(db, sys.float_info.max))),
         )
 
     async def controller_id(self) -> str:
@@ -267,6 +268,10 @@ class SqliteStore:
         query = "SELECT data FROM steps WHERE job_id = ? ORDER BY restarts, number"
         return [_STEP.decode(row[0]) for row in await self._rows(query, (job_id,))]
 
+    async def conditions(self, at_unix: float) -> list[Condition]:
+        """Of each node the one that it was in at that moment."""
+        return await self._look_back(lambda db: conditions.read(db, at_unix))
+
     async def curves(self, job_id: JobId, *, step: int | None = None) -> list[JobCurve]:
         """How a job's life went, or a step's, by node."""
         query = "SELECT data FROM curves WHERE job_id = ? AND step = ? ORDER BY node"
@@ -298,8 +303,11 @@ class SqliteStore:
             await self._db.executescript(script)
 
     async def _jobs(self, query: str, values: tuple[Any, ...]) -> list[Job]:
+        return await self._read(lambda db: _read_jobs(db, query, values))
+
+    async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
-            return await self._db.read(lambda db: _read_jobs(db, query, values))
+            return await self._db.read(work)
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
@@ -404,6 +412,9 @@ def _write(db: sqlite3.Connection, changes: Changes) -> None:
         many("INSERT OR REPLACE INTO nodes VALUES (?, ?)", rows)
     if changes.gone_nodes:
         many("DELETE FROM nodes WHERE name = ?", [(name,) for name in changes.gone_nodes])
+        conditions.drop(db, changes.gone_nodes)
+    if changes.conditions:
+        conditions.write(db, changes.conditions)
     if changes.journal:
         rows = [(entry.at_unix, entry.job_id, entry.text) for entry in changes.journal]
         many("INSERT INTO journal (at, job_id, text) VALUES (?, ?, ?)", rows)

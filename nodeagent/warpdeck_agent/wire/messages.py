@@ -51,6 +51,7 @@ from .watch import Moment as Moment
 from .watch import OwnUse as OwnUse
 from .watch import Sample as Sample
 from .watch import SampleEvery as SampleEvery
+from .watch import Strangers as Strangers
 
 PROTOCOL_VERSION = 1
 AHEAD_S = 1.0

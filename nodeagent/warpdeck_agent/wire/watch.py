@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Literal, Optional
+from typing import Dict, List, Literal, Optional
 
 COLUMNS = ("gpu_util_pct", "gpu_mem_bytes", "gpu_power_w", "gpu_temp_c", "cpu_pct", "mem_bytes")
 """What curves show. `cpu_pct`: 100 is one CPU."""
@@ -240,6 +240,17 @@ class AskMoment:
 
 
 @dataclass(frozen=True)
+class Strangers:
+    """What was of no job and kept memory of a GPU, in the minute of a moment: the most at a time."""
+
+    index: int
+    mem_bytes: Dict[str, int] = field(default_factory=dict)
+    """By the user whose processes they were; "" where that was not to be found out."""
+    unexplained_bytes: int = 0
+    """As in GpuSample."""
+
+
+@dataclass(frozen=True)
 class Moment:
     """Means over the shortest step that holds the moment and is still kept. `step_s` 0: nothing was measured then."""
 
@@ -253,6 +264,8 @@ class Moment:
     mem_used_bytes: Optional[int] = None
     gpus: List[GpuSample] = field(default_factory=list)
     """Without processes and links, which are not kept."""
+    strangers: List[Strangers] = field(default_factory=list)
+    """Of each GPU of which it is known."""
     t: Literal["moment"] = "moment"
 
 

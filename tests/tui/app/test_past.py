@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import GpuRow, PastNodeRow
+from warpdeck.api.rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
 from warpdeck.notation.moments import moment_text
 from warpdeck_tui.screens.nodes import NodesScreen
-from warpdeck_tui.viewmodels.nodes import gpu_lines, legend
+from warpdeck_tui.viewmodels.nodes import gpu_detail, gpu_lines, legend
 from warpdeck_tui.viewmodels.past import FINE_S, MOST_S, STEP_S, moment_words, moved, past_lines
 
 NOW = 1_000_000_000.0 + 400
@@ -79,6 +79,8 @@ def test_what_is_known_of_a_node_then_is_said() -> None:
     assert said(node("a", begin=NIGHT, step_s=10.0)) == "measured means of 10 s from 20:53:20 on"
     silent = node("a", unknown="a does not answer: no link", since=NOW - 600)
     assert said(silent) == "not known a does not answer: no link; it is known from Sun 01:43:20 on"
+    half = node("a", begin=NIGHT, step_s=10.0, untold=["whether it was drained or down"])
+    assert said(half) == "measured means of 10 s from 20:53:20 on not known whether it was drained or down"
 
 
 def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
@@ -111,6 +113,40 @@ def test_a_reading_of_then_that_is_not_known_is_not_made_up() -> None:
     assert "then" in legend("util", past=True) and "then" in legend("owner", past=True)
 
 
+@pytest.mark.parametrize(
+    ("state", "step_s", "shown"),
+    [("idle", 60.0, "40%!"), ("down", 60.0, "40%!"), ("down", None, "!"), ("absent", None, "!")],
+)
+def test_a_closed_gpu_is_marked_and_one_whose_agent_was_cut_off_is_shown_by_its_readings(
+    state: str, step_s: float | None, shown: str
+) -> None:
+    gpu = GpuRow(index=0, uuid="", name="", type="", mem_bytes=100, util_pct=40, blocked="drained: ECC")
+    row = node("a", state=state, step_s=step_s, gpus=[gpu])
+    assert gpu_lines([row], "util")[0][1][0][1].strip() == shown
+    assert "!" in legend("util", past=True) and "alien" in legend("owner", past=True)
+
+
+def test_all_sharers_of_a_gpu_and_users_outside_the_queue_are_named() -> None:
+    gpu = GpuRow(
+        index=0,
+        uuid="",
+        name="H100",
+        type="",
+        mem_bytes=100,
+        job="7",
+        job_user="ann",
+        sharers=[
+            SharerRow(job="7", user="ann", share_pct=50),
+            SharerRow(job="9", user="bob", share_pct=30),
+        ],
+        processes=[ProcessRow(pid=0, user="eve", command="", mem_bytes=3 << 30)],
+    )
+    said = [
+        " ".join("".join(cell.text for cell in line).split()) for line in gpu_detail(node("a", gpus=[gpu]), 0)
+    ]
+    assert said[-3:] == ["shared by 7 of ann (50 %)", "9 of bob (30 %)", "eve 3G stranger"]
+
+
 async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -> None:
     async with on_stage(folder) as stage:
         job = await stage.cluster.submit("held")
@@ -121,7 +157,7 @@ async def test_the_map_goes_back_in_time_in_each_mode_and_to_now(folder: Path) -
         screen = stage.app.screen
         assert isinstance(screen, NodesScreen)
         screen._look_at(time.time() - 7200)
-        await stage.shows("as it was on", "no readings are known", "gpu01   idle")
+        await stage.shows("as it was on", "no readings are known", "gpu01  absent")
         assert "Drain" not in stage.line(-1)
         await stage.press("m", "m")
         await stage.shows("power as it was on")

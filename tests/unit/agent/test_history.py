@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from warpdeck_agent import minutes
 from warpdeck_agent.history import History
 from warpdeck_agent.minutes import MOST, Minutes
 from warpdeck_agent.spool import Folder
+from warpdeck_agent.strangers import MOST_MINUTES, MOST_USERS, StrangersSeen
 from warpdeck_agent.wire import json_frame
 from warpdeck_agent.wire import messages as wire
 
@@ -76,6 +78,61 @@ def test_of_a_moment_without_a_measurement_nothing_is_made_up(short_tmp: Path, m
     assert told == wire.Moment(ask=7, since_unix=BEGIN)
 
 
+# ---- who was there and no job
+
+
+def see(known: History, now: float, *processes: wire.GpuProcess, unexplained: int = 0) -> None:
+    """One reading; the second GPU does not answer."""
+    first = wire.GpuSample(index=0, util_pct=3, processes=list(processes), unexplained_bytes=unexplained)
+    known.take({"cpu_pct": 1.0, "mem_bytes": 1.0}, [first, wire.GpuSample(index=1, error="hangs")], now)
+
+
+def stranger(user: str, mib: int, *, job: int = 0) -> wire.GpuProcess:
+    return wire.GpuProcess(pid=mib, mem_bytes=mib * MIB, job_id=job, user=user, command="python")
+
+
+def test_of_each_user_the_most_memory_of_the_minute_is_known_and_jobs_are_no_strangers(
+    short_tmp: Path,
+) -> None:
+    known = history(short_tmp)
+    see(known, BEGIN)
+    see(known, BEGIN + 60, stranger("bob", 300), stranger("bob", 500), stranger("ann", 70, job=4))
+    see(known, BEGIN + 61, stranger("bob", 100), stranger("eve", 10), unexplained=7 * MIB)
+    see(known, BEGIN + 62)
+    see(known, BEGIN + 120)
+    was = {moment: at(known, BEGIN + moment).strangers for moment in (0.5, 60.5, 62.5, 120.0)}
+    both = wire.Strangers(0, {"bob": 800 * MIB, "eve": 10 * MIB}, 7 * MIB)
+    assert was == {0.5: [wire.Strangers(0)], 60.5: [both], 62.5: [both], 120.0: [wire.Strangers(0)]}
+
+
+def test_a_later_agent_knows_who_was_there_and_not_what_an_agent_before_never_wrote(short_tmp: Path) -> None:
+    known = history(short_tmp)
+    for minute in range(3):
+        see(known, BEGIN + 60 * minute, stranger("bob", 300), unexplained=minute)
+    file = short_tmp / minutes.FILE
+    first, second = [json.loads(line) for line in file.read_text().splitlines()]
+    del first[1]["GPU-0"]["strangers"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in (first, second)))
+    again = history(short_tmp, BEGIN + 200)
+    told = at(again, BEGIN + 30)
+    assert told.step_s == 60 and told.strangers == [], "measured by an agent that looked for nobody"
+    assert at(again, BEGIN + 90).strangers == [wire.Strangers(0, {"bob": 300 * MIB}, 1)]
+
+
+def test_of_many_users_a_few_are_kept_and_a_day_of_the_same_ones_once(short_tmp: Path) -> None:
+    seen = StrangersSeen()
+    for minute in range(MOST_MINUTES + 50):
+        for at_s in (0, 30):
+            crowd = [stranger(f"user{number}", number) for number in range(1, 40)]
+            now = BEGIN + 60 * minute + at_s
+            seen.take("GPU-0", wire.GpuSample(index=0, processes=crowd), now)
+        kept = seen.close(int(now // 60))
+    users = ("user39", "user38", "user37", "user36")
+    assert len(users) == MOST_USERS and [user for user, _ in kept["GPU-0"].users] == list(users)
+    assert seen.at("GPU-0", BEGIN + 60 * 49) is None, "older than a day"
+    assert seen.at("GPU-0", BEGIN + 60 * 50) is kept["GPU-0"], "kept once"
+
+
 def test_an_answer_of_eight_gpus_is_one_small_message(short_tmp: Path) -> None:
     known = History(Folder(str(short_tmp)))
     gpus = [wire.GpuInfo(index=at, uuid=f"GPU-{at}", name="H100", mem_bytes=80 << 30) for at in range(8)]
@@ -126,6 +183,8 @@ def test_what_is_older_than_a_day_or_ahead_is_not_known_again(short_tmp: Path) -
         "[1e999, {}]",
         '[1, {"": 3}]',
         '[1, {"": {"cpu_pct": "x"}}]',
+        '[1, {"GPU-0": {"strangers": 3}}]',
+        '[1, {"GPU-0": {"strangers": {"ann": "x"}}}]',
         "\udcff",
     ],
 )
@@ -134,21 +193,21 @@ def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> Non
     file = short_tmp / minutes.FILE
     whole = file.read_text().splitlines()
     file.write_text("\n".join([whole[0], strange, *whole[1:], "[2500000"]), errors="surrogateescape")
-    known = [minute for minute, _ in Minutes(Folder(str(short_tmp))).read(BEGIN + 200)]
+    known = [minute for minute, *_ in Minutes(Folder(str(short_tmp))).read(BEGIN + 200)]
     assert known == [BEGIN / 60, BEGIN / 60 + 1]
 
 
 def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
     kept = Minutes(Folder(str(short_tmp)))
     for minute in range(2 * MOST + 700):
-        kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}})
+        kept.add(minute, {"": {"cpu_pct": 1.04}, "GPU-0": {}}, {})
     lines = {name: (short_tmp / name).read_text().splitlines() for name in os.listdir(short_tmp)}
     assert {name: len(found) for name, found in lines.items()} == {minutes.FILE: 700, minutes.OLD: MOST}
     assert json.loads(lines[minutes.FILE][-1]) == [2 * MOST + 699, {"": {"cpu_pct": 1.0}}]
     again = Minutes(Folder(str(short_tmp)))
     assert len(again.read((2 * MOST + 700) * 60.0)) == MOST
     for minute in range(MOST - 699):
-        again.add(minute, {})
+        again.add(minute, {}, {})
     assert len((short_tmp / minutes.FILE).read_text().splitlines()) == 1, "what an agent before wrote counts"
 
 
@@ -192,3 +251,30 @@ def test_an_agent_tells_of_a_moment_ago_and_of_what_the_one_before_it_saw(
         wire.GpuSample(index=0, util_pct=97, mem_used_bytes=5 * MIB, power_w=650.0, temp_c=70)
     ]
     assert ask(hour_ago * 60.0 + 90).step_s == 0
+
+
+@pytest.mark.lab
+def test_an_agent_tells_who_is_on_a_gpu_and_who_was_when_another_agent_looked(
+    make_agent: MakeAgent, gpus: Gpus
+) -> None:
+    gpus.show(
+        f"gpu 0 uuid=GPU-0 used={300 * MIB} mem={80 << 30}",
+        f"proc 0 pid={os.getpid()} mem={300 * MIB} type=C",
+    )
+    agent = make_agent(**gpus.environ)
+    hour_ago = int(time.time() // 60) - 60
+    then = {"gpu_util_pct": 97.0, "strangers": {"bob": 5 * MIB}, "unexplained_bytes": 7}
+    agent.folder.mkdir(parents=True, exist_ok=True)
+    (agent.folder / minutes.FILE).write_text(
+        json.dumps([hour_ago, {"": {"cpu_pct": 1.0}, "GPU-0": then}]) + "\n"
+    )
+    agent.start()
+
+    def strangers(at_unix: float) -> list[wire.Strangers]:
+        agent.link.send(wire.AskMoment(ask=3, at_unix=at_unix))
+        return agent.link.expect(wire.Moment).strangers
+
+    me = pwd.getpwuid(os.getuid()).pw_name
+    seen = [wire.Strangers(0, {me: 300 * MIB})]
+    eventually(lambda: strangers(time.time() - 1) == seen, what="the process of this test is seen")
+    assert strangers(hour_ago * 60.0 + 30) == [wire.Strangers(0, {"bob": 5 * MIB}, 7)]

@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core import ask
+from tests.core import Agent, ask
 from tests.served import Raw, Served, served
 
-from warpdeck.controller.events import Requeued, Submitted, Who
+from warpdeck.controller.events import (
+    NodeDrained,
+    NodeLost,
+    NodeResumed,
+    NodeUp,
+    Requeued,
+    Submitted,
+    Who,
+)
+from warpdeck.controller.ports import Changes
 from warpdeck.errors import RemoteError
-from warpdeck.model import NodeName
+from warpdeck.model import GpuAsk, Node, NodeName, Resources
+from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
 
 ANN = Who(user="ann", uid=4001)
@@ -112,6 +122,125 @@ async def test_an_earlier_start_of_a_requeued_job_is_known(site: Served, raw: Ra
     await site.until(lambda: site.controller.state.jobs[job].state == "PENDING")  # type: ignore[index]
     (row,) = await nodes_at(raw, at, name="a")
     assert row["gpus"][0]["job"] == str(job)
+
+
+def measured(*strangers: wire.Strangers) -> wire.Moment:
+    return wire.Moment(ask=1, begin_unix=5.0, step_s=60.0, gpus=[BUSY], strangers=list(strangers))
+
+
+def four(**seen: dict[str, int]) -> list[wire.Strangers]:
+    """Of all GPUs of a node; gpu1={"eve": 5} is who was on the second one."""
+    return [wire.Strangers(index, seen.get(f"gpu{index}", {})) for index in range(4)]
+
+
+async def test_drains_and_downs_are_told_as_they_were_with_their_reasons(site: Served, raw: Raw) -> None:
+    a, apply = NodeName("a"), site.controller.apply
+    moments = {"well": time.time()}
+    site.fleet.moments["a"] = measured(*four())
+    for name, event in (
+        ("drained", NodeDrained(name=a, reason="new cables")),
+        ("down too", NodeLost(name=a, reason="connection refused; next attempt in 4 s")),
+        ("down", NodeResumed(name=a)),
+        ("up", NodeUp(name=a, welcome=Agent("a").welcome())),
+        ("gpu", NodeDrained(name=a, reason="ECC", gpus=(2,))),
+        ("again", NodeResumed(name=a)),
+    ):
+        await apply(event)
+        moments[name] = time.time()
+    told = {}
+    for name, at in moments.items():
+        (row,) = await nodes_at(raw, at, name="a")
+        told[name] = (row["state"], row["reason"], [gpu["blocked"] for gpu in row["gpus"]])
+        assert row["untold"] == []
+    free = ["", "", "", ""]
+    assert told == {
+        "well": ("idle", "", free),
+        "drained": ("drained", "new cables", free),
+        "down too": ("drained", "new cables", free),
+        "down": ("down", "connection refused", free),
+        "up": ("idle", "", free),
+        "gpu": ("idle", "", ["", "", "drained: ECC", ""]),
+        "again": ("idle", "", free),
+    }
+
+
+async def test_a_drained_node_that_jobs_held_was_draining(site: Served, raw: Raw) -> None:
+    _, at = await begun(site)
+    await site.controller.apply(NodeDrained(name=NodeName("a"), reason="later"))
+    before, after = [(await nodes_at(raw, moment, name="a"))[0] for moment in (at, time.time())]
+    assert (before["state"], after["state"]) == ("mixed", "draining")
+
+
+async def test_what_an_earlier_controller_wrote_down_is_told_and_what_nobody_did_is_unknown(
+    short_tmp: Path,
+) -> None:
+    store, a = MemoryStore(), NodeName("a")
+    async with served(short_tmp / "first", store=store) as site:
+        await site.add_node("a")
+        await site.controller.apply(NodeLost(name=a, reason="cut"))
+        at = time.time()
+    await store.commit(Changes(nodes=(Node(name=NodeName("old"), cpus=4),)))
+    async with served(short_tmp / "second", store=store) as site:
+        await site.controller.apply(NodeUp(name=a, welcome=Agent("a").welcome()))
+        again = time.time()
+        raw = await Raw.connect(site.paths)
+        told = {
+            moment: [(row["state"], row["reason"], row["untold"]) for row in await nodes_at(raw, moment)]
+            for moment in (at, again)
+        }
+        await raw.close()
+    old = ("idle", "", ["whether it was drained or down"])
+    assert told == {at: [("down", "cut", []), old], again: [("idle", "", []), old]}
+
+
+async def test_a_node_that_was_added_later_was_none(site: Served, raw: Raw) -> None:
+    (row,) = await nodes_at(raw, 5.0, name="a")
+    assert (row["state"], row["unknown"], row["untold"]) == (
+        "absent",
+        "it was no node of this cluster yet",
+        [],
+    )
+
+
+async def test_strangers_closed_a_gpu_then_as_they_do_now(site: Served, raw: Raw) -> None:
+    job, at = await begun(site)
+    seen = four(gpu1={"eve": 3 << 30, "bob": 1 << 20}, gpu2={"": 1 << 30})
+    seen[3] = wire.Strangers(3, unexplained_bytes=2 << 30)
+    site.fleet.moments["a"] = measured(*seen)
+    (row,) = await nodes_at(raw, at, name="a")
+    assert [gpu["blocked"] for gpu in row["gpus"]] == [
+        "",
+        "held by eve outside the queue (3.0 GiB)",
+        "held by an unknown user outside the queue (1.0 GiB)",
+        "2.0 GiB of it are used, and no process is seen",
+    ]
+    assert [gpu["job"] for gpu in row["gpus"]] == [str(job), "", "", ""]
+    assert [(each["user"], each["mem_bytes"], each["job"]) for each in row["gpus"][1]["processes"]] == [
+        ("eve", 3 << 30, ""),
+        ("bob", 1 << 20, ""),
+    ]
+
+
+async def test_an_agent_that_kept_no_strangers_is_not_taken_to_have_seen_none(site: Served, raw: Raw) -> None:
+    site.fleet.moments["a"] = measured()
+    site.fleet.moments["b"] = measured(*four()[:3])
+    site.fleet.moments["c"] = measured(*four())
+    rows = await nodes_at(raw, time.time())
+    unsaid = ["who was on its GPUs beside the jobs"]
+    assert [row["untold"] for row in rows] == [unsaid, unsaid, []]
+
+
+async def test_all_sharers_of_a_gpu_are_told_with_their_parts(site: Served, raw: Raw) -> None:
+    jobs = []
+    for part in (50, 30):
+        job, at = await begun(site, resources=Resources(gpus=GpuAsk(share_pct=part)))
+        jobs.append(str(job))
+    (row,) = await nodes_at(raw, at, name="a")
+    parts = [
+        [(each["job"], each["user"], each["share_pct"]) for each in gpu["sharers"]] for gpu in row["gpus"]
+    ]
+    assert parts == [[(jobs[0], "ann", 50), (jobs[1], "ann", 30)], [], [], []]
+    assert row["gpus"][0]["job"] == jobs[0]
 
 
 @pytest.mark.parametrize(

@@ -283,7 +283,7 @@ def test_nodes_are_listed_as_they_were(run: Run, ask: Callable[..., Any]) -> Non
     (row,) = eventually(ran, what="it ran a second ago")
     assert row["state"] in ("mixed", "allocated")
     _, out, _ = run("node", "ls", "--at", "now-2days")
-    assert "MEASURED" in out and "nothing was measured then" in out and " idle " in out
+    assert "MEASURED" in out and "it was no node of this cluster yet" in out and " absent " in out
     assert "measured" in run("node", "show", row["name"], "--at", "now-2days")[1]
     code, _, err = run("node", "ls", "--at", "tomorrow")
     assert code == 1 and "is still to come" in err

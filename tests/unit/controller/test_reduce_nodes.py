@@ -5,17 +5,21 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.core import Core, ask
+from tests.core import Core, ask, done
 
 from warpdeck.controller.events import (
     LaunchShare,
     NodeDrained,
+    NodeLost,
     NodeRemoved,
     NodeResumed,
     NodeUp,
 )
+from warpdeck.controller.reduce import reduce
+from warpdeck.controller.transaction import Transaction
 from warpdeck.errors import UserError
 from warpdeck.model import (
+    Condition,
     JobState,
     NodeName,
 )
@@ -122,3 +126,55 @@ def test_a_job_gets_gpus_that_are_linked_as_the_agent_says() -> None:
         assert allocation is not None
         given.append(allocation.shares[0].gpus)
     assert given == [(0,), (1, 3)], "0 and 2 are linked, and 0 is taken"
+
+
+# ---- what is written down of it for looks into the past
+
+
+def conditions(core: Core) -> list[Condition]:
+    """What the store has of the only node now."""
+    return done(core.store.conditions(core.now))
+
+
+def cut(core: Core, reason: str) -> None:
+    core.now += 1
+    core.apply(NodeLost(name=NodeName("a"), reason=reason))
+
+
+def test_an_outage_is_written_down_once_with_the_last_word_on_it() -> None:
+    core = Core("a")
+    for reason in (
+        "reset; next attempt in 1 s",
+        "no route, 3 tries; next attempt in 2 s",
+        "no route, 4 tries",
+    ):
+        cut(core, reason)
+    down = Condition(node=NodeName("a"), at_unix=1001.0, down=True, down_reason="no route, 3 tries")
+    assert conditions(core) == [down]
+    core.up("a")
+    assert conditions(core) == [Condition(node=NodeName("a"), at_unix=1003.0)]
+    core.now += 1
+    core.up("a")
+    assert conditions(core)[0].at_unix == 1003.0, "nothing new"
+
+
+def test_a_drain_while_a_controller_that_has_just_begun_has_no_link_yet_leaves_the_node_down() -> None:
+    core = Core("a")
+    cut(core, "cut")
+    core.state = core.reload()
+    core.apply(NodeDrained(name=NodeName("a"), reason="cables"))
+    (now,) = conditions(core)
+    assert (now.drained, now.reason, now.down, now.down_reason) == (True, "cables", True, "cut")
+
+
+def test_a_condition_that_could_not_be_committed_is_written_down_with_the_next_attempt() -> None:
+    core = Core("a")
+    before = dict(core.state.conditions)
+    for event in (NodeLost(name=NodeName("a"), reason="cut"), NodeRemoved(name=NodeName("a"))):
+        txn = Transaction(core.state, core.now)
+        reduce(txn, event)
+        assert txn.changes().conditions or txn.changes().gone_nodes
+        txn.undo()
+        assert core.state.conditions == before
+    cut(core, "cut")
+    assert [each.down for each in conditions(core)] == [True]

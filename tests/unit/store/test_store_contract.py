@@ -9,16 +9,28 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from warpdeck.controller.ports import LAST_RUNS, Changes, JournalEntry, Store, UsageRow, Waits
+from warpdeck.controller.ports import (
+    LAST_RUNS,
+    MOST_CONDITIONS,
+    Changes,
+    JournalEntry,
+    Store,
+    UsageRow,
+    Waits,
+)
 from warpdeck.errors import StoreError
 from warpdeck.model import (
+    Condition,
     Curve,
     ExitStatus,
     GpuAsk,
+    GpuDrain,
+    GpuUuid,
     Job,
     JobCurve,
     JobId,
@@ -298,6 +310,7 @@ async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_
     await store.close()
     version = next(at for at, script in enumerate(MIGRATIONS) if "COLUMN sweep" in script)
     with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("DROP TABLE conditions")
         old.execute("ALTER TABLE past DROP COLUMN sweep")
         old.execute(f"PRAGMA user_version = {version}")
         old.commit()
@@ -307,6 +320,35 @@ async def test_a_database_from_before_sweeps_were_kept_finds_its_ended_tasks_by_
         assert (found.ids, found.total) == ((1,), 1)
     finally:
         await store.close()
+
+
+def condition(node: str, at: float, **fields: Any) -> Condition:
+    return Condition(node=NodeName(node), at_unix=at, **fields)
+
+
+async def test_what_nodes_were_at_a_moment_is_known_until_they_are_removed(store: Store) -> None:
+    drain = GpuDrain(uuid=GpuUuid("GPU-1"), reason="ECC", check="ecc", at_unix=20.0)
+    well, ill = condition("a", 10.0), condition("a", 20.0, gpu_drains=(drain,))
+    down, drained = condition("b", 15.0, down=True, down_reason="cut"), condition("b", 30.0, drained=True)
+    await store.commit(Changes(nodes=(Node(name=NodeName("a")),), conditions=(well, down)))
+    await store.commit(Changes(conditions=(ill,)))
+    await store.commit(Changes(conditions=(drained,)))
+    wanted = {9.0: [], 10.0: [well], 19.9: [well, down], 20.0: [ill, down], 1e12: [ill, drained]}
+    assert {at: await store.conditions(at) for at in wanted} == wanted
+    assert (await store.load(finished_since_unix=0.0)).conditions == (ill, drained)
+    other = condition("b", 15.0, down=True, down_reason="no route to host")
+    await store.commit(Changes(conditions=(other,)))
+    assert await store.conditions(16.0) == [well, other], "in the place of the one of that moment"
+    await store.commit(Changes(gone_nodes=(NodeName("a"),)))
+    assert await store.conditions(1e12) == [drained]
+
+
+async def test_of_a_node_that_is_never_the_same_the_last_conditions_are_kept(store: Store) -> None:
+    for at in range(MOST_CONDITIONS + 3):
+        await store.commit(Changes(conditions=(condition("a", float(at), down=bool(at % 2)),)))
+    await store.commit(Changes(conditions=(condition("b", 0.0),)))
+    assert [each.node for each in await store.conditions(2.5)] == ["b"]
+    assert [each.at_unix for each in await store.conditions(3.5)] == [3.0, 0.0]
 
 
 async def test_ended_jobs_are_found_by_user_and_time(store: Store) -> None:

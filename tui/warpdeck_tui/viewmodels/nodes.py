@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpdeck.api.rows import GpuRow, NodeRow
+from warpdeck.api.rows import GpuRow, NodeRow, PastNodeRow
 from warpdeck.notation.memory import format_memory
 from warpdeck_tui.widgets.cell_grid import GridCell, GridLine, node_role
 from warpdeck_tui.widgets.cells import printable
@@ -24,7 +24,7 @@ FULL_POWER_W = 700.0
 """An H100's limit: the top of the power scale."""
 HOT_C = 90.0
 """Where data-centre GPUs begin to slow down: the top of the temperature scale."""
-OUT = ("down", "connecting")
+OUT = ("down", "connecting", "absent")
 CLOSED = (*OUT, "drained", "draining")
 MAX_JOBS_NAMED = 8
 OWNER_LEGEND = "the job that holds it   · free   alien: a process of no job"
@@ -35,10 +35,15 @@ def gpu_lines(nodes: Sequence[NodeRow], metric: str, *, job: str = "") -> list[G
     return [
         (
             f"{node.name} {node.state}",
-            tuple(gpu_cell(node.name, gpu, metric, out=node.state in OUT, job=job) for gpu in node.gpus),
+            tuple(gpu_cell(node.name, gpu, metric, out=_is_out(node), job=job) for gpu in node.gpus),
         )
         for node in nodes
     ]
+
+
+def _is_out(node: NodeRow) -> bool:
+    """Whether nothing can be said of its GPUs. Of a moment at which a node was cut off, its agent tells later."""
+    return node.state in OUT and not (isinstance(node, PastNodeRow) and node.step_s)
 
 
 def gpu_cell(node: str, gpu: GpuRow, metric: str, *, out: bool, job: str = "") -> GridCell:
@@ -81,9 +86,9 @@ def _reading(gpu: GpuRow, metric: str) -> tuple[float | None, float, str]:
 def legend(metric: str, *, past: bool = False) -> str:
     """What the signs in the tiles mean, now or then."""
     if metric == "owner":
-        return "the job that held it then   · free" if past else OWNER_LEGEND
+        return "the job that held it then   · free   alien: a process of no job" if past else OWNER_LEGEND
     if past:
-        return "then: * held by a job  = by this one  ? not known"
+        return "then: * held by a job  = by this one  ! closed  ? not known"
     return "* held by a job  = by this one  ! closed  ? unknown"
 
 
@@ -176,6 +181,7 @@ def gpu_detail(node: NodeRow, index: int) -> list[Line]:
         _gauge("memory", used, memory(gpu.mem_used_bytes, gpu.mem_bytes)),
         fact("draws", f"{known(gpu.power_w, ' W')} at {known(gpu.temp_c, ' °C')}"),
         gpu_holder(gpu),
+        *sharer_lines(gpu),
     ]
     return lines + process_lines(gpu)
 
@@ -191,13 +197,24 @@ def gpu_holder(gpu: GpuRow) -> Line:
     return fact("job", "free", "RUNNING")
 
 
+def sharer_lines(gpu: GpuRow) -> list[Line]:
+    """All jobs that have a part of it."""
+    return [
+        (
+            *fact("" if at else "shared by", each.job, "accent"),
+            Cell(f" of {printable(each.user)} ({each.share_pct} %)"),
+        )
+        for at, each in enumerate(gpu.sharers)
+    ]
+
+
 def process_lines(gpu: GpuRow) -> list[Line]:
     """Every process on the GPU, and whose it is."""
     lines: list[Line] = []
     for process in gpu.processes:
         lines.append(
             (
-                Cell(f"{process.pid:>8} ", "muted"),
+                Cell(f"{process.pid or '':>8} ", "muted"),
                 Cell(f"{printable(process.command)[:16]:<16} {printable(process.user)[:8]:<8} "),
                 Cell(f"{format_memory(process.mem_bytes):>6} "),
                 Cell(f"job {process.job}", "accent") if process.job else Cell("stranger", "warn"),

@@ -47,14 +47,17 @@ def moment_words(nodes: Sequence[PastNodeRow], at: float, now: float) -> str:
 
 
 def past_lines(node: PastNodeRow, now: float) -> list[Line]:
-    """When and how finely it was measured, or why that is not known."""
+    """When and how finely it was measured, and what is not known."""
+    lines: list[Line] = []
     if node.begin is not None and node.step_s:
         began = time.strftime("%H:%M:%S", time.localtime(node.begin))
-        return [fact("measured", f"means of {roughly(node.step_s)} from {began} on")]
-    return [fact("not known", unknown_words(node, now), "warn")]
+        lines.append(fact("measured", f"means of {roughly(node.step_s)} from {began} on"))
+    unknown = unknown_words(node, now)
+    return [*lines, fact("not known", unknown, "warn")] if unknown else lines
 
 
 def unknown_words(node: PastNodeRow, now: float) -> str:
-    """ "nothing was measured then; it is known from Sat 09:14 on"."""
+    """ "whether it was drained or down; nothing was measured then; it is known from Sat 09:14 on"; "" where all is known."""
     since = "" if node.since is None else f"; it is known from {clock_words(node.since, now)} on"
-    return f"{node.unknown}{since}"
+    measured = [f"{node.unknown}{since}"] if node.unknown else []
+    return "; ".join([*node.untold, *measured])

@@ -1,0 +1,48 @@
+"""What nodes were at a moment in SQL: a row from each change on, so many of a node as are worth a look back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+import msgspec
+
+from warpdeck.controller.ports import MOST_CONDITIONS
+from warpdeck.model import Condition, NodeName
+
+_CONDITION = msgspec.msgpack.Decoder(Condition)
+_ENCODER = msgspec.msgpack.Encoder()
+_PUT = "INSERT OR REPLACE INTO conditions VALUES (?, ?, ?)"
+_DROP = "DELETE FROM conditions WHERE node = ?"
+_BOUND = """
+DELETE FROM conditions WHERE node = ?1 AND at <= (
+    SELECT at FROM conditions WHERE node = ?1 ORDER BY at DESC LIMIT 1 OFFSET ?2
+)
+"""
+_NODES = """
+WITH RECURSIVE names (node) AS (
+    SELECT MIN(node) FROM conditions
+    UNION ALL
+    SELECT (SELECT MIN(node) FROM conditions WHERE node > names.node) FROM names WHERE node IS NOT NULL
+) SELECT node FROM names WHERE node IS NOT NULL
+"""
+_THEN = "SELECT data FROM conditions WHERE node = ? AND at <= ? ORDER BY at DESC LIMIT 1"
+
+
+def write(db: sqlite3.Connection, changed: Iterable[Condition]) -> None:
+    """The rows of one transaction; the oldest of the same nodes go."""
+    rows = [(each.node, each.at_unix, _ENCODER.encode(each)) for each in changed]
+    db.executemany(_PUT, rows)
+    db.executemany(_BOUND, [(node, MOST_CONDITIONS) for node, _, _ in rows])
+
+
+def drop(db: sqlite3.Connection, nodes: Iterable[NodeName]) -> None:
+    """Those of nodes that are gone."""
+    db.executemany(_DROP, [(node,) for node in nodes])
+
+
+def read(db: sqlite3.Connection, at_unix: float) -> list[Condition]:
+    """Of each node the one that it was in then, by name: along the index, however many there are."""
+    names = [row[0] for row in db.execute(_NODES)]
+    found = [row for name in names for row in db.execute(_THEN, (name, at_unix))]
+    return [_CONDITION.decode(row[0]) for row in found]
