@@ -100,6 +100,8 @@ class Host:
                         tell(wire.Health(at_unix=time.time(), ask=message.ask))
                     case wire.AskCurves():
                         tell(wire.Curves(ask=message.ask))
+                    case wire.AskMoment():
+                        tell(_moment(message))
                     case wire.Quit():
                         return
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -163,6 +165,25 @@ def _sample(rng: random.Random) -> wire.Sample:
         for index in range(GPUS)
     ]
     return wire.Sample(at_unix=time.time(), cpu_pct=60.0, mem_used_bytes=200 * GIB, gpus=gpus)
+
+
+def _moment(asked: wire.AskMoment) -> wire.Moment:
+    """As finely as an agent keeps a day, of busy GPUs; on one of them there is somebody without a job."""
+    gpus = [
+        wire.GpuSample(index=index, util_pct=97, mem_used_bytes=61 * GIB, power_w=650.5, temp_c=71)
+        for index in range(GPUS)
+    ]
+    strangers = [wire.Strangers(index, {"bob": GIB} if index == 0 else {}) for index in range(GPUS)]
+    return wire.Moment(
+        ask=asked.ask,
+        begin_unix=asked.at_unix // 60 * 60,
+        step_s=60.0,
+        since_unix=1.0,
+        cpu_pct=60.0,
+        mem_used_bytes=200 * GIB,
+        gpus=gpus,
+        strangers=strangers,
+    )
 
 
 class Server(asyncssh.SSHServer):

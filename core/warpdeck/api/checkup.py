@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import present
@@ -12,6 +13,8 @@ from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Link, NodeName
 
 from .protocol import NodeCheck
+from .rows import NodeHealthRow
+from .slices import in_slices
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -34,12 +37,12 @@ async def answer(controller: Controller, asked: NodeCheck, *, anew: bool) -> dic
             errors[name] = await _look(controller, name) if anew else _absence(controller, name)
 
     await asyncio.gather(*(look(name) for name in names))
-    rows = [
-        present.node_health_row(state, state.nodes[name], error=errors[name])
-        for name in names
-        if name in state.nodes
-    ]
-    return {"nodes": rows}
+
+    def show(some: Sequence[NodeName]) -> list[NodeHealthRow]:
+        there = [state.nodes[name] for name in some if name in state.nodes]
+        return [present.node_health_row(state, node, error=errors[node.name]) for node in there]
+
+    return {"nodes": await in_slices(names, show)}
 
 
 def _absence(controller: Controller, name: NodeName) -> str:

@@ -65,6 +65,7 @@ from . import (
 from . import protocol as ask
 from .again import asked_again, variables_of
 from .selection import Selection
+from .slices import TESTS_A_TURN, in_slices
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -86,6 +87,7 @@ class Handlers:
         self._connection = connection
         self._server = connection.server
         self._controller = connection.server.controller
+        self._pages = asyncio.Lock()
 
     async def handle(self, message: Any) -> Any:
         """The answer. Raises UserError."""
@@ -124,11 +126,14 @@ class Handlers:
             case ask.Settle():
                 return await self._settle(JobId(message.job))
             case ask.Nodes():
-                listed = nodes.rows(self._controller, message.name, facts=message.facts)
-                return await self._paged(message.id, "nodes", listed, show=list, page_rows=ask.NODE_PAGE_ROWS)
+                named, shown = nodes.shown(self._controller, message.name, facts=message.facts)
+                return await self._paged(message.id, "nodes", named, show=shown, page_rows=ask.NODE_PAGE_ROWS)
             case ask.NodesAt():
-                listed = await pastnodes.rows(self._server, message, uid=who.uid)
-                return await self._paged(message.id, "nodes", listed, show=list, page_rows=ask.NODE_PAGE_ROWS)
+                then = await pastnodes.look(self._server, message, uid=who.uid)
+                show_then = pastnodes.rows
+                return await self._paged(
+                    message.id, "nodes", then, show=show_then, page_rows=ask.NODE_PAGE_ROWS
+                )
             case ask.NodeCheck():
                 return await checkup.answer(self._controller, message, anew=who.admin)
             case ask.Curves():
@@ -199,16 +204,22 @@ class Handlers:
         key: str,
         things: Sequence[_T],
         *,
-        show: Callable[[Sequence[_T]], list[Any]],
+        show: Callable[[Sequence[_T]], Sequence[Any]],
         page_rows: int,
     ) -> dict[str, Any]:
-        """Sends all pages but the last, which is the answer. Between pages others are served, and the client decodes."""
-        while len(things) > page_rows:
-            self._connection.send({"t": "rows", "id": number, "part": {key: show(things[:page_rows])}})
-            await self._connection.drain()
+        """Sends all pages but the last, which is the answer. Between pages others are served, and the client decodes.
+
+        Of all that a client asks one page is made at a time, when it has read those before: else its answers would fill memory.
+        """
+        while True:
+            async with self._pages:
+                await self._connection.drain()
+                page = await in_slices(things[:page_rows], show)
+                things = things[page_rows:]
+                if not things:
+                    return {key: page}
+                self._connection.send({"t": "rows", "id": number, "part": {key: page}})
             await asyncio.sleep(0)
-            things = things[page_rows:]
-        return {key: show(things)}
 
     async def _settle(self, number: JobId) -> dict[str, Any]:
         jobs = self._controller.state.named(number)
@@ -310,7 +321,12 @@ class Handlers:
             only = message.users[0] if by_name else None
             for job in await self._controller.store.finished_jobs(user=only, limit=limit):
                 found.setdefault(job.id, job)
-        chosen = [found[job_id] for job_id in sorted(found) if wanted.has(found[job_id])]
+        ids = sorted(found)
+        chosen = await in_slices(
+            ids,
+            lambda some: [found[job_id] for job_id in some if wanted.has(found[job_id])],
+            rows=TESTS_A_TURN,
+        )
         return chosen[-limit:]
 
     async def _priorities(self, message: ask.Priorities) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from warpdeck.notation.jobids import parse_job_id
 from . import protocol as ask
 from .rows import JobFacts, JobRow
 from .selection import is_named, tests_of
+from .slices import TESTS_A_TURN, in_slices
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -120,7 +121,13 @@ async def _pages(connection: Connection, message: ask.Records) -> AsyncIterator[
 async def jobs_of(controller: Controller, message: ask.Records) -> AsyncIterator[list[Job]]:
     """The jobs that are meant, in pages, none of them empty. Raises UserError."""
     state, store, window = controller.state, controller.store, Window(message)
-    numbers = {job.id for job in list(state.jobs.values()) if window.has(state, job)}
+    numbers = set(
+        await in_slices(
+            list(state.jobs.values()),
+            lambda some: [job.id for job in some if window.has(state, job)],
+            rows=TESTS_A_TURN,
+        )
+    )
     if message.ended:
         numbers.update(await _stored(controller, message, window))
     if message.runs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from warpdeck.controller import present
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
 
 
+Show = Callable[[Sequence[Node]], Sequence[NodeRow | NodeFacts]]
+
+
 def named(controller: Controller, name: str) -> list[Node]:
     """The node of that name, or (name "") all by name. Raises UserError."""
     nodes = controller.state.nodes
@@ -24,12 +27,17 @@ def named(controller: Controller, name: str) -> list[Node]:
     return [nodes[each] for each in ([NodeName(name)] if name else sorted(nodes))]
 
 
-def rows(controller: Controller, name: str, *, facts: bool = False) -> Sequence[NodeRow | NodeFacts]:
-    """As they are now. Raises UserError."""
-    found = named(controller, name)
-    if facts:
-        return list(node_facts(controller.state, found, now=controller.clock()))
-    return [present.node_row(controller.state, node) for node in found]
+def shown(controller: Controller, name: str, *, facts: bool = False) -> tuple[list[Node], Show]:
+    """Those of that name, and what shows some of them as they are at that moment. Raises UserError."""
+    found, state = named(controller, name), controller.state
+
+    def show(nodes: Sequence[Node]) -> Sequence[NodeRow | NodeFacts]:
+        there = [state.nodes[node.name] for node in nodes if node.name in state.nodes]
+        if facts:
+            return list(node_facts(state, there, now=controller.clock()))
+        return [present.node_row(state, node) for node in there]
+
+    return found, show
 
 
 def row(controller: Controller, name: str) -> NodeRow:

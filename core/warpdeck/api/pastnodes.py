@@ -10,6 +10,7 @@ remembers nodes that are gone, and nobody notices what becomes of a link while n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpdeck.controller.present import state_in_words
@@ -34,6 +35,7 @@ from warpdeck_agent.wire import messages as wire
 from . import history, nodes
 from . import protocol as ask
 from .rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
+from .slices import in_slices
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller
@@ -41,12 +43,31 @@ if TYPE_CHECKING:
     from .server import ApiServer
 
 ABSENT = "absent"
+ASKED_A_TURN = 25
+"""A few milliseconds to ask them, and as many when they answer."""
 NOT_MEASURED = "nothing was measured then"
 NOT_ADDED = "it was no node of this cluster yet"
 NO_CONDITION = "whether it was drained or down"
 NO_STRANGERS = "who was on its GPUs beside the jobs"
 Held = list[tuple[Job, Share]]
 """What a node's jobs had of it."""
+
+
+class Told(NamedTuple):
+    """What an agent said, in our own types: of a thousand nodes that is a tenth of the objects."""
+
+    reading: Reading
+    """What no job had is there as one process for each user."""
+    seen: frozenset[int] = frozenset()
+    """The GPUs of which it is known who was there."""
+    begin_unix: float = 0.0
+    step_s: float = 0.0
+    since_unix: float = 0.0
+    cpu_pct: float | None = None
+    mem_used_bytes: int | None = None
+
+
+NOTHING = Told(Reading(at_unix=0.0, cpu_pct=0.0, mem_used_bytes=0))
 
 
 class Then(NamedTuple):
@@ -58,13 +79,13 @@ class Then(NamedTuple):
     added: bool
     condition: Condition | None
     held: Held
-    moment: wire.Moment
+    told: Told
     unknown: str
     """Why nothing was measured; "" where it was."""
 
 
-async def rows(server: ApiServer, message: ask.NodesAt, *, uid: int) -> list[PastNodeRow]:
-    """By name, when it is the user's turn. Raises UserError."""
+async def look(server: ApiServer, message: ask.NodesAt, *, uid: int) -> list[Then]:
+    """What is known of the nodes, by name, when it is the user's turn. Raises UserError."""
     controller = server.controller
     found = nodes.named(controller, message.name)
     if message.at > controller.clock():
@@ -73,13 +94,30 @@ async def rows(server: ApiServer, message: ask.NodesAt, *, uid: int) -> list[Pas
     try:
         held = await _held(controller, message.at)
         conditions = {each.node: each for each in await controller.store.conditions(message.at)}
-        told = await asyncio.gather(*(_asked(controller, node.name, message.at) for node in found))
+        told = await _all_asked(controller, found, message.at)
     finally:
         turn.leave()
     return [
-        _row(_then(node, message.at, conditions.get(node.name), held.get(node.name, []), said))
+        _then(node, message.at, conditions.get(node.name), held.get(node.name, []), said)
         for node, said in zip(found, told, strict=True)
     ]
+
+
+def rows(nodes: Sequence[Then]) -> list[PastNodeRow]:
+    """As clients get them."""
+    return [_row(then) for then in nodes]
+
+
+async def _all_asked(
+    controller: Controller, nodes: Sequence[Node], at_unix: float
+) -> list[Told | RemoteError]:
+    """Each of them waits for its own answer alone; they are asked a few at a time, so that the answers do not come all at once."""
+    loop = asyncio.get_running_loop()
+
+    def begin(some: Sequence[Node]) -> list[asyncio.Task[Told | RemoteError]]:
+        return [loop.create_task(_asked(controller, node.name, at_unix)) for node in some]
+
+    return list(await asyncio.gather(*await in_slices(nodes, begin, rows=ASKED_A_TURN)))
 
 
 async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
@@ -93,15 +131,15 @@ async def _held(controller: Controller, at_unix: float) -> dict[NodeName, Held]:
     return found
 
 
-async def _asked(controller: Controller, name: NodeName, at_unix: float) -> wire.Moment | RemoteError:
+async def _asked(controller: Controller, name: NodeName, at_unix: float) -> Told | RemoteError:
     try:
-        return await controller.fleet.moment(name, at_unix=at_unix)
+        return _told(await controller.fleet.moment(name, at_unix=at_unix))
     except RemoteError as error:
         return error
 
 
 def _then(
-    node: Node, at_unix: float, condition: Condition | None, held: Held, told: wire.Moment | RemoteError
+    node: Node, at_unix: float, condition: Condition | None, held: Held, told: Told | RemoteError
 ) -> Then:
     added = node.added_at_unix <= at_unix
     condition = condition if added else None  # of another node that had its name
@@ -116,16 +154,15 @@ def _then(
         added=added,
         condition=condition,
         held=held,
-        moment=told if isinstance(told, wire.Moment) else wire.Moment(ask=0),
+        told=told if isinstance(told, Told) else NOTHING,
         unknown=unknown,
     )
 
 
 def _row(then: Then) -> PastNodeRow:
-    node, held, moment = then.node, then.held, then.moment
-    reading = _reading(moment)
-    measured = {gpu.index: gpu for gpu in reading.gpus}
-    blocked = blocked_gpus(node, reading, _gpu_users(held))
+    node, held, told = then.node, then.held, then.told
+    measured = {gpu.index: gpu for gpu in told.reading.gpus}
+    blocked = blocked_gpus(node, told.reading, _gpu_users(held))
     cpus_used = sum(share.cpus for _, share in held)
     down = then.condition.down_reason if then.condition else ""
     return PastNodeRow(
@@ -136,10 +173,10 @@ def _row(then: Then) -> PastNodeRow:
         hostname=node.hostname,
         cpus=node.cpus,
         cpus_used=cpus_used,
-        cpu_pct=moment.cpu_pct,
+        cpu_pct=told.cpu_pct,
         mem_bytes=node.mem_bytes,
         mem_alloc_bytes=sum(share.mem_bytes for _, share in held),
-        mem_used_bytes=moment.mem_used_bytes,
+        mem_used_bytes=told.mem_used_bytes,
         gpus=[
             _gpu(gpu, held, measured.get(gpu.index) or GpuReading(index=gpu.index), blocked)
             for gpu in node.gpus
@@ -148,43 +185,50 @@ def _row(then: Then) -> PastNodeRow:
         address=node.address,
         gpu_error=node.gpu_error,
         jobs=[job.label() for job, _ in held],
-        begin=moment.begin_unix if moment.step_s else None,
-        step_s=moment.step_s or None,
-        since=moment.since_unix or None,
+        begin=told.begin_unix if told.step_s else None,
+        step_s=told.step_s or None,
+        since=told.since_unix or None,
         unknown=then.unknown,
         untold=_untold(then),
     )
 
 
 def _untold(then: Then) -> list[str]:
-    seen = {each.index for each in then.moment.strangers}
-    missing = bool(then.moment.step_s) and any(gpu.index not in seen for gpu in then.node.gpus)
+    told = then.told
+    missing = bool(told.step_s) and any(gpu.index not in told.seen for gpu in then.node.gpus)
     return [NO_CONDITION] * (then.added and then.condition is None) + [NO_STRANGERS] * missing
 
 
-def _reading(moment: wire.Moment) -> Reading:
-    """In the controller's own types; what no job had is there as one process for each user."""
+def _told(moment: wire.Moment) -> Told:
     strangers = {each.index: each for each in moment.strangers}
     measured = {gpu.index: gpu for gpu in moment.gpus}
-    gpus = []
-    for index in sorted({*strangers, *measured}):
-        seen = strangers.get(index, wire.Strangers(index))
-        gpu = measured.get(index, wire.GpuSample(index))
-        gpus.append(
-            GpuReading(
-                index=index,
-                util_pct=gpu.util_pct,
-                mem_used_bytes=gpu.mem_used_bytes,
-                power_w=gpu.power_w,
-                temp_c=gpu.temp_c,
-                processes=tuple(
-                    GpuProcess(pid=0, user=user, mem_bytes=mem_bytes)
-                    for user, mem_bytes in seen.mem_bytes.items()
-                ),
-                unexplained_bytes=seen.unexplained_bytes,
-            )
-        )
-    return Reading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=tuple(gpus))
+    gpus = tuple(
+        _gpu_reading(measured.get(index, wire.GpuSample(index)), strangers.get(index, wire.Strangers(index)))
+        for index in sorted({*strangers, *measured})
+    )
+    return Told(
+        reading=Reading(at_unix=moment.begin_unix, cpu_pct=0.0, mem_used_bytes=0, gpus=gpus),
+        seen=frozenset(strangers),
+        begin_unix=moment.begin_unix,
+        step_s=moment.step_s,
+        since_unix=moment.since_unix,
+        cpu_pct=moment.cpu_pct,
+        mem_used_bytes=moment.mem_used_bytes,
+    )
+
+
+def _gpu_reading(gpu: wire.GpuSample, seen: wire.Strangers) -> GpuReading:
+    return GpuReading(
+        index=gpu.index,
+        util_pct=gpu.util_pct,
+        mem_used_bytes=gpu.mem_used_bytes,
+        power_w=gpu.power_w,
+        temp_c=gpu.temp_c,
+        processes=tuple(
+            GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in seen.mem_bytes.items()
+        ),
+        unexplained_bytes=seen.unexplained_bytes,
+    )
 
 
 def _gpu_users(held: Held) -> dict[int, set[JobId]]:

@@ -37,7 +37,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     energy_j: float | None = None
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class JobRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of the queue. A folded array is one row with `tasks_pending` > 1; its running tasks are rows of their own."""
 
     id: int
@@ -320,7 +320,7 @@ class ForwardRow(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 0
 
 
-class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A process on a GPU; job "" is a stranger."""
 
     pid: int
@@ -330,7 +330,7 @@ class ProcessRow(msgspec.Struct, frozen=True, kw_only=True):
     job: str = ""
 
 
-class SharerRow(msgspec.Struct, frozen=True, kw_only=True):
+class SharerRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that holds a part of a GPU and of its memory."""
 
     job: str
@@ -338,7 +338,7 @@ class SharerRow(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
 
 
-class GpuRow(msgspec.Struct, frozen=True, kw_only=True):
+class GpuRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A GPU with its last reading. `job`: label of the job that holds it; `blocked`: why none may."""
 
     index: int
@@ -375,7 +375,7 @@ class FacilityRow(msgspec.Struct, frozen=True, kw_only=True):
     how: str = ""
 
 
-class CheckRow(msgspec.Struct, frozen=True, kw_only=True):
+class CheckRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A health check's last word. `verdict`: ok, warn, fail. `gpu` None: about the node, or about all GPUs."""
 
     check: str
@@ -395,7 +395,7 @@ class NodeHealthRow(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
 
 
-class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
+class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node. `state` in sinfo's words: idle, mixed, allocated, drained, draining, down (link lost), connecting."""
 
     name: str
@@ -437,7 +437,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     """When it was last read."""
 
 
-class PastNodeRow(NodeRow, frozen=True, kw_only=True):
+class PastNodeRow(NodeRow, frozen=True, kw_only=True, gc=False):
     """A node as it was (`state` "absent": it was none yet): who held it by the jobs that ran then, drains and downs as they were
     written down, readings as its agent kept them.
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller import present
 from warpdeck.controller.hub import Listener
 from warpdeck.controller.ports import LINK_BROKE, NodeStream
 from warpdeck.controller.trees import Receiving
 from warpdeck.errors import RemoteError, UserError
-from warpdeck.model import Job, JobState, Link, NodeName, ShareStatus
+from warpdeck.model import Job, JobId, JobState, Link, NodeName, ShareStatus
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
+from .rows import JobRow, NodeRow
+from .slices import in_slices
 from .starting import about
+
+if TYPE_CHECKING:
+    from warpdeck.controller.app import Controller
 
 DELTA_INTERVAL_S = 0.1
 """Least time between two deltas to one subscriber."""
@@ -325,33 +330,48 @@ async def _tell_changes(connection: Connection, message: ask.Subscribe, listener
             page, jobs = jobs[:DELTA_ROWS], jobs[DELTA_ROWS:]
             node_page, nodes = nodes[: ask.NODE_PAGE_ROWS], nodes[ask.NODE_PAGE_ROWS :]
             last = not jobs and not nodes
-            delta = _delta(controller, message, page, node_page, ready=last and not ready)
+            delta = await _delta(controller, message, page, node_page, ready=last and not ready)
             connection.send({"t": "delta", **delta})
             await connection.drain()
+            await asyncio.sleep(0)
             ready = ready or last
         await listener.changed.wait()
         await asyncio.sleep(DELTA_INTERVAL_S)
 
 
-def _delta(
-    controller: Any, message: ask.Subscribe, jobs: list[Any], nodes: list[Any], *, ready: bool
+async def _delta(
+    controller: Controller,
+    message: ask.Subscribe,
+    jobs: Sequence[JobId],
+    nodes: Sequence[NodeName],
+    *,
+    ready: bool,
 ) -> dict[str, Any]:
+    """What changes while it is made is dirty again, and comes with the next one."""
     state = controller.state
     since = controller.clock() - message.finished_s
-    rows, gone = [], []
-    if "jobs" in message.topics:
-        for job_id in jobs:
+    gone_jobs: list[JobId] = []
+    gone_nodes: list[NodeName] = []
+
+    def job_rows(some: Sequence[JobId]) -> list[JobRow]:
+        rows = []
+        for job_id in some:
             job = state.jobs.get(job_id)
             if job is None or (job.is_finished and (job.end_at_unix or 0.0) < since):
-                gone.append(job_id)
+                gone_jobs.append(job_id)
             elif message.user in (None, job.user):
                 rows.append(present.job_row(state, job))
-    wanted = nodes if "nodes" in message.topics else []
+        return rows
+
+    def node_rows(some: Sequence[NodeName]) -> list[NodeRow]:
+        gone_nodes.extend(name for name in some if name not in state.nodes)
+        return [present.node_row(state, state.nodes[name]) for name in some if name in state.nodes]
+
     return {
         "id": message.id,
-        "jobs": rows,
-        "gone_jobs": gone,
-        "nodes": [present.node_row(state, state.nodes[name]) for name in wanted if name in state.nodes],
-        "gone_nodes": [name for name in wanted if name not in state.nodes],
+        "jobs": await in_slices(jobs, job_rows) if "jobs" in message.topics else [],
+        "gone_jobs": gone_jobs,
+        "nodes": await in_slices(nodes, node_rows) if "nodes" in message.topics else [],
+        "gone_nodes": gone_nodes,
         "ready": ready,
     }

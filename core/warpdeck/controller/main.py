@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import gc
 import logging
 import logging.handlers
 import os
@@ -14,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 
 import uvloop
 
@@ -28,6 +25,7 @@ from warpdeck.paths import Paths
 from warpdeck.store import SqliteStore
 
 from .app import Controller
+from .collector import Collector
 from .daemon import take_lock
 from .events import NodeAdded
 from .exporter import Exporter
@@ -51,8 +49,9 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
     for warning in decoded.warnings:
         log.warning("%s", warning.sentence(paths.config))
     store = await SqliteStore.open(paths.database)
+    collector = Collector()
     try:
-        fleet = AgentFleet(paths, await store.controller_id(), random.Random())
+        fleet = AgentFleet(paths, await store.controller_id(), random.Random(), on_ended=collector.collect)
         trees = TreeFiles(paths.trees)
         controller = Controller(
             store,
@@ -64,7 +63,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             submit_host=socket.gethostname(),
             config_lines=decoded.lines,
         )
-        with _no_collection():
+        with collector.loading():
             await controller.load()
         server = ApiServer(controller, trees, paths, stop=stop)
         fleet.answer_calls(server.serve_call)
@@ -88,17 +87,7 @@ async def serve(paths: Paths, *, local_node: bool) -> None:
             loop_task.cancel()
     finally:
         await store.close()
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """What is loaded stays for long: the collector neither runs while it is made nor looks at it later."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
+        collector.close()
 
 
 async def _reload_on(hung_up: asyncio.Event, controller: Controller, paths: Paths) -> None:

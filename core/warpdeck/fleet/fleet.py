@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import gc
 import logging
 import os
 import random
@@ -34,7 +35,7 @@ from warpdeck_agent.wire.places import place_of
 from .calls import CallServer, take_call
 from .channel import Channel
 from .deploy import Progress, connect_ssh
-from .heap import Burst, trim_later
+from .heap import Burst, Tidying
 from .local import connect_local
 from .transport import Transport, machine_name
 
@@ -87,7 +88,15 @@ class Link:
 class AgentFleet:
     """controller.ports.Fleet over SSH and Unix sockets."""
 
-    def __init__(self, paths: Paths, controller_id: str, rng: random.Random) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        controller_id: str,
+        rng: random.Random,
+        *,
+        on_ended: Callable[[], object] = gc.collect,
+    ) -> None:
+        """`on_ended`: collects what many links have left that have ended."""
         self._paths = paths
         self._controller_id = controller_id
         self._rng = rng
@@ -96,7 +105,8 @@ class AgentFleet:
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
-        self._opening = Burst(trim_later)
+        self._tidying = Tidying(on_ended)
+        self._opening = Burst(self._tidying.later)
         self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
 
     def start(self, on_event: Callable[[FleetEvent], None]) -> None:
@@ -225,6 +235,7 @@ class AgentFleet:
     def _drop(self, link: Link) -> None:
         if link.transport is not None:
             link.transport.close()
+            self._tidying.ended()
         link.channel = link.transport = None
         link.visible.clear()
 

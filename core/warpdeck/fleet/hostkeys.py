@@ -6,8 +6,10 @@ written to warpdeck's file. A key that differs from a known one is always refuse
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import asyncssh
 import msgspec
@@ -30,6 +32,21 @@ class HostKey(msgspec.Struct, frozen=True, kw_only=True):
         return self.host if self.port == DEFAULT_PORT else f"[{self.host}]:{self.port}"
 
 
+class Stamp(NamedTuple):
+    """A file as it was when it was read."""
+
+    path: str
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+
+@functools.lru_cache(maxsize=4)
+def _read(files: tuple[Stamp, ...]) -> asyncssh.SSHKnownHosts:
+    """Each line holds a key to be decoded: with a thousand hosts that took far longer than the handshake that wanted one."""
+    return asyncssh.read_known_hosts([each.path for each in files])
+
+
 class KnownHosts:
     """The files that are asked, and the one of them that is ours to write."""
 
@@ -40,6 +57,14 @@ class KnownHosts:
     def files(self) -> list[str]:
         """Those that are there."""
         return [path for path in self._files if os.path.exists(path)]
+
+    def read(self) -> asyncssh.SSHKnownHosts:
+        """What they all say. Raises OSError or ValueError."""
+        stamps = []
+        for path in self.files():
+            found = os.stat(path)
+            stamps.append(Stamp(path, found.st_ino, found.st_size, found.st_mtime_ns))
+        return _read(tuple(stamps))
 
     def other_keys(self, shown: HostKey) -> tuple[str, list[asyncssh.SSHKey]]:
         """The keys the host is known by, and the file they are in; ("", []) for a host not seen before."""

@@ -137,7 +137,6 @@ async def _hop(
     options = {
         **target.options(),
         "tunnel": via,
-        "known_hosts": known.files(),
         "encryption_algs": route.ciphers,
         "client_factory": lambda: witness,
         "connect_timeout": route.connect_s,
@@ -146,7 +145,7 @@ async def _hop(
         "keepalive_count_max": KEEPALIVE_COUNT,
     }
     try:
-        connection = await asyncssh.connect(**options)
+        connection = await asyncssh.connect(**options, known_hosts=known.read())
     except asyncssh.HostKeyNotVerifiable as error:
         raise witness.refusal(target.host) or explain(target.text, error) from error
     except (OSError, asyncssh.Error, ValueError) as error:

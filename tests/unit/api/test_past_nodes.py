@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core import Agent, ask
-from tests.served import Raw, Served, served
+from tests.served import QuietFleet, Raw, Served, served
 
+from warpdeck.api import pastnodes
 from warpdeck.controller.events import (
     NodeDrained,
     NodeLost,
@@ -259,6 +262,36 @@ async def test_a_moment_that_makes_no_sense_is_refused_in_words(
     raw.say("nodes_at", id=1, **fields)
     answer = await raw.next()
     assert answer["t"] == "error" and words in answer["message"]
+
+
+async def test_nodes_are_asked_a_few_at_a_time_and_wait_for_none_but_themselves(
+    site: Served, raw: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pastnodes, "ASKED_A_TURN", 3)
+    for number in range(10):
+        await site.add_node(f"n{number}")
+    turn, asked = 0, []
+    answers = asyncio.Event()
+
+    class Slow(QuietFleet):
+        async def moment(self, name: NodeName, *, at_unix: float) -> wire.Moment:
+            asked.append(turn)
+            if len(asked) == 13:
+                answers.set()
+            await answers.wait()
+            return measured(*four())
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if not answers.is_set():
+            asyncio.get_running_loop().call_soon(next_turn)
+
+    site.controller.fleet = Slow()
+    next_turn()
+    rows = await nodes_at(raw, time.time())
+    assert [row["unknown"] for row in rows] == [""] * 13
+    assert max(Counter(asked).values()) == 3
 
 
 async def test_many_questions_take_turns_and_all_are_answered(site: Served, raw: Raw) -> None:

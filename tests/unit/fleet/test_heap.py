@@ -6,8 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.waiting import comes
 
-from warpdeck.fleet.heap import MANY, Burst, trim
+from warpdeck.fleet import heap
+from warpdeck.fleet.heap import MANY, Burst, Tidying, trim
 
 BLOCKS, BLOCK_BYTES = 400, 100_000
 """Each below what the C library maps by itself."""
@@ -31,6 +33,22 @@ def test_what_fails_is_no_longer_under_way_and_few_now_and_then_never_add_up() -
         with pytest.raises(ValueError, match="no"), burst.one():
             raise ValueError("no")
     assert not over
+
+
+async def test_what_many_ended_links_left_is_collected_once_and_a_few_wait_for_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heap, "SETTLE_S", 0.01)
+    collected: list[int] = []
+    tidying = Tidying(lambda: collected.append(1))
+    for _ in range(2 * MANY):
+        tidying.ended()
+    await comes(lambda: collected, what="the dead links are collected")
+    for _ in range(MANY - 1):
+        tidying.ended()
+    assert collected == [1]
+    tidying.later()
+    await comes(lambda: len(collected) == 2, what="with what comes after a burst")
 
 
 def resident_bytes() -> int:

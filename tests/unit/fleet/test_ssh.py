@@ -152,3 +152,17 @@ def test_another_port_is_another_host(tmp_path: Path, keys: tuple[asyncssh.SSHKe
     known = KnownHosts([], own=str(file))
     assert known.other_keys(HostKey(host="box", address="", port=22, key=keys[1])) == ("", [])
     assert known.other_keys(HostKey(host="box", address="", port=2222, key=keys[1]))[0] == str(file)
+
+
+def test_known_hosts_are_read_anew_only_when_a_file_has_changed(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("users", "own")]
+    known = KnownHosts([str(files[0])], own=str(files[1]))
+    line = f"{{}} {asyncssh.generate_private_key('ssh-ed25519').export_public_key().decode()}"
+    assert not known.read().match("one", "", None)[0]
+    files[0].write_text(line.format("one"))
+    read = known.read()
+    assert read.match("one", "", None)[0] and known.read() is read
+    files[1].write_text(line.format("two"))
+    assert known.read().match("two", "", None)[0] and known.read().match("one", "", None)[0]
+    files[0].unlink()
+    assert not known.read().match("one", "", None)[0]
