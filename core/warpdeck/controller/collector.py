@@ -58,11 +58,13 @@ class Collector:
         if phase == "stop":
             self._leave_out()
         elif self._left_out > self._most:
-            self._left_out = 0
-            gc.unfreeze()
+            self._left_out = gc.get_freeze_count()  # most of what was counted was gone a moment later
+            if self._left_out > self._most:
+                self._left_out = 0
+                gc.unfreeze()
 
     def _leave_out(self) -> None:
-        """What there is now. Counted here, for to count what is left out takes as long as a look at it."""
+        """What there is now. Counted here, for to count all that is left out takes thirty milliseconds."""
         anew = not self._left_out
         self._left_out += len(gc.get_objects())
         if anew:

@@ -63,6 +63,17 @@ def test_everything_is_looked_at_when_much_has_come(made: Collector) -> None:
     assert later() is not None, "and so many more may be left out again"
 
 
+def test_what_was_there_for_a_moment_alone_is_no_reason_to_look_at_everything(made: Collector) -> None:
+    kept, old = ring()
+    gc.collect()
+    kept.clear()
+    for _ in range(5):
+        passing = [[number] for number in range(400)]
+        gc.collect()
+        passing.clear()
+    assert old() is not None
+
+
 def test_everything_is_looked_at_when_somebody_knows_of_much_that_has_died(made: Collector) -> None:
     kept, old = ring()
     gc.collect()
