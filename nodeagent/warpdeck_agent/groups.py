@@ -95,18 +95,23 @@ def kill(groups: Sequence[str]) -> None:
 
 
 def has(group: str, name: str) -> bool:
-    """Whether such a group has that file: asked at every end, it must not cost a look for each that is not there."""
+    """Whether such a group has that file."""
+    return name in _files(group)
+
+
+def _files(group: str) -> FrozenSet[str]:
+    """The names in such a group: asked at every end, they must not cost a look for each that is not there."""
     folder = group.rpartition("/")[0]
     files = _FILES.get(folder)
     if files is None:
         try:
             files = frozenset(os.listdir(group))
         except OSError:
-            return False
+            return frozenset()
         if len(_FILES) >= MOST_KNOWN:
             _FILES.clear()
         _FILES[folder] = files
-    return name in files
+    return files
 
 
 _FILES: Dict[str, FrozenSet[str]] = {}
@@ -117,13 +122,14 @@ def usage(groups: Sequence[str]) -> Usage:
     """What the kernel has counted. Only files that the group's hierarchy has are asked for: it is read at every end."""
     cpu, memory = CpuTime(), Usage()
     for group in groups:
-        if has(group, "cgroup.controllers"):  # v2
+        files = _files(group)
+        if "cgroup.controllers" in files:  # v2
             cpu = cpu if cpu.total_s else _cpu_v2(group)
-            if has(group, "memory.max"):
+            if "memory.max" in files:
                 memory = _memory(group, V2)
-        elif has(group, "memory.limit_in_bytes"):
+        elif "memory.limit_in_bytes" in files:
             memory = _memory(group, V1)
-        if not cpu.total_s and has(group, "cpuacct.usage"):
+        if not cpu.total_s and "cpuacct.usage" in files:
             cpu = _cpu_v1(group)
     return replace(memory, cpu=cpu)
 

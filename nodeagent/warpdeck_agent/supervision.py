@@ -7,7 +7,6 @@ without it, and another is started for what comes.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 from typing import Any, Callable, Dict, List, Optional
@@ -15,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 from .program import own_command
 from .starter import Order
 from .table import Key
-from .wire.jsontext import dumps
+from .wire.jsontext import dumps, loads
 
 START_S = 15.0
 """How long a supervisor may take to answer."""
@@ -66,7 +65,7 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            said = json.loads(line)
+            said = loads(line.decode())
             if self._take is not None:
                 self._take(said)
             elif self.first.done():

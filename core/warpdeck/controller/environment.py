@@ -193,6 +193,8 @@ def _array(job: Job) -> dict[str, str]:
 
 def run_lengths(counts: list[int]) -> str:
     """Slurm's compact list: [2, 2, 2, 1] -> "2(x3),1"."""
+    if len(counts) == 1:
+        return str(counts[0])  # on one node, as an array's tasks are
     parts: list[str] = []
     index = 0
     while index < len(counts):

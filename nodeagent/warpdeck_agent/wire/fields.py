@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Literal, Union, get_args, get_origin, get_type_hints
+import functools
+from typing import Any, Callable, Dict, Literal, Union, get_args, get_origin, get_type_hints
 
 from .frames import WireError
 
 _FIELDS: Dict[Any, Dict[str, Any]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
+_AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
+"""Of values of these types JSON's are the same: most are."""
+_origin: Callable[[Any], Any] = functools.lru_cache(maxsize=None)(get_origin)
+_args: Callable[[Any], Any] = functools.lru_cache(maxsize=None)(get_args)
+"""Asked for at every field that is no plain value; there are as many types as fields."""
 _ALWAYS = ("t", "version")
 """Fields that are said whatever they are: the tag, and what strangers look at."""
 
@@ -20,7 +26,11 @@ def encode(message: Any) -> Dict[str, Any]:
     if defaults is None:
         defaults = _DEFAULTS[type(message)] = _defaults(type(message))
     said = vars(message).items()
-    return {name: _plain(value) for name, value in said if name not in defaults or value != defaults[name]}
+    return {
+        name: value if type(value) in _AS_THEY_ARE else _plain(value)
+        for name, value in said
+        if name not in defaults or value != defaults[name]
+    }
 
 
 def _defaults(cls: Any) -> Dict[str, Any]:
@@ -61,17 +71,17 @@ def build(cls: Any, value: Any, where: str) -> Any:
 
 
 def _convert(kind: Any, value: Any, where: str) -> Any:
-    origin = get_origin(kind)
+    origin = _origin(kind)
     if origin is Union:
-        inner = [arg for arg in get_args(kind) if arg is not type(None)]
+        inner = [arg for arg in _args(kind) if arg is not type(None)]
         return None if value is None else _convert(inner[0], value, where)
     if origin is list:
         if not isinstance(value, list):
             raise WireError(f"{where}: expected a list")
-        item = get_args(kind)[0]
+        item = _args(kind)[0]
         return [_convert(item, entry, where) for entry in value]
     if origin is dict:
-        item = get_args(kind)[1]
+        item = _args(kind)[1]
         if not isinstance(value, dict) or not {item}.issuperset(map(type, value.values())):
             raise WireError(f"{where}: expected values of {item.__name__}")
         return value
