@@ -1,4 +1,5 @@
-"""Whether a job's working folder is there, asked so that a server that hangs holds up neither the agent nor other launches."""
+"""Whether a job's working folder is there, and the one that it was submitted from, asked so that a server that hangs holds up
+neither the agent nor other launches."""
 
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ class Folders:
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._probes = Probes(_is_folder, answer_s=answer_s)
+        self._entries = Probes(_is_entry, answer_s=answer_s)
         self._seen: Dict[str, float] = {}
 
     async def is_there(self, path: str) -> bool:
@@ -31,7 +33,7 @@ class Folders:
         if _is_remote(path):
             said = (await self._probes.ask([path]))[path]
             if said is None:
-                raise LaunchError(f"the folder {path} does not answer on this node", again=True)
+                raise _hanging(path)
             found = said is True
         else:
             found = os.path.isdir(path)
@@ -41,6 +43,25 @@ class Folders:
             self._seen[path] = time.monotonic()
         return found
 
+    async def holds(self, path: str, name: str) -> bool:
+        """Whether the folder has an entry of that name. Raises LaunchError where its server does not answer."""
+        entry = os.path.join(path, name)
+        if not _is_remote(path):
+            return os.path.lexists(entry)
+        if not await self.is_there(
+            path
+        ):  # which one question at most waits for, where names are new each time
+            return False
+        said = (await self._entries.ask([entry]))[entry]
+        if said is None:
+            raise _hanging(path)
+        return said is True
+
+
+def _hanging(path: str) -> LaunchError:
+    """The node's fault, which would take the job again and again while nothing keeps it from that."""
+    return LaunchError(f"the folder {path} does not answer on this node", again=True, check="mount")
+
 
 def _is_remote(path: str) -> bool:
     """By its name alone: a link on a disk of this node may lead elsewhere, and only a look would tell."""
@@ -48,7 +69,15 @@ def _is_remote(path: str) -> bool:
 
 
 def _is_folder(path: str) -> bool:
-    words = ["/bin/sh", "-c", '[ -d "$0" ]', path]
+    return _holds('[ -d "$0" ]', path)
+
+
+def _is_entry(path: str) -> bool:
+    return _holds('[ -e "$0" ] || [ -L "$0" ]', path)
+
+
+def _holds(test: str, path: str) -> bool:
+    words = ["/bin/sh", "-c", test, path]
     null = subprocess.DEVNULL
     done = subprocess.run(words, stdin=null, stdout=null, stderr=null, env={OWN: "1"}, cwd="/", check=False)
     return done.returncode == 0

@@ -14,6 +14,7 @@ from typing import Any, Dict, Optional, Set
 
 from . import loginpath, programs
 from .access import Access
+from .folders import Folders
 from .gpus import SILENT, GpuReader, GpuWatch
 from .inside import Entrance
 from .inventory import take_inventory
@@ -22,6 +23,7 @@ from .jobs import Jobs
 from .keeping import keeper
 from .logs import LogError, follow
 from .monitor import Monitor
+from .refusal import LaunchError
 from .spool import Spool
 from .stepsession import StepSession
 from .streams import OutStream
@@ -37,6 +39,8 @@ from .wire.steps import OpenStep
 
 CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
+PROBE_S = 5.0
+"""A submit folder that takes longer hangs; the controller waits twice as long for the answer."""
 FAREWELL_S = 1.0
 """How long connections may take to close when the agent ends."""
 STREAM_BUFFER_BYTES = 4 * 1024 * 1024
@@ -57,6 +61,7 @@ class Agent:
             self._spool, self._trees, self._tell, gpus=gpus, show_gpus=lambda read: self.monitor.show(read)
         )
         self.monitor = Monitor(self._spool, self.jobs, gpus, self._tell)
+        self.folders = Folders(answer_s=PROBE_S)
         self.entrance = Entrance(self._spool)
         self._access = Access(self._spool, self.jobs.find_begun, self._call_link)
         self._session: Optional[Session] = None
@@ -300,8 +305,7 @@ class Session:
         elif isinstance(message, wire.StreamEnd):
             self._end_stream(message)
         elif isinstance(message, wire.ProbePath):
-            found = os.path.lexists(os.path.join(message.path, message.name))
-            self.tell(wire.PathProbed(probe=message.probe, found=found))
+            self._spawn(self._probe(message))
         elif isinstance(message, wire.AskHealth):
             self._spawn(self._tell_health(message))
         elif isinstance(message, wire.AskCurves):
@@ -316,6 +320,14 @@ class Session:
             jobs.set_limit(message)
         elif isinstance(message, wire.Quit):
             self._agent.quit()
+
+    async def _probe(self, asked: wire.ProbePath) -> None:
+        try:
+            found = await self._agent.folders.holds(asked.path, asked.name)
+        except LaunchError:
+            self.tell(wire.PathProbed(probe=asked.probe, found=False, hangs=True))
+            return
+        self.tell(wire.PathProbed(probe=asked.probe, found=found))
 
     async def _tell_health(self, asked: wire.AskHealth) -> None:
         self.tell(await self._agent.monitor.health.asked(asked))

@@ -72,7 +72,7 @@ class Channel:
         self._untaken: dict[int, int] = {}
         """Bytes that have come on a stream and were not passed on yet."""
         self._credit: dict[int, Credit] = {}
-        self._probes: dict[int, asyncio.Future[bool]] = {}
+        self._probes: dict[int, asyncio.Future[bool | None]] = {}
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,10 +116,10 @@ class Channel:
         self._out.flush()
         self._writer.close()
 
-    async def probe(self, path: str, name: str) -> bool:
-        """Whether the folder on the node holds that entry. Raises TimeoutError."""
+    async def probe(self, path: str, name: str) -> bool | None:
+        """Whether the folder on the node holds that entry; None: its server does not answer there. Raises TimeoutError."""
         number = next(self._ids)
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._probes[number] = answer
         self.send(wire.ProbePath(probe=number, path=path, name=name))
         try:
@@ -278,9 +278,9 @@ class Channel:
                     self._credit[stream].earn(size)
                 elif stream in self._takers:
                     self._takers[stream](size)
-            case wire.PathProbed(probe=number, found=found):
+            case wire.PathProbed(probe=number, found=found, hangs=hangs):
                 if number in self._probes and not self._probes[number].done():
-                    self._probes[number].set_result(found)
+                    self._probes[number].set_result(None if hangs else found)
             case (
                 wire.Health(ask=number)
                 | wire.Curves(ask=number)

@@ -382,13 +382,16 @@ class AgentFleet:
         known = link.visible.get(folder)
         if known is None:
             try:
-                known = link.visible[folder] = await self._probe(link, folder)
+                found = await self._probe(link, folder)
             except TimeoutError:
                 return False  # for this launch: a node that is slow now is asked again for the next
+            if found is None:
+                return True  # for this launch, which the node refuses then: it is to run in no other folder
+            known = link.visible[folder] = found
         return known
 
-    async def _probe(self, link: Link, folder: str) -> bool:
-        """Raises TimeoutError where the node does not say."""
+    async def _probe(self, link: Link, folder: str) -> bool | None:
+        """None where the folder does not answer on the node. Raises TimeoutError where the node does not say."""
         name = f".warpdeck-probe-{secrets.token_hex(8)}"
         path = os.path.join(folder, name)
         try:

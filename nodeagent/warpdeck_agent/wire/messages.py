@@ -389,6 +389,8 @@ class StreamOpened:
 class PathProbed:
     probe: int
     found: bool
+    hangs: bool = False
+    """The folder's server does not answer."""
     t: Literal["path_probed"] = "path_probed"
 
 

@@ -326,10 +326,31 @@ def test_a_launch_whose_folder_hangs_holds_up_no_other(make_agent: MakeAgent, sh
         agent.start()
         agent.launch(1, "true", cwd=f"{mount.path}/below")
         assert agent.run(2, "echo well").exit_code == 0
+        refused = agent.link.expect(wire.LaunchFailed)
+        assert (refused.job_id, refused.again, refused.check) == (1, True, "mount"), "the node drains for it"
         agent.kill()
         agent.start()
     agent.launch(3, "true", cwd=f"{mount.path}/below")
     assert agent.link.report(3, "exited").exit_code == 0, "in a folder of its own, where its own is not there"
+
+
+@pytest.mark.lab
+def test_a_submit_folder_that_hangs_holds_up_nobody_and_is_told(
+    make_agent: MakeAgent, short_tmp: Path
+) -> None:
+    with hanging_mount(short_tmp / "hangs") as mount:
+        agent = make_agent()
+        agent.program = [*mount.inside, *agent.program]
+        agent.start()
+        for number in (1, 2):
+            agent.link.send(wire.ProbePath(probe=number, path=str(mount.path), name=f"probe{number}"))
+        assert agent.run(1, "echo well").exit_code == 0
+        said = [agent.link.expect(wire.PathProbed) for _ in (1, 2)]
+        assert [(each.probe, each.found, each.hangs) for each in said] == [(1, False, True), (2, False, True)]
+    (short_tmp / "entry").symlink_to("nowhere")
+    for name, found in (("entry", True), ("other", False)):
+        agent.link.send(wire.ProbePath(probe=3, path=str(short_tmp), name=name))
+        assert agent.link.expect(wire.PathProbed) == wire.PathProbed(probe=3, found=found)
 
 
 async def test_a_folder_that_was_not_there_is_looked_for_again(short_tmp: Path) -> None:
