@@ -204,6 +204,20 @@ def test_a_long_log_opens_at_its_end_and_goes_to_its_beginning(home: Home, windo
     window.shows("left with 0")
 
 
+def test_a_log_is_called_empty_where_it_is_and_until_something_is_written(
+    home: Home, window: Tmux, short_tmp: Path
+) -> None:
+    gate = short_tmp / "gate"
+    waits = f"until [ -e {gate} ]; do sleep 0.1; done; echo it spoke; sleep 600"
+    home.ok("submit", "--no-snapshot", "-J", "quiet", "--wrap", waits)
+    window.shows("● R")
+    window.keys("Enter")
+    window.shows("nothing written yet")
+    gate.touch()
+    window.shows("it spoke")
+    window.hides("nothing written yet")
+
+
 MIB = 1 << 20
 FLOOD = (
     "i=0; while [ ! -e {gate} ]; do i=$((i+1)); head -c 67108864 /dev/zero; echo; echo piece $i; "

@@ -360,7 +360,7 @@ class FrozenCore:
         return []
 
     async def follow_log(
-        self, job: str, *, channel: str, node: str = ""
+        self, job: str, *, channel: str, node: str = "", on_opened: object = None
     ) -> AsyncGenerator[tuple[int, bytes], None]:
         yield 0, LOG
         await asyncio.Event().wait()

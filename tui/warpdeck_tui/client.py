@@ -14,7 +14,7 @@ import msgspec
 
 from warpdeck.api import code
 from warpdeck.api import protocol as ask
-from warpdeck.api.client import GONE, Changed, Client, Delta
+from warpdeck.api.client import GONE, Changed, Client, Delta, LogOpened
 from warpdeck.api.glance import Glance, glance
 from warpdeck.api.rows import (
     CurveRow,
@@ -260,7 +260,7 @@ class Core:
         return await self._live().jobs(ids=[str(row.array_job_id)], finished=True, limit=MAX_TASKS)
 
     async def follow_log(
-        self, job: str, *, channel: str, node: str = ""
+        self, job: str, *, channel: str, node: str = "", on_opened: Callable[[LogOpened], None] | None = None
     ) -> AsyncGenerator[tuple[int, bytes], None]:
         """A job's output from its last part on, as it grows, until the job ends: (where it stands in the file, bytes)."""
         async with (
@@ -268,6 +268,7 @@ class Core:
             contextlib.aclosing(aiter(log)) as chunks,
         ):
             at_bytes: int | None = None
+            log.on_opened = on_opened
             async for chunk in chunks:
                 at_bytes = log.opened.offset if at_bytes is None else at_bytes
                 yield at_bytes, chunk

@@ -429,6 +429,8 @@ class LogStream:
         self._number = 0
         self._inbox = Inbox()
         self.opened = LogOpened()
+        self.on_opened: Callable[[LogOpened], None] | None = None
+        """Called as soon as it is known how long the log is: one that is empty gives no chunk."""
         self.exit: tuple[int, int] | None = None
         """(exit code, signal) of the job, once the stream ended with its end."""
 
@@ -451,6 +453,8 @@ class LogStream:
                 self._client._tell({"t": "ack", "stream": self._number, "size": len(item)})
             elif item["t"] == "ok":
                 self.opened = _convert(item["result"], LogOpened)
+                if self.on_opened is not None:
+                    self.on_opened(self.opened)
             elif item["t"] == "progress" and self._progress is not None:
                 self._progress(str(item["line"]))
             elif item["t"] == "end":

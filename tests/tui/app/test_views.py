@@ -278,5 +278,10 @@ def test_after_a_reconnect_old_rows_stay_until_the_new_ones_are_complete() -> No
     ],
 )
 def test_an_empty_log_says_why_it_is_empty(job: JobRow, said: str) -> None:
-    assert job_view.log_words(job, written=False, told="") == said
-    assert job_view.log_words(job, written=True, told="") == ""
+    assert job_view.log_words(job, written=False, is_empty=True, told="") == said
+    assert job_view.log_words(job, written=True, is_empty=False, told="") == ""
+
+
+def test_nobody_calls_a_log_empty_before_it_is_opened() -> None:
+    for job in (running(), ended()):
+        assert job_view.log_words(job, written=False, is_empty=False, told="") == ""

@@ -187,7 +187,7 @@ class JobScreen(DeckScreen):
         died_of = self._ended.words if self._ended else ""
         self.query_one("#status", Static).update(paint([view.status(row, now=now, died_of=died_of)], styles))
         log = self.log_pane
-        words = view.log_words(row, written=log.written, told=log.told)
+        words = view.log_words(row, written=log.written, is_empty=log.found_empty, told=log.told)
         tabs = view.tabs(self._pane, channel=log.channel, node=log.node, waiting=words)
         self.query_one(TabLine).show(tabs, [f"screen.{name}" for name in view.PANES], styles)
         if self._pane == "metrics":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual import work
 
-from warpdeck.api.client import GONE
+from warpdeck.api.client import GONE, LogOpened
 from warpdeck.errors import UserError
 from warpdeck_tui.widgets.log_view import LogView
 
@@ -31,6 +31,8 @@ class JobLog(LogView):
         """The trouble with it."""
         self.written = False
         """Whether there is anything."""
+        self.found_empty = False
+        """Whether it is known that there is nothing; before it is opened nobody knows."""
 
     @property
     def deck(self) -> DeckApp:
@@ -53,14 +55,17 @@ class JobLog(LogView):
 
         while True:
             self.clear()
-            self.told, self.written = "", False
+            self.told, self.written, self.found_empty = "", False, False
             try:
-                chunks = self.deck.core.follow_log(self._key, channel=channel, node=node)
+                chunks = self.deck.core.follow_log(
+                    self._key, channel=channel, node=node, on_opened=self._opened
+                )
                 async with contextlib.aclosing(chunks):
                     async for at_bytes, chunk in chunks:
                         if not self.written:
                             self.clear(at_bytes=at_bytes, read=read)
-                            self.written = True
+                            self.written, self.found_empty = True, False
+                            self._changed()
                         self.feed(chunk)
                 return
             except UserError as error:
@@ -68,6 +73,10 @@ class JobLog(LogView):
                     self._tell(error.message)
                     return
             await self.deck.core.connected()
+
+    def _opened(self, opened: LogOpened) -> None:
+        self.found_empty = not opened.size_bytes
+        self._changed()
 
     def _tell(self, words: str) -> None:
         self.told = words

@@ -99,14 +99,16 @@ def tabs(chosen: str, *, channel: str, waiting: str, node: str = "") -> Line:
     return tuple(cells)
 
 
-def log_words(row: JobRow | None, *, written: bool, told: str) -> str:
-    """What is said of a log: the trouble with it, or why it is empty."""
+def log_words(row: JobRow | None, *, written: bool, is_empty: bool, told: str) -> str:
+    """What is said of a log: the trouble with it, or why it is empty; nothing while it is not known whether it is."""
     if row is None or written:
         return told
     if row.tasks_pending:
         return "an array: each task has a log of its own, l chooses one"
     if row.state == "PENDING":
         return "it writes when it runs"
+    if told or not is_empty:
+        return told
     return "it wrote nothing here" if row.end is not None else "nothing written yet"
 
 
