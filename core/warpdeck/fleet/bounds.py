@@ -19,6 +19,8 @@ MAX_ITEMS = 128 * 1024
 """More than a step has tasks."""
 MAX_GPUS = 256
 """Of a node: parts of GPUs count."""
+MAX_KEYS = 64
+"""Of what is kept by a name, such as the users on a GPU."""
 MAX_CPUS = 64 * 1024
 """Eight times what Linux can have."""
 MAX_MEM_BYTES = 2**48
@@ -60,7 +62,8 @@ _BOUNDS: dict[str, Meta] = {
     "port": Meta(ge=0, le=65_535),
     "index": Meta(ge=0, le=MAX_NUMBER),
 }
-_LISTS = {"gpus": Meta(max_length=MAX_GPUS)}
+_LISTS = dict.fromkeys(("gpus", "strangers"), Meta(max_length=MAX_GPUS))
+_KEYS = Meta(max_length=MAX_KEYS)
 _PAIR = Meta(min_length=2, max_length=2)
 """Of the lists in a list: a launch."""
 _MADE: dict[type, type] = {}
@@ -84,6 +87,9 @@ def _within(name: str, hint: Any, *, inner: bool = False) -> Any:
     if origin is list:
         item = _within(name, args[0], inner=True)
         return Annotated[list[item], _PAIR if inner else _LISTS.get(name, _ITEMS)]  # type: ignore[valid-type]
+    if origin is dict:
+        key, value = Annotated[str, _NAME], _within(name, args[1])
+        return Annotated[dict[key, value], _KEYS]  # type: ignore[valid-type]
     if hint is int:
         return Annotated[int, _BOUNDS.get(name, _INTEGER)]
     if hint is float:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from warpdeck.fleet.bounds import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_NAME_CHARS
 from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire
@@ -23,7 +24,14 @@ MESSAGES = [
     wire.Welcome(build="x", inventory=INVENTORY, jobs=[REPORT], pid=1, user="ann"),
     wire.Sample(at_unix=1.5, cpu_pct=3, mem_used_bytes=5, gpus=[GPU, wire.GpuSample(index=1, error="lost")]),
     wire.Moment(
-        ask=3, begin_unix=60.0, step_s=60.0, since_unix=1.0, cpu_pct=2.5, mem_used_bytes=9, gpus=[GPU]
+        ask=3,
+        begin_unix=60.0,
+        step_s=60.0,
+        since_unix=1.0,
+        cpu_pct=2.5,
+        mem_used_bytes=9,
+        gpus=[GPU],
+        strangers=[wire.Strangers(0, {"bob": 5, "": 6}, 7), wire.Strangers(1)],
     ),
     wire.LaunchFailed(job_id=1, restarts=0, message="no user"),
     wire.NeedTree(job_id=1, restarts=0, tree="abc"),
@@ -69,3 +77,18 @@ def test_what_is_not_utf8_breaks_neither_the_link_nor_the_store(message: Any) ->
 def test_what_is_no_message_is_a_wire_error(data: bytes) -> None:
     with pytest.raises(WireError):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    "strangers",
+    [
+        [wire.Strangers(0, {"bob": MAX_MEM_BYTES + 1})],
+        [wire.Strangers(0, {"bob": -1})],
+        [wire.Strangers(0, {"b" * (MAX_NAME_CHARS + 1): 1})],
+        [wire.Strangers(0, {str(number): 1 for number in range(MAX_KEYS + 1)})],
+        [wire.Strangers(0)] * (MAX_GPUS + 1),
+    ],
+)
+def test_no_more_strangers_are_taken_than_a_node_can_have(strangers: list[wire.Strangers]) -> None:
+    with pytest.raises(WireError):
+        decode(payload(wire.Moment(ask=1, strangers=strangers)))
