@@ -156,6 +156,7 @@ def test_figures_are_reset_as_slurm_resets_them(pair: Pair, line: str) -> None:
         "account where description=ml", "account where organization=sci", "account -nP withassoc format=account,user,share,qos",
         "account withdeleted", "account -Pn format=", "user", "user root", "user name=root", "user nosuch",
         "-nP user withassoc", "-P user root withassoc", "-nP user root withassoc format=user,account,defaultaccount,qos,share",
+        "-P assoc format=account,user,maxsubmitjobsperuser,maxjobsperuser", "-P account ml withassoc format=account,user,maxsubmitpu",
         "user where adminlevel=admin", "user where defaultaccount=ml", "user format=foo", "user format=user%-30,cluster",
         "user where foo=bar", "user foo=bar", "-nP -s user format=user,account", "-P assoc", "-p assoc", "assoc -n",
         "-nP assoc tree", "assoc tree format=account,user", "assoc tree -P format=account,user", "-nP assoc user=root account=ml",

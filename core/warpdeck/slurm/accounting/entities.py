@@ -33,6 +33,8 @@ LIMITS = {
 }
 """Limits of an account or user -> sacctmgr's field."""
 OF_ASSOCIATION = {"max_jobs_per_user": "MaxJobs", "max_submit_per_user": "MaxSubmit"}
+PER_USER = {"max_jobs_per_user": "MaxJobsPU", "max_submit_per_user": "MaxSubmitPU"}
+"""The same by the names that they have in a QoS."""
 OF_QOS = {
     "max_tres_per_user": "MaxTRESPU",
     "max_jobs_per_user": "MaxJobsPU",
@@ -115,6 +117,7 @@ def _association(row: Mapping[str, Any], above: Sequence[str], every: list[str])
         "DefaultQOS": row["default_qos"],
         "above": " " * len(above),
         **_limits(row["limits"], OF_ASSOCIATION),
+        **_limits(row["limits"], PER_USER),
     }
 
 
@@ -280,6 +283,8 @@ _ASSOCIATION = {
         "GrpTRESRunMins": 13,
         "ParentName": 10,
         "ID": 6,
+        "MaxJobsPU": 9,
+        "MaxSubmitPU": 11,
     },
 }
 _QOS = {
@@ -353,7 +358,7 @@ _TRANSACTION = {"Time": 19, "Action": 20, "Actor": 10, "Where": 20, "Info": 20}
 _RESERVATION = {"Cluster": 10, "Name": 15, "TRES": 30, "TimeStart": 19, "TimeEnd": 19, "UnusedWall": 10}
 _RESOURCE = {"Name": 10, "Server": 10, "Type": 8, "Count": 6, "Allocated": 11, "ServerType": 10}
 _FEDERATION = {"Federation": 10, "Cluster": 10, "ID": 2, "Features": 20, "FedState": 12}
-_FIRST_16 = ",".join(name for name in _ASSOCIATION if name not in ("ParentName", "ID"))
+_FIRST_16 = ",".join(name for name in _ASSOCIATION if name not in ("ParentName", "ID", *PER_USER.values()))
 
 
 def _all(widths: Mapping[str, int]) -> str:
