@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.home import Home, passing_home
 from tests.lab.peer import RealSlurm
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
 
@@ -49,3 +50,26 @@ def test_an_end_is_told_as_slurm_tells_it(site: Home, slurm: RealSlurm, script: 
     asked = ["sacct", "-X", "-n", "-P", "-j", own.stdout.strip(), "-o"]
     assert say(*asked, "derivedexitcode") == f"{ENDS[script]}\n"
     assert say(*asked, "exitcode").strip() in told[0][0][2]
+
+
+def test_a_job_that_was_cancelled_while_it_was_held_is_told_as_slurm_tells_it(
+    site: Home, slurm: RealSlurm
+) -> None:
+    def say(*asked: str) -> str:
+        return site.slurm(*asked).stdout
+
+    told = []
+    for ask in (slurm.ok, say):
+        job = ask("sbatch", "--parsable", "-H", "-o", "/dev/null", "--wrap", "true").strip()
+        ask("scancel", job)
+        state = ["squeue", "-h", "-t", "all", "-j", job, "-o"]
+        eventually(lambda ask=ask, state=state: ask(*state, "%T") == "CANCELLED\n", what="it is cancelled")
+        start, end = ask(*state, "%S|%e").strip().split("|")
+        shown = ask("scontrol", "show", "job", job)
+        assert f"StartTime={start} EndTime={end} " in shown
+        told.append((start == end, ask(*state, "%r|%M"), re.findall(r"(?:Eligible|Accrue)Time=\S+", shown)))
+    assert told[1] == told[0]
+    assert (
+        say("sacct", "-X", "-n", "-P", "-j", job, "-o", "start,eligible,reason")
+        == "None|Unknown|JobHeldUser\n"
+    )

@@ -118,11 +118,11 @@ def _expected_start(sight: Sight, job: Job) -> float | None:
 
 def _reason(sight: Sight, job: Job) -> str:
     """Without the sentence, which most do not print."""
+    if job.state is JobState.PENDING and job.behind is not None:
+        return NEXT
+    if _is_held(job):
+        return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
     if job.state is JobState.PENDING:
-        if job.behind is not None:
-            return NEXT
-        if job.held or job.held_by_admin:
-            return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
         why = sight.state.whys.get(job.id)
         return why.code if why is not None else "None"
     if job.state not in FINISHED:
@@ -163,8 +163,14 @@ def _clause_text(state: State, clause: Dependency) -> str:
     return f"{clause.kind}:{clause.job_id}{'_*' if array else ''}{delay}"
 
 
+def _is_held(job: Job) -> bool:
+    """Whether it waits so, or did until its end."""
+    waits = job.state is JobState.PENDING or (job.state in FINISHED and job.start_at_unix is None)
+    return waits and (job.held or job.held_by_admin)
+
+
 def _eligible(sight: Sight, job: Job) -> float | None:
-    if job.state is JobState.PENDING and (job.held or job.held_by_admin or _dependency(sight, job)):
+    if _is_held(job) or (job.state is JobState.PENDING and _dependency(sight, job)):
         return None
     return max(eligible_unix(sight.state, job, now=sight.now), job.request.begin_at_unix or 0.0)
 

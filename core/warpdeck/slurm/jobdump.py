@@ -8,7 +8,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
-from .jobfields import wait_status
+from .jobfields import start_of, wait_status
 from .people import group_of
 from .units import MIB, tres_text
 
@@ -94,7 +94,7 @@ def _when(row: Row) -> dict[str, Any]:
         "eligible_time": _second(row["eligible"]),
         "end_time": _second(row["ends"]),
         "pre_sus_time": int(row["suspended_s"]),
-        "start_time": _second(row["start"] or row["expected_start"]),
+        "start_time": _second(start_of(row)),
         "submit_time": _second(row["submit"]),
         "suspend_time": _second(row["suspended_at"]),
         "time_limit": _minutes(row["limit_s"]),

@@ -12,7 +12,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.times import format_duration
 
 from .fields import NULL, Field, Row, cut, whole
-from .jobstates import CODES
+from .jobstates import CODES, ENDED
 from .people import group_of
 from .stamps import Stamps
 from .tasklists import DEFAULT_LENGTH, length_of, task_list
@@ -198,13 +198,13 @@ class JobFields:
 _duration = lru_cache(maxsize=10_000)(format_duration)
 """Most jobs of a long queue have run for no time at all."""
 USED = "used_s"
-STARTS = "start expected_start"
+STARTS = "start expected_start ends state"
 
 
 def start_of(row: Row) -> float | None:
-    """When it started, or should."""
+    """When it started, or should; for one that ended before that Slurm says when it ended."""
     start: float | None = row["start"] or row["expected_start"]
-    return start
+    return row["ends"] if start is None and row["state"] in ENDED else start
 
 
 def _always(text: str) -> Callable[[Row], str]:

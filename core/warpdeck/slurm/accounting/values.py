@@ -187,7 +187,7 @@ def _both(
         "NodeList": facts["node_list"] or "None assigned",
         "ReqCPUS": str(cpus),
         "ReqNodes": str(facts["asked_nodes"]),
-        "Start": moment(start),
+        "Start": moment(start, none=UNKNOWN if end is None else "None"),
         "State": state_text(facts),
         "Suspended": clock(facts["suspended_s"]),
         "SystemCPU": _cpu_time(system_s),

@@ -149,9 +149,11 @@ def expected(job: Record) -> tuple[float | None, float | None]:
     """Its start and end, also those that are yet to come."""
     if job["start"] is not None:
         return job["start"], job["ends"]
+    if job["end"] is not None:  # it was cancelled before
+        return job["end"], job["end"]
     start = (job["why"] or {}).get("expected_start") or job["begin"]
-    if start is None or job["limit_s"] is None or job["end"] is not None:
-        return start, job["end"]
+    if start is None or job["limit_s"] is None:
+        return start, None
     return start, start + job["limit_s"]
 
 
