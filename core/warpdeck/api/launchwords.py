@@ -17,7 +17,7 @@ from warpdeck.notation.options import Table
 from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.launch import judge_launch
 from warpdeck.notation.sbatch.verdict import Fault
-from warpdeck.slurm.people import gid_of, uid_of
+from warpdeck.slurm.people import group_there, user_there
 from warpdeck.slurm.refusals import WORDS, in_slurms_words, said_first
 
 from . import protocol as ask
@@ -37,8 +37,8 @@ def check(message: ask.Srun | ask.Salloc, known: Table, *, who: Who, ours: UserE
         environ=message.env,
         now=time.time(),
         is_root=who.uid == 0,
-        user_id=uid_of,
-        group_id=gid_of,
+        user_id=user_there,
+        group_id=group_there,
         read_text=lambda name: files.get(name, _UNREAD),
     )
     fault = judge_launch(message.words, place, known=known).fault

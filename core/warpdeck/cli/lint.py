@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import sys
 import time
-from collections.abc import Callable
 
 from warpdeck.api.submission import draft_script, dry_run, local_files
 from warpdeck.api.sync import SyncClient
@@ -18,6 +15,7 @@ from warpdeck.notation.options import SBATCH, SBATCH_22_05, with_plugins
 from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.verdict import Verdict, judge
 from warpdeck.paths import default_paths
+from warpdeck.slurm.people import group_there, user_there
 
 from .arguments import Arguments
 from .folder import current_folder
@@ -98,19 +96,10 @@ def _place(cwd: str) -> Place:
         environ=os.environ,
         now=time.time(),
         is_root=os.getuid() == 0,
-        user_id=lambda name: _id(name, lambda: pwd.getpwnam(name).pw_uid),
-        group_id=lambda name: _id(name, lambda: grp.getgrnam(name).gr_gid),
+        user_id=user_there,
+        group_id=group_there,
         read_text=_read_text,
     )
-
-
-def _id(name: str, look_up: Callable[[], int]) -> int | None:
-    if name.isascii() and name.isdigit():
-        return int(name)
-    try:
-        return look_up()
-    except KeyError:
-        return None
 
 
 def _read_text(path: str) -> str:

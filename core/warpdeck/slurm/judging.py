@@ -14,7 +14,7 @@ from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.verdict import Fault, judge
 
 from .console import CommandError, Console
-from .people import gid_of, uid_of
+from .people import group_there, user_there
 
 _NOT_THERE = 'Try "sbatch'
 """The end of what is said of an option that 22.05 has not: we may have it."""
@@ -27,8 +27,8 @@ def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
         environ=console.env,
         now=time.time(),
         is_root=console.user == "root",
-        user_id=uid_of,
-        group_id=gid_of,
+        user_id=user_there,
+        group_id=group_there,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
     fault = judge(text, name, place, words=words, known=SBATCH_22_05).fault

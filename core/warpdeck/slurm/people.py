@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import grp
 import pwd
+import re
+
+_NUMBER = re.compile(r"[ \t]*[+-]?[0-9]{1,20}")
 
 
 @functools.cache
@@ -27,6 +31,24 @@ def gid_of(name: str) -> int | None:
         return grp.getgrnam(name).gr_gid
     except KeyError:
         return None
+
+
+def user_there(word: str) -> int | None:
+    """The number of a user that there is, by name or number as sbatch's --uid reads it; None if there is none."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(word).pw_uid
+    with contextlib.suppress(KeyError, OverflowError):
+        return pwd.getpwuid(int(word)).pw_uid if _NUMBER.fullmatch(word) else None
+    return None
+
+
+def group_there(word: str) -> int | None:
+    """The same of a group."""
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(word).gr_gid
+    with contextlib.suppress(KeyError, OverflowError):
+        return grp.getgrgid(int(word)).gr_gid if _NUMBER.fullmatch(word) else None
+    return None
 
 
 @functools.cache

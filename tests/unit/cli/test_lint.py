@@ -134,3 +134,25 @@ def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run
     done = site.slurm("sbatch", "--imagine=b", name, cwd=Path.cwd())
     words = ["sbatch: unrecognized option '--imagine=b'", 'Try "sbatch --help" for more information']
     assert (done.returncode, done.stderr.splitlines()) == (255, words)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("option", ["uid", "gid"])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("+0", "0"),
+        ("root", "0"),
+        ("00", "0"),
+        ("987654", None),
+        ("4294967295", None),
+        ("9" * 20, None),
+        ("0x0", None),
+    ],
+)
+def test_only_users_and_groups_that_there_are_are_taken(
+    alone: Run, option: str, value: str, shown: str | None
+) -> None:
+    """Measured with 22.05."""
+    code, out, _ = alone("lint", "--json", script(f"#SBATCH --{option}={value}"))
+    assert (code, json.loads(out)["components"]) == ((0, [{option: shown}]) if shown else (1, []))
