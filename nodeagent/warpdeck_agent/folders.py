@@ -48,9 +48,8 @@ class Folders:
         entry = os.path.join(path, name)
         if not _is_remote(path):
             return os.path.lexists(entry)
-        if not await self.is_there(
-            path
-        ):  # which one question at most waits for, where names are new each time
+        # First the folder: names are new each time, so that each would be a question of its own to a server that hangs.
+        if not await self.is_there(path):
             return False
         said = (await self._entries.ask([entry]))[entry]
         if said is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-import errno
 import gc
 import logging
-import os
 import random
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import asyncssh
@@ -33,10 +33,11 @@ from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.places import place_of
 
 from .calls import CallServer, take_call
-from .channel import Channel
+from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .heap import Burst, Tidying
 from .local import connect_local
+from .probefile import ProbeFile
 from .transport import Transport, machine_name
 
 log = logging.getLogger("warpdeck.fleet")
@@ -48,6 +49,8 @@ QUIT_S = 10.0
 """How long an agent may take to go once it was told to."""
 MAX_FIRST_ATTEMPTS = 64
 """At once: a second or two of a core's time, far below the time that a login may take."""
+MAX_PROBES = 4
+"""Folders that are probed at once: the file systems of some may hang."""
 MAX_REPLACEMENTS = 3
 """How often an agent of another build is told to go within one attempt."""
 
@@ -79,7 +82,8 @@ class Link:
         self.channel: Channel | None = None
         self.transport: Transport | None = None
         self.task: asyncio.Task[None] | None = None
-        self.visible: dict[str, bool] = {}
+        self.visible: dict[tuple[str, int], bool] = {}
+        """By folder and user."""
         self.trees: dict[str, PackedTree] = {}
         self.quits = False
         """The node was removed: its agent's end is the link's."""
@@ -105,6 +109,7 @@ class AgentFleet:
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
+        self._probing = ThreadPoolExecutor(MAX_PROBES, thread_name_prefix="probe")
         self._tidying = Tidying(on_ended)
         self._opening = Burst(self._tidying.later)
         self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
@@ -161,7 +166,7 @@ class AgentFleet:
         if tree is not None:
             link.trees[tree.tree] = tree
         hidden = place_of(launch.cwd, launch.private_dirs) is not None
-        visible = not hidden and await self._is_visible(link, launch.cwd)
+        visible = not hidden and await self._is_visible(link, launch.cwd, launch.uid)
         if link.channel is not None:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:
@@ -375,32 +380,41 @@ class AgentFleet:
         except (OSError, UserError) as error:
             log.warning("upload of %s: %s", tree.tree, error)
 
-    async def _is_visible(self, link: Link, folder: str) -> bool:
-        """Whether the submit folder is the same folder on the node: a file dropped here is looked for there."""
+    async def _is_visible(self, link: Link, folder: str, uid: int) -> bool:
+        """Whether the submit folder is the same folder on the node: a file that the user makes here is looked for there."""
         if link.transport is not None and link.transport.is_local:
             return True
-        known = link.visible.get(folder)
+        known = link.visible.get((folder, uid))
         if known is None:
             try:
-                found = await self._probe(link, folder)
+                found = await self._probe(link, folder, uid)
             except TimeoutError:
                 return False  # for this launch: a node that is slow now is asked again for the next
             if found is None:
                 return True  # for this launch, which the node refuses then: it is to run in no other folder
-            known = link.visible[folder] = found
+            known = link.visible[folder, uid] = found
         return known
 
-    async def _probe(self, link: Link, folder: str) -> bool | None:
-        """None where the folder does not answer on the node. Raises TimeoutError where the node does not say."""
-        name = f".warpdeck-probe-{secrets.token_hex(8)}"
-        path = os.path.join(folder, name)
+    async def _probe(self, link: Link, folder: str, uid: int) -> bool | None:
+        """None where the folder does not answer on the node. Raises TimeoutError where the node, or this host's own file system,
+        does not say."""
+        loop = asyncio.get_running_loop()
+        making = loop.run_in_executor(self._probing, partial(ProbeFile, folder, uid=uid))
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(path, flags, 0o600))
+            async with asyncio.timeout(PROBE_S):
+                made = await asyncio.shield(making)
         except OSError as error:
-            log.debug("no probe in %s: %s", folder, errno.errorcode.get(error.errno or 0))
+            if not making.done():  # it hangs; should it come about later, it goes at once
+                making.add_done_callback(lambda _: loop.run_in_executor(self._probing, _remove, making))
+                raise TimeoutError from error
+            log.debug("no probe in %s: %s", folder, error)
             return False
         try:
-            return link.channel is not None and await link.channel.probe(folder, name)
+            return link.channel is not None and await link.channel.probe(folder, made.name)
         finally:
-            os.unlink(path)
+            await loop.run_in_executor(self._probing, _remove, making)
+
+
+def _remove(making: asyncio.Future[ProbeFile]) -> None:
+    with contextlib.suppress(OSError):
+        making.result().remove()
