@@ -13,6 +13,7 @@ from warpdeck.model import (
 )
 from warpdeck.policy import End, Preempt, Resume, Start
 
+from .components import others, whole_starts
 from .events import Effect, LaunchShare, Outcome, Planned
 from .folding import split_tasks
 from .following import hand
@@ -32,8 +33,8 @@ def decide(txn: Transaction, event: Planned) -> Outcome:
         effects += _preempt(txn, preempt)
     for resume in event.resumes:
         effects += _resume(txn, resume)
-    for start in event.starts:
-        effects += _start(txn, start)
+    for group in whole_starts(txn.state, event.starts):
+        effects += _start_all(txn, group)
     for ahead in event.aheads:
         effects += hand(txn, ahead)
     stopped = any(preempt.mode == "suspend" for preempt in event.preempts)
@@ -49,6 +50,8 @@ def _end_waiting(txn: Transaction, end: End) -> None:
     status = ExitStatus(cause=cause, message=end.sentence)
     txn.put_job(amend(job, state=JobState(end.state), exit=status, end_at_unix=txn.now, ending_cause=cause))
     txn.log(job.id, f"ended without a start ({end.code}): {end.sentence}")
+    for other in others(txn.state, job) if not job.is_led else ():
+        _end_waiting(txn, amend(end, job_id=other.id))
 
 
 def _preempt(txn: Transaction, preempt: Preempt) -> list[Effect]:
@@ -84,6 +87,18 @@ def _resume(txn: Transaction, resume: Resume) -> list[Effect]:
     if not all_is_free(txn.state, job.allocation, besides=job.id):
         return []
     return resume_job(txn, job)
+
+
+def _start_all(txn: Transaction, starts: list[Start]) -> list[Effect]:
+    """All of them, or none."""
+    mark, effects = txn.mark(), list[Effect]()
+    for start in starts:
+        launches = _start(txn, start)
+        if not launches:
+            txn.undo(mark)
+            return []
+        effects += launches
+    return effects
 
 
 def _start(txn: Transaction, start: Start) -> list[Effect]:

@@ -192,6 +192,7 @@ class EffectRunner:
             nodes=self._controller.state.nodes,
             gpu_mem_bytes=next((gpu.mem_bytes for gpu in gpus if gpu.index in share.gpus), 0),
             behind=None if job.behind is None else self._controller.state.jobs.get(job.behind),
+            components=self._controller.state.array_members(job.id) if job.component else (),
         )
         snapshot = job.request.snapshot
         tree = self._trees.find(job.uid, snapshot.tree) if snapshot else None

@@ -9,6 +9,8 @@ take these for the sign that srun started them, and then wait for tasks that nob
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from warpdeck.cluster import ALL_NODES, CLUSTER_NAME
@@ -39,6 +41,49 @@ def made_environment(job: Job, rank: int, *, submit_host: str) -> dict[str, str]
         **_gpus(job, share),
         **_array(job),
     }
+
+
+_OF_EACH = [
+    "ACCOUNT",
+    "CPUS_PER_NODE",
+    "ID",
+    "NAME",
+    "NODELIST",
+    "NUM_NODES",
+    "PARTITION",
+    "QOS",
+    "RESERVATION",
+]
+_OF_EACH_TOO = [
+    "CPUS_PER_TASK",
+    "MEM_PER_CPU",
+    "MEM_PER_GPU",
+    "MEM_PER_NODE",
+    "NPROCS",
+    "NTASKS",
+    "NTASKS_PER_NODE",
+    "TASKS_PER_NODE",
+]
+_NAMES = (*(f"SLURM_JOB_{name}" for name in _OF_EACH), *(f"SLURM_{name}" for name in _OF_EACH_TOO))
+"""What the script of a heterogeneous job is told of each component, with its offset behind the name."""
+
+
+def component_variables(components: Sequence[Job]) -> dict[str, str]:
+    """What a heterogeneous job is told beyond its leader's own; {} of another job."""
+    if not components:
+        return {}
+    made = {"SLURM_HET_SIZE": str(len(components)), "SLURM_PACK_SIZE": str(len(components))}
+    for offset, job in enumerate(components):
+        if job.allocation is None:
+            continue
+        known = made_environment(job, 0, submit_host="")
+        asked = job.request.resources
+        if asked.cpus_per_task == 1:
+            known.pop("SLURM_CPUS_PER_TASK", None)
+        for name in _NAMES:
+            if name in known:
+                made[f"{name}_HET_GROUP_{offset}"] = made[f"{name}_PACK_GROUP_{offset}"] = known[name]
+    return made
 
 
 def _identity(job: Job, submit_host: str) -> dict[str, str]:

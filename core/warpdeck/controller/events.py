@@ -45,6 +45,8 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
     who: Who
     request: Request
+    components: tuple[Request, ...] = ()
+    """Of a heterogeneous job: those after the first."""
     ended: tuple[Job, ...] = ()
 
 

@@ -25,10 +25,10 @@ from warpdeck.policy import TOLD, Advice, Backlog, Settings, View, advise, likel
 
 from .admission import NEVER_STARTS
 from .events import Submitted
-from .jobs import submit
 from .present import NEVER_STARTED, why_row
 from .standing import priority_rows
 from .state import State, amend
+from .submitting import submit
 from .transaction import Transaction
 from .view import build_view
 

@@ -23,7 +23,7 @@ from warpdeck.model import (
     Request,
     format_ranges,
 )
-from warpdeck.notation.getopt import parse_leading
+from warpdeck.notation.getopt import parse_components
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.options import SBATCH
 from warpdeck.policy.tres import asked_tres, held_tres
@@ -241,14 +241,14 @@ def _command(_: Sight, job: Job) -> str:
     request = job.request
     if request.argv:
         return shlex.join(request.argv)
-    return _script_path(request) if request.script else request.holder
+    return _script_path(request) if request.script or job.is_led else request.holder
 
 
 @functools.lru_cache(maxsize=1000)
 def _script_of(line: str) -> str:
     """The script that a submission's command line names, "" for none."""
     try:
-        rest = parse_leading(shlex.split(line)[1:], "", SBATCH)[1]
+        rest = parse_components(shlex.split(line)[1:], "", SBATCH)[1]
     except (UserError, ValueError):
         return ""
     return "" if not rest or rest[0] == WRAPPED else rest[0]
@@ -298,7 +298,7 @@ def _batch_host(_: Sight, job: Job) -> str:
 ROW_COLUMNS: dict[str, Column] = {
     "id": lambda _, job: job.id,
     "label": lambda _, job: job.label(),
-    "array_job_id": lambda _, job: job.array_job_id,
+    "array_job_id": lambda _, job: job.family_id,
     "array_task_id": lambda _, job: job.array_task_id,
     "name": lambda _, job: job.request.name,
     "user": lambda _, job: job.user,
@@ -337,7 +337,7 @@ FACTS: dict[str, Column] = {
     "stderr": _stderr,
     "submit_host": lambda _, job: job.request.submit_host,
     "submit_line": lambda _, job: job.request.submit_line,
-    "batch": lambda _, job: bool(job.request.script),
+    "batch": lambda _, job: bool(job.request.script) or job.is_led,
     "batch_host": _batch_host,
     "eligible": _eligible,
     "begin": lambda _, job: job.request.begin_at_unix,
@@ -386,6 +386,9 @@ FACTS: dict[str, Column] = {
     "mail_types": lambda _, job: job.request.mail_types,
     "mail_user": lambda _, job: job.request.mail_user,
     "tasks_text": _tasks_text,
+    "het_job_id": lambda _, job: job.component.leader if job.component else 0,
+    "het_job_offset": lambda _, job: job.component.offset if job.component else 0,
+    "het_job_id_set": lambda _, job: job.component.id_set() if job.component else "",
     "throttle": lambda _, job: job.request.array.throttle if job.request.array else 0,
     "container": lambda _, job: job.request.container.image if job.request.container else "",
 }

@@ -1,24 +1,16 @@
-"""What users ask of jobs: submit, cancel, hold, release, requeue. Handlers of the reducer."""
+"""What users ask of jobs: cancel, hold, release, requeue. Handlers of the reducer."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from warpdeck.errors import UserError
 from warpdeck.model import (
     Job,
     JobState,
-    Request,
-    count_tasks,
 )
-from warpdeck.model.ranges import MAX_RANGES
-from warpdeck.notation.arrays import MAX_TASKS
-from warpdeck.policy import parse_constraint
 
 from .amended import Amended
-from .cores import with_core_threads
-from .dependencies import clause_name, targets
 from .events import (
     Cancelled,
     Effect,
@@ -28,138 +20,16 @@ from .events import (
     Outcome,
     Released,
     Requeued,
-    Submitted,
     TellJob,
     Told,
     Who,
 )
-from .folding import fold
 from .naming import Naming
-from .reservations import reservations
 from .state import amend
 from .transaction import Transaction
 
-MAX_OPEN_JOBS = 1_000_000
-"""Unfinished job records; keeps memory bounded."""
 
-MOST_RECORDING_S = 120.0
-"""What a job waits at most for the record of its code: as long as a capture of a large tree over a slow network takes."""
-
-
-def submit(txn: Transaction, event: Submitted) -> Outcome:
-    """Checks the request against what the cluster can ever give and makes the job. Raises UserError."""
-    request, state = event.request, txn.state
-    if len(state.pending) + len(state.active) >= MAX_OPEN_JOBS:
-        raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
-    if not request.script and not request.argv and not request.holder:
-        raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
-    _check_array(event)
-    _check_rights(event)
-    check_times(event.request, txn.now)
-    parse_constraint(request.resources.constraint)
-    parse_constraint(request.resources.prefer, "prefer")
-    _check_dependencies(txn, event)
-    request = with_core_threads(state, state.site.complete(request, event.who.user))
-    check_reservation(txn, request, event.who)
-    if request.code_due_unix is not None:
-        request = amend(request, code_due_unix=min(request.code_due_unix, txn.now + MOST_RECORDING_S))
-    job_id = txn.new_job_id()
-    base = Job(
-        id=job_id,
-        array_job_id=job_id,
-        request=request,
-        user=event.who.user,
-        uid=event.who.uid,
-        submit_at_unix=txn.now,
-        eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
-        held=request.hold,
-        predicted_s=state.predict(event.who.user, request),
-    )
-    job = fold(base, request.array.ranges) if request.array else base
-    state.admission.check(state, job, now=txn.now)
-    txn.add_request(job_id, request)
-    txn.put_job(job)
-    txn.log(job_id, f"submitted by {event.who.user}" + (", held" if request.hold else ""))
-    return Outcome(job=job)
-
-
-def _check_rights(event: Submitted) -> None:
-    request = event.request
-    if event.who.admin:
-        return
-    if request.nice < 0:
-        raise UserError(
-            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="denied"
-        )
-    if request.priority is not None:
-        raise UserError(
-            "only admins may set a --priority", "leave it out; --nice lowers your own jobs", code="denied"
-        )
-
-
-def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
-    """Raises UserError where the request names a reservation that is not there, or not for its user."""
-    name = request.reservation
-    if not name:
-        return
-    found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
-    if found is None or found.end_unix <= txn.now:
-        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="reservation")
-    if who.user not in found.users and request.account not in found.accounts:
-        raise UserError(
-            f"reservation {name} is not for {who.user}",
-            "leave out --reservation, or ask its admin",
-            code="reservation_denied",
-        )
-
-
-def check_times(request: Request, now: float) -> None:
-    """Raises UserError where the request could not be done before its deadline."""
-    if request.deadline_unix is None:
-        return
-    begins = max(now, request.begin_at_unix or 0.0)
-    if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
-        raise UserError(
-            "it could not end before its deadline",
-            "give a later --deadline or a shorter --time",
-            code="deadline",
-        )
-
-
-def _check_dependencies(txn: Transaction, event: Submitted) -> None:
-    _recall(txn, event.ended)
-    asked = event.request.dependencies
-    for clause in asked.clauses if asked else ():
-        if clause.kind != "singleton" and not targets(clause, txn.state.named):
-            raise UserError(
-                f"it depends on job {clause_name(clause)}, which does not exist",
-                "see `warpdeck queue --all`",
-                code="dependency",
-            )
-
-
-def _check_array(event: Submitted) -> None:
-    array = event.request.array
-    if array is None:
-        return
-    whole = all(
-        0 <= first <= last and step >= 1 and (last - first) % step == 0 for first, last, step in array.ranges
-    )
-    apart = all(left[1] < right[0] for left, right in itertools.pairwise(array.ranges))
-    if not array.ranges or not whole or not apart:
-        raise UserError(
-            "the array's ranges are empty or overlap",
-            "write --array=FIRST-LAST[:STEP][%LIMIT]",
-            code="array",
-        )
-    if count_tasks(array.ranges) > MAX_TASKS:
-        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
-    if len(array.ranges) > MAX_RANGES:
-        words = f"an array whose numbers lie in over {MAX_RANGES:,} ranges"
-        raise UserError(words, "number its tasks without gaps, or split it", code="array")
-
-
-def _recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
+def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
     """Brings ended jobs back into memory, so that an event can refer to them; the store has them already."""
     for job in ended:
         if job.id not in txn.state.jobs:
@@ -170,10 +40,13 @@ def cancel(txn: Transaction, event: Cancelled) -> Outcome:
     """Ends jobs, waiting or running, or sends them a signal."""
     if event.signal:
         return on_each(txn, event, lambda job: _signal(txn, job, event))
-    return on_each(txn, event, lambda job: _cancel_one(txn, job, event.who))
+    return on_each(txn, event, lambda job: _cancel_one(txn, job, event))
 
 
-def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+def _cancel_one(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
+    who = event.who
+    if job.is_led and _goes_with_its_leader(txn, job, event.jobs):
+        return []
     if job.is_finished:
         raise UserError(f"job {job.label()} has ended already ({job.state})", code="already_done")
     txn.log(job.id, f"cancelled by {who.user}")
@@ -182,6 +55,26 @@ def _cancel_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
         txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
         return []
     return end_job(txn, job, "cancelled")
+
+
+def is_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
+    """Whether an order that names these is for all components of the job."""
+    leader = txn.state.jobs.get(job.array_job_id)
+    return leader is not None and not {leader.label(), str(leader.id)}.isdisjoint(named)
+
+
+def _goes_with_its_leader(txn: Transaction, job: Job, named: Collection[str]) -> bool:
+    """Whether nothing is to be done to a component because all of its job ends. Raises UserError for one that waits alone."""
+    leader, is_all = txn.state.jobs.get(job.array_job_id), is_with_its_leader(txn, job, named)
+    if job.state is not JobState.PENDING or leader is None or leader.is_finished:
+        return is_all and job.is_finished
+    if not is_all:
+        raise UserError(
+            f"job {job.label()} is a component of a job that waits",
+            f"its components start together: cancel all of it, {leader.id}",
+            code="component",
+        )
+    return True
 
 
 def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = None) -> list[Effect]:
@@ -278,7 +171,11 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         )
     if job.state is JobState.PENDING:
         raise UserError(f"job {job.label()} is waiting already", code="pending")
-    if job.request.pty is not None or job.request.holder:
+    if job.is_led and not is_with_its_leader(txn, job, event.jobs):
+        raise UserError(
+            f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
+        )
+    if job.request.pty is not None or (job.request.holder and job.component is None):
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
         )
@@ -366,7 +263,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
     codes: list[str] = []
     refused: list[str] = []
     who = order.who
-    _recall(txn, order.ended)
+    recall(txn, order.ended)
     naming = Naming(txn)
     for reference in order.jobs:
         mark = txn.mark()

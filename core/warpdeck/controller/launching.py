@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ from warpdeck.notation.patterns import resolve
 from warpdeck_agent.wire import messages as wire
 
 from .aliases import address_variables
-from .environment import job_environment
+from .environment import component_variables, job_environment
 from .hooks import build_hooks
 from .training import launch_variables, master_address
 
@@ -29,10 +29,11 @@ def build_launch(
     gpu_mem_bytes: int = 0,
     nodes: Mapping[NodeName, Node] = MappingProxyType({}),
     behind: Job | None = None,
+    components: Sequence[Job] = (),
 ) -> wire.Launch:
     """The launch of the job's share on the node of that rank. `gpu_mem_bytes`: of a GPU of which it has a part.
 
-    `behind`: the job in whose place it is to begin.
+    `behind`: the job in whose place it is to begin. `components`: of a heterogeneous job all, by offset.
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
@@ -46,6 +47,7 @@ def build_launch(
         role=role,
         env={
             **job_environment(job, rank, submit_host=submit_host),
+            **component_variables(components),
             **_mps_limit(share, gpu_mem_bytes),
             **address_variables(names, nodes),
             **launch_variables(job, rank, role=role, master=master_address(names, nodes)),
@@ -131,7 +133,7 @@ def _mps_limit(share: Share, gpu_mem_bytes: int) -> dict[str, str]:
 def output_paths(job: Job) -> tuple[str, str]:
     """Absolute paths of standard output and error on the submit host; "" is "kept by the agent" and "joined"."""
     request = job.request
-    if not request.script and not request.output:
+    if not request.script and not request.output and not job.is_led:
         return "", ""
     pattern = request.output or ("slurm-%A_%a.out" if request.array else "slurm-%j.out")
     base = request.chdir or request.submit_dir
@@ -145,7 +147,7 @@ def _values(job: Job) -> dict[str, str]:
     return {
         "j": str(job.id),
         "J": str(job.id),
-        "A": str(job.array_job_id),
+        "A": str(job.family_id),
         "a": str(job.array_task_id) if job.array_task_id is not None else "4294967294",
         "x": job.request.name,
         "u": job.user,

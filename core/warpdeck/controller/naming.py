@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, Ranges, count_tasks, iter_tasks, split_ranges
-from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.jobids import may_mean, parse_job_id
 
 from .folding import split_tasks
 from .transaction import Transaction
@@ -54,6 +54,8 @@ class Naming:
         number, tasks = parse_job_id(reference)
         if tasks is None:
             members = self._txn.state.named(JobId(number))
+            if not any(may_mean(reference, job.label()) for job in members):
+                members = []
             named = [job for job in members if not job.is_finished] or members
         else:
             named = self._tasks(JobId(number), tasks)

@@ -27,7 +27,7 @@ def ended_job(job: Job) -> EndedJob:
     return EndedJob(
         id=job.id,
         label=job.label(),
-        array_job_id=job.array_job_id,
+        array_job_id=job.family_id,
         name=request.name,
         user=job.user,
         account=request.account,

@@ -23,6 +23,7 @@ from .view import (
     pending_job,
     running_job,
     why_unavailable,
+    with_components,
 )
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Picture:
         """The waiting jobs, by id."""
         self._forget_dependents()
         kept, ids = self._pending, sorted(state.pending)
+        if state.led:  # they stand with their leaders
+            ids = [job_id for job_id in ids if job_id not in state.led]
         made = list(map(kept.get, ids))
         if not all(made):
             namesakes = Namesakes(state)
@@ -95,6 +98,8 @@ class Picture:
 
     def _pending_job(self, state: State, job: Job, namesakes: Namesakes, now: float) -> PendingJob:
         made = pending_job(state, job, namesakes, now=now)
+        if job.component is not None:
+            return with_components(state, made, namesakes, now=now)
         asked = job.request.dependencies
         targets = None if asked is None else lasting_targets(asked)
         if job.request.resources.max_switches is None and (asked is None or targets is not None):

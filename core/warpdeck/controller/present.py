@@ -72,7 +72,7 @@ def job_row(state: State, job: Job) -> JobRow:
     return JobRow(
         id=job.id,
         label=job.label(),
-        array_job_id=job.array_job_id,
+        array_job_id=job.family_id,
         array_task_id=job.array_task_id,
         tasks_pending=count_tasks(job.pending_tasks),
         name=request.name,

@@ -18,7 +18,7 @@ from warpdeck.model import (
 )
 from warpdeck_agent.wire import messages as wire
 
-from . import steps
+from . import components, steps
 from .allocations import RELEASED
 from .blame import blame, blame_check
 from .events import (
@@ -267,10 +267,11 @@ def finish(txn: Transaction, job: Job, *, ended_at: float) -> list[Effect]:
     again = job.requeue_on_exit or (
         state is JobState.NODE_FAIL and job.request.requeue and not job.request.pty
     )
+    again = again and not components.is_left(txn.state, job)
     if again:
         put_back(txn, ended)
         txn.log(job.id, f"requeued (start {job.restarts + 1})")
-    return effects
+    return effects + components.after_end(txn, ended, again=again)
 
 
 def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:

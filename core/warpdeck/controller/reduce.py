@@ -17,6 +17,7 @@ from . import (
     recording,
     reservations,
     steps,
+    submitting,
     suspension,
     updates,
 )
@@ -61,7 +62,7 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
     """Applies the event."""
     match event:
         case Submitted():
-            return jobs.submit(txn, event)
+            return submitting.submit(txn, event)
         case Cancelled():
             return jobs.cancel(txn, event)
         case Held():

@@ -11,7 +11,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.config import Config
 from warpdeck.notation.arrays import MAX_TASKS
 
-from .jobs import MAX_OPEN_JOBS
+from .submitting import MAX_OPEN_JOBS
 
 if TYPE_CHECKING:
     from .state import State

@@ -84,13 +84,17 @@ class State:
         """Those of them for which the clock alone changes something; see moments.py."""
         self.resting: dict[JobId, None] = {}
         """Those of them that are held, and that the clock does not end."""
+        self.leaders: dict[JobId, None] = {}
+        """Waiting jobs with components."""
+        self.led: dict[JobId, None] = {}
+        """Waiting components of others."""
         self.active: dict[JobId, None] = {}
         self.follower: dict[JobId, JobId] = {}
         """Of a job the one that takes its place when it ends; see following.py."""
         self.in_state: dict[JobState, int] = {}
         """How many jobs in memory are in each state."""
         self._members: dict[JobId, dict[JobId, None]] = {}
-        """Of arrays: another job is all of its submission."""
+        """Of arrays and heterogeneous jobs: another job is all of its submission."""
         self._on_node: dict[NodeName, dict[JobId, None]] = {}
 
     @classmethod
@@ -174,12 +178,15 @@ class State:
         self.jobs[job.id] = job
         self.in_state[job.state] = self.in_state.get(job.state, 0) + 1
         _count(self.submitted, job, times=1)
-        if job.request.array is not None:
+        if job.request.array is not None or job.component is not None:
             self._members.setdefault(job.array_job_id, {})[job.id] = None
         _keep(self.pending, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.timed, job.id, wanted=job.id in self.pending and minds_the_clock(job.request))
         _keep(self.resting, job.id, wanted=job.id in self.pending and rests(job))
         _keep(self.untold, job.id, wanted=job.state is JobState.PENDING)
+        if job.component is not None:
+            kept = self.led if job.is_led else self.leaders
+            _keep(kept, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
         if job.behind is not None:
             self.follower[job.behind] = job.id
@@ -207,6 +214,8 @@ class State:
         self.timed.pop(job_id, None)
         self.resting.pop(job_id, None)
         self.untold.pop(job_id, None)
+        self.leaders.pop(job_id, None)
+        self.led.pop(job_id, None)
         self.active.pop(job_id, None)
         self.whys.pop(job_id, None)
         self.promised.pop(job_id, None)

@@ -52,7 +52,7 @@ def _live(job: Job, row: StepRow) -> LiveStep:
     return LiveStep(
         row=row,
         job_id=job.id,
-        array_job_id=job.array_job_id,
+        array_job_id=job.family_id,
         array_task_id=job.array_task_id,
         user=job.user,
         uid=job.uid,

@@ -6,12 +6,14 @@ suspended only an admin lets go on; the planner leaves it alone. Whoever resumes
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from warpdeck.errors import UserError
 from warpdeck.model import Allocation, Job, JobState, NodeName
 from warpdeck_agent.wire.messages import RESUMED, SUSPENDED
 
 from .events import Effect, KillShare, Outcome, Resumed, Suspended, Who
-from .jobs import on_each
+from .jobs import is_with_its_leader, on_each
 from .state import amend
 from .transaction import Transaction
 from .view import all_is_free
@@ -23,7 +25,7 @@ SIGCONT, SIGSTOP = 18, 19
 def suspend(txn: Transaction, event: Suspended) -> Outcome:
     """Running jobs stop where they are. Raises UserError for anybody but admins, as in Slurm."""
     _check_admin(event.who)
-    return on_each(txn, event, lambda job: _suspend_one(txn, job, event.who))
+    return on_each(txn, event, lambda job: _suspend_one(txn, job, event.who, event.jobs))
 
 
 def resume(txn: Transaction, event: Resumed) -> Outcome:
@@ -38,7 +40,11 @@ def _check_admin(who: Who) -> None:
         raise UserError("only admins may suspend and resume jobs", hint, code="denied")
 
 
-def _suspend_one(txn: Transaction, job: Job, who: Who) -> list[Effect]:
+def _suspend_one(txn: Transaction, job: Job, who: Who, named: Collection[str]) -> list[Effect]:
+    if job.is_led and not is_with_its_leader(txn, job, named):
+        raise UserError(
+            f"job {job.label()} is a component", f"suspend all of it: {job.array_job_id}", code="component"
+        )
     if job.state is JobState.SUSPENDED and not job.suspended_by:
         txn.put_job(amend(job, suspended_by=who.user))
         txn.log(job.id, f"kept suspended by {who.user}")

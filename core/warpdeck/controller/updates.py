@@ -19,8 +19,9 @@ from .amended import Amended
 from .cores import with_core_threads
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
-from .jobs import check_reservation, check_times, on_each
+from .jobs import on_each
 from .state import amend
+from .submitting import check_reservation, check_times
 from .transaction import Transaction
 from .view import Namesakes, waiting_limit_s
 

@@ -53,6 +53,7 @@ def build_view(state: State, *, now: float) -> View:
         licenses=site.licenses,
         counted_unix=state.accounting.counted_unix,
         longest_wait_s=state.waits.longest_s(now),
+        leaders=tuple(state.leaders),
     )
 
 
@@ -268,6 +269,28 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         tasks=job.pending_tasks if verdict.tasks is None else verdict.tasks,
         throttle=request.array.throttle if request.array else 0,
     )
+
+
+def with_components(state: State, leader: PendingJob, namesakes: Namesakes, *, now: float) -> PendingJob:
+    """The leader of a heterogeneous job with its other components. What one waits for, all wait for."""
+    members = [job for job in state.array_members(leader.id) if job.id != leader.id]
+    made = [pending_job(state, job, namesakes, now=now) for job in members if job.state is JobState.PENDING]
+    parts = (leader, *made)
+    stays = [f"component {job.label()}, which has not ended yet" for job in members if not _may_wait(job)]
+    held = [f"component {job.name}, which is held" for job in made if job.held]
+    return msgspec.structs.replace(
+        leader,
+        components=tuple(made),
+        waits_for=next((job.waits_for for job in parts if job.waits_for), "")
+        or next(iter((*stays, *held)), ""),
+        never=next((job.never for job in parts if job.never), ""),
+        begin_at_unix=max((job.begin_at_unix for job in parts if job.begin_at_unix), default=None),
+        eligible_at_unix=max(job.eligible_at_unix for job in parts),
+    )
+
+
+def _may_wait(job: Job) -> bool:
+    return job.state is JobState.PENDING or job.is_finished
 
 
 def _asked_by_now(asked: Resources, *, waited_s: float) -> Resources:

@@ -15,6 +15,8 @@ from warpdeck.errors import UserError
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 """A batch script starts programs; it travels in one message with its environment."""
+MAX_COMPONENTS = 128
+"""Of a heterogeneous job, as in Slurm."""
 BLANKS = " \t\v\f\r\n"
 OTHER_MARKS = ("#BSUB", "#PBS")
 """Of other schedulers' directives, which sbatch reads too (sbatch.translation). A script's first in this order is the kind it has."""

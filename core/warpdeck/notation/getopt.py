@@ -48,6 +48,18 @@ def parse_leading(words: Iterable[str], where: str, known: Table) -> tuple[list[
     return [(word.option, word.text or "") for word in parsed.words], parsed.rest
 
 
+def parse_components(
+    words: Iterable[str], where: str, known: Table
+) -> tuple[list[list[tuple[str, str]]], list[str]]:
+    """The same for each component of a job, between which stands a colon."""
+    found, rest = parse_leading(words, where, known)
+    parts = [found]
+    while rest and rest[0] == ":":
+        found, rest = parse_leading(rest[1:], where, known)
+        parts.append(found)
+    return parts, rest
+
+
 def parse_anywhere(words: Sequence[str], where: str, known: Table) -> tuple[list[tuple[str, str]], list[str]]:
     """(long option, value) in order, and the words that are none, which may stand among them. Raises UserError.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.core import ANN, BOB, Core, ask
 
 from warpdeck.controller.events import CodeRecorded, Held, Outcome, Who
-from warpdeck.controller.jobs import MOST_RECORDING_S
 from warpdeck.controller.moments import next_moment
+from warpdeck.controller.submitting import MOST_RECORDING_S
 from warpdeck.controller.view import build_view
 from warpdeck.model import ArraySpec, Job, JobId, JobState, Snapshot
 from warpdeck.policy import Settings, plan

@@ -1,0 +1,159 @@
+"""What enters the queue: a job, an array, or all components of a heterogeneous job. Handlers of the reducer."""
+
+from __future__ import annotations
+
+import itertools
+
+from warpdeck.errors import UserError
+from warpdeck.model import Component, Job, JobId, Request, count_tasks
+from warpdeck.model.ranges import MAX_RANGES
+from warpdeck.notation.arrays import MAX_TASKS
+from warpdeck.policy import parse_constraint
+
+from .components import as_components, check_components, place_of
+from .cores import with_core_threads
+from .dependencies import clause_name, targets
+from .events import Outcome, Submitted, Who
+from .folding import fold
+from .jobs import recall
+from .reservations import reservations
+from .state import amend
+from .transaction import Transaction
+
+MAX_OPEN_JOBS = 1_000_000
+"""Unfinished job records; keeps memory bounded."""
+
+MOST_RECORDING_S = 120.0
+"""What a job waits at most for the record of its code: as long as a capture of a large tree over a slow network takes."""
+
+
+def submit(txn: Transaction, event: Submitted) -> Outcome:
+    """Checks what is asked against what the cluster can ever give and makes the job, or all components. Raises UserError."""
+    if len(txn.state.pending) + len(txn.state.active) >= MAX_OPEN_JOBS:
+        raise UserError(f"{MAX_OPEN_JOBS:,} jobs are open already", "cancel some, or wait")
+    requests = (event.request, *event.components)
+    check_components(requests)
+    recall(txn, event.ended)
+    checked = [_checked(txn, request, event.who) for request in as_components(requests)]
+    first = JobId(txn.state.next_job_id)
+    made = [
+        _make(txn, request, event.who, place_of(first, offset, size=len(checked)))
+        for offset, request in enumerate(checked)
+    ]
+    return Outcome(job=made[0])
+
+
+def _checked(txn: Transaction, request: Request, who: Who) -> Request:
+    """The request with the site's defaults. Raises UserError for what can never be."""
+    if not request.script and not request.argv and not request.holder:
+        raise UserError("nothing to run: neither a script nor a command", "give a script with a #! line")
+    _check_array(request)
+    _check_rights(request, who)
+    check_times(request, txn.now)
+    parse_constraint(request.resources.constraint)
+    parse_constraint(request.resources.prefer, "prefer")
+    _check_dependencies(txn, request)
+    request = with_core_threads(txn.state, txn.state.site.complete(request, who.user))
+    check_reservation(txn, request, who)
+    if request.code_due_unix is not None:
+        request = amend(request, code_due_unix=min(request.code_due_unix, txn.now + MOST_RECORDING_S))
+    return request
+
+
+def _make(txn: Transaction, request: Request, who: Who, component: Component | None) -> Job:
+    """The job of a request that was checked. Raises UserError where there is no place for it in the queue."""
+    state, job_id = txn.state, txn.new_job_id()
+    is_led = component is not None and component.offset > 0
+    base = Job(
+        id=job_id,
+        array_job_id=component.leader if component is not None else job_id,
+        component=component,
+        request=request,
+        request_key=job_id if is_led else 0,
+        user=who.user,
+        uid=who.uid,
+        submit_at_unix=txn.now,
+        eligible_at_unix=max(txn.now, request.begin_at_unix or 0.0),
+        held=request.hold,
+        predicted_s=state.predict(who.user, request),
+    )
+    job = fold(base, request.array.ranges) if request.array else base
+    state.admission.check(state, job, now=txn.now)
+    txn.add_request(job_id, request)
+    txn.put_job(job)
+    txn.log(job_id, f"submitted by {who.user}" + (", held" if request.hold else ""))
+    return job
+
+
+def _check_rights(request: Request, who: Who) -> None:
+    if who.admin:
+        return
+    if request.nice < 0:
+        raise UserError(
+            "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="denied"
+        )
+    if request.priority is not None:
+        raise UserError(
+            "only admins may set a --priority", "leave it out; --nice lowers your own jobs", code="denied"
+        )
+
+
+def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
+    """Raises UserError where the request names a reservation that is not there, or not for its user."""
+    name = request.reservation
+    if not name:
+        return
+    found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
+    if found is None or found.end_unix <= txn.now:
+        raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="reservation")
+    if who.user not in found.users and request.account not in found.accounts:
+        raise UserError(
+            f"reservation {name} is not for {who.user}",
+            "leave out --reservation, or ask its admin",
+            code="reservation_denied",
+        )
+
+
+def check_times(request: Request, now: float) -> None:
+    """Raises UserError where the request could not be done before its deadline."""
+    if request.deadline_unix is None:
+        return
+    begins = max(now, request.begin_at_unix or 0.0)
+    if begins + (request.time_min_s or request.time_limit_s or 0) >= request.deadline_unix:
+        raise UserError(
+            "it could not end before its deadline",
+            "give a later --deadline or a shorter --time",
+            code="deadline",
+        )
+
+
+def _check_dependencies(txn: Transaction, request: Request) -> None:
+    asked = request.dependencies
+    for clause in asked.clauses if asked else ():
+        if clause.kind != "singleton" and not targets(clause, txn.state.named):
+            raise UserError(
+                f"it depends on job {clause_name(clause)}, which does not exist",
+                "see `warpdeck queue --all`",
+                code="dependency",
+            )
+
+
+def _check_array(request: Request) -> None:
+    array = request.array
+    if array is None:
+        return
+    whole = all(
+        0 <= first <= last and step >= 1 and (last - first) % step == 0 for first, last, step in array.ranges
+    )
+    apart = all(left[1] < right[0] for left, right in itertools.pairwise(array.ranges))
+    if not array.ranges or not whole or not apart:
+        raise UserError(
+            "the array's ranges are empty or overlap",
+            "write --array=FIRST-LAST[:STEP][%LIMIT]",
+            code="array",
+        )
+    if count_tasks(array.ranges) > MAX_TASKS:
+        raise UserError(f"an array of over {MAX_TASKS:,} tasks", "split it", code="array")
+    if len(array.ranges) > MAX_RANGES:
+        words = f"an array whose numbers lie in over {MAX_RANGES:,} ranges"
+        raise UserError(words, "number its tasks without gaps, or split it", code="array")
