@@ -43,7 +43,7 @@ from warpdeck.model import (
     count_tasks,
     has_task,
 )
-from warpdeck.notation.jobids import is_job_id, parse_job_id
+from warpdeck.notation.jobids import is_job_id, may_mean, parse_job_id
 from warpdeck.notation.signals import parse_signal
 
 from . import (
@@ -96,14 +96,14 @@ class Handlers:
             case ask.Status():
                 return self._status()
             case ask.Submit():
-                return await self._submit(self._carried_on(message.request))
+                return await self._submit(*self._carried_on(message))
             case ask.Rerun():
                 job = await self.find_job(message.job)
                 task = message.job.partition("_")[2]
                 again = asked_again(job, user=who.user, task=int(task) if task.isdecimal() else None)
                 return await self._submit(again)
             case ask.DryRun():
-                asked = await self.submission(self._carried_on(message.request))
+                asked = await self.submission(*self._carried_on(message))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
             case ask.Forecast():
                 job = await self.find_job(message.job)
@@ -272,9 +272,9 @@ class Handlers:
             "clients": len(self._server.connections),
         }
 
-    async def _submit(self, request: Request) -> dict[str, Any]:
+    async def _submit(self, request: Request, *components: Request) -> dict[str, Any]:
         self._check_uploaded(request.snapshot)
-        outcome = await self._controller.apply(await self.submission(request))
+        outcome = await self._controller.apply(await self.submission(request, *components))
         assert outcome.job is not None
         job = outcome.job
         tasks = request.array.count() if request.array else 1
@@ -285,19 +285,24 @@ class Handlers:
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
 
-    def _carried_on(self, request: Request) -> Request:
-        """The request; of a process of a job, as it is on the submit host."""
-        caller = self._connection.caller
+    def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
+        """The requests of all components; of a process of a job, as they are on the submit host."""
+        caller, requests = self._connection.caller, (message.request, *message.components)
         job = self._controller.state.jobs.get(caller.job_id) if caller is not None else None
-        return request if caller is None or job is None else carried_on(request, job, caller.node)
+        if caller is None or job is None:
+            return requests
+        return [carried_on(each, job, caller.node) for each in requests]
 
-    async def submission(self, request: Request) -> Submitted:
+    async def submission(self, request: Request, *components: Request) -> Submitted:
         """The event, with what has to be looked up for it. Raises UserError."""
-        _refuse_nul(request)
-        clauses = request.dependencies.clauses if request.dependencies else ()
+        requests = (request, *components)
+        for each in requests:
+            _refuse_nul(each)
+        asked = dict.fromkeys(each.dependencies for each in requests if each.dependencies)
+        clauses = [clause for dependencies in asked for clause in dependencies.clauses]
         ended = await self._ended(clause.job_id for clause in clauses if clause.kind != "singleton")
         await self._controller.learn_groups([self._connection.who.user])
-        return Submitted(who=self._connection.who, request=request, ended=ended)
+        return Submitted(who=self._connection.who, request=request, components=components, ended=ended)
 
     async def _ended(self, numbers: Iterable[JobId]) -> tuple[Job, ...]:
         """Ended jobs of these numbers that are not in memory. Of an array some may be, so that the store is asked too."""
@@ -366,7 +371,7 @@ class Handlers:
         number = JobId(base)
         if tasks is None:
             job = state.jobs.get(number) or await store.job(number)
-            if job is not None:
+            if job is not None and may_mean(reference, job.label()):
                 return job
         elif count_tasks(tasks) > 1:
             raise UserError(f"{reference} is several tasks", f"name one: {number}_{tasks[0][0]}")

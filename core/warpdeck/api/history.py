@@ -20,7 +20,7 @@ from warpdeck.notation.jobids import parse_job_id
 
 from . import protocol as ask
 from .rows import JobFacts, JobRow
-from .selection import is_named, tests_of
+from .selection import named_by, tests_of
 from .slices import TESTS_A_TURN, in_slices
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Window:
         if len(message.ids) > MAX_IDS:
             raise UserError(f"{len(message.ids):,} jobs are named at once", f"name {MAX_IDS:,} at most")
         self.ids = [parse_job_id(word) for word in message.ids]
+        self._is_named = named_by(message.ids)
         self.states = frozenset(state_named(word) for word in message.states)
         self.since = message.since
         self.until = math.inf if message.until is None else message.until
@@ -54,7 +55,7 @@ class Window:
 
     def has(self, state: State, job: Job) -> bool:
         """Whether the job is wanted."""
-        if self.ids and not any(is_named(job, number, tasks) for number, tasks in self.ids):
+        if self.ids and not self._is_named(job):
             return False
         if not all(test(job) for test in self._tests):
             return False

@@ -152,12 +152,15 @@ class Submit(Message, frozen=True, kw_only=True, tag="submit"):
     """-> {"job_id": int, "label": str, "tasks": int, "notes": [str]}. Answered after the commit."""
 
     request: Request
+    components: tuple[Request, ...] = ()
+    """Of a heterogeneous job: those after the first. All are submitted or none."""
 
 
 class DryRun(Message, frozen=True, kw_only=True, tag="dry_run"):
     """-> siterows.ForecastRow: what would become of a Submit now. Nothing is submitted; a snapshot need not be there."""
 
     request: Request
+    components: tuple[Request, ...] = ()
 
 
 class Forecast(Message, frozen=True, kw_only=True, tag="forecast"):

@@ -187,6 +187,10 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     throttle: int
     """How many tasks of its array may run at once; 0: any."""
     container: str
+    het_job_id: int
+    """Of a component of a heterogeneous job: the first of its ids; 0 for another job."""
+    het_job_offset: int
+    het_job_id_set: str
 
 
 class CurveRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from warpdeck.cluster import ALL_NODES
 from warpdeck.model import Job, JobState, Ranges, has_task, split_ranges, state_named
-from warpdeck.notation.jobids import parse_job_id
+from warpdeck.notation.jobids import may_mean, parse_job_id
 
 from . import protocol as ask
 
@@ -28,7 +28,7 @@ class Selection:
         self._tests = [
             *([] if everything else [_unfinished]),
             *([lambda job: job.state in states] if states else []),
-            *([lambda job: any(is_named(job, number, tasks) for number, tasks in ids)] if ids else []),
+            *([named_by(message.ids)] if ids else []),
             *tests_of(message),
         ]
 
@@ -73,6 +73,16 @@ def _in_partition(job: Job, wanted: Collection[str]) -> bool:
     """A job that asked for several counts for each until it starts."""
     asked = job.partition or job.request.partition or ALL_NODES
     return any(name in wanted for name in asked.split(","))
+
+
+def named_by(words: Sequence[str]) -> Test:
+    """Whether one of these means the job, or some of its tasks: 12, 12_[3-5], 12+1. Raises UserError."""
+    ids = [parse_job_id(word) for word in words if "+" not in word]
+    components = [word for word in words if "+" in word]
+    return lambda job: (
+        any(is_named(job, number, tasks) for number, tasks in ids)
+        or any(may_mean(word, job.label()) for word in components)
+    )
 
 
 def is_named(job: Job, number: int, tasks: Ranges | None) -> bool:

@@ -14,7 +14,7 @@ from warpdeck.notation.directives import MAX_SCRIPT_BYTES, check_script
 from warpdeck.notation.getopt import parse_words
 from warpdeck.notation.options import COMMAND, SBATCH, Table, with_plugins
 from warpdeck.notation.request import Options, build_request
-from warpdeck.notation.scriptoptions import script_said
+from warpdeck.notation.scriptoptions import Said, each_said
 from warpdeck.notation.submitfiles import Reader
 from warpdeck.notation.variables import SBATCH_VARIABLES, override
 from warpdeck.paths import Paths
@@ -92,15 +92,23 @@ class Draft:
         environ: Mapping[str, str],
         host: str = "",
         own: frozenset[str] = frozenset(),
+        components: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.request = request
+        self.components = [
+            # They run nothing of their own: what the script has, their steps are sent.
+            each | {"script": "", "script_args": [], "env": {}, "holder": "hetjob"}
+            for each in components
+        ]
+        """Of a heterogeneous job: those after the first."""
         self.notes = notes
         self.own = own
         """Names of the options that tell the command itself what to do: wait, parsable..., and that clusters were named."""
-        request["submit_dir"] = cwd
-        request["submit_host"] = host or socket.gethostname()
-        if request.get("chdir"):
-            request["chdir"] = os.path.normpath(os.path.join(cwd, _expanded(request["chdir"], environ)))
+        for each in (request, *self.components):
+            each["submit_dir"] = cwd
+            each["submit_host"] = host or socket.gethostname()
+            if each.get("chdir"):
+                each["chdir"] = os.path.normpath(os.path.join(cwd, _expanded(each["chdir"], environ)))
 
 
 def _expanded(path: str, environ: Mapping[str, str]) -> str:
@@ -126,6 +134,7 @@ def draft_script(
     *,
     args: Sequence[str] = (),
     options: Sequence[str] = (),
+    others: Sequence[Sequence[str]] = (),
     cwd: str,
     environ: Mapping[str, str],
     now: float,
@@ -135,21 +144,40 @@ def draft_script(
 ) -> Draft:
     """A batch script; the variables SBATCH_* outrank its options, `options` both. `host` is where it is submitted, if not here.
 
-    `known` are the options with those of the site's plug-ins, `read` what options may take from files. An `environ` that says
-    no umask and no niceness gets this process's. Raises UserError.
+    `others` are the options of further components. `known` are the options with those of the site's plug-ins, `read` what
+    options may take from files. An `environ` that says no umask and no niceness gets this process's. Raises UserError.
     """
-    script = script_said(text, name, known, environ=environ, words=options)
+    scripts = each_said(text, name, known, environ=environ, words=options)
     # The variable is there in any case where a command was sent: it says what the submitter's shell has.
-    environ = with_process({}) | dict(environ) | ({UMASK: script.umask} if script.umask else {})
-    said = override(script.options, environ, SBATCH_VARIABLES, known=known)
-    said = [*said, *command_options(options, known)]
-    request, notes = build_request(said, environ, now=now, known=known, read=read)
-    request |= {"script": text, "script_args": list(args)}
-    request.setdefault("name", os.path.basename(name))
-    request["submit_line"] = shlex.join(["sbatch", *options, name, *args])
-    named = {option for option, _, _ in said if option in known.options}
-    own = frozenset(each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS)
-    return Draft(request, [*script.notes, *notes], cwd=cwd, environ=environ, host=host, own=own)
+    environ = with_process({}) | dict(environ) | ({UMASK: scripts[0].umask} if scripts[0].umask else {})
+    sections, lasting, own = [options, *others], Options(), set[str]()
+    requests: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for number in range(max(len(scripts), len(sections))):
+        script = scripts[number] if number < len(scripts) else Said([], "", [])
+        said = override([*lasting, *script.options], environ, SBATCH_VARIABLES, known=known)
+        # As with sbatch: what stands last on the command line holds for all that the script has beyond that.
+        said = [*said, *command_options(sections[min(number, len(sections) - 1)], known)]
+        request, more = build_request(said, environ, now=now, known=known, read=read)
+        request.setdefault("name", os.path.basename(name))
+        request |= {"script": text, "script_args": list(args)}
+        request["submit_line"] = shlex.join(["sbatch", *_command_words(sections), name, *args])
+        requests.append(request)
+        notes += [note for note in (*script.notes, *more) if note not in notes]
+        named = {option for option, _, _ in said if option in known.options}
+        own |= {each for each in named if known.options[each].here == COMMAND or each in CLUSTER_OPTIONS}
+        lasting = [each for each in said if each[0] in known.options and not known.options[each[0]].each]
+    return Draft(
+        requests[0], notes, cwd=cwd, environ=environ, host=host, own=frozenset(own), components=requests[1:]
+    )
+
+
+def _command_words(sections: Sequence[Sequence[str]]) -> list[str]:
+    """The options of all components as one command line."""
+    words = list(sections[0])
+    for section in sections[1:]:
+        words += [":", *section]
+    return words
 
 
 def draft_command(
@@ -194,7 +222,7 @@ def submit(
         _take_over_snapshot(client, draft.request, code_of)
     elif snapshot != "none" and paths is not None:
         _add_snapshot(client, paths, draft.request, draft.notes, required=snapshot == "require")
-    answer = client.call("submit", request=draft.request)
+    answer = client.call("submit", request=draft.request, components=draft.components)
     return Submitted(answer, [*draft.notes, *answer["notes"]])
 
 
@@ -210,7 +238,7 @@ def rerun(client: SyncClient, job: str) -> Submitted:
 
 def dry_run(client: SyncClient, draft: Draft) -> dict[str, Any]:
     """What would become of it now (siterows.ForecastRow); nothing is submitted. Raises UserError."""
-    found: dict[str, Any] = client.call("dry_run", request=draft.request)
+    found: dict[str, Any] = client.call("dry_run", request=draft.request, components=draft.components)
     return found
 
 

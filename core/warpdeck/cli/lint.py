@@ -133,7 +133,7 @@ def _of_submission(
     text: str, data: bytes, verdict: Verdict, *, name: str, cwd: str, site: _Site
 ) -> list[Remark]:
     """What would keep the script from being submitted here, or from ever starting."""
-    if not verdict.accepted or len(verdict.shown) != 1:
+    if not verdict.accepted:
         return []
     try:
         data.decode()

@@ -20,7 +20,7 @@ from warpdeck.api.submission import (
 )
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError
-from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
+from warpdeck.notation.getopt import UNKNOWN, as_word, parse_components
 from warpdeck.notation.options import COMMAND, NONE, REQUIRED, SBATCH, Option, Table, table_of
 from warpdeck.notation.sweep import array_of, parse_grid, with_sweep
 from warpdeck.paths import default_paths
@@ -93,7 +93,7 @@ def _with_plugins() -> Table:
 
 
 def _submit(words: list[str], known: Table) -> int:
-    own, options, rest, wrap = split_words(words, known)
+    own, (options, *others), rest, wrap = split_words(words, known)
     if "--help" in own:
         print(HELP, end="")
         return 0
@@ -111,6 +111,7 @@ def _submit(words: list[str], known: Table) -> int:
         name,
         args=args,
         options=options,
+        others=others,
         cwd=cwd,
         environ=os.environ,
         now=time.time(),
@@ -157,12 +158,19 @@ def _say_forecast(found: dict[str, Any], draft: Draft, *, as_json: bool) -> int:
     return int(never)
 
 
-def split_words(words: list[str], known: Table) -> tuple[dict[str, str], list[str], list[str], str | None]:
-    """(what we are told to do with its values, sbatch's options, script and its arguments, the wrapped command). Raises UserError."""
+def split_words(
+    words: list[str], known: Table
+) -> tuple[dict[str, str], list[list[str]], list[str], str | None]:
+    """(what we are told to do with its values, sbatch's options of each component, script and its arguments, the wrapped
+    command). Raises UserError."""
     ours = (Option(name, "", takes, "b", COMMAND, frozenset()) for name, takes in _OURS)
     both = table_of("warpdeck submit", [*known.options.values(), *ours])
-    found, rest = parse_leading(words, "command line", both)
+    parts, rest = parse_components(words, "command line", both)
+    found = [pair for part in parts for pair in part]
     own = {f"--{option}": text for option, text in found if both.options[option].here == COMMAND}
-    options = [as_word(option, text, both) for option, text in found if both.options[option].here != COMMAND]
+    options = [
+        [as_word(option, text, both) for option, text in part if both.options[option].here != COMMAND]
+        for part in parts
+    ]
     wrap = next((text for option, text in reversed(found) if option == "wrap"), None)
     return own, options, rest, wrap

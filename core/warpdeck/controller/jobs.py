@@ -165,16 +165,16 @@ def requeue(txn: Transaction, event: Requeued) -> Outcome:
 
 
 def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
+    if job.is_led and not is_with_its_leader(txn, job, event.jobs):
+        raise UserError(
+            f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
+        )
     if not job.request.requeue:
         raise UserError(
             f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
         )
     if job.state is JobState.PENDING:
         raise UserError(f"job {job.label()} is waiting already", code="pending")
-    if job.is_led and not is_with_its_leader(txn, job, event.jobs):
-        raise UserError(
-            f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
-        )
     if job.request.pty is not None or (job.request.holder and job.component is None):
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"

@@ -34,8 +34,8 @@ def parse_job_id(text: str) -> tuple[int, TaskRanges | None]:
 
 
 def may_mean(text: str, label: str) -> bool:
-    """Whether the job of this label, found by the number of an id, is meant by it."""
-    return "+" not in text or text.strip() == label
+    """Whether the job of this label, found by the number of an id, is meant by it: 12+0 is plain job 12 as well."""
+    return "+" not in text or text.strip() in (label, f"{label}+0")
 
 
 def is_job_id(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
-from .directives import BLANKS, OTHER_MARKS, Component, Directive, components, split_words
+from .directives import BLANKS, MAX_COMPONENTS, OTHER_MARKS, Component, Directive, components, split_words
 from .options import NOTED, REFUSED, SBATCH
 from .sbatch.meanings import PASSED_OVER, UMASK
 from .sbatch.reading import SAME, Given
@@ -46,8 +46,8 @@ def remarks(text: str, verdict: Verdict, *, is_folder: Callable[[str], bool]) ->
             found += _of_value(one)
         found += _given_twice(given)
         found += _not_here(given)
-    if len(parts) > 1:
-        words = f"a job of {len(parts)} components: submission refuses it, submit the components as jobs of their own"
+    if len(parts) > MAX_COMPONENTS:
+        words = f"a job of {len(parts):,} components: submission takes {MAX_COMPONENTS} at the most"
         found.append(Remark(parts[1].line, words))
     for shown, given in zip(verdict.shown, verdict.given, strict=False):
         lines = {one.option: one.line for one in given}

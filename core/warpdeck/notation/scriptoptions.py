@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from warpdeck.errors import UserError
 
-from .directives import OTHER_MARKS, components, words_of
+from .directives import OTHER_MARKS, Component, components, words_of
 from .getopt import Reader
 from .options import SBATCH, Table
 from .request import Options
 
 COMPONENTS = "components"
-"""The code of the error for a job of several."""
+"""The code of the error where the options of a script are asked for that has those of several."""
 _NOBODY: Mapping[str, str] = {}
 
 
@@ -28,6 +28,26 @@ class Said(NamedTuple):
 def script_options(text: str, name: str, known: Table = SBATCH) -> Options:
     """The options of a script by itself. Raises UserError."""
     return script_said(text, name, known).options
+
+
+def each_said(
+    text: str,
+    name: str,
+    known: Table = SBATCH,
+    *,
+    environ: Mapping[str, str] = _NOBODY,
+    words: Sequence[str] = (),
+) -> list[Said]:
+    """The same of each component that the script has. Raises UserError."""
+    first, *others = components(text)
+    if not others:
+        return [script_said(text, name, known, environ=environ, words=words)]
+    found = [Said(_of_component(each, name, known), "", []) for each in (first, *others)]
+    if not any(mark in text for mark in OTHER_MARKS):
+        return found
+    return [
+        _with_others(said.options, text, name, environ=environ, words=words, known=known) for said in found
+    ]
 
 
 def script_said(
@@ -52,11 +72,15 @@ def _of_directives(text: str, name: str, known: Table) -> Options:
     first, *others = components(text)
     if others:
         raise UserError(
-            f"{name}:{others[0].line}: jobs of several components are not supported",
-            "submit the components as jobs of their own",
+            f"{name}:{others[0].line}: the script has several components, each with options of its own",
+            "submit it as it is: sbatch takes it",
             code=COMPONENTS,
         )
-    pairs = list(words_of(first.directives, lambda number: f"{name}:{number}"))
+    return _of_component(first, name, known)
+
+
+def _of_component(component: Component, name: str, known: Table) -> Options:
+    pairs = list(words_of(component.directives, lambda number: f"{name}:{number}"))
     words, lines = [word for word, _ in pairs], [line for _, line in pairs]
     found: Options = []
     reader = Reader(words, known)

@@ -84,9 +84,14 @@ def _tell_components(view: View, whys: dict[JobId, Why], priorities: dict[JobId,
     for leader in (job for job in view.pending if job.id in leaders) if leaders else ():
         for job in leader.components:
             if leader.id in whys:
-                whys[job.id] = whys[leader.id]
+                held = leader.held and not job.held
+                whys[job.id] = _waits_for_its_leader(leader) if held else whys[leader.id]
             if leader.id in priorities:
                 priorities[job.id] = priorities[leader.id]
+
+
+def _waits_for_its_leader(leader: PendingJob) -> Why:
+    return Why(code="None", sentence=f"starts with {leader.name}, which is held")
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):

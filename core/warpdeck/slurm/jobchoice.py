@@ -23,8 +23,8 @@ from .words import WordsError, listed
 
 MAX_JOBS = 100_000
 """Of one answer, as the controller has it."""
-_STEP = re.compile(r"(\.\w+|\+0)$")
-"""Behind a job's id, of a step of it or of the one part that each of our jobs has."""
+_STEP = re.compile(r"(\.\w+|\+\d+)$")
+"""Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
 BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
 """Options that let through what they name; an empty list lets nothing through."""
 

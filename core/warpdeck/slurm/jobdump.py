@@ -14,18 +14,19 @@ from .units import MIB, tres_text
 
 NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
-dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type id licenses
+dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type
+het_job_id het_job_id_set het_job_offset id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition prefer priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
 tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
 admin_comment batch_features burst_buffer burst_buffer_state cluster_features federation_origin federation_siblings_active
-federation_siblings_viable het_job_id_set mcs_label state_description system_comment tres_bind tres_freq
+federation_siblings_viable mcs_label state_description system_comment tres_bind tres_freq
 tres_per_socket wckey
 """
 _ZERO = """
-association_id delay_boot derived_exit_code het_job_id last_sched_evaluation max_cpus preempt_time
+association_id delay_boot derived_exit_code last_sched_evaluation max_cpus preempt_time
 resize_time sockets_per_board tasks_per_board
 """
 _NULL = """
@@ -68,7 +69,9 @@ def _what(row: Row) -> dict[str, Any]:
         "flags": ["JOB_WAS_RUNNING"] if row["start"] else [],
         "group_id": gid,
         "group_name": group,
-        "het_job_offset": 0,
+        "het_job_id": row["het_job_id"],
+        "het_job_id_set": row["het_job_id_set"],
+        "het_job_offset": row["het_job_offset"],
         "job_id": row["id"],
         "job_state": row["state"],
         "name": row["name"],

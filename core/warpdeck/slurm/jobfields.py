@@ -36,8 +36,7 @@ FIXED = {
     "burstbufferstate": ("BURST_BUFFER_STATE", NULL), "cluster": ("CLUSTER", CLUSTER_NAME),
     "clusterfeature": ("CLUSTER_FEATURES", NULL),
     "cores": ("CORES_PER_SOCKET", "*"), "corespec": ("CORE_SPEC", NOT_ASKED), "delayboot": ("DELAY_BOOT", "0:00"),
-    "hetjobid": ("HET_JOB_ID", NOT_ASKED), "hetjobidset": ("HET_JOB_ID_SET", NOT_ASKED),
-    "hetjoboffset": ("HET_JOB_OFFSET", NOT_ASKED), "mcslabel": ("MCSLABEL", NULL),
+    "mcslabel": ("MCSLABEL", NULL),
     "network": ("NETWORK", NULL), "ntperboard": ("NTASKS_PER_BOARD", "0"),
     "ntpercore": ("NTASKS_PER_CORE", NOT_ASKED), "ntpersocket": ("NTASKS_PER_SOCKET", NOT_ASKED),
     "origin": ("ORIGIN", "NA"), "originraw": ("ORIGIN_RAW", "NA"),
@@ -132,7 +131,16 @@ class JobFields:
             "exit_code": Field("EXIT_CODE", "exit_code", lambda row: str(wait_status(row["exit_code"]))),
             "groupid": Field("GROUP", "uid", lambda row: str(group_of(row["uid"])[1])),
             "groupname": Field("GROUP", "uid", lambda row: group_of(row["uid"])[0]),
-            "jobarrayid": Field("JOBID", "array_job_id tasks_text", self.job_id),
+            "hetjobid": Field("HET_JOB_ID", "het_job_id", lambda row: str(row["het_job_id"] or NOT_ASKED)),
+            "hetjobidset": Field(
+                "HET_JOB_ID_SET", "het_job_id_set", lambda row: row["het_job_id_set"] or NOT_ASKED
+            ),
+            "hetjoboffset": Field(
+                "HET_JOB_OFFSET",
+                "het_job_id het_job_offset",
+                lambda row: str(row["het_job_offset"]) if row["het_job_id"] else NOT_ASKED,
+            ),
+            "jobarrayid": Field("JOBID", "array_job_id tasks_text het_job_id label", self.job_id),
             "statecompact": Field("ST", "state", lambda row: CODES[row["state"]]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
             "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason),
@@ -173,7 +181,9 @@ class JobFields:
         return str(max(0, int(row["start"] or self._now) - int(row["submit"])))
 
     def job_id(self, row: Row) -> str:
-        """12, 12_3, 12_[4-9%2]."""
+        """12, 12_3, 12_[4-9%2], 12+1."""
+        if row["het_job_id"]:
+            return str(row["label"])
         tasks = row["tasks_text"]
         if not tasks:
             return str(row["array_job_id"])

@@ -20,7 +20,9 @@ _NOT_THERE = 'Try "sbatch'
 """The end of what is said of an option that 22.05 has not: we may have it."""
 
 
-def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
+def check(
+    text: str, name: str, words: Sequence[str], console: Console, *, others: Sequence[Sequence[str]] = ()
+) -> None:
     """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better."""
     place = Place(
         cwd=console.folder,
@@ -31,7 +33,7 @@ def check(text: str, name: str, words: Sequence[str], console: Console) -> None:
         group_id=group_there,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
-    fault = judge(text, name, place, words=words, known=SBATCH_22_05).fault
+    fault = judge(text, name, place, words=words, others=others, known=SBATCH_22_05).fault
     if fault is not None and fault.is_answer:
         raise CommandError("\n".join(fault.words), exit_code=fault.exit_code, is_answer=True)
     if fault is not None and not fault.words[-1].startswith(_NOT_THERE):

@@ -13,6 +13,8 @@ WORDS = {
     "deadline": "Requested time limit is invalid (missing or exceeds some limit)",
     "dependency": "Job dependency problem",
     "InvalidAccount": "Invalid account or account/partition combination specified",
+    "component": "Operation not permitted on individual component of heterogeneous job",
+    "not_leader": "Job not heterogeneous job leader",
     "array": "Invalid job array specification",
     "InvalidFeature": "Invalid feature specification",
     "InvalidPrefer": "Invalid preferred feature specification",

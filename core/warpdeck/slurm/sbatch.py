@@ -25,9 +25,8 @@ from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.exitcodes import exit_code
-from warpdeck.notation.getopt import UNKNOWN, as_word, parse_leading
+from warpdeck.notation.getopt import UNKNOWN, as_word, parse_components
 from warpdeck.notation.options import COMMAND, SBATCH, Table
-from warpdeck.notation.scriptoptions import COMPONENTS
 
 from .console import CommandError, Console
 from .judging import check
@@ -83,17 +82,19 @@ def _with_plugins(console: Console) -> Table:
 
 def _run(words: list[str], console: Console, known: Table) -> int:
     try:
-        found, rest = parse_leading(words, "sbatch", known)
+        parts, rest = parse_components(words, "sbatch", known)
     except UserError as error:
         if error.code == UNKNOWN:
             raise
         console.err.write(f'{error.message}\nTry "sbatch --help" for more information\n')
         return USAGE_EXIT
-    own = {option: value for option, value in found if known.options[option].here == COMMAND}
+    own = {
+        option: value for found in parts for option, value in found if known.options[option].here == COMMAND
+    }
     if own.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in own else USAGE)
         return 0
-    draft = _draft(words, found, rest, own, console, known)
+    draft = _draft(words, parts, rest, own, console, known)
     asked = own.keys() | draft.own
     with console.connect() as client:
         return (
@@ -103,20 +104,23 @@ def _run(words: list[str], console: Console, known: Table) -> int:
 
 def _draft(
     words: list[str],
-    found: list[tuple[str, str]],
+    parts: list[list[tuple[str, str]]],
     rest: list[str],
     own: dict[str, str],
     console: Console,
     known: Table,
 ) -> Draft:
     text, name = _script(rest, own, console)
-    options = [as_word(option, value, known) for option, value in found if option not in own]
+    options, *others = [
+        [as_word(option, value, known) for option, value in found if option not in own] for found in parts
+    ]
     try:
         draft = draft_script(
             text,
             name,
             args=rest[1:],
             options=options,
+            others=others,
             cwd=console.folder,
             environ=console.env,
             now=time.time(),
@@ -125,14 +129,15 @@ def _draft(
             read=lambda path: _text(path, console),
         )
     except UserError as error:
-        if error.code not in (UNKNOWN, COMPONENTS):
-            check(text, name, options, console)
+        if error.code != UNKNOWN:
+            check(text, name, options, console, others=others)
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise
     if draft.notes:  # what we pass over may still have a value that it cannot have
-        check(text, name, options, console)
-    draft.request["submit_line"] = shlex.join(["sbatch", *words])
+        check(text, name, options, console, others=others)
+    for request in (draft.request, *draft.components):
+        request["submit_line"] = shlex.join(["sbatch", *words])
     # Tools look for what their jobs wrote where they submitted them. A job's own are as that job.
     draft.request["in_place"] = console.record is not None
     return draft

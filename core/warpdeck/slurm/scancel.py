@@ -83,7 +83,7 @@ MAX_SELECTED = 100_000
 """Jobs that filters may stand for: as many as one request may name."""
 SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
-EXITS = {"denied": 210, "not_found": 1}
+EXITS = {"component": 60, "denied": 210, "not_found": 1}
 STEP_EXITS = {"denied": 218, "no_step": 225}
 """Code -> how scancel ends where it is no 1: Slurm's error number, cut to a byte."""
 STEP_WORDS = {"denied": "Invalid user id", "already_done": WORDS["not_found"], "no_step": WORDS["not_found"]}
@@ -111,7 +111,7 @@ HELP = """Usage: scancel [OPTIONS] [job_id[_array_id][.step_id]]
   -w, --nodelist=hosts            act only on jobs on these nodes
       --wckey=wckey               act only on jobs with this workload characterization key
 """
-_ID = re.compile(r"([1-9]\d{0,17})(?:(?:_(\d{1,9}))?(?:\.(\d{1,9}))?|_\[([^\[\].]*)\])")
+_ID = re.compile(r"([1-9]\d{0,17})(?:(?:_(\d{1,9})|\+\d{1,3})?(?:\.(\d{1,9}))?|_\[([^\[\].]*)\])")
 _SPAN = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 Options = dict[str, str]
 
@@ -218,7 +218,7 @@ def _select(
     for row in rows:
         name = next(
             (steps[label] for label in (row["label"], str(row["array_job_id"])) if label in steps),
-            row["label"],
+            str(row["id"]) if "+" in row["label"] else row["label"],
         )
         if "interactive" not in given or _agreed(name, row, console):
             chosen.append(name)
@@ -240,7 +240,7 @@ def _matching(client: SyncClient, ids: list[str], filters: Options, console: Con
     if "wckey" in filters or filters.get("state", "PENDING") not in OURS:
         return []  # jobs have none here
     jobs = [word.partition(".")[0] for word in ids]
-    fields = ["label", "array_job_id", "name", "partition", "end"]
+    fields = ["id", "label", "array_job_id", "name", "partition", "end"]
     answer = client.call("jobs", ids=jobs, limit=MAX_SELECTED, fields=fields, **asked)
     found = [row for row in answer["jobs"] if row["end"] is None]
     return [row for row in found if not partition or row["partition"] == partition]

@@ -37,7 +37,7 @@ def told(*lines: str, folders: tuple[str, ...] = ("/here",)) -> list[str]:
         (["#SBATCH -o logs/%x.out"], "line 2: the folder of --output, /here/logs, is not there"),
         (["#SBATCH --reboot"], "line 2: submission refuses this: --reboot is not supported"),
         (["#SBATCH --mem-bind=local"], "line 2: --mem-bind has no effect here"),
-        (["#SBATCH -n1", "#SBATCH hetjob", "#SBATCH -n2"], "line 3: a job of 2 components"),
+        (["#SBATCH hetjob"] * 128, "line 2: a job of 129 components"),
         (["#PBS -l nodes=2", "#PBS -N x"], "line 2: #PBS lines count here and for Slurm's sbatch"),
         (["#BSUB -n 2", "#PBS -N x"], "line 3: this #PBS line is not read: the script has #BSUB lines"),
         (["#SBATCH --ignore-pbs", "#PBS -N x"], "line 3: this #PBS line is not read: --ignore-pbs"),

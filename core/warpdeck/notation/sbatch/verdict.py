@@ -52,9 +52,16 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    text: str, name: str, place: Place, *, words: Sequence[str] = (), known: Table = SBATCH_22_05
+    text: str,
+    name: str,
+    place: Place,
+    *,
+    words: Sequence[str] = (),
+    others: Sequence[Sequence[str]] = (),
+    known: Table = SBATCH_22_05,
 ) -> Verdict:
-    """`words` are the options of the command line. Any text has a verdict; nothing is raised."""
+    """`words` are the options of the command line, `others` those of further components. Any text has a verdict; nothing is
+    raised."""
     verdict = Verdict([], [], None)
     fault = script_fault(text, name)
     if fault is not None:
@@ -62,18 +69,21 @@ def judge(
     fields = Fields()
     reading = Reading(fields, place, known=known)
     base = name.rsplit("/", 1)[-1]
-    others = None if is_ignored(place.environ, words, known) else _Others(text, base)
+    foreign = None if is_ignored(place.environ, words, known) else _Others(text, base)
+    parts, sections = components(text), [words, *others]
+    parts += [Component(0, [])] * (len(sections) - len(parts))
     try:
-        for number, component in enumerate(components(text)):
+        for number, component in enumerate(parts):
             if number:
                 fields.begin_component()
             reading.given = []
             verdict.given.append(reading.given)
             _directives(reading, component, base)
-            if others is not None and IGNORE not in fields.given:
-                others.read_into(reading)
+            if foreign is not None and IGNORE not in fields.given:
+                foreign.read_into(reading)
             reading.variables(SBATCH_VARIABLES)
-            reading.words(words, [0] * len(words))
+            section = sections[min(number, len(sections) - 1)]
+            reading.words(section, [0] * len(section))
             reading.line = 0
             check(fields, place)
             complete_paths(fields, place)

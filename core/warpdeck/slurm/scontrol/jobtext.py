@@ -15,6 +15,9 @@ FIELDS = [
     "id",
     "label",
     "array_job_id",
+    "het_job_id",
+    "het_job_offset",
+    "het_job_id_set",
     "array_task_id",
     "tasks_pending",
     "name",
@@ -98,6 +101,7 @@ def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
     group, gid = group_of(job["uid"])
     lines = [
         _name(job),
+        *([f"HetJobIdSet={job['het_job_id_set']}"] if job["het_job_id"] else []),
         f"UserId={job['user']}({job['uid']}) GroupId={group}({gid}) MCS_label=N/A",
         f"Priority={max(0, job['priority_told'] or 0)} Nice={job['nice']} Account={or_null(job['account'])} "
         f"QOS={or_null(job['qos'])}",
@@ -112,6 +116,8 @@ def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
 
 def _name(job: Record) -> str:
     head = f"JobId={job['id']} "
+    if job["het_job_id"]:
+        head += f"HetJobId={job['het_job_id']} HetJobOffset={job['het_job_offset']} "
     if job["tasks_text"]:
         throttle = f"ArrayTaskThrottle={job['throttle']} " if job["throttle"] else ""
         head += f"ArrayJobId={job['array_job_id']} ArrayTaskId={told_tasks(job['tasks_text'])} {throttle}"

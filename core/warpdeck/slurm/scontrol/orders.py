@@ -19,7 +19,9 @@ from .show import alive, records
 
 SAYS_ALL = frozenset(
     {
+        "component",
         "no_requeue",
+        "not_leader",
         "not_found",
         "not_pending",
         "pending",

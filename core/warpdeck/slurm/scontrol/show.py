@@ -95,7 +95,7 @@ def _jobs(session: Session, word: str) -> None:
     with session.connect() as client:
         found = records(client, word, steps=session.details)
     if not found and word and word.lower() != "all":
-        if "_" in word:
+        if "_" in word or "+" in word:
             raise Missing(f"Job {word} not found")
         raise Failed("slurm_load_jobs error: Invalid job id specified")
     if session.json:
