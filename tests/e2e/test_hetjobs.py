@@ -73,3 +73,66 @@ def test_the_end_of_the_script_ends_all_alike(home: Home, work: Path) -> None:
         ),
         what="both have failed",
     )
+
+
+TOLD = "$SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID/$SLURM_NNODES $SLURM_LOCALID $SLURMD_NODENAME $SLURM_JOB_ID $SLURM_GTIDS $RANK/$WORLD_SIZE"
+
+
+def run(home: Home, work: Path, script: str, *options: str) -> tuple[int, list[str]]:
+    """The number of a job of two components, the second with two tasks, and what its script has said."""
+    (work / "job.sh").write_text(f"#!/bin/bash\n{script}\n")
+    asked = options or ("-w", "het1", ":", "-w", "het2", "-n2")
+    done = home.slurm("sbatch", "-W", "-o", "out", *asked, "job.sh", cwd=work)
+    assert "Submitted" in done.stdout, done.stderr
+    return int(done.stdout.split()[-1]), read(work / "out").splitlines()
+
+
+def test_srun_runs_in_the_components_that_it_names(home: Home, work: Path) -> None:
+    job, lines = run(
+        home,
+        work,
+        f"srun sh -c 'echo own {TOLD}'\nsrun --het-group=1 sh -c 'echo second {TOLD}'\n"
+        f"srun --het-group=0,1 -l sh -c 'echo {TOLD}'\nsrun -n1 echo a : -n2 echo b\nsrun --het-group=2 true; echo $?",
+    )
+    assert lines[0] == f"own 0/1 0/1 0 het1 {job} 0 0/1"
+    assert sorted(lines[1:3]) == [f"second {rank}/2 0/1 {rank} het2 {job} 0,1 {rank}/2" for rank in range(2)]
+    assert sorted(lines[3:6]) == [
+        f"0: 0/3 0/2 0 het1 {job} 0 0/3",
+        f"1: 1/3 1/2 0 het2 {job} 1,2 1/3",
+        f"2: 2/3 1/2 1 het2 {job} 1,2 2/3",
+    ]
+    assert sorted(lines[6:9]) == ["a", "b", "b"]
+    assert lines[9:] == ["srun: error: Requested het-group offset exceeds highest hetjob index (2 > 1)", "1"]
+    steps = home.slurm("sacct", "-nPj", str(job), "-o", "jobid,jobidraw,state").stdout.splitlines()
+    assert [f"{job}+1.{number}|{job + 1}.{number}|COMPLETED" for number in (1, 2, 3)] == [
+        line for line in steps if line.startswith(f"{job}+1.") and line[len(str(job)) + 3].isdigit()
+    ]
+
+
+def test_the_highest_exit_of_all_components_is_sruns_and_a_bad_one_may_end_all(
+    home: Home, work: Path
+) -> None:
+    _, lines = run(
+        home,
+        work,
+        "srun --het-group=0,1 sh -c 'exit $((SLURM_PROCID + 3))'; echo $?\n"
+        "srun -K --het-group=0,1 sh -c '[ $SLURM_PROCID = 2 ] && exit 7; sleep 600'; echo $?",
+    )
+    assert sorted(lines[:3]) == [
+        "srun: error: het1: task 0: Exited with exit code 3",
+        "srun: error: het2: task 1: Exited with exit code 4",
+        "srun: error: het2: task 2: Exited with exit code 5",
+    ]
+    assert lines[3] == "5"
+    assert lines[-1] == "143"
+
+
+def test_input_goes_to_the_tasks_of_all_components(home: Home, work: Path) -> None:
+    _, lines = run(home, work, "seq 3 | srun --het-group=0,1 -l sh -c 'cat | wc -l'")
+    assert sorted(lines) == ["0: 3", "1: 3", "2: 3"]
+
+
+def test_ranks_of_all_components_meet_at_one_address(lab: Lab, home: Home, work: Path) -> None:
+    _, lines = run(home, work, "srun --het-group=0,1 sh -c 'echo $MASTER_ADDR $MASTER_PORT'")
+    (where,) = set(lines)
+    assert where.split()[0] == lab.address(1)

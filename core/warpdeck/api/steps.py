@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from warpdeck.controller.events import StepAsked
 from warpdeck.controller.firststeps import FirstStep
-from warpdeck.controller.steps import BUSY, STARTING, plan_step
+from warpdeck.controller.steps import BUSY, STARTING, plan_step, whole_step
 from warpdeck.errors import UserError
 from warpdeck.model import Job, JobId, NodeName
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk
 from warpdeck.notation.jobids import parse_job_id
 from warpdeck.notation.master import has_own_master
 from warpdeck.notation.options import SRUN_22_05
-from warpdeck.notation.srun import Srun, Streams, parse_srun
+from warpdeck.notation.srun import Srun, Streams, parse_srun, programs_of
 from warpdeck_agent.wire.steps import EVERY_TASK
 
 from . import protocol as ask
@@ -40,12 +40,14 @@ _COUNT = re.compile(r"[0-9]{1,6}")
 async def run(connection: Connection, message: ask.Srun, submission: Submission) -> None:
     """From the words to a running step, joined to the client."""
     with judged(connection, message, SRUN_22_05) as judge:
-        asked = _parse(connection, message)
+        words, *further = programs_of(message.words)
+        asked = _parse(connection, message, words)
         if asked.told:
             connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
             return
         wanted = _convert(asked, has_input=message.has_input)
         job = _find_job(connection, asked)
+        parts = _components(connection, message, job, asked, wanted, further)
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
         wish = _wish(connection, message, asked) if job is None else None
@@ -56,9 +58,13 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         with connection.server.controller.first_steps.waiting(asked_for) as first:
             job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     else:
-        assert job is not None
-        wanted = _as_variables_say(wanted, job, message.env)
-    event = _event(connection, message, job, wanted)
+        job, wanted = parts[0]
+    parts = [(job, wanted), *parts[1:]]
+    first_event, *others = [_event(connection, message, *part) for part in parts]
+    event = first_event
+    if others:  # ranks of different jobs: no fence of theirs is gathered
+        alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
+        event = msgspec.structs.replace(event, mpi="none", others=alone)
     try:
         step = await first.made() if first is not None else None
         step = step or await _place(connection, message.id, event)
@@ -71,11 +77,60 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
             raise of_step(error, job.id, message.env) from None
         raise
     connection.server.steps.released(job.id)  # from here on its step holds it
-    stream = StepStream(connection, message.id, step, wait_s=wanted.wait_s)
+    steps = whole_step(connection.server.controller.state, step)
+    stream = StepStream(connection, message.id, steps, wait_s=wanted.wait_s)
+    shares = tuple(share for each in steps for share in each.shares)
+    whole = msgspec.structs.replace(step, shares=shares)
     connection.send(
-        {"t": "ok", "id": message.id, "result": stream_plan(job, step, asked, wanted, cwd=message.cwd)}
+        {"t": "ok", "id": message.id, "result": stream_plan(job, whole, asked, wanted, cwd=message.cwd)}
     )
     await stream.join({})
+
+
+def _components(
+    connection: Connection,
+    message: ask.Srun,
+    job: Job | None,
+    asked: Srun,
+    wanted: StepAsk,
+    further: Sequence[list[str]],
+) -> list[tuple[Job, StepAsk]]:
+    """Which components of the job run what, in the order of their ranks; () where the job is yet to be made. Raises UserError."""
+    if job is None or (not further and asked.groups in ((), (0,))):
+        if further or any(asked.groups):
+            raise UserError(
+                "an srun of several components needs a job that has them",
+                "submit one: sbatch A : B, and write srun A : B in its script",
+            )
+        return [] if job is None else [(job, _as_variables_say(wanted, job, message.env))]
+    members = {each.component.offset: each for each in _members(connection, job) if each.component}
+    chosen: dict[int, StepAsk] = {}
+    programs = [(asked, wanted)]
+    for words in further:
+        one = _parse(connection, message, words)
+        programs.append((one, _convert(one, has_input=message.has_input)))
+    for number, (one, step) in enumerate(programs):
+        for offset in one.groups or (number,):
+            if offset in chosen:
+                raise UserError(
+                    f"component {offset} is named twice", "give each program components of its own"
+                )
+            chosen[offset] = step
+    highest, asks = max(members, default=0), max(chosen)
+    if asks > highest:
+        raise UserError(
+            f"Requested het-group offset exceeds highest hetjob index ({asks} > {highest})", exit_code=1
+        )
+    if len(chosen) > 1 and any(step.mpi == "pmi2" for step in chosen.values()):
+        raise UserError(
+            "--mpi=pmi2 over several components is not supported",
+            "start the program with mpirun, or in one component",
+        )
+    return [(members[offset], chosen[offset]) for offset in sorted(chosen)]
+
+
+def _members(connection: Connection, job: Job) -> list[Job]:
+    return connection.server.controller.state.array_members(job.array_job_id)
 
 
 def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk) -> StepAsked:
@@ -91,10 +146,10 @@ def _event(connection: Connection, message: ask.Srun, job: Job, wanted: StepAsk)
     )
 
 
-def _parse(connection: Connection, message: ask.Srun) -> Srun:
+def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
     """Raises UserError."""
     plugins = connection.server.controller.config.submission.plugin_options
-    asked = parse_srun(list(message.words), message.env, files=message.files, plugins=plugins)
+    asked = parse_srun(words, message.env, files=message.files, plugins=plugins)
     if asked.needs:
         raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
     return asked
@@ -124,7 +179,7 @@ async def attach(connection: Connection, message: ask.SrunAttach) -> None:
     )
     if job is None or step is None or connection.who.uid not in (job.uid, 0):
         raise UserError(f"step {message.step} is not known any more", "see `warpdeck show`")
-    stream = StepStream(connection, message.id, step, wait_s=0)
+    stream = StepStream(connection, message.id, whole_step(state, step), wait_s=0)
     connection.send({"t": "ok", "id": message.id, "result": {"job_id": step.job_id, "step": step.number}})
     await stream.join(message.have)
 
@@ -224,10 +279,10 @@ async def _place(connection: Connection, number: int, event: StepAsked) -> Step:
 
 async def _ask_once(connection: Connection, event: StepAsked) -> Step:
     controller = connection.server.controller
-    layout = plan_step(controller.state, event)
-    first = layout.shares[0].node
+    layouts = [plan_step(controller.state, each) for each in (event, *event.others)]
+    first = layouts[0].shares[0].node
     port = 0
-    if len(layout.shares) > 1 and not event.own_master:
+    if sum(len(layout.shares) for layout in layouts) > 1 and not event.own_master:
         job = controller.state.jobs[event.job_id]
         port = await controller.fleet.reserve_port(first, job_id=job.id, restarts=job.restarts)
     outcome = await controller.apply(msgspec.structs.replace(event, first=first, port=port))

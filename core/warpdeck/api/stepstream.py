@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from signal import strsignal
 from typing import TYPE_CHECKING, Any
 
 from warpdeck.controller.events import StepEndAsked
 from warpdeck.controller.ports import StepPipe
 from warpdeck.errors import RemoteError, UserError
-from warpdeck.model import Link, NodeName, format_ranges, ranges_of
+from warpdeck.model import ExitStatus, Link, NodeName, format_ranges, ranges_of
 from warpdeck.model.step import Step, StepShare, TaskEnd
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES
 from warpdeck_agent.wire.steps import EVERY_TASK, TASK_HEADER, ForgetStep, OpenStep
 
 from .connection import ClientStream, Connection
 from .launchers import advice
+from .stepkeeper import StepKey
 
 if TYPE_CHECKING:
     from . import protocol
@@ -29,8 +30,9 @@ LOOK_S = 5.0
 class NodePart:
     """The step's streams on one node: a StreamSink for the fleet. Opened anew when the link comes back."""
 
-    def __init__(self, stream: StepStream, share: StepShare) -> None:
+    def __init__(self, stream: StepStream, key: StepKey, share: StepShare) -> None:
         self._stream = stream
+        self.key = key
         self.share = share
         self.pipe: StepPipe | None = None
         self.taken = 0
@@ -80,16 +82,17 @@ class NodePart:
 
 
 class StepStream(ClientStream):
-    """Joined to the step until it has ended and everything was sent."""
+    """Joined to the step, or to those of several components, until all has ended and everything was sent."""
 
-    def __init__(self, connection: Connection, number: int, step: Step, *, wait_s: int) -> None:
+    def __init__(self, connection: Connection, number: int, steps: Sequence[Step], *, wait_s: int) -> None:
         super().__init__(connection, number)
         self._controller = connection.server.controller
         self._keeper = connection.server.steps
-        self._step = step
+        self._steps = {(step.job_id, step.number): step for step in steps}
         self._wait_s = wait_s
-        self._key = (step.job_id, step.number)
-        self._parts = {share.node: NodePart(self, share) for share in step.shares}
+        self._parts = [
+            NodePart(self, key, share) for key, step in self._steps.items() for share in step.shares
+        ]
         self._told: set[int] = set()
         self._acknowledged = 0
         self._task = asyncio.current_task()
@@ -99,40 +102,43 @@ class StepStream(ClientStream):
         """Nodes that were sent their share of the step."""
         self.have: dict[str, str] = {}
         self.changed = asyncio.Event()
-        self._keeper.joined(self._key)
+        for key in self._steps:
+            self._keeper.joined(key)
 
     async def join(self, have: dict[str, str]) -> None:
         """Passes on until the end; the client learns the exit then."""
         self.have = dict(have)
         listener = self._controller.hub.listen()
         listener.changed = self.changed  # one event for both: what the nodes send, and what the state becomes
-        for node in self._parts:
+        for node in dict.fromkeys(part.share.node for part in self._parts):
             self._spawn(self._note_order(node))
         try:
             while True:
                 self.changed.clear()
-                step = self._now()
-                await self._open_parts(step)
-                if not await self._is_committed(step):
+                steps = self._now()
+                await self._open_parts()
+                if not await self._is_committed(steps):
                     continue
-                self._tell_ends(step)
-                if step.is_finished and self._is_sent(step):
+                for step in steps:
+                    self._tell_ends(step)
+                if all(step.is_finished for step in steps) and self._is_sent():
                     break
-                await self._limit_wait(step)
+                await self._limit_wait(steps)
                 await self._pause()
                 listener.take()
         finally:
             self._controller.hub.leave(listener)
-        await self._finish(step)
+        await self._finish(steps)
 
-    def _now(self) -> Step:
-        return self._controller.state.steps.get(self._key[0], {}).get(self._key[1], self._step)
+    def _now(self) -> list[Step]:
+        known = self._controller.state.steps
+        return [known.get(job_id, {}).get(number, step) for (job_id, number), step in self._steps.items()]
 
-    async def _is_committed(self, step: Step) -> bool:
+    async def _is_committed(self, steps: Sequence[Step]) -> bool:
         """Whether its ends are on disk, if it has any: a node may forget what was told. If not, it has changed meanwhile."""
-        if any(part.ends for part in step.parts):
+        if any(part.ends for step in steps for part in step.parts):
             await self._controller.commits.settled()
-        return self._now() is step
+        return all(now is step for now, step in zip(self._now(), steps, strict=True))
 
     async def _note_order(self, node: NodeName) -> None:
         """Its streams are asked for right behind the step, and need not wait for the word that it has begun."""
@@ -152,13 +158,15 @@ class StepStream(ClientStream):
         except TimeoutError:
             return
 
-    async def _open_parts(self, step: Step) -> None:
+    async def _open_parts(self) -> None:
         """Joins the nodes that have the step and are not joined."""
-        phases = {part.node: part.phase for part in step.parts}
-        for node, part in self._parts.items():
+        now = dict(zip(self._steps, self._now(), strict=True))
+        for part in self._parts:
+            step, node = now[part.key], part.share.node
+            phase = next(each.phase for each in step.parts if each.node == node)
             if part.over or part.pipe is not None or not self._is_linked(node):
                 continue
-            if phases[node] == "launching" and node not in self._ordered:
+            if phase == "launching" and node not in self._ordered:
                 continue
             asked = OpenStep(
                 stream=0,
@@ -177,11 +185,10 @@ class StepStream(ClientStream):
                 continue  # its next Welcome tells
             part.joined(pipe)
 
-    def _is_sent(self, step: Step) -> bool:
+    def _is_sent(self) -> bool:
         """Whether all that the nodes have was sent; a node that is away keeps nobody waiting once the step has ended."""
         return all(
-            part.over or (part.pipe is None and not self._is_linked(node))
-            for node, part in self._parts.items()
+            part.over or (part.pipe is None and not self._is_linked(part.share.node)) for part in self._parts
         )
 
     def _is_linked(self, node: NodeName) -> bool:
@@ -202,9 +209,10 @@ class StepStream(ClientStream):
         if self._told and self._first_end is None:
             self._first_end = asyncio.get_running_loop().time()
 
-    async def _limit_wait(self, step: Step) -> None:
+    async def _limit_wait(self, steps: Sequence[Step]) -> None:
         """--wait: so long after the first task has ended the others have to."""
-        if not self._wait_s or self._first_end is None or step.ending_cause or step.is_finished:
+        running = any(not step.ending_cause and not step.is_finished for step in steps)
+        if not self._wait_s or self._first_end is None or not running:
             return
         left = self._first_end + self._wait_s - asyncio.get_running_loop().time()
         if left > 0:
@@ -213,26 +221,25 @@ class StepStream(ClientStream):
         self.note(f"First task exited {self._wait_s}s ago")
         await self._end_step("cancelled")
 
-    async def _finish(self, step: Step) -> None:
-        """The last words, and the nodes may forget it."""
-        exit_ = (
-            {"code": 1, "signal": 0}
-            if step.exit is None
-            else {"code": step.exit.code, "signal": step.exit.signal}
-        )
-        message = step.exit.message if step.exit is not None else ""
-        if step.ending_cause == "cancelled" and not message:
-            self.note(f"error: StepId={step.label()} was cancelled")
-        for node, part in self._parts.items():
+    async def _finish(self, steps: Sequence[Step]) -> None:
+        """The last words, and the nodes may forget it. The exit is the highest of all."""
+        ends = [ExitStatus(code=1) if step.exit is None else step.exit for step in steps]
+        worst = max(ends, key=lambda end: 128 + end.signal if end.signal else end.code)
+        message = next((end.message for end in ends if end.message), "")
+        if steps[0].ending_cause == "cancelled" and not message:
+            self.note(f"error: StepId={steps[0].label()} was cancelled")
+        for part in self._parts:
             if not part.over:
-                self.note(f"error: {node} is away: what its tasks wrote last is not here")
-        if line := advice(step):
+                self.note(f"error: {part.share.node} is away: what its tasks wrote last is not here")
+        if line := advice(steps[0]):
             self.note(line)
-        self._keeper.left(self._key, cut_off=True)
-        self.say_end(message, exit_)
-        for node in self._parts:
+        for key in self._steps:
+            self._keeper.left(key, cut_off=True)
+        self.say_end(message, {"code": worst.code, "signal": worst.signal})
+        for part in self._parts:
+            step = self._steps[part.key]
             forget = ForgetStep(job_id=step.job_id, restarts=step.restarts, step=step.number)
-            await self._controller.fleet.send(node, forget)
+            await self._controller.fleet.send(part.share.node, forget)
 
     def note(self, line: str) -> None:
         """A line of srun's own."""
@@ -243,7 +250,7 @@ class StepStream(ClientStream):
         if len(data) < TASK_HEADER.size or len(data) > DATA_CHUNK_BYTES:
             return
         rank = TASK_HEADER.unpack_from(data)[0]
-        for part in self._parts.values():
+        for part in self._parts:
             if rank == EVERY_TASK or rank in part.share.ranks:
                 part.give(data)
             else:
@@ -256,7 +263,7 @@ class StepStream(ClientStream):
 
     def tell_taken(self) -> None:
         """What all nodes have taken of the input, the client need not keep."""
-        taken = min(part.taken for part in self._parts.values())
+        taken = min(part.taken for part in self._parts)
         if taken > self._acknowledged:
             self.connection.send({"t": "ack", "stream": self.number, "size": taken - self._acknowledged})
             self._acknowledged = taken
@@ -271,9 +278,8 @@ class StepStream(ClientStream):
             await self._end_step("", signal=order.signal)
 
     def _tell_status(self) -> None:
-        step = self._now()
-        ended = step.ends()
-        for share in step.shares:
+        for step, share in ((each, share) for each in self._now() for share in each.shares):
+            ended = step.ends()
             for word, ranks in (
                 ("running", [rank for rank in share.ranks if rank not in ended]),
                 ("exited", [rank for rank in share.ranks if rank in ended]),
@@ -282,10 +288,14 @@ class StepStream(ClientStream):
                     self.note(f"StepId={step.label()} {_tasks(ranks)}: {word}")
 
     async def _end_step(self, cause: str, *, signal: int = 0) -> None:
+        """The order for one of its steps is for all."""
+        running = [step for step in self._now() if not step.is_finished]
+        if not running:
+            return
         event = StepEndAsked(
             who=self.connection.who,
-            job_id=self._key[0],
-            number=self._key[1],
+            job_id=running[0].job_id,
+            number=running[0].number,
             cause=cause or "cancelled",
             signal=signal,
         )
@@ -300,10 +310,11 @@ class StepStream(ClientStream):
             return
         super().end()
         caller = self.connection.caller
-        self._keeper.left(self._key, cut_off=caller is not None and caller.lost.is_set())
+        for key in self._steps:
+            self._keeper.left(key, cut_off=caller is not None and caller.lost.is_set())
         if self._task is not None:
             self._task.cancel()
-        for part in self._parts.values():
+        for part in self._parts:
             if part.pipe is not None:
                 self._spawn(part.pipe.close())
 

@@ -219,6 +219,7 @@ class EffectRunner:
             nodes=state.nodes,
             submit_host=self._submit_host,
             hooks=self._controller.config.hooks,
+            leader=state.jobs.get(job.array_job_id) if job.component is not None else None,
         )
         await self._fleet.send(effect.node, launch)
 

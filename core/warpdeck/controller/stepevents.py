@@ -11,6 +11,15 @@ from warpdeck_agent.wire import steps as wire
 from .who import Who
 
 
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """All tasks that one srun starts over several components: their nodes in the order of ranks, and how many each has."""
+
+    nodes: tuple[NodeName, ...]
+    tasks: tuple[int, ...]
+    at: int = 0
+    """The place of a step's first node among them."""
+
+
 class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """srun asks for a step. `first` is the node on which `port` was reserved: the layout must begin there."""
 
@@ -27,6 +36,10 @@ class StepAsked(msgspec.Struct, frozen=True, kw_only=True):
     """MASTER_PORT; 0: the step's only node chooses it, or the user has."""
     own_master: bool = False
     """The user's MASTER_ADDR and MASTER_PORT stay as they are."""
+    others: tuple[StepAsked, ...] = ()
+    """Of a heterogeneous job: what is asked of further components. All begin or none, and their ranks go on."""
+    world: World | None = None
+    """Then: what its tasks are told of all of them."""
 
 
 class StepEndAsked(msgspec.Struct, frozen=True, kw_only=True):

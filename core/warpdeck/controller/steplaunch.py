@@ -21,7 +21,7 @@ from .aliases import address_variables, addresses
 from .environment import made_environment, run_lengths
 from .launching import build_container
 from .mpi import PMI_VARIABLES, pmi_of
-from .stepevents import StepAsked
+from .stepevents import StepAsked, World
 from .training import master_address, master_variables, task_variables
 
 
@@ -34,24 +34,26 @@ def build_step_launch(
     nodes: Mapping[NodeName, Node],
     submit_host: str,
     hooks: Hooks,
+    leader: Job | None = None,
 ) -> wire.StepLaunch:
-    """The step's share of that node."""
+    """The step's share of that node. `leader`: of a component that one whose script has the srun."""
     assert job.allocation is not None
     ask = event.ask
     at = step.node_names().index(node)
-    share = step.shares[at]
+    share, world = step.shares[at], event.world or _world_of(step)
     rank_in_job = job.allocation.node_names().index(node)
     env = {
         **{name: value for name, value in ask.env.items() if name not in PMI_VARIABLES},
         **made_environment(job, rank_in_job, submit_host=submit_host),
         **{name: value for name, value in ask.env.items() if name.startswith(TOLD)},
-        **_layout(step, at),
-        **address_variables(job.allocation.node_names(), nodes),
+        **_layout(step, at, world),
+        **address_variables((*job.allocation.node_names(), *world.nodes), nodes),
         "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
         or ask.distribution
         or ("block" if step.task_count() > len(step.shares) else "cyclic"),
+        **_of_leader(job, leader, event.world),
         "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
-        **task_variables([len(each.ranks) for each in step.shares], at),
+        **task_variables(world.tasks, world.at + at),
         **_gpus(share),
         **_rendezvous(step, event, nodes),
     }
@@ -66,7 +68,7 @@ def build_step_launch(
         restarts=job.restarts,
         step=step.number,
         env=env,
-        cwd=node_folder(job, node, cwd=ask.chdir or event.cwd, caller=event.caller),
+        cwd=node_folder(job, node, cwd=ask.chdir or event.cwd, caller=event.caller, leader=leader),
         argv=list(ask.argv),
         tasks=[_task(ask, share, local, rank) for local, rank in enumerate(share.ranks)],
         cpu_bind=ask.cpu_bind,
@@ -108,27 +110,41 @@ def reads(ask: StepAsk, rank: int) -> bool:
     return ask.input_rank == wire.EVERY_TASK or ask.input_rank == rank
 
 
-def _layout(step: Step, at: int) -> dict[str, str]:
-    share, nodes = step.shares[at], collapse(step.node_names())
-    tasks = step.task_count()
-    per_node = run_lengths([len(each.ranks) for each in step.shares])
+def _world_of(step: Step) -> World:
+    return World(nodes=step.node_names(), tasks=tuple(len(share.ranks) for share in step.shares))
+
+
+def _layout(step: Step, at: int, world: World) -> dict[str, str]:
+    share, nodes = step.shares[at], collapse(world.nodes)
+    tasks, per_node = sum(world.tasks), run_lengths([*world.tasks])
     return {
         "SLURM_STEP_ID": str(step.number),
         "SLURM_STEPID": str(step.number),
         "SLURM_STEP_NODELIST": nodes,
-        "SLURM_STEP_NUM_NODES": str(len(step.shares)),
+        "SLURM_STEP_NUM_NODES": str(len(world.nodes)),
         "SLURM_STEP_NUM_TASKS": str(tasks),
         "SLURM_STEP_TASKS_PER_NODE": per_node,
         "SLURM_NODELIST": nodes,
-        "SLURM_NNODES": str(len(step.shares)),
+        "SLURM_NNODES": str(len(world.nodes)),
         "SLURM_NTASKS": str(tasks),
         "SLURM_NPROCS": str(tasks),
         "SLURM_TASKS_PER_NODE": per_node,
         "SLURM_CPUS_PER_TASK": str(step.cpus_per_task),
         "SLURM_CPUS_ON_NODE": str(share.cpus),
-        "SLURM_NODEID": str(at),
+        "SLURM_NODEID": str(world.at + at),
         "SLURM_GTIDS": ",".join(str(rank) for rank in share.ranks),
     }
+
+
+def _of_leader(job: Job, leader: Job | None, world: World | None) -> dict[str, str]:
+    """A component's tasks are those of its job as a whole; over several of them its nodes are the nodes of all."""
+    made: dict[str, str] = {}
+    if leader is not None:
+        made = {"SLURM_JOB_ID": str(leader.id), "SLURM_JOBID": str(leader.id)}
+    if world is not None:
+        nodes = collapse(world.nodes)
+        made |= {"SLURM_JOB_NODELIST": nodes, "SLURM_JOB_NUM_NODES": str(len(world.nodes))}
+    return made
 
 
 def _gpus(share: StepShare) -> dict[str, str]:
@@ -146,17 +162,20 @@ def _gpus(share: StepShare) -> dict[str, str]:
 
 def _rendezvous(step: Step, event: StepAsked, nodes: Mapping[NodeName, Node]) -> dict[str, str]:
     """Where rank 0 listens. The port of a step on one node is that node's own choice."""
+    names = step.node_names() if event.world is None else event.world.nodes
     if event.own_master:
-        known = addresses(step.node_names(), nodes)
+        known = addresses(names, nodes)
         own = event.ask.env["MASTER_ADDR"]
         return {"MASTER_ADDR": known.get(own, own)}
-    return master_variables(master_address(step.node_names(), nodes), event.port)
+    return master_variables(master_address(names, nodes), event.port)
 
 
-def node_folder(job: Job, node: NodeName, *, cwd: str, caller: NodeName | None) -> str:
+def node_folder(
+    job: Job, node: NodeName, *, cwd: str, caller: NodeName | None, leader: Job | None = None
+) -> str:
     """The caller's folder as that node has it: below the job's working folder there, where it is below it here."""
     there = next((share.work_dir for share in job.shares if share.node == node), "")
-    here = next((share.work_dir for share in job.shares if share.node == caller), "")
+    here = next((share.work_dir for share in (leader or job).shares if share.node == caller), "")
     if here and there and (cwd == here or cwd.startswith(here.rstrip("/") + "/")):
         return os.path.normpath(there + cwd[len(here.rstrip("/")) :])
     return cwd

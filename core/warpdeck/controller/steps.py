@@ -6,6 +6,8 @@ told the end of all their tasks; what a node cannot tell any more counts as ende
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from warpdeck.errors import UserError
@@ -20,6 +22,7 @@ from .events import Effect, ForgetStep, KillStep, LaunchStep, Outcome, StepAsked
 from .jobs import may_touch
 from .measurements import to_curve, to_spreads, to_usage
 from .state import State, amend
+from .stepevents import World
 from .transaction import Transaction
 
 STARTING = "starting"
@@ -77,17 +80,67 @@ def _check_runs(job: Job) -> None:
 
 
 def ask(txn: Transaction, event: StepAsked) -> Outcome:
-    """A new step, if there is room for it."""
-    layout = plan_step(txn.state, event)
-    job = txn.state.jobs[event.job_id]
-    if layout.shares[0].node != event.first:
+    """A new step, if there is room for it; over several components one of each, all with the same number.
+
+    The numbers of a heterogeneous job are counted over all its components.
+    """
+    events = (event, *event.others)
+    layouts = [plan_step(txn.state, each) for each in events]
+    jobs = [txn.state.jobs[each.job_id] for each in events]
+    if layouts[0].shares[0].node != event.first:
         raise UserError("its first node was taken meanwhile", "it is tried again", code=BUSY)
-    number = job.steps_made
+    first = jobs[0]
+    members = jobs if first.component is None else txn.state.array_members(first.array_job_id)
+    number = max(job.steps_made for job in members)
     if number >= MAX_STEPS:
-        raise UserError(f"job {job.label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun")
+        raise UserError(
+            f"job {jobs[0].label()} has had {MAX_STEPS:,} steps", "start several tasks with one srun"
+        )
+    beside = tuple(job.id for job in jobs) if len(jobs) > 1 else ()
+    tasks = sum(len(share.ranks) for layout in layouts for share in layout.shares)
+    effects: list[Effect] = []
+    for each, layout in zip(in_one_world(events, layouts), layouts, strict=True):
+        first_rank = 0 if each.world is None else sum(each.world.tasks[: each.world.at])
+        each = _with_input(each, tasks)
+        step = _make(txn, each, layout, number, first_rank=first_rank, beside=beside)
+        effects += [
+            LaunchStep(node=share.node, job_id=step.job_id, number=number, asked=each)
+            for share in step.shares
+        ]
+    return Outcome(effects=tuple(effects), step=find_step(txn.state, event.job_id, number), replan=False)
+
+
+def in_one_world(events: Sequence[StepAsked], layouts: Sequence[Layout]) -> list[StepAsked]:
+    """The events, each with what it has to know of the others."""
+    if len(events) == 1:
+        return [*events]
+    shares = [share for layout in layouts for share in layout.shares]
+    world = World(
+        nodes=tuple(share.node for share in shares), tasks=tuple(len(share.ranks) for share in shares)
+    )
+    found, at = list[StepAsked](), 0
+    for event, layout in zip(events, layouts, strict=True):
+        found.append(amend(event, others=(), port=events[0].port, world=amend(world, at=at)))
+        at += len(layout.shares)
+    return found
+
+
+def _make(
+    txn: Transaction,
+    event: StepAsked,
+    layout: Layout,
+    number: int,
+    *,
+    first_rank: int,
+    beside: tuple[JobId, ...],
+) -> Step:
+    job, asked = txn.state.jobs[event.job_id], event.ask
     txn.put_job(amend(job, steps_made=number + 1))
-    event = _with_input(event, sum(len(share.ranks) for share in layout.shares))
-    asked = event.ask
+    shares = layout.shares
+    if first_rank:
+        shares = tuple(
+            amend(share, ranks=tuple(rank + first_rank for rank in share.ranks)) for share in shares
+        )
     step = Step(
         job_id=job.id,
         restarts=job.restarts,
@@ -98,15 +151,19 @@ def ask(txn: Transaction, event: StepAsked) -> Outcome:
         whole=not asked.exact,
         kill_on_bad_exit=asked.kill_on_bad_exit,
         caller=event.caller,
-        shares=layout.shares,
-        parts=tuple(StepPart(node=share.node) for share in layout.shares),
+        beside=beside,
+        shares=shares,
+        parts=tuple(StepPart(node=share.node) for share in shares),
         start_at_unix=txn.now,
     )
     txn.put_step(step)
-    effects = tuple(
-        LaunchStep(node=share.node, job_id=job.id, number=number, asked=event) for share in layout.shares
-    )
-    return Outcome(effects=effects, step=step, replan=False)
+    return step
+
+
+def whole_step(state: State, step: Step) -> list[Step]:
+    """The step, with those of the other components that srun has started with it, by their ranks."""
+    found = [find_step(state, job_id, step.number) for job_id in step.beside]
+    return [each for each in found if each is not None] or [step]
 
 
 def _with_input(event: StepAsked, tasks: int) -> StepAsked:
@@ -125,8 +182,10 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
     if job is None or step is None or step.is_finished:
         words = f"step {event.job_id}.{event.number} does not run"
         raise UserError(words, "see `warpdeck show`", code=_why_none(job, step))
+    running = [each for each in whole_step(txn.state, step) if not each.is_finished]
     if event.signal:
-        return Outcome(effects=tuple(_kills(step, signal=event.signal)), replan=False)
+        kills = [kill for each in running for kill in _kills(each, signal=event.signal)]
+        return Outcome(effects=tuple(kills), replan=False)
     return Outcome(effects=tuple(_end_step(txn, step, event.cause)), replan=False)
 
 
@@ -203,7 +262,10 @@ def _follow_up(txn: Transaction, step: Step, fresh: list[TaskEnd], *, failed: bo
         ended = _finish(txn, step, ended_at=txn.now)
         job = txn.state.jobs[step.job_id]
         is_all = job.request.holder == "srun" and step.number == 0
-        return release(txn, job, ended) if is_all else []
+        if is_all:
+            return release(txn, job, ended)
+        if len(step.beside) < 2:
+            return []
     if step.ending_cause:
         return []
     if any(part.abort is not None for part in step.parts):
@@ -221,8 +283,12 @@ def _abort(said: wire.StepReport) -> TaskEnd | None:
 
 
 def _end_step(txn: Transaction, step: Step, cause: str) -> list[Effect]:
-    txn.put_step(amend(step, ending_cause=step.ending_cause or cause))
-    return _kills(step)
+    effects: list[Effect] = []
+    for each in whole_step(txn.state, step):
+        if not each.is_finished:
+            txn.put_step(amend(each, ending_cause=each.ending_cause or cause))
+            effects += _kills(each)
+    return effects
 
 
 def _kills(step: Step, *, signal: int = 0) -> list[Effect]:

@@ -143,6 +143,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_bad_exit: bool = False
     caller: NodeName | None = None
     """The node on which its srun runs; None: none of ours."""
+    beside: tuple[JobId, ...] = ()
+    """Of tasks over several components of a heterogeneous job: the jobs that have a step of this number, by their ranks."""
     shares: tuple[StepShare, ...] = ()
     parts: tuple[StepPart, ...] = ()
     start_at_unix: float = 0.0

@@ -69,7 +69,7 @@ gres                     -  required  bar  honoured  each
 gres-flags               -  required  bar  noted     each
 help                     h  none      ba   command
 help                     h  none      r    command
-het-group                -  required  r    refused
+het-group                -  required  r    honoured
 hint                     -  required  bar  honoured  each
 hold                     H  none      bar  honoured
 ignore-pbs               -  none      b    honoured
@@ -119,7 +119,7 @@ overcommit               O  none      ba   honoured     each
 overcommit               O  none      r    honoured  each
 overlap                  -  optional  r    honoured
 oversubscribe            s  none      bar  noted     each
-pack-group               -  required  r    refused
+pack-group               -  required  r    honoured
 parsable                 -  none      b    command
 partition                p  required  bar  honoured  each
 power                    -  required  bar  noted     each

@@ -8,7 +8,7 @@ all outrank the variables. An option that we do not have is refused by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from warpdeck.slurm.version import VERSION
 
 from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
+from .directives import MAX_COMPONENTS
 from .exports import exported
 from .getopt import parse_leading
 from .gres import parse_gpus, parse_gres
@@ -54,6 +55,7 @@ _APART = (
     ("quiet", "verbose"),
 )
 _COUNT = re.compile(r"\d{1,9}")
+_SPAN = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 _VARIABLES = {
     "SLURM_BCAST": "bcast",
     "SLURM_CPU_BIND": "cpu-bind",
@@ -127,6 +129,8 @@ class Srun(msgspec.Struct, kw_only=True):
     """How long an allocation that is made for it is waited for; None: as long as it takes."""
     passed_over: bool = False
     """Whether an option was given that changes nothing here."""
+    groups: tuple[int, ...] = ()
+    """--het-group: the components in which it runs, by offset; () is the first."""
     told: str = ""
     """What is answered in place of a step."""
     told_code: int = 0
@@ -177,6 +181,31 @@ def parse_srun(
     given = {name.replace("_", "-"): value for name, value, *_ in (*set_by, *options)}
     asked.ask["env"] = exported(asked.export or "ALL", environ) | told_of_step(given)
     return asked
+
+
+def programs_of(words: Sequence[str]) -> list[list[str]]:
+    """The command lines of srun A : B."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == ":":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def parse_groups(text: str) -> tuple[int, ...]:
+    """Components by offset, as 0,2-4 names them, ascending. Raises UserError."""
+    spans = [_SPAN.fullmatch(word) for word in text.split(",")]
+    found: set[int] = set()
+    for span in spans:
+        first, last = (0, -1) if span is None else (int(span[1]), int(span[2] or span[1]))
+        if not 0 <= first <= last < MAX_COMPONENTS:
+            raise UserError(
+                f"Invalid --het-group value: {text}", f"write numbers below {MAX_COMPONENTS}, such as 0,1"
+            )
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
 
 
 def _check_pairs(given: set[str]) -> None:
@@ -410,6 +439,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "immediate": _immediate,
     "input": _stream("input"),
     "job-name": lambda asked, value: asked.ask.update(name=value),
+    "het-group": lambda asked, value: setattr(asked, "groups", parse_groups(value)),
     "jobid": lambda asked, value: setattr(asked, "job", value),
     "kill-on-bad-exit": _kill_on_bad_exit,
     "label": _stream_flag("label"),
@@ -423,6 +453,7 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "output": _stream("output"),
     "overcommit": _flag("overcommit"),
     "overlap": _flag("overlap"),
+    "pack-group": lambda asked, value: setattr(asked, "groups", parse_groups(value)),
     "pty": _flag("pty"),
     "quiet": _stream_flag("quiet"),
     "quit-on-interrupt": _stream_flag("quits_on_interrupt"),
