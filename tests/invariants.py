@@ -9,7 +9,7 @@ from warpdeck.controller.state import State
 from warpdeck.controller.view import shares_on
 from warpdeck.model import JobId, JobState, NodeName, count_tasks, iter_tasks
 from warpdeck.model.states import HOLDS_RESOURCES
-from warpdeck.policy import Plan, View
+from warpdeck.policy import PendingJob, Plan, View
 
 
 def nothing_is_held_twice(view: View, plan: Plan) -> None:
@@ -30,9 +30,14 @@ def nothing_is_held_twice(view: View, plan: Plan) -> None:
         assert mem[name] <= nodes[name].mem_bytes
 
 
+def everybody(view: View) -> list[PendingJob]:
+    """All who wait, components too."""
+    return [part for job in view.pending for part in (job, *job.components)]
+
+
 def gangs_are_whole(view: View, plan: Plan) -> None:
     """A started job has all its nodes, tasks and GPUs, on different nodes that take jobs and allow it."""
-    jobs = {job.id: job for job in view.pending}
+    jobs = {job.id: job for job in everybody(view)}
     nodes = {node.name: node for node in view.nodes}
     for start in plan.starts:
         asked = jobs[start.job_id].resources
@@ -52,7 +57,7 @@ def gangs_are_whole(view: View, plan: Plan) -> None:
 def everyone_is_accounted_for(view: View, plan: Plan) -> None:
     """Every waiting job starts or has a reason in words."""
     started = {start.job_id for start in plan.starts}
-    for job in view.pending:
+    for job in everybody(view):
         assert job.id in started or plan.whys[job.id].sentence, f"job {job.id} has neither start nor reason"
 
 
@@ -146,7 +151,23 @@ def who_is_behind_another_holds_nothing(state: State) -> None:
         assert first.allocation == job.allocation and not job.holds_resources
 
 
+def components_begin_together(state: State) -> None:
+    """None of a heterogeneous job waits while another begins or runs; their ids are in a row."""
+    begun = (JobState.CONFIGURING, JobState.RUNNING)
+    for job in state.jobs.values():
+        if job.component is None or job.is_led:
+            continue
+        members = state.array_members(job.id)
+        assert {each.component.leader for each in members if each.component} == {job.id}
+        assert [each.id for each in members] == [
+            job.id + each.component.offset for each in members if each.component
+        ]
+        states = {each.state for each in members}
+        assert JobState.PENDING not in states or states.isdisjoint(begun), f"{job.label()}: {states}"
+
+
 OF_STATE = (
+    components_begin_together,
     who_is_behind_another_holds_nothing,
     no_gpu_has_two_jobs,
     every_job_is_where_its_state_says,

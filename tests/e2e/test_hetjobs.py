@@ -75,7 +75,10 @@ def test_the_end_of_the_script_ends_all_alike(home: Home, work: Path) -> None:
     )
 
 
-TOLD = "$SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID/$SLURM_NNODES $SLURM_LOCALID $SLURMD_NODENAME $SLURM_JOB_ID $SLURM_GTIDS $RANK/$WORLD_SIZE"
+TOLD = (
+    "$SLURM_PROCID/$SLURM_NTASKS $SLURM_NODEID/$SLURM_NNODES $SLURM_LOCALID $SLURMD_NODENAME $SLURM_JOB_ID "
+    "$SLURM_GTIDS $RANK/$WORLD_SIZE"
+)
 
 
 def run(home: Home, work: Path, script: str, *options: str) -> tuple[int, list[str]]:

@@ -12,10 +12,10 @@ import msgspec
 
 from warpdeck.errors import UserError
 from warpdeck.model import Job, Node, count_tasks
-from warpdeck.policy import PendingJob, Refusal, Settings, View, admit
+from warpdeck.policy import PendingJob, Refusal, Settings, View, admit, admit_together
 
 from .accounting import key_of
-from .view import Namesakes, pending_job, rules_view
+from .view import Namesakes, pending_job, rules_view, with_components
 
 if TYPE_CHECKING:
     from .state import State
@@ -44,6 +44,17 @@ class Admission:
         if there_already:
             view = _without(view, job)
         refusal = admit(asked, view, settings, must_fit=False) or self._misfit(state, asked, view)
+        if refusal is not None:
+            raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
+
+    def check_together(self, state: State, leader: Job, *, now: float) -> None:
+        """Raises UserError where the components of a job, each of which may wait, could never start at once."""
+        if not state.nodes or not all(node.cpus for node in state.nodes.values()):
+            return
+        names = Namesakes(state)
+        asked = with_components(state, pending_job(state, leader, names, now=now), names, now=now)
+        view = msgspec.structs.replace(rules_view(state), nodes=state.picture.nodes(state))
+        refusal = admit_together(asked, view, state.site.settings)
         if refusal is not None:
             raise UserError(f"{NEVER_STARTS}{refusal.sentence}", refusal.hint, code=refusal.code)
 

@@ -40,6 +40,8 @@ def submit(txn: Transaction, event: Submitted) -> Outcome:
         _make(txn, request, event.who, place_of(first, offset, size=len(checked)))
         for offset, request in enumerate(checked)
     ]
+    if len(made) > 1:
+        txn.state.admission.check_together(txn.state, made[0], now=txn.now)
     return Outcome(job=made[0])
 
 

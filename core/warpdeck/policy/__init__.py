@@ -1,6 +1,6 @@
 """The scheduling policy: plan(view, now, settings) -> Plan. Pure: no clock, no randomness, no I/O."""
 
-from .admit import Refusal, admit, never_fits
+from .admit import Refusal, admit, admit_together, never_fits
 from .advise import Advice, advise
 from .answer import End, Plan, Preempt, Reserve, Resume, Start
 from .backlog import NO_BACKLOG, TOLD, Backlog, likely_starts
@@ -46,6 +46,7 @@ __all__ = [
     "View",
     "Weights",
     "admit",
+    "admit_together",
     "advise",
     "decayed",
     "decayed_seconds",

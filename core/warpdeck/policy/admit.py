@@ -16,6 +16,7 @@ from .features import parse_constraint
 from .gpus import GpuBoard
 from .limits import Ledger
 from .placement import Shape, allocate, place_now
+from .plan import plan
 from .settings import Settings
 from .site import Limits, PartitionView, QosView, Tres
 from .timeline import Timeline
@@ -114,6 +115,45 @@ def _unused(view: View) -> View:
         accounts=tuple(msgspec.structs.replace(account, tres_usage={}) for account in view.accounts),
         users=tuple(msgspec.structs.replace(user, tres_usage={}) for user in view.users),
     )
+
+
+def admit_together(leader: PendingJob, view: View, settings: Settings) -> Refusal | None:
+    """Why the components of a heterogeneous job could never start at once, though each could alone."""
+    parts = [
+        msgspec.structs.replace(
+            job,
+            components=(),
+            held=False,
+            waits_for="",
+            never="",
+            begin_at_unix=None,
+            deadline_unix=None,
+            reservation="",
+        )
+        for job in (leader, *leader.components)
+    ]
+    first = msgspec.structs.replace(parts[0], components=tuple(parts[1:]))
+    healthy = [
+        msgspec.structs.replace(
+            node, unavailable="", gpus=tuple(msgspec.structs.replace(gpu, blocked="") for gpu in node.gpus)
+        )
+        for node in view.nodes
+    ]
+    up = tuple(msgspec.structs.replace(part, state="UP") for part in view.partitions)
+    empty = msgspec.structs.replace(
+        _unused(view),
+        nodes=tuple(healthy),
+        partitions=up,
+        reservations=(),
+        pending=(first,),
+        leaders=(first.id,),
+    )
+    made = plan(empty, 0.0, settings)
+    if made.starts:
+        return None
+    why = made.whys[first.id]
+    hint = "ask for less, or submit the components as jobs of their own"
+    return Refusal("BadConstraints" if why.code == "Resources" else why.code, why.sentence, hint)
 
 
 def _lifts(job: PendingJob, view: View) -> bool:

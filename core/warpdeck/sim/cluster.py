@@ -20,6 +20,7 @@ from warpdeck.config import Config
 from warpdeck.controller.app import Controller
 from warpdeck.controller.events import Cancelled, Held, NodeAdded, Released, Requeued, Submitted, Who
 from warpdeck.controller.trees import TreeFiles
+from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, GpuAsk, Job, JobId, Link, Node, NodeName, Request, Resources
 from warpdeck.store import MemoryStore
 from warpdeck_agent.wire import messages as wire
@@ -172,9 +173,24 @@ class SimCluster:
         return what
 
     async def _submit(self, controller: Controller) -> None:
+        rng, request = self.rng, self._request()
+        components: tuple[Request, ...] = ()
+        if request.array is None and rng.random() < 0.15:
+            others = (self._request() for _ in range(rng.randint(1, 2)))
+            components = tuple(msgspec.structs.replace(each, array=None) for each in others)
+        event = Submitted(who=rng.choice(USERS), request=request, components=components)
+        try:
+            outcome = await controller.apply(event)
+        except UserError:
+            assert components, "any of the requests alone has room on the empty cluster"
+            return
+        assert outcome.job is not None
+        self.answered.append(outcome.job.id)
+
+    def _request(self) -> Request:
         rng = self.rng
         gpus, nodes = rng.randint(0, 4), rng.choice((1, 1, 1, 2, 3))
-        request = Request(
+        return Request(
             name=f"job{len(self.answered)}",
             script="#!/bin/sh\n",
             resources=Resources(
@@ -190,9 +206,6 @@ class SimCluster:
             requeue=rng.random() < 0.8,
             hold=rng.random() < 0.1,
         )
-        outcome = await controller.apply(Submitted(who=rng.choice(USERS), request=request))
-        assert outcome.job is not None
-        self.answered.append(outcome.job.id)
 
     async def calm(self, controller: Controller) -> None:
         """All nodes are back, nobody is held, and time goes on until every job has ended."""

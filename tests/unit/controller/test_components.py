@@ -45,6 +45,13 @@ def states(core: Core) -> dict[str, JobState]:
     return {job.label(): job.state for _, job in sorted(core.state.jobs.items())}
 
 
+def with_one_node_away() -> Core:
+    """Nodes on which two components of 10 and 12 CPUs have room, but not now."""
+    core = Core("a", "b")
+    core.apply(NodeDrained(name=NodeName("b"), reason="bad fan"))
+    return core
+
+
 def running(core: Core) -> None:
     """A job of two components that runs on two nodes."""
     submit(core, part(10, name="first"), part(12, name="second"))
@@ -76,6 +83,7 @@ def test_all_components_are_one_submission_with_ids_in_a_row() -> None:
     ("others", "words"),
     [
         ([part(64)], "can never start"),
+        ([part(10), part(10)], "can never start: its 3 components start together"),
         ([ask(array=ArraySpec(ranges=((0, 3, 1),)))], "cannot be an array"),
         ([part(1)] * MAX_COMPONENTS, "128 is the most"),
     ],
@@ -112,7 +120,7 @@ def test_a_plan_that_fits_one_of_them_no_more_starts_none() -> None:
 
 
 def test_waiting_each_says_why() -> None:
-    core = Core("a")
+    core = with_one_node_away()
     submit(core, part(10), part(12))
     core.plan()
     assert {core.state.whys[job_id].code for job_id in core.state.pending} == {"Resources"}
@@ -140,14 +148,14 @@ def test_the_name_of_a_component_is_not_that_of_another_job() -> None:
 
 @pytest.mark.parametrize("named", [("1",), ("1+0",), ("1+0", "1+1"), ("1+1", "1+0"), ("2", "1")])
 def test_the_leader_takes_all_that_wait_along(named: tuple[str, ...]) -> None:
-    core = Core("a")
+    core = with_one_node_away()
     submit(core, part(10), part(12))
     assert not core.apply(Cancelled(who=ANN, jobs=named)).errors
     assert set(states(core).values()) == {CANCELLED}
 
 
 def test_a_component_that_waits_is_not_cancelled_alone() -> None:
-    core = Core("a")
+    core = with_one_node_away()
     submit(core, part(10), part(12))
     refused = core.apply(Cancelled(who=ANN, jobs=("2",)))
     assert refused.codes == ("component",) and "cancel all of it, 1" in refused.errors[0]
