@@ -139,3 +139,43 @@ def test_ranks_of_all_components_meet_at_one_address(lab: Lab, home: Home, work:
     _, lines = run(home, work, "srun --het-group=0,1 sh -c 'echo $MASTER_ADDR $MASTER_PORT'")
     (where,) = set(lines)
     assert where.split()[0] == lab.address(1)
+
+
+def test_salloc_holds_all_components_and_gives_them_back_together(home: Home, work: Path) -> None:
+    script = (
+        "squeue -ho '%i %N' -S i; srun --het-group=0,1 -l sh -c 'echo $SLURMD_NODENAME'; echo $SLURM_HET_SIZE"
+    )
+    done = home.run("salloc", "-w", "het1", ":", "-w", "het2", "sh", "-c", script, cwd=work)
+    assert done.returncode == 0, done.stderr
+    job = int(done.stderr.split("Granted job allocation ")[1].split()[0])
+    listed, rest = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
+    assert listed == [f"{job}+0 het1", f"{job}+1 het2"]
+    assert sorted(rest[:2]) == ["0: het1", "1: het2"] and rest[2:] == ["2"]
+    ended = "jobid,state,exitcode"
+    eventually(
+        lambda: (
+            home.slurm("sacct", "-nPXj", str(job), "-o", ended).stdout.splitlines()
+            == [f"{job}+0|COMPLETED|0:0", f"{job}+1|COMPLETED|0:0"]
+        ),
+        what="both were given back",
+    )
+
+
+def test_a_controller_that_is_killed_between_starts_starts_all_once(home: Home, work: Path) -> None:
+    for number in range(4):
+        out = work / f"ran{number}"
+        wrap = f"echo $SLURM_HET_SIZE >>{out}; sleep 600"
+        job = submit(home, work, "-H", "-w", "het1", ":", "-w", "het2", "--wrap", wrap)
+        home.slurm("scontrol", "release", str(job))
+        home.kill_controller()
+        home.ok("up", "--no-local-node")
+        eventually(lambda out=out: read(out) == "2\n", what="the script has run")  # type: ignore[misc]
+        eventually(
+            lambda job=job: (
+                home.slurm("squeue", "-hj", str(job), "-o", "%T").stdout.split() == ["RUNNING"] * 2
+            ),  # type: ignore[misc]
+            what="both run",
+        )
+        assert home.slurm("scancel", str(job)).returncode == 0
+        eventually(lambda: home.slurm("squeue", "-h").stdout == "", what="both have ended")
+        assert read(out) == "2\n", "it ran once"

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from warpdeck.controller.environment import made_environment
+from warpdeck.controller.environment import component_variables, made_environment
 from warpdeck.controller.events import HolderLeft, Submitted
+from warpdeck.controller.state import State
 from warpdeck.errors import ANSWERED, SAID, UserError
 from warpdeck.model import Job, JobId, JobState, Request
 from warpdeck.notation.options import SALLOC_22_05, Table, with_plugins
@@ -25,7 +26,7 @@ from . import protocol as ask
 from .connection import ClientStream, Connection
 from .streams import wait_for
 
-Submission = Callable[[Request], Awaitable[Submitted]]
+Submission = Callable[..., Awaitable[Submitted]]
 """Makes the event of a submission: Handlers.submission."""
 FILE = "file"
 """The code of the error that asks the client for the text of a file."""
@@ -50,6 +51,8 @@ class Wish(NamedTuple):
 
     request: Request
     notes: list[str]
+    components: tuple[Request, ...] = ()
+    """Of a heterogeneous job: those after the first."""
     immediate_s: float | None = None
     """--immediate: given back if it does not begin in so long."""
 
@@ -81,7 +84,7 @@ async def make_allocation(
     for note in wish.notes:
         await connection.progress(message.id, note)
     try:
-        outcome = await controller.apply(await submission(wish.request))
+        outcome = await controller.apply(await submission(wish.request, *wish.components))
     except UserError as error:
         from .launchwords import in_its_words  # seldom needed
 
@@ -97,7 +100,7 @@ async def begun(
     """The allocation, running; whoever does not wait for it takes it back. Raises UserError."""
     controller = connection.server.controller
     try:
-        if controller.state.jobs[job.id].state is not JobState.RUNNING:
+        if not _runs(controller.state, job):
             async with asyncio.timeout(immediate_s):
                 job = await _wait(connection, message.id, job)
     except TimeoutError:
@@ -111,6 +114,11 @@ async def begun(
     return controller.state.jobs[job.id]
 
 
+def _runs(state: State, job: Job) -> bool:
+    """Whether it runs, with all of its components."""
+    return all(each.state is JobState.RUNNING or each.is_finished for each in state.array_members(job.id))
+
+
 async def _wait(connection: Connection, number: int, job: Job) -> Job:
     controller = connection.server.controller
     waited = False
@@ -118,7 +126,7 @@ async def _wait(connection: Connection, number: int, job: Job) -> Job:
         waited = True
         await connection.progress(number, f"job {job.id} queued and waiting for resources")
     job = await wait_for(
-        connection, job, lambda now: now.is_finished or now.state is JobState.RUNNING, tell=number
+        connection, job, lambda now: now.is_finished or _runs(controller.state, now), tell=number
     )
     if job.is_finished:
         why = f": {job.exit.message}" if job.exit is not None and job.exit.message else ""
@@ -192,12 +200,20 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
             cwd=message.cwd,
             now=controller.clock(),
         )._replace(immediate_s=asked.immediate_s)
+        others = [
+            wish_of(options, {}, holder="hetjob", name="interactive", cwd=message.cwd, now=controller.clock())
+            for options in asked.others
+        ]
+        wish = wish._replace(components=tuple(each.request for each in others))
         if wish.notes:
             judge(None)
     made = await make_allocation(connection, message, submission, wish=wish, known=SALLOC_22_05)
     job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     stream = HeldStream(connection, message.id, job)
+    members = controller.state.array_members(job.id)
     variables = made_environment(job, 0, submit_host="")
+    if job.component is not None:
+        variables |= component_variables(members)
     result = {
         "job_id": job.id,
         "env": {name: value for name, value in variables.items() if name not in _OF_A_PROCESS},
@@ -207,7 +223,7 @@ async def hold(connection: Connection, message: ask.Salloc, submission: Submissi
         "bell": asked.bell,
         "quiet": asked.quiet,
         "chdir": asked.chdir,
-        "nodes": list(job.allocation.node_names()) if job.allocation else [],
+        "nodes": [name for each in members if each.allocation for name in each.allocation.node_names()],
     }
     connection.send({"t": "ok", "id": message.id, "result": result})
     if asked.has_shell:

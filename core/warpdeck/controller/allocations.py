@@ -29,7 +29,11 @@ def release(txn: Transaction, job: Job, status: ExitStatus) -> list[Effect]:
     if job.is_finished or job.state is JobState.COMPLETING:
         return []
     if job.state is JobState.PENDING:
-        txn.put_job(amend(job, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled"))
-        txn.log(job.id, "whoever waited for it has left")
+        for each in txn.state.array_members(job.array_job_id):
+            if each.state is JobState.PENDING:
+                txn.put_job(
+                    amend(each, state=JobState.CANCELLED, end_at_unix=txn.now, ending_cause="cancelled")
+                )
+                txn.log(each.id, "whoever waited for it has left")
         return []
     return end_job(txn, txn.put_job(amend(job, exit=status)), RELEASED)

@@ -21,7 +21,7 @@ from .containers import OPTIONS as CONTAINER_OPTIONS
 from .containers import check_container
 from .directives import MAX_COMPONENTS
 from .exports import exported
-from .getopt import parse_leading
+from .getopt import parse_components, parse_leading
 from .gres import parse_gpus, parse_gres
 from .hostfile import names_in
 from .hostlist import expand
@@ -250,6 +250,8 @@ class Salloc(msgspec.Struct, kw_only=True):
     """salloc's command line: what the allocation is asked for, and the command that holds it."""
 
     options: Options
+    others: list[Options]
+    """Of further components."""
     command: list[str]
     has_shell: bool = True
     immediate_s: float | None = None
@@ -266,18 +268,20 @@ def parse_salloc(
     words: list[str], environ: Mapping[str, str], *, plugins: Mapping[str, str] = NO_PLUGINS
 ) -> Salloc:
     """`plugins` as for srun. The variables SALLOC_* are options, too, and yield to those of the words. Raises UserError."""
-    options, command = parse_leading(words, "salloc", with_plugins(SALLOC, plugins) if plugins else SALLOC)
-    options = [one for one in options if one[0] in SALLOC.options]
-    given = [
-        *override((), environ, SALLOC_VARIABLES, known=SALLOC),
-        *((name, value, "salloc") for name, value in options),
-    ]
-    asked: Options = [one for one in given if SALLOC.options[one[0]].here != COMMAND]
+    parts, command = parse_components(words, "salloc", with_plugins(SALLOC, plugins) if plugins else SALLOC)
+    asked: list[Options] = []
+    given = Options()
+    for part in parts:
+        lasting = [one for one in given if not SALLOC.options[one[0]].each]
+        own = [(name, value, "salloc") for name, value in part if name in SALLOC.options]
+        given = [*override(lasting, environ, SALLOC_VARIABLES, known=SALLOC), *own]
+        asked.append([one for one in given if SALLOC.options[one[0]].here != COMMAND])
     last = {name: value for name, value, _ in given}
     return Salloc(
-        options=asked,
+        options=asked[0],
+        others=asked[1:],
         command=command,
-        has_shell=not any(name == "no-shell" for name, _ in options),
+        has_shell="no-shell" not in last,
         immediate_s=_patience(last["immediate"]) if "immediate" in last else None,
         kill_signal=parse_signal(last["kill-command"] or "TERM") if "kill-command" in last else 0,
         bell="never" if "no-bell" in last else "always" if "bell" in last else "",
