@@ -59,6 +59,16 @@ def test_components_start_together_and_the_script_runs_once(home: Home, work: Pa
     eventually(lambda: home.slurm("squeue", "-h").stdout == "", what="all components have ended")
     ended = home.slurm("sacct", "-nPXj", str(job), "-o", "jobid,jobidraw,state").stdout.splitlines()
     assert ended == [f"{job}+0|{job}|CANCELLED by 0", f"{job}+1|{job + 1}|CANCELLED by 0"]
+    for words, offsets in (
+        (("-j", f"{job}", "--whole-hetjob=no"), [0]),
+        (("-j", f"{job}+1"), [1]),
+        (("-j", f"{job + 1}"), [1]),
+    ):
+        assert home.slurm("sacct", "-nPX", "-o", "jobid", *words).stdout.split() == [
+            f"{job}+{each}" for each in offsets
+        ]
+    whole = home.slurm("sacct", "-nPX", "-o", "jobid", "-j", f"{job}+1", "--whole-hetjob=yes").stdout.split()
+    assert whole == [f"{job}+0", f"{job}+1"]
 
 
 def test_the_end_of_the_script_ends_all_alike(home: Home, work: Path) -> None:
@@ -139,6 +149,35 @@ def test_ranks_of_all_components_meet_at_one_address(lab: Lab, home: Home, work:
     _, lines = run(home, work, "srun --het-group=0,1 sh -c 'echo $MASTER_ADDR $MASTER_PORT'")
     (where,) = set(lines)
     assert where.split()[0] == lab.address(1)
+
+
+def test_what_is_asked_of_one_is_answered_for_all(home: Home, work: Path) -> None:
+    """A dry run, why one waits, and all of it again."""
+    dry = home.slurm("sbatch", "--test-only", "-w", "het1", ":", "-w", "het2", "--wrap", "true", cwd=work)
+    assert "to start at" in dry.stderr, dry.stderr
+    job = submit(
+        home,
+        work,
+        "-w",
+        "het1",
+        ":",
+        "-w",
+        "het2",
+        "-d",
+        f"afterany:{submit(home, work, '-H', '--wrap', 'true')}",
+        "--wrap",
+        "true",
+    )
+    eventually(lambda: "waits for" in home.run("why", f"{job}+1").stdout, what="the reason is known")
+    home.slurm("scancel", str(job))
+    again = home.json("rerun", f"{job}+1")["job_id"]
+    eventually(
+        lambda: (
+            home.slurm("sacct", "-nPXj", str(again), "-o", "jobid,state").stdout.splitlines()
+            == [f"{again}+0|COMPLETED", f"{again}+1|COMPLETED"]
+        ),
+        what="both ran",
+    )
 
 
 def test_salloc_holds_all_components_and_gives_them_back_together(home: Home, work: Path) -> None:

@@ -340,10 +340,10 @@ class Core:
         """What would become of such a submission now; nothing is submitted."""
         draft = await asyncio.to_thread(self._draft, script, text, list(options), cwd, environ={})
         try:
-            request = msgspec.convert(draft.request, Request)
+            requests = [msgspec.convert(each, Request) for each in (draft.request, *draft.components)]
         except msgspec.ValidationError as error:
             raise UserError(f"the request is not understood: {error}", "correct it") from error
-        return await self._live().dry_run(request)
+        return await self._live().dry_run(*requests)
 
     async def forecast(self, job: str) -> ForecastRow:
         return await self._live().forecast(job)

@@ -34,7 +34,7 @@ def asked_again(job: Job, *, user: str, task: int | None) -> Request:
             f"job {label} is of {job.user}: its variables are nobody else's to run with",
             "submit its script as your own",
         )
-    if request.pty is not None or request.holder:
+    if request.pty is not None or request.holder not in ("", "hetjob"):
         raise UserError(f"job {label} is a session, not a script", "open a new one: warpdeck run --pty")
     array = request.array
     if array is not None and task is not None:

@@ -226,9 +226,9 @@ class Client:
         """When a job starts, who is ahead of it, and what would start it now."""
         return await self.request(ask.Forecast(job=job), ForecastRow)
 
-    async def dry_run(self, request: Request) -> ForecastRow:
+    async def dry_run(self, request: Request, *components: Request) -> ForecastRow:
         """What would become of a submission now. Nothing is submitted."""
-        return await self.request(ask.DryRun(request=request), ForecastRow)
+        return await self.request(ask.DryRun(request=request, components=components), ForecastRow)
 
     async def cancel(self, jobs: Sequence[str], *, signal: str = "") -> Changed:
         """Ends jobs, or sends them a signal by name."""

@@ -100,8 +100,10 @@ class Handlers:
             case ask.Rerun():
                 job = await self.find_job(message.job)
                 task = message.job.partition("_")[2]
-                again = asked_again(job, user=who.user, task=int(task) if task.isdecimal() else None)
-                return await self._submit(again)
+                number = int(task) if task.isdecimal() else None
+                family = await self._components(job)
+                again = [asked_again(each, user=who.user, task=number) for each in family]
+                return await self._submit(*again)
             case ask.DryRun():
                 asked = await self.submission(*self._carried_on(message))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
@@ -380,6 +382,14 @@ class Handlers:
                 if job.array_task_id == tasks[0][0] or has_task(job.pending_tasks, tasks[0][0]):
                     return job
         raise UserError(f"job {reference} is not known", "see `warpdeck queue --all`", code="not_found")
+
+    async def _components(self, job: Job) -> list[Job]:
+        """All components of a heterogeneous job, by offset; another job alone."""
+        if job.component is None:
+            return [job]
+        known = {each.id: each for each in await self._controller.store.named(job.array_job_id)}
+        known |= {each.id: each for each in self._controller.state.array_members(job.array_job_id)}
+        return [known[job_id] for job_id in sorted(known)]
 
     async def _visible_job(self, reference: str) -> Job:
         job = await self.find_job(reference)

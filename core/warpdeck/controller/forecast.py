@@ -61,7 +61,8 @@ class Forecaster:
                 return _of_started(job)
             now = self._clock()
             view = build_view(state, now=now)
-            return await self._ask(view, now, state.site.settings, job.id, label=job.label())
+            asked = job.array_job_id if job.is_led else job.id  # it starts with its leader
+            return await self._ask(view, now, state.site.settings, asked, label=job.label())
 
     async def of_request(self, state: State, event: Submitted) -> ForecastRow:
         """For a request, as if it were submitted now. What it is refused for is an answer too."""
@@ -157,8 +158,9 @@ def rehearse(state: State, event: Submitted, *, now: float) -> tuple[View, JobId
     try:
         job = submit(txn, event).job
         assert job is not None
-        if job.held:
-            txn.put_job(amend(job, held=False))
+        for each in state.array_members(job.id):
+            if each.held:
+                txn.put_job(amend(each, held=False))
         return build_view(state, now=now), job.id
     finally:
         txn.undo()

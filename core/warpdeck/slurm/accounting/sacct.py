@@ -137,6 +137,12 @@ class Asked:
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
         return elsewhere or any(self.given.get(name) for name in EMPTY)
 
+    @property
+    def whole_hetjob(self) -> str:
+        """yes, no, or "" where it was not said."""
+        text = self.given.get("whole-hetjob", self.given.get("whetjob"))
+        return "" if text is None else "no" if text.lower() == "no" else "yes"
+
     def question(self) -> Record:
         """The request. Raises WordsError for users, states or jobs that cannot be."""
         asked: Record = {"fields": list(NEEDS), "steps": self.steps or bool(self.only), "ended": True}
@@ -270,8 +276,18 @@ def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
 
 def _jobs_of(asked: Asked, question: Record) -> list[Record]:
     with asked.console.connect() as client:
-        jobs = [job for job in client.call("records", **question)["jobs"] if _fits(job, asked)]
-    return sorted(jobs, key=_place)
+        jobs = client.call("records", **question)["jobs"]
+        leaders = sorted({str(job["het_job_id"]) for job in jobs if job["het_job_id"]})
+        if asked.whole_hetjob == "yes" and leaders and asked.jobs:
+            jobs = client.call("records", **{**question, "ids": [*asked.jobs, *leaders]})["jobs"]
+    return sorted((job for job in jobs if _fits(job, asked) and _is_named(job, asked)), key=_place)
+
+
+def _is_named(job: Record, asked: Asked) -> bool:
+    """With --whole-hetjob=no the leader's number means the leader alone."""
+    if asked.whole_hetjob != "no" or not asked.jobs or not job["het_job_offset"]:
+        return True
+    return not {str(job["id"]), str(job["label"])}.isdisjoint(asked.jobs)
 
 
 def _place(job: Record) -> tuple[int, int]:
@@ -282,7 +298,7 @@ def _place(job: Record) -> tuple[int, int]:
 
 def _wants(asked: Asked, job: Record, step: str) -> bool:
     """Whether a line is named by -j: a whole job, or one step of it."""
-    names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"])}
+    names = {label(job), str(job["id"]), str(job["array_job_id"]), str(job["label"]), str(job["het_job_id"])}
     steps = [wanted for number, wanted in asked.only if number in names]
     whole = any(
         word in names or word.partition("_")[0] in names

@@ -52,7 +52,10 @@ def _job(job: Record, window: Window) -> Record:
         "exit_code": exit_object(exit_code(job)),
         "flags": [],
         "group": group,
-        "het": {"job_id": 0, "job_offset": None},
+        "het": {
+            "job_id": job["het_job_id"],
+            "job_offset": job["het_job_offset"] if job["het_job_id"] else None,
+        },
         "job_id": job["id"],
         "name": job["name"],
         "mcs": {"label": ""},

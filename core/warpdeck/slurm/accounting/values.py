@@ -34,10 +34,10 @@ WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word i
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
 COLUMNS = """
-id label array_job_id array_task_id tasks_pending name user uid account partition qos state reason priority_told nodes node_list
-cpus limit_s submit start end exit_code exit_cause used comment work_dir submit_line eligible suspended_at suspended_s
-features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked tasks_text container batch ended_by_uid nodes_min tasks
-cpus_per_task
+id label array_job_id array_task_id het_job_id het_job_offset tasks_pending name user uid account partition qos state
+reason priority_told nodes node_list cpus limit_s submit start end exit_code exit_cause used comment work_dir
+submit_line eligible suspended_at suspended_s features reservation mem_per_cpu_bytes mem_per_node_bytes tres tres_asked
+tasks_text container batch ended_by_uid nodes_min tasks cpus_per_task
 """
 NEEDS = COLUMNS.split()
 """The columns of an answer to Records from which all fields are made."""
