@@ -127,5 +127,5 @@ def test_hold_and_release_are_for_one_or_for_all_and_the_leader_cancels_all(pair
     pair.same("scontrol", "hold", "2")
     pair.same("scancel", "--name=aa")
     pair.same(*states)
-    pair.same("scancel", "5", "3")
+    pair.same("scancel", "3")
     pair.same(*states)
