@@ -63,7 +63,10 @@ def sizes(
         high = high if partition.max_nodes is None else min(high, partition.max_nodes)
     if not asked.nodes_open or low >= high:
         high = max(low, min(high, len(cluster)))
-        yield from np.unique(np.linspace(low, high, min(MAX_SIZES, high - low + 1)).astype(int)).tolist()
+        if high - low < MAX_SIZES:
+            yield from range(low, high + 1)
+        else:
+            yield from np.unique(np.linspace(low, high, MAX_SIZES).astype(int)).tolist()
         return
     low = size = max(low, _fewest(cluster, asked, masks))
     gpus = asked.gpus
