@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,59 @@ def test_a_waiting_sharer_says_so_and_can_be_ended(make_agent: MakeAgent, gpus: 
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     agent.link.report(1, "exited")
     assert agent.link.report(3, "exited").exit_code == 4
+
+
+@pytest.fixture
+def outside() -> Iterator[int]:
+    """A process past the queue."""
+    process = subprocess.Popen(["sleep", "1000"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.lab
+def test_of_eight_sharers_the_one_that_takes_more_is_ended_alone(
+    make_agent: MakeAgent, gpus: Gpus, short_tmp: Path, outside: int
+) -> None:
+    card = f"gpu 0 uuid=GPU-0 mem={80 * GIB}"
+    gpus.show(card)
+    agent = make_agent(**gpus.environ)
+    agent.serve()
+    agent.connect(sample_interval_s=0.1)
+    share = {"gpus": ["GPU-0"], "gpu_share_pct": 12, "share_start_s": 3600.0, "share_grace_s": 1.0}
+    for job in range(1, 9):
+        agent.launch(job, f"until [ -e {short_tmp}/go ]; do sleep 0.1; done; exit {job}", **share)
+    shown: dict[int, str] = {}
+
+    def show(job: int, gib: int) -> None:
+        shown[job] = f"proc 0 pid={outside if job == 0 else agent.begun(job)} mem={gib * GIB} type=C"
+        gpus.show(card, *shown.values())
+
+    for job in range(1, 9):
+        agent.link.report(job, "running")
+        waiting = [each for each in range(job + 1, 9) if agent.link.has_report(each, "running")]
+        assert not waiting, f"{waiting} began before {job} had its memory"
+        if job == 4:  # somebody past the queue meanwhile, whose memory is no sharer's
+            show(0, 20)
+        show(job, 9)
+    show(5, 11)
+    told = agent.link.expect(wire.Remark, lambda said: "it uses 11.0 GiB" in said.text)
+    assert told.job_id == 5 and "its part is 9.6 GiB: it is ended in 1 s" in told.text
+    ended = agent.link.report(5, "exited")
+    assert "it used 11.0 GiB of GPU 0" in ended.message
+    del shown[5]
+    show(8, 9)
+    (short_tmp / "go").touch()
+    assert [agent.link.report(job, "exited").exit_code for job in (1, 2, 3, 4, 6, 7, 8)] == [
+        1,
+        2,
+        3,
+        4,
+        6,
+        7,
+        8,
+    ]
 
 
 @pytest.mark.lab
