@@ -134,6 +134,16 @@ def test_a_waiting_job_shows_when_it_should_start_and_why() -> None:
     assert words(in_full(row(why=why), now=NOW)).endswith("It should start in about 1h00.")
 
 
+def test_a_job_whose_start_is_overdue_is_not_promised_for_now() -> None:
+    why = WhyRow(code="Resources", sentence="waits for 8 GPUs", expected_start=NOW - 60)
+    waits = row(why=why)
+    assert job_row(waits, DEFAULT_COLUMNS, now=NOW)[6].text == "soon"
+    assert words(in_full(waits, now=NOW)).endswith("It should start soon.")
+    assert words(job_view.status(waits, now=NOW)).startswith(" should start soon:")
+    told = [words(line) for line in job_view.details(JobDetail(row=waits), now=NOW)]
+    assert any("soon, later than was expected" in line for line in told)
+
+
 def test_an_ended_job_says_how() -> None:
     assert job_row(ended(), DEFAULT_COLUMNS, now=NOW)[-1].text == "exit 1, 1m ago, gpu01"
     killed = ended(exit_code="0:9", exit_cause="oom")

@@ -91,6 +91,16 @@ def age(seconds: float) -> str:
     return f"{total // 86_400}d{total % 86_400 // 3600}h"
 
 
+def left(at_unix: float, now: float) -> str:
+    """How long it is until then, "" if it is overdue."""
+    return age(at_unix - now) if at_unix - now >= 1.0 else ""
+
+
+def due(at_unix: float, now: float) -> str:
+    """When something is expected: "in about 3h05"; "soon" if it is overdue, as where others run longer than they used to."""
+    return f"in about {left(at_unix, now)}" if left(at_unix, now) else "soon"
+
+
 def memory(used: int | None, total: int = 0) -> str:
     """ "12G of 80G", "? of 80G", "12G"."""
     known = format_memory(used) or "?"

@@ -17,7 +17,7 @@ from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cells import printable, shortened
 from warpdeck_tui.widgets.meter import bar
 
-from .cells import Cell, Line, age, fact, glyph, memory, plural
+from .cells import Cell, Line, age, due, fact, glyph, left, memory, plural
 from .postmortem import PostMortem
 from .queue import Question, how_ended, ran_s, used_of_limit
 
@@ -62,7 +62,7 @@ def status(row: JobRow, *, now: float, died_of: str = "") -> Line:
         return (*words, Cell(f"   {died_of}")) if died_of else words
     if row.why is not None:
         expected = row.why.expected_start
-        soon = f" should start in about {age(expected - now)}:" if expected is not None else ""
+        soon = f" should start {due(expected, now)}:" if expected is not None else ""
         return (Cell(soon, "muted"), Cell(f" {printable(row.why.sentence or row.why.code)}", "PENDING"))
     if row.state == "SUSPENDED":
         return (
@@ -208,7 +208,9 @@ def _reasons(detail: JobDetail, now: float, forecast: ForecastRow | None) -> lis
         lines.append(fact("why", f"{row.why.code}: {printable(row.why.sentence)}", "PENDING"))
         if row.why.expected_start is not None:
             at = time.strftime("%a %H:%M", time.localtime(row.why.expected_start))
-            lines.append(fact("start", f"about {at}, in {age(row.why.expected_start - now)}"))
+            until = left(row.why.expected_start, now)
+            told = f"about {at}, in {until}" if until else "soon, later than was expected"
+            lines.append(fact("start", told))
     if row.why is not None and forecast is not None:
         lines += _ahead(forecast)
     if detail.message and (row.why is None or detail.message not in row.why.sentence):

@@ -14,7 +14,7 @@ from warpdeck_tui.widgets.cells import fit, printable, shortened
 from warpdeck_tui.widgets.meter import bar
 
 from .arrays import Fold, is_task
-from .cells import Cell, Line, age, glyph, plural
+from .cells import Cell, Line, age, due, glyph, left, plural
 from .order import rank
 from .verbs import WHOLE_ARRAYS, refusal
 
@@ -41,7 +41,7 @@ def ran_s(row: JobRow, now: float) -> float | None:
 
 
 def clock(row: JobRow, now: float) -> str:
-    """Time run, from a day on as days-hours:minutes; of a waiting job when it should start, after a "≈"."""
+    """Time run, from a day on as days-hours:minutes; of a waiting job when it should start, after a "≈", or that it is due."""
     ran = ran_s(row, now)
     if ran is not None:
         return (
@@ -50,7 +50,8 @@ def clock(row: JobRow, now: float) -> str:
             else f"{ran // DAY_S:.0f}-{ran % DAY_S // 3600:02.0f}:{ran % 3600 // 60:02.0f}"
         )
     if row.why is not None and row.why.expected_start is not None:
-        return f"≈{age(row.why.expected_start - now)}"
+        until = left(row.why.expected_start, now)
+        return f"≈{until}" if until else "soon"
     return ""
 
 
@@ -108,7 +109,7 @@ def in_full(row: JobRow, *, now: float) -> Line:
         return name, Cell(f"{how_ended(row)}, {age(now - row.end)} ago", where(row, now).style), Cell(ran)
     if row.why is not None:
         start = row.why.expected_start
-        soon = f"  It should start in about {age(start - now)}." if start is not None else ""
+        soon = f"  It should start {due(start, now)}." if start is not None else ""
         return name, Cell(printable(row.why.sentence or row.why.code)), Cell(soon, "muted")
     limit = format_duration(row.time_limit_s) if row.time_limit_s else "no limit"
     use = f", {row.gpu_util_pct}% busy" if row.gpu_util_pct is not None else ""
@@ -127,7 +128,7 @@ def array_in_full(array: Fold, *, now: float) -> Line:
     why = ""
     if waiting is not None and waiting.why is not None:
         start = waiting.why.expected_start
-        soon = f" The next should start in about {age(start - now)}." if start is not None else ""
+        soon = f" The next should start {due(start, now)}." if start is not None else ""
         why = f"  {printable(waiting.why.sentence or waiting.why.code)}.{soon}"
     name = Cell(f"{array.label} {shortened(printable(head.name), NAME_COLUMNS)}  ", "accent")
     return name, Cell(counts + holds), Cell(why, "muted")
