@@ -10,7 +10,8 @@ import contextlib
 import os
 import pwd
 import signal
-from typing import Any, Dict, Optional, Set
+import traceback
+from typing import Any, Awaitable, Callable, Dict, Optional, Set
 
 from . import loginpath, programs
 from .access import Access
@@ -32,6 +33,7 @@ from .trees import TreeError, TreeStore, Upload
 from .tunnel import MAX_TUNNELS, Tunnel, TunnelError
 from .wire import JSON, WireError, json_frame, read_frame, split_data
 from .wire import messages as wire
+from .wire.fields import sayable
 from .wire.frames import parse_json
 from .wire.messages import PROTOCOL_VERSION, decode, encode
 from .wire.outbox import Outbox
@@ -41,6 +43,8 @@ CLEAN_S = 600.0
 """How often folders of jobs that were let go are looked through."""
 PROBE_S = 5.0
 """A submit folder that takes longer hangs; the controller waits twice as long for the answer."""
+RETRY_S = 1.0
+"""Before what is watched all the time is watched again after a bug."""
 FAREWELL_S = 1.0
 """How long connections may take to close when the agent ends."""
 STREAM_BUFFER_BYTES = 4 * 1024 * 1024
@@ -89,8 +93,8 @@ class Agent:
             os.umask(old)
         await self._access.start()
         background = [
-            loop.create_task(work)
-            for work in (self._clean_for_ever(), self.monitor.run(), self._tell_late_gpus())
+            loop.create_task(_lasting(work))
+            for work in (self._clean_for_ever, self.monitor.run, self._tell_late_gpus)
         ]
         await self._stop.wait()
         await self.jobs.finish_kills()
@@ -247,7 +251,7 @@ class Session:
 
     def tell(self, message: Any) -> None:
         """Sends a message."""
-        self._write(json_frame(encode(message)))
+        self._write(json_frame(sayable(encode(message))))
 
     def close(self) -> None:
         """Ends the connection and its streams."""
@@ -362,8 +366,11 @@ class Session:
         error = ""
         try:
             await work
-        except (LogError, TunnelError, OSError) as problem:
+        except (LogError, TunnelError, WireError, OSError) as problem:
             error = str(problem)
+        except Exception:
+            error = "an error inside the agent, which is in its log"
+            traceback.print_exc()
         finally:
             out = self._out.pop(stream, None)
             self._stream_tasks.pop(stream, None)
@@ -459,6 +466,16 @@ class Session:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _lasting(work: Callable[[], Awaitable[None]]) -> None:
+    """Until it is done; begun anew after a bug, which is in the log."""
+    while True:
+        try:
+            return await work()
+        except Exception:
+            traceback.print_exc()
+        await asyncio.sleep(RETRY_S)
 
 
 def _long_ago() -> asyncio.Event:

@@ -9,7 +9,16 @@ import struct
 from typing import Tuple
 
 from .streams import OutStream
-from .wire.frames import BINARY, DATA_CHUNK_BYTES, data_frame, json_frame, parse_json, read_frame, split_data
+from .wire.frames import (
+    BINARY,
+    DATA_CHUNK_BYTES,
+    WireError,
+    data_frame,
+    json_frame,
+    parse_json,
+    read_frame,
+    split_data,
+)
 from .wire.messages import OpenPty, StreamOpened
 from .wire.opening import FELL_BEHIND
 
@@ -95,7 +104,10 @@ async def attach(
     writer.write(json_frame(hello))
     _, payload = await read_frame(reader)
     said = parse_json(payload)
-    opened = StreamOpened(stream=asked.stream, offset=int(said["offset"]), size_bytes=int(said["total"]))
+    offset, total = said.get("offset"), said.get("total")
+    if not (isinstance(offset, int) and isinstance(total, int) and min(offset, total) >= 0):
+        raise WireError("the terminal's host said something strange")  # its folder is the user's
+    opened = StreamOpened(stream=asked.stream, offset=offset, size_bytes=total)
     return Terminal(writer, watches=asked.watch), reader, opened
 
 

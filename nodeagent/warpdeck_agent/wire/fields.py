@@ -8,6 +8,10 @@ from typing import Any, Callable, Dict, Literal, Union, get_args, get_origin, ge
 
 from .frames import WireError
 
+MAX_SAID_CHARS = 64 * 1024
+"""Of a text: what users' programs and paths have in it may be long, and the controller takes no more than twice this."""
+MAX_SAID_NUMBER = 2**53
+MAX_SAID_AMOUNT = 1e15
 _FIELDS: Dict[Any, Dict[str, Any]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
@@ -48,6 +52,23 @@ def _plain(value: Any) -> Any:
     if type(value) is list:
         return [_plain(item) for item in value]
     return encode(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def sayable(value: Any) -> Any:
+    """JSON values as the controller takes them: it ends the link of an agent that says more, and some of what an agent says is
+    made of what its users' processes have said."""
+    kind = type(value)
+    if kind is str:
+        return value if len(value) <= MAX_SAID_CHARS else value[:MAX_SAID_CHARS]
+    if kind is int:
+        return max(-MAX_SAID_NUMBER, min(MAX_SAID_NUMBER, value))
+    if kind is float:
+        return value if -MAX_SAID_AMOUNT <= value <= MAX_SAID_AMOUNT else 0.0
+    if kind is list:
+        return [sayable(item) for item in value]
+    if kind is dict:
+        return {name: sayable(item) for name, item in value.items()}
+    return value
 
 
 def build(cls: Any, value: Any, where: str) -> Any:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent import AgentProcess
 from tests.processes import read
-from tests.waiting import eventually
+from tests.waiting import WAIT_S, eventually
 
 from warpdeck_agent.queries import without_queries
 from warpdeck_agent.wire import messages as wire
-from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES
+from warpdeck_agent.wire.frames import JSON, STREAM_WINDOW_BYTES, pack
 from warpdeck_agent.wire.opening import FELL_BEHIND
 
 SHELL = ["sh", "-i"]
@@ -372,6 +373,28 @@ def test_a_command_that_is_not_there_says_so(agent: AgentProcess) -> None:
     open_terminal(agent)
     assert agent.link.report(1, "exited").exit_code == 127
     assert "cannot run no-such-program" in agent.text(1)
+
+
+@pytest.mark.parametrize("said", [b'{"t":"x"}', b'{"t":"x","offset":-5,"total":"y"}', b"no json"])
+def test_a_user_in_the_place_of_the_terminals_host_is_told_of_and_no_more(
+    agent: AgentProcess, said: bytes
+) -> None:
+    """The folder of its socket is the user's own."""
+    shell(agent)
+    (address,) = agent.folder.glob("**/pty.sock")
+    address.rename(address.with_name("real"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.settimeout(WAIT_S)
+        listener.listen()
+        agent.link.send(wire.OpenPty(stream=2, job_id=1, restarts=0, rows=24, cols=80))
+        link, _ = listener.accept()
+        with link:
+            link.sendall(pack(JSON, said))
+            assert agent.link.expect(wire.StreamEnd, lambda ended: ended.stream == 2).error
+    address.unlink()
+    address.with_name("real").rename(address)
+    open_terminal(agent, 3)
 
 
 def test_a_terminal_that_has_ended_cannot_be_joined(agent: AgentProcess) -> None:

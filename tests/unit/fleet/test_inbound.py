@@ -12,6 +12,8 @@ from warpdeck.fleet.bounds import MAX_GPUS, MAX_KEYS, MAX_MEM_BYTES, MAX_NAME_CH
 from warpdeck.fleet.inbound import decode
 from warpdeck_agent.wire import WireError, json_frame
 from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire.fields import sayable
+from warpdeck_agent.wire.steps import TaskEnded
 
 HEADER_BYTES = 5
 REPORT = wire.JobReport(job_id=7, restarts=1, phase="running", pid=42, started_at=3, stdout_path="/tmp/é.out")
@@ -92,3 +94,21 @@ def test_what_is_no_message_is_a_wire_error(data: bytes) -> None:
 def test_no_more_strangers_are_taken_than_a_node_can_have(strangers: list[wire.Strangers]) -> None:
     with pytest.raises(WireError):
         decode(payload(wire.Moment(ask=1, strangers=strangers)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wire.LaunchFailed(job_id=1, restarts=0, message="cannot run " + "x" * 1_000_000),
+        wire.StepReport(1, 0, 0, phase="exited", ends=[TaskEnded(rank=0, code=10**30)]),
+        wire.StreamOpened(stream=1, offset=2**70, size_bytes=2**70),
+        wire.JobReport(1, 0, phase="exited", system_s=float("nan"), ended_at=float("inf")),
+    ],
+    ids=lambda message: str(message.t),
+)
+def test_what_users_processes_make_an_agent_say_does_not_end_its_link(message: Any) -> None:
+    said = wire.encode(message)
+    with pytest.raises(WireError):
+        decode(json_frame(said)[HEADER_BYTES:])
+    assert type(message).__name__ in str(decode(json_frame(sayable(said))[HEADER_BYTES:]))
+    assert sayable(wire.encode(REPORT)) == wire.encode(REPORT)
