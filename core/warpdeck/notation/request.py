@@ -179,7 +179,7 @@ def _count(text: str, option: str, least: int = 1) -> int:
         raise UserError(f"--{option}={text} is no whole number", "write a number")
     number = int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()]
     if not least <= number <= MAX_COUNT:
-        raise UserError(f"--{option}={text} is out of range", f"write {least} or more")
+        raise UserError(f"--{option}={text} is out of range", f"write {least} to {MAX_COUNT:,}")
     return number
 
 
@@ -277,7 +277,7 @@ def _set_switches(resources: dict[str, Any], value: str) -> None:
 
 def _signed(request: dict[str, Any], field: str, value: str) -> None:
     if not re.fullmatch(r"-?\d{1,9}", value):
-        raise UserError(f"{value!r} is no whole number", "write a number")
+        raise UserError(f"{value!r} is no whole number of up to nine digits", "write such a number")
     request[field] = int(value)
 
 

@@ -151,6 +151,13 @@ def test_what_cannot_be_is_refused_in_one_sentence(words: list[str], said: str) 
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("words", ["--ntasks=50000000", "--ntasks=0", "--cpus-per-task=99999k"])
+def test_a_count_at_its_limit_is_told_both_of_them(words: str) -> None:
+    with pytest.raises(UserError, match="is out of range") as caught:
+        request(words)
+    assert caught.value.hint == "write 1 to 10,000,000"
+
+
 def test_who_parses_for_somebody_else_reads_no_file() -> None:
     with pytest.raises(UserError, match="cannot be read from here"):
         request("-F", "hosts", reads=False)
