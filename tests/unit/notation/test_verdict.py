@@ -89,6 +89,12 @@ def test_a_refusal_has_slurms_words_the_line_and_a_way_out(line: str, words: str
     assert fault.line in (0, 3)
 
 
+def test_each_frequency_that_is_none_is_told_of() -> None:
+    fault = judged("#SBATCH --acctg-freq=v,30,map:1").fault
+    assert fault is not None
+    assert fault.words == [f"error: Invalid --acctg-freq specification: {word}" for word in ("v", "map:1")]
+
+
 def test_words_that_are_left_over_end_sbatch_as_a_value_does_that_is_none() -> None:
     left, value, together = (
         judged(f"#SBATCH {line}").fault for line in ("-n 2 y", "-t 12h", "--mem=1 --mem-per-cpu=1")

@@ -281,6 +281,8 @@ def _set_profile(fields: Fields, text: str | None, place: Place) -> None:
 
 
 def _set_acctg_freq(fields: Fields, text: str | None, place: Place) -> None:
+    """Each word that is none is told of."""
+    wrong = []
     for word in filter(None, (text or "").split(",")):
         starts = [strtol(word)] if strtol(word)[1] != word else []
         for name in ("energy=", "task=", "filesystem=", "network="):
@@ -288,7 +290,10 @@ def _set_acctg_freq(fields: Fields, text: str | None, place: Place) -> None:
             rest = word[at + len(name) :] if at >= 0 else ""
             starts += [strtol(rest)] if strtol(rest)[1] != rest else []
         if not any(int32(number) != -1 for number, _ in starts):
-            raise Refusal(f"Invalid --acctg-freq specification: {word}", "write such as task=30")
+            wrong.append(f"Invalid --acctg-freq specification: {word}")
+    if wrong:
+        more = tuple(f"error: {line}" for line in wrong[:-1])
+        raise Refusal(wrong[-1], "write such as task=30", more=more)
     fields.texts["acctg-freq"] = text or ""
 
 
