@@ -181,15 +181,13 @@ def test_what_is_asked_of_one_is_answered_for_all(home: Home, work: Path) -> Non
 
 
 def test_salloc_holds_all_components_and_gives_them_back_together(home: Home, work: Path) -> None:
-    script = (
-        "squeue -ho '%i %N' -S i; srun --het-group=0,1 -l sh -c 'echo $SLURMD_NODENAME'; echo $SLURM_HET_SIZE"
-    )
+    script = "squeue -ho '%i %N' -S i; srun --het-group=0,1 -l sh -c 'echo $SLURMD_NODENAME of $SLURM_HET_SIZE'; echo $SLURM_HET_SIZE"
     done = home.run("salloc", "-w", "het1", ":", "-w", "het2", "sh", "-c", script, cwd=work)
     assert done.returncode == 0, done.stderr
     job = int(done.stderr.split("Granted job allocation ")[1].split()[0])
     listed, rest = done.stdout.splitlines()[:2], done.stdout.splitlines()[2:]
     assert listed == [f"{job}+0 het1", f"{job}+1 het2"]
-    assert sorted(rest[:2]) == ["0: het1", "1: het2"] and rest[2:] == ["2"]
+    assert sorted(rest[:2]) == ["0: het1 of 2", "1: het2 of 2"] and rest[2:] == ["2"]
     ended = "jobid,state,exitcode"
     eventually(
         lambda: (

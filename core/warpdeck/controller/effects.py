@@ -219,7 +219,7 @@ class EffectRunner:
             nodes=state.nodes,
             submit_host=self._submit_host,
             hooks=self._controller.config.hooks,
-            leader=state.jobs.get(job.array_job_id) if job.component is not None else None,
+            components=state.array_members(job.array_job_id) if job.component else (),
         )
         await self._fleet.send(effect.node, launch)
 

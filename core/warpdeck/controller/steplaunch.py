@@ -7,7 +7,7 @@ MASTER_ADDR and MASTER_PORT keeps both.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from warpdeck.config.tables import Hooks
 from warpdeck.model import Job, Node, NodeName
@@ -18,7 +18,7 @@ from warpdeck.notation.stepwords import TOLD
 from warpdeck_agent.wire import steps as wire
 
 from .aliases import address_variables, addresses
-from .environment import made_environment, run_lengths
+from .environment import component_variables, made_environment, run_lengths
 from .launching import build_container
 from .mpi import PMI_VARIABLES, pmi_of
 from .stepevents import StepAsked, World
@@ -34,10 +34,11 @@ def build_step_launch(
     nodes: Mapping[NodeName, Node],
     submit_host: str,
     hooks: Hooks,
-    leader: Job | None = None,
+    components: Sequence[Job] = (),
 ) -> wire.StepLaunch:
-    """The step's share of that node. `leader`: of a component that one whose script has the srun."""
+    """The step's share of that node. `components`: of a heterogeneous job all, by offset; the first one's script has the srun."""
     assert job.allocation is not None
+    leader = components[0] if components else None
     ask = event.ask
     at = step.node_names().index(node)
     share, world = step.shares[at], event.world or _world_of(step)
@@ -51,7 +52,8 @@ def build_step_launch(
         "SLURM_DISTRIBUTION": ask.env.get("SLURM_DISTRIBUTION")
         or ask.distribution
         or ("block" if step.task_count() > len(step.shares) else "cyclic"),
-        **_of_leader(job, leader, event.world),
+        **component_variables(components),
+        **_of_leader(leader, event.world),
         "SLURM_LAUNCH_NODE_IPADDR": master_address(job.allocation.node_names(), nodes),
         **task_variables(world.tasks, world.at + at),
         **_gpus(share),
@@ -136,7 +138,7 @@ def _layout(step: Step, at: int, world: World) -> dict[str, str]:
     }
 
 
-def _of_leader(job: Job, leader: Job | None, world: World | None) -> dict[str, str]:
+def _of_leader(leader: Job | None, world: World | None) -> dict[str, str]:
     """A component's tasks are those of its job as a whole; over several of them its nodes are the nodes of all."""
     made: dict[str, str] = {}
     if leader is not None:
