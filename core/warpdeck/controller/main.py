@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import logging.handlers
 import os
@@ -139,11 +140,11 @@ def main() -> int:
     os.umask(0o077)
     status = 0
     try:
-        lock = take_lock(paths)
+        take_lock(paths)  # it goes with the process: who waits for the end of one waits for that of the other
         start_log(paths)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(paths, local_node=not args.no_local_node))
-        os.close(lock)
+        gc.freeze()  # the interpreter need not look through all of it once more
     except* (UserError, StoreError, OSError) as group:
         status = 1
         _say(group.exceptions[0])
