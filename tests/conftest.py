@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -23,6 +24,10 @@ settings.load_profile("warpdeck")
 # readline, which a worker's parent may have loaded, tells its children the size of a terminal that they do not have.
 for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
+
+CONTAINED: list[str] = []
+"""Bugs that the controller has met since a test began, and gone on (see controller/bugs)."""
+logging.getLogger("warpdeck.bugs").addFilter(lambda record: not CONTAINED.append(record.getMessage()))
 
 NEEDS = {
     "lab": ("/usr/sbin/sshd", "/usr/sbin/ip", "/usr/sbin/nft", "/usr/bin/gcc", "/usr/bin/unshare"),
@@ -60,6 +65,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"tests would be left out: {config.stash[LEFT_OUT]}")
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A controller in the test's own process outlives its bugs: the test that it met one in fails all the same."""
+    CONTAINED.clear()
+    yield
+    assert not CONTAINED or item.get_closest_marker("bugs"), f"the controller met a bug: {CONTAINED}"
 
 
 LEFT_OUT: pytest.StashKey[dict[str, str]] = pytest.StashKey()

@@ -21,6 +21,7 @@ from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import json_frame
 from warpdeck_agent.wire import messages as wire
 
+pytestmark = pytest.mark.bugs
 A = NodeName("a")
 WRONG: Any = "no number"
 TOO_MUCH = 2**70
