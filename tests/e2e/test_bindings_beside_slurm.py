@@ -13,6 +13,7 @@ import pytest
 from tests.lab.ours import OurSlurm
 from tests.lab.peer import RealSlurm
 
+from warpdeck.notation.exports import NICENESS
 from warpdeck.notation.options import SALLOC_22_05, SRUN_22_05
 from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.launch import judge_launch
@@ -43,7 +44,7 @@ def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options
     words = ["-n2", "-N1", *options.split(), "env"]
     lines = (line.partition("=") for line in slurm.ok("srun", *words).splitlines())
     wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
-    told = parse_srun(words, {}, files={}).ask["env"]
+    told = parse_srun(words, {NICENESS: "0"}, files={}).ask["env"]
     assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
 
 

@@ -35,6 +35,7 @@ async def test_a_cluster_without_nodes_says_how_one_is_added(folder: Path) -> No
             await stage.press("X")
             await stage.shows(f"Remove the node {node}?")
             await stage.press("y")
+            await stage.until(lambda node=node: node not in stage.app.board.nodes, "it is removed")  # type: ignore[misc]
         await stage.shows("0 nodes", "no nodes; A adds one")
         await stage.press("v")
         await stage.shows("CPUS", "no nodes; A adds one")

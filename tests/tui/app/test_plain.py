@@ -73,8 +73,8 @@ async def test_the_past_is_printed_as_it_is_shown(folder: Path) -> None:
         assert "as it was on" in text and "means of 1 s" in text and "? " not in text
         assert all(f"{mode}:\ngpu01 mixed: " in text for mode in ("power", "memory", "temperature", "owner"))
         before = "\n".join(await screen_text(paths, "gpus", Wanted(at=began - 3600)))
-        assert "no readings are known" in before and "gpu01 idle: ?, ?, ?, ?" in before
-        assert "gpu02: nothing was measured then; it is known from " in before
+        assert "no readings are known" in before and "gpu01 absent: !, !, !, !" in before
+        assert "gpu02: it was no node of this cluster yet; it is known from " in before
         listed = "\n".join(await screen_text(paths, "nodes", Wanted(at=began)))
         assert "as it was on" in listed and f" {job.id}" in listed
         one = "\n".join(await screen_text(paths, "node", Wanted("gpu01", at=began)))
