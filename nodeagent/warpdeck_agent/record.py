@@ -189,7 +189,7 @@ class _Ring:
         size = min(self._most, self._longest())
         given = {name: _padded(column.points[-size:], size, name) for name, column in self._columns.items()}
         return Curve(
-            begin_unix=(self._step - size) * self.step_s,
+            begin_unix=max(0, self._step - size) * self.step_s,
             step_s=self.step_s,
             uuid=uuid,
             **(given if size else {}),

@@ -114,6 +114,11 @@ def test_a_ring_knows_of_gaps_and_of_what_came_later() -> None:
     assert curve.mem_bytes == [None, None, None, 9]
 
 
+def test_a_curve_of_which_nothing_was_measured_begins_at_no_moment_before_all_others() -> None:
+    empty = Rings().curve(1.0)
+    assert empty.begin_unix == 0.0 and not empty.cpu_pct
+
+
 # ---- meters
 
 
