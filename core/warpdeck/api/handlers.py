@@ -98,12 +98,7 @@ class Handlers:
             case ask.Submit():
                 return await self._submit(*self._carried_on(message))
             case ask.Rerun():
-                job = await self.find_job(message.job)
-                task = message.job.partition("_")[2]
-                number = int(task) if task.isdecimal() else None
-                family = await self._components(job)
-                again = [asked_again(each, user=who.user, task=number) for each in family]
-                return await self._submit(*again)
+                return await self._rerun(message.job)
             case ask.DryRun():
                 asked = await self.submission(*self._carried_on(message))
                 return await self._controller.forecaster.of_request(self._controller.state, asked)
@@ -286,6 +281,14 @@ class Handlers:
     def _check_uploaded(self, snapshot: Snapshot | None) -> None:
         if snapshot is not None and self._server.trees.find(self._connection.who.uid, snapshot.tree) is None:
             raise UserError("the code snapshot was not uploaded", "submit again", code="need_tree")
+
+    async def _rerun(self, reference: str) -> dict[str, Any]:
+        """Submits the job, or the task of an array, once more as it was; of a heterogeneous job all components."""
+        task = reference.partition("_")[2]
+        number = int(task) if task.isdecimal() else None
+        family = await self._components(await self.find_job(reference))
+        user = self._connection.who.user
+        return await self._submit(*(asked_again(each, user=user, task=number) for each in family))
 
     def _carried_on(self, message: ask.Submit | ask.DryRun) -> Sequence[Request]:
         """The requests of all components; of a process of a job, as they are on the submit host."""

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from warpdeck.controller.measurements import to_gpu_reading
 from warpdeck.controller.present import state_in_words
 from warpdeck.controller.state import amend
 from warpdeck.controller.view import blocked_gpus
@@ -218,15 +219,10 @@ def _told(moment: wire.Moment) -> Told:
 
 
 def _gpu_reading(gpu: wire.GpuSample, seen: wire.Strangers) -> GpuReading:
-    return GpuReading(
-        index=gpu.index,
-        util_pct=gpu.util_pct,
-        mem_used_bytes=gpu.mem_used_bytes,
-        power_w=gpu.power_w,
-        temp_c=gpu.temp_c,
-        processes=tuple(
-            GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in seen.mem_bytes.items()
-        ),
+    users = seen.mem_bytes.items()
+    return amend(
+        to_gpu_reading(gpu),
+        processes=tuple(GpuProcess(pid=0, user=user, mem_bytes=mem_bytes) for user, mem_bytes in users),
         unexplained_bytes=seen.unexplained_bytes,
     )
 

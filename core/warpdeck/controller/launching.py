@@ -37,7 +37,6 @@ def build_launch(
     """
     assert job.allocation is not None
     request, share, names = job.request, job.allocation.shares[rank], job.allocation.node_names()
-    stdout, stderr = output_paths(job)
     role = _role(request, rank)
     return wire.Launch(
         job_id=job.id,
@@ -54,9 +53,6 @@ def build_launch(
         },
         cwd=request.chdir or request.submit_dir,
         cwd_visible=True,
-        stdout=stdout if role != "hold" else "",
-        stderr=stderr if role != "hold" else "",
-        append=request.appends(job.restarts),
         script=request.script if role == "batch" else "",
         script_args=list(request.script_args),
         stdin=resolve(request.input, _values(job)) if role == "batch" else "",
@@ -77,10 +73,17 @@ def build_launch(
         container=build_container(request.container),
         workspace=str(job.array_job_id),
         behind=[behind.id, behind.restarts] if behind is not None else [],
+        **_output(job, role),
         **_site(config),
         **_warning(request),
         **_terminal(request),
     )
+
+
+def _output(job: Job, role: str) -> dict[str, Any]:
+    """Where it goes; who only holds a place for others writes nothing."""
+    stdout, stderr = output_paths(job) if role != "hold" else ("", "")
+    return {"stdout": stdout, "stderr": stderr, "append": job.request.appends(job.restarts)}
 
 
 def _role(request: Request, rank: int) -> str:

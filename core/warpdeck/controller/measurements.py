@@ -26,12 +26,13 @@ def to_reading(sample: wire.Sample) -> Reading:
         at_unix=sample.at_unix,
         cpu_pct=sample.cpu_pct,
         mem_used_bytes=sample.mem_used_bytes,
-        gpus=tuple(_gpu(gpu) for gpu in sample.gpus),
+        gpus=tuple(to_gpu_reading(gpu) for gpu in sample.gpus),
         idle=tuple((JobId(session.job_id), session.since_unix) for session in sample.idle),
     )
 
 
-def _gpu(gpu: wire.GpuSample) -> GpuReading:
+def to_gpu_reading(gpu: wire.GpuSample) -> GpuReading:
+    """What a GPU of an agent's sample does."""
     return GpuReading(
         index=gpu.index,
         util_pct=gpu.util_pct,
