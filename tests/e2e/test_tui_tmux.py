@@ -292,6 +292,15 @@ def test_a_smaller_window_keeps_what_matters(home: Home, window: Tmux) -> None:
     window.shows("LIMIT")
 
 
+def test_a_larger_window_gets_the_shells_lines_back_and_none_of_ours(home: Home, window: Tmux) -> None:
+    window.shows("no jobs; n submits one")
+    window.resize(200, 60)
+    window.shows("LIMIT")
+    window.keys("q")
+    window.shows("left with 0")
+    assert "LIMIT" not in window.screen()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["TERM", "HUP"])
 @pytest.mark.parametrize("lent", [False, True], ids=["in the app", "in a shell"])
 def test_a_signal_leaves_the_terminal_as_it_was(

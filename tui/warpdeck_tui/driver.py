@@ -23,6 +23,7 @@ __all__ = ["LinuxDriver", "TerminalDriver", "is_gone"]
 LOOK_UP_S = 0.1
 """How late it may be noticed that the app leaves, and that nothing follows an Esc."""
 READ_BYTES = 4096
+_ERASE = "\x1b[0m\x1b[2J"
 
 
 def is_gone(descriptor: int) -> bool:
@@ -38,6 +39,7 @@ class TerminalDriver(LinuxDriver):
     """Textual's, but for signals and Esc."""
 
     _stopped = False
+    _is_shown = False
     is_alt: Callable[[str], bool] = staticmethod(lambda _: True)
     """Whether Esc and that character are Alt and it now; asked in the thread that reads."""
 
@@ -57,6 +59,17 @@ class TerminalDriver(LinuxDriver):
                     self.process_message(event)
             for event in parser.tick():
                 self.process_message(event)
+
+    def start_application_mode(self) -> None:
+        self._is_shown = True
+        super().start_application_mode()
+
+    def stop_application_mode(self) -> None:
+        """Erases what it shows before it leaves: else tmux, made larger meanwhile, puts lines of it above the shell's."""
+        if self._is_shown:
+            self.write(_ERASE)
+        self._is_shown = False
+        super().stop_application_mode()
 
     def turn_mouse(self, *, on: bool) -> None:
         """The mouse is the app's, or the terminal's own again, which selects and copies."""

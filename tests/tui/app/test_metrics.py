@@ -177,6 +177,18 @@ def test_runs_are_told_apart_by_letters_and_gpus_stand_below_by_time_only() -> N
     assert "GPU" not in by_step and "╵2396" not in by_step and "step ╵0" in by_step
 
 
+@pytest.mark.parametrize("by_step", [False, True])
+def test_the_axis_of_a_short_run_tells_no_moment_twice(by_step: bool) -> None:
+    points = tuple(Point(at, 3 - at, step=at) for at in (0.0, 1.0, 2.0))
+    axis = words(
+        chart(
+            Page((Run("1", "1", "short", {"loss": points}),), "loss", by_step=by_step), width=200, height=24
+        )[-1]
+    )
+    told = [tick.strip() for tick in axis.split("╵")[1:]]
+    assert told == (["0", "1", "2"] if by_step else ["0s", "1s", "2s"])
+
+
 def noisy(key: str) -> Run:
     """As many points as are kept of a run, and each of its GPUs' for five hours."""
     rng = random.Random(key)

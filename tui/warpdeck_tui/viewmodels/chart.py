@@ -201,12 +201,13 @@ def _gpus(run: Run, frame: Frame, room: int) -> list[Line]:
 
 
 def _axis(frame: Frame, room: int, *, by_step: bool) -> Line:
-    """Where along the way: times since the start, or steps."""
-    text = ""
+    """Where along the way: times since the start, or steps. What would be told as at the tick before is not told again."""
+    text, before = "", ""
     for tick in range(0, room, TICKS_APART):
         value = frame.left + (frame.right - frame.left) * tick / room
         words = figure(round(value)) if by_step else age(value)
-        text += fit(f"╵{words}", min(TICKS_APART, room - tick))
+        text += fit(f"╵{words}" if words != before else "", min(TICKS_APART, room - tick))
+        before = words
     what = "step" if by_step else "time"
     return (Cell(f"{what:>{MARGIN - 1}} ", "muted"), Cell(text, "muted"))
 
