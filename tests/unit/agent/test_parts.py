@@ -166,8 +166,6 @@ def test_of_four_sharers_the_one_that_takes_more_is_ended_alone(
     assert told.job_id == 3 and "its part is 19.2 GiB: it is ended in 1 s" in told.text
     ended = agent.link.report(3, "exited")
     assert "it used 21.0 GiB of GPU 0" in ended.message
-    del shown[3]
-    show(4, 18)
     (short_tmp / "go").touch()
     assert [agent.link.report(job, "exited").exit_code for job in (1, 2, 4)] == [1, 2, 4]
 

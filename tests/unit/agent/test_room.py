@@ -290,7 +290,7 @@ def test_the_end_is_told_when_the_gpu_is_empty_and_the_reading_comes_first(
     agent.launch(1, "sleep 1000", gpus=["GPU-0"], empty_gpus=True)
     agent.begun(1)
     (pid, *_) = eventually(lambda: agent.processes(1), what="it runs")
-    gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C")
+    gpus.show("gpu 0 uuid=GPU-0", "gpu 1 uuid=GPU-1", f"proc 0 pid={pid} mem={GIB} type=C stays=1")
     agent.link.send(wire.Kill(job_id=1, restarts=0, grace_s=0.0))
     eventually(lambda: not agent.processes(1), what="its processes are dead")
     agent.launch(2, "true", gpus=["GPU-1"])  # the agent goes on with others meanwhile
