@@ -9,7 +9,8 @@ from typing import assert_type
 
 import warpdeck
 from warpdeck.api.client import Changed, Status
-from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import Curves, JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.model import Snapshot
 

@@ -8,20 +8,16 @@ from typing import Any
 
 from warpdeck.api.client import Delta
 from warpdeck.api.glance import Glance
+from warpdeck.api.noderows import CheckRow, GpuRow, NodeRow, PastNodeRow, ProcessRow
 from warpdeck.api.rows import (
-    CheckRow,
     CurveRow,
     Curves,
     ForwardRow,
-    GpuRow,
     GpuUse,
     JobDetail,
     JobEvent,
     JobRow,
-    NodeRow,
     PastJobs,
-    PastNodeRow,
-    ProcessRow,
     UsageRow,
     WhyRow,
 )

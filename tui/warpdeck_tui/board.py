@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from warpdeck.api.client import Delta
-from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import JobRow
 
 
 class Board:

@@ -16,6 +16,7 @@ from warpdeck.api import code
 from warpdeck.api import protocol as ask
 from warpdeck.api.client import GONE, Changed, Client, Delta, LogOpened
 from warpdeck.api.glance import Glance, glance
+from warpdeck.api.noderows import NodeRow, PastNodeRow
 from warpdeck.api.rows import (
     CurveRow,
     Curves,
@@ -23,9 +24,7 @@ from warpdeck.api.rows import (
     JobDetail,
     JobRow,
     JobVariables,
-    NodeRow,
     PastJobs,
-    PastNodeRow,
     UsageRow,
 )
 from warpdeck.api.site import Site

@@ -18,7 +18,7 @@ import msgspec
 from rich.cells import cell_len
 
 from warpdeck.api.client import Client
-from warpdeck.api.rows import NodeRow, PastNodeRow
+from warpdeck.api.noderows import NodeRow, PastNodeRow
 from warpdeck.api.site import Site
 from warpdeck.errors import UserError
 from warpdeck.model.past import PastQuery

@@ -12,8 +12,8 @@ from warpdeck.controller.health import question
 from warpdeck.errors import RemoteError, UserError
 from warpdeck.model import Link, NodeName
 
+from .noderows import NodeHealthRow
 from .protocol import NodeCheck
-from .rows import NodeHealthRow
 from .slices import in_slices
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, pack, parse_
 from . import protocol as ask
 from .inbox import Inbox, Merged
 from .messages import Message
-from .rows import Curves, ForwardRow, JobDetail, JobRow, NodeRow, PastJobs, PastNodeRow
+from .noderows import NodeRow, PastNodeRow
+from .rows import Curves, ForwardRow, JobDetail, JobRow, PastJobs
 from .siterows import ForecastRow
 from .sync import GONE as GONE
 from .sync import LOST as LOST

@@ -43,7 +43,7 @@ class OnJobs(Message, frozen=True, kw_only=True):
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", tag="delta"):
     """Pushed to a subscriber: rows that are new or changed, and what is gone. The first ones, up to the one with
-    `ready`, carry everything there is. `jobs` are rows.JobRow, `nodes` rows.NodeRow, as JSON objects."""
+    `ready`, carry everything there is. `jobs` are rows.JobRow, `nodes` noderows.NodeRow, as JSON objects."""
 
     id: int
     jobs: list[Any] = []

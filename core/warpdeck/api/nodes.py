@@ -10,7 +10,7 @@ from warpdeck.controller.nodefacts import node_facts
 from warpdeck.errors import UserError
 from warpdeck.model import Node, NodeName
 
-from .rows import NodeFacts, NodeRow
+from .noderows import NodeFacts, NodeRow
 
 if TYPE_CHECKING:
     from warpdeck.controller.app import Controller

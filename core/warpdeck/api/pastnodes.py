@@ -35,7 +35,7 @@ from warpdeck_agent.wire import messages as wire
 
 from . import history, nodes
 from . import protocol as ask
-from .rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
+from .noderows import GpuRow, PastNodeRow, ProcessRow, SharerRow
 from .slices import in_slices
 
 if TYPE_CHECKING:

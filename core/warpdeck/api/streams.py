@@ -20,7 +20,8 @@ from warpdeck_agent.wire.opening import FELL_BEHIND
 
 from . import protocol as ask
 from .connection import ClientStream, Connection
-from .rows import JobRow, NodeRow
+from .noderows import NodeRow
+from .rows import JobRow
 from .slices import in_slices
 from .starting import about
 

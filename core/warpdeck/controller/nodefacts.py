@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from warpdeck.api.rows import NodeFacts
+from warpdeck.api.noderows import NodeFacts
 from warpdeck.cluster import ALL_NODES
 from warpdeck.model import JobState, Link, Node, NodeName
 

@@ -7,21 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from warpdeck.api.rows import (
-    CheckRow,
-    FacilityRow,
-    GpuRow,
-    GpuUse,
-    JobDetail,
-    JobEvent,
-    JobRow,
-    NodeHealthRow,
-    NodeRow,
-    ProcessRow,
-    SharerRow,
-    UsageRow,
-    WhyRow,
-)
+from warpdeck.api.noderows import CheckRow, FacilityRow, GpuRow, NodeHealthRow, NodeRow, ProcessRow, SharerRow
+from warpdeck.api.rows import GpuUse, JobDetail, JobEvent, JobRow, UsageRow, WhyRow
 from warpdeck.cluster import ALL_NODES
 from warpdeck.model import (
     COMPACT,

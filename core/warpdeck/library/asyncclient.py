@@ -22,7 +22,8 @@ from typing import Any, Self, TypeVar
 
 from warpdeck.api import code
 from warpdeck.api.client import GONE, Changed, Client, Status
-from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import Curves, JobDetail, JobRow
 from warpdeck.api.submission import Submitted, submit
 from warpdeck.api.sync import SyncClient
 from warpdeck.errors import UserError

@@ -16,7 +16,8 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from warpdeck.api.client import Changed, Status
-from warpdeck.api.rows import Curves, JobDetail, JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import Curves, JobDetail, JobRow
 from warpdeck.api.siterows import ForecastRow
 from warpdeck.model import Snapshot
 from warpdeck.paths import Paths

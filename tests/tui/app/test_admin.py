@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import ME, on_stage
 
-from warpdeck.api.rows import EventRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import EventRow
 from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 from warpdeck.controller.ports import Changes
 from warpdeck.errors import UserError

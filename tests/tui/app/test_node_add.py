@@ -9,7 +9,7 @@ from typing import cast
 
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import NodeRow
+from warpdeck.api.noderows import NodeRow
 from warpdeck.errors import UserError
 from warpdeck_tui.client import Core
 from warpdeck_tui.screens.node_add import NodeAdd

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import CheckRow, CurveRow, GpuRow, NodeRow
+from warpdeck.api.noderows import CheckRow, GpuRow, NodeRow
+from warpdeck.api.rows import CurveRow
 from warpdeck.model import GpuLinks
 from warpdeck_tui.viewmodels.nodepage import page, resampled
 

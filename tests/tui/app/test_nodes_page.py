@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import GpuRow, NodeRow
+from warpdeck.api.noderows import GpuRow, NodeRow
 from warpdeck.model import GpuAsk, Resources
 from warpdeck_agent.wire import messages as wire
 from warpdeck_tui.viewmodels.nodes import fragmentation

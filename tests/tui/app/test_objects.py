@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import JobRow
 from warpdeck.model import GpuAsk, Resources
 from warpdeck_tui.finder import SLICE, Objects
 from warpdeck_tui.screens.joblist import FilterLine

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tui.app.stage import on_stage
 
-from warpdeck.api.rows import GpuRow, PastNodeRow, ProcessRow, SharerRow
+from warpdeck.api.noderows import GpuRow, PastNodeRow, ProcessRow, SharerRow
 from warpdeck.notation.moments import moment_text
 from warpdeck_tui.screens.nodes import NodesScreen
 from warpdeck_tui.viewmodels.nodes import gpu_detail, gpu_lines, legend

@@ -6,7 +6,8 @@ import pytest
 from rich.cells import cell_len
 
 from warpdeck.api.client import Delta
-from warpdeck.api.rows import GpuRow, JobDetail, JobRow, NodeRow, WhyRow
+from warpdeck.api.noderows import GpuRow, NodeRow
+from warpdeck.api.rows import JobDetail, JobRow, WhyRow
 from warpdeck.model import JobState
 from warpdeck.notation.jobfilter import holds as holds_of
 from warpdeck.notation.jobfilter import parse_filter

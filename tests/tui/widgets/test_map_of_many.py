@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from tests.tui.widgets.stage import STYLES, stage
-from warpdeck.api.rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.api.noderows import GpuRow, NodeRow, PastNodeRow
 from warpdeck_agent.wire.frames import parse_json
 from warpdeck_tui.viewmodels.nodes import gpu_lines, summary
 from warpdeck_tui.viewmodels.past import moment_words

@@ -13,7 +13,8 @@ from tests.core import ANN, Agent, ask
 from tests.served import Raw, Served, served
 from tests.waiting import WAIT_S
 
-from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import JobRow
 from warpdeck.controller.events import (
     Cancelled,
     Held,

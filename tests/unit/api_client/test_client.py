@@ -14,7 +14,8 @@ from tests.waiting import WAIT_S
 
 from warpdeck.api.client import GONE, Client, Delta
 from warpdeck.api.inbox import merge
-from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import JobRow
 from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck_agent.wire.frames import data_frame, json_frame, parse_json, read_frame

@@ -12,7 +12,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from warpdeck.api.rows import EventRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import EventRow
 from warpdeck.api.site import Priorities, Shares
 from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError

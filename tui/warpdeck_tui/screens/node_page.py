@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
-from warpdeck.api.rows import CurveRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import CurveRow
 from warpdeck.errors import UserError
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.viewmodels.nodepage import SPANS, page

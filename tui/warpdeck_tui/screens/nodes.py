@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Static
 
-from warpdeck.api.rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.api.noderows import GpuRow, NodeRow, PastNodeRow
 from warpdeck.errors import UserError
 from warpdeck.notation.moments import parse_past
 from warpdeck_tui.bindings import bindings

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from textual import work
 
-from warpdeck.api.rows import NodeRow
+from warpdeck.api.noderows import NodeRow
 from warpdeck.errors import UserError
 from warpdeck.notation.moments import moment_text
 from warpdeck_tui.chronicle import Undo

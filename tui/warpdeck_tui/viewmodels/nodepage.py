@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from warpdeck.api.rows import CurveRow, GpuRow, NodeRow
+from warpdeck.api.noderows import GpuRow, NodeRow
+from warpdeck.api.rows import CurveRow
 from warpdeck.model import GpuLinks, format_ranges, ranges_of
 from warpdeck_tui.widgets.cells import printable
 from warpdeck_tui.widgets.meter import sparkline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpdeck.api.rows import GpuRow, NodeRow, PastNodeRow
+from warpdeck.api.noderows import GpuRow, NodeRow, PastNodeRow
 from warpdeck.notation.memory import format_memory
 from warpdeck_tui.widgets.cell_grid import GridCell, GridLine, node_role
 from warpdeck_tui.widgets.cells import printable

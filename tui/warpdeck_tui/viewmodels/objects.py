@@ -17,7 +17,8 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from warpdeck.api.rows import JobRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import JobRow
 from warpdeck_tui.widgets.cells import printable
 
 from .cells import glyph, plural

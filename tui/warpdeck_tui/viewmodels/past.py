@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from warpdeck.api.rows import PastNodeRow
+from warpdeck.api.noderows import PastNodeRow
 from warpdeck.notation.times import roughly
 
 from .cells import Line, age, fact

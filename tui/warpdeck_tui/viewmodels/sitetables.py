@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from warpdeck.api.rows import EventRow, NodeRow
+from warpdeck.api.noderows import NodeRow
+from warpdeck.api.rows import EventRow
 from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cell_grid import node_role
