@@ -5,6 +5,7 @@ Its nodes bind nothing, and srun then puts the words of a plain --cpu-bind=cores
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_tasks_are_told_of_their_binding_as_slurms_are(slurm: RealSlurm, options
     words = ["-n2", "-N1", *options.split(), "env"]
     lines = (line.partition("=") for line in slurm.ok("srun", *words).splitlines())
     wanted = {name: value for name, _, value in lines if name.startswith(TOLD)}
-    told = parse_srun(words, {NICENESS: "0"}, files={}).ask["env"]
+    told = parse_srun(words, {NICENESS: str(os.getpriority(os.PRIO_PROCESS, 0))}, files={}).ask["env"]
     assert {name: value for name, value in told.items() if name.startswith(TOLD)} == wanted
 
 
