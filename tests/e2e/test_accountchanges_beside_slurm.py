@@ -6,16 +6,12 @@ What is ours alone stands at the end: what we do not have is refused by its name
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from pprint import pformat
 
 import pytest
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
-from tests.lab.ours import OurSlurm
-from tests.lab.peer import Done, RealSlurm
+from tests.lab.pair import Pair, side_by_side
+from tests.lab.peer import Done
 
 from warpdeck.config import load
 
@@ -70,12 +66,8 @@ ROOTS = re.compile(r"root\|root\|.*\n|root\|\|.*\n|root\|.*\n")
 """Slurm has a user root in the account root."""
 
 
-class Pair:
+class SitePair(Pair):
     """Both: what one line has made is there for the next."""
-
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
 
     def differ(self, line: str, *, data: str = "", options: tuple[str, ...] = ("-i",)) -> list[object]:
         """What they say and what we, where that is not the same."""
@@ -89,18 +81,13 @@ def _plain(done: Done) -> tuple[int, str, str]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with (
-        RealSlurm(THEIR_SITE, gres=GRES, accounting=True, accounts=("add account first",)) as theirs,
-        OurSlurm(folder) as ours,
-    ):
-        ours.run(["sacctmgr", "-i", "add", "account", "first"])
-        yield Pair(theirs, ours)
-    shutil.rmtree(folder, ignore_errors=True)
+def pair() -> Iterator[SitePair]:
+    with side_by_side(SitePair, accounting=True, accounts=("add account first",)) as both:
+        both.ours.run(["sacctmgr", "-i", "add", "account", "first"])
+        yield both
 
 
-def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: Pair) -> None:
+def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: SitePair) -> None:
     found = [pair.differ(line) for line in (*MADE, *SHOWN, *MODIFIED, *SHOWN, *DELETED, *SHOWN)]
     found += [pair.differ(line, data=answer, options=()) for line, answer in ASKED]
     told = [each for each in found if each]
@@ -119,7 +106,7 @@ def test_accounts_users_and_qos_are_made_changed_and_deleted_alike(pair: Pair) -
         ("add qos kim priority=x", "Invalid value for Priority (x)"),
     ],
 )
-def test_what_we_do_not_have_is_refused_by_its_name(pair: Pair, line: str, why: str) -> None:
+def test_what_we_do_not_have_is_refused_by_its_name(pair: SitePair, line: str, why: str) -> None:
     done = pair.ours.run(["sacctmgr", "-i", *line.split()])
     assert done.rc == 1 and why in done.out + done.err
     assert "kim" not in pair.ours.run(["sacctmgr", "-n", "show", "assoc"]).out
@@ -129,13 +116,13 @@ def test_what_we_do_not_have_is_refused_by_its_name(pair: Pair, line: str, why: 
     "line", ["add account no", "add user no account=first", "add qos no", "modify account first set fairshare=3",
              "delete account first"]
 )  # fmt: skip
-def test_who_is_no_admin_changes_nothing(pair: Pair, line: str) -> None:
+def test_who_is_no_admin_changes_nothing(pair: SitePair, line: str) -> None:
     words = ["sacctmgr", "-i", *line.split()]
     theirs, ours = (cluster.run(words, user="nobody") for cluster in (pair.theirs, pair.ours))
     assert (ours.rc, ours.err) == (theirs.rc, theirs.err)
 
 
-def test_what_has_jobs_or_is_named_elsewhere_stays(pair: Pair) -> None:
+def test_what_has_jobs_or_is_named_elsewhere_stays(pair: SitePair) -> None:
     ours = pair.ours
     for line in ("add account busy", "add user root account=busy"):
         assert ours.run(["sacctmgr", "-i", *line.split()]).rc == 0

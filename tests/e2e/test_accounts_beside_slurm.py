@@ -5,16 +5,12 @@ Two accounts in a tree, two users. Slurm's root is a user of the account above a
 
 from __future__ import annotations
 
-import difflib
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import SITE, OurSlurm
+from tests.lab.pair import Pair, side_by_side
 from tests.lab.peer import UP_S, Done, RealSlurm
 from tests.waiting import eventually
 
@@ -60,32 +56,22 @@ ROOTS = re.compile(r"( *warpdeck *\|?)? *root(\|| +)root\b|root\|ml\|Administrat
 """The line of root in the account root."""
 
 
-class Pair:
+class SitePair(Pair):
     """Both, with the same accounts and jobs."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
-
-    def same(self, line: str, *, data: str = "") -> None:
-        """Both print the same of a command line, and end alike. Variables and AS=USER stand in front, ~ for a blank."""
+    def same_line(self, line: str, *, data: str = "") -> None:
+        """Of a command line: variables and AS=USER stand in front, ~ for a blank."""
         environ: dict[str, str] = {}
         while match := re.match(r"([A-Z_]+)=(\S*) ", line):
             environ[match[1]] = match[2]
             line = line[match.end() :]
         user = environ.pop("AS", "root")
         words = [word.replace("~", " ") for word in line.split(" ")]
-        wanted = _plain(self.theirs.run(words, env=environ, user=user, data=data))
-        found = _plain(self.ours.run(words, env=environ, user=user, data=data))
-        told = difflib.unified_diff(wanted, found, "theirs", "ours", lineterm="", n=0)
-        assert found == wanted, line + "\n" + "\n".join(told)
+        self.same(*words, env=environ, user=user, data=data)
 
-
-def _plain(done: Done) -> list[str]:
-    """Without what differs from one moment to another, and without the user of Slurm's account root."""
-    lines = f"{done.out}errors:\n{done.err}exit code {done.rc}".splitlines()
-    text = "\n".join(line for line in lines if not ROOTS.match(line))
-    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
+    def plain(self, done: Done) -> list[str]:
+        """Without the user of Slurm's account root."""
+        return [line for line in super().plain(done) if not ROOTS.match(line)]
 
 
 def _comes(cluster: RealSlurm | OurSlurm, words: tuple[str, ...], wanted: str) -> None:
@@ -93,22 +79,17 @@ def _comes(cluster: RealSlurm | OurSlurm, words: tuple[str, ...], wanted: str) -
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with (
-        RealSlurm(THEIR_SITE, gres=GRES, accounting=True, accounts=ACCOUNTS) as theirs,
-        OurSlurm(folder, site=OUR_SITE) as ours,
-    ):
+def pair() -> Iterator[SitePair]:
+    with side_by_side(SitePair, our_site=OUR_SITE, accounting=True, accounts=ACCOUNTS) as both:
         for job in JOBS:
-            theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            ours.submit(*job)
+            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.ours.submit(*job)
             if job is JOBS[0]:
-                _comes(theirs, ("squeue", "-h", "-o", "%t"), "R\n")
-                ours.runs(1)
-        for cluster in (theirs, ours):
+                _comes(both.theirs, ("squeue", "-h", "-o", "%t"), "R\n")
+                both.ours.runs(1)
+        for cluster in (both.theirs, both.ours):
             _comes(cluster, ("sprio", "-h", "-o", "%i"), "2\n3\n")
-        yield Pair(theirs, ours)
-    shutil.rmtree(folder, ignore_errors=True)
+        yield both
 
 
 @pytest.mark.parametrize(
@@ -123,8 +104,8 @@ def pair() -> Iterator[Pair]:
         "sshare -A ml -nPo Cluster,GrpTRESMins", "AS=nobody sshare", "AS=nobody sshare -a", "AS=nobody sshare -u root",
     ],
 )  # fmt: skip
-def test_shares_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_shares_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> None:
+    pair.same_line(line)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +119,15 @@ def test_shares_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
         "AS=nobody sprio", "SPRIO_FORMAT=%i~%u sprio", "SPRIO_FEDERATION=1 sprio -h", "SPRIO_LOCAL=1 sprio -h",
     ],
 )  # fmt: skip
-def test_priorities_are_told_as_slurm_tells_them(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_priorities_are_told_as_slurm_tells_them(pair: SitePair, line: str) -> None:
+    pair.same_line(line)
 
 
 @pytest.mark.parametrize(
     "line", ["sdiag -r", "AS=nobody sdiag -r", "AS=nobody sdiag --reset", "sdiag -a -r", "sdiag -x"]
 )
-def test_figures_are_reset_as_slurm_resets_them(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_figures_are_reset_as_slurm_resets_them(pair: SitePair, line: str) -> None:
+    pair.same_line(line)
 
 
 @pytest.mark.parametrize(
@@ -172,9 +153,9 @@ def test_figures_are_reset_as_slurm_resets_them(pair: Pair, line: str) -> None:
         "re", "u -n", "p", "f", "AS=nobody -nP account",
     ],
 )  # fmt: skip
-def test_accounts_are_shown_as_slurm_shows_them(pair: Pair, line: str) -> None:
+def test_accounts_are_shown_as_slurm_shows_them(pair: SitePair, line: str) -> None:
     before, _, rest = line.rpartition("AS=nobody ")
-    pair.same(f"{'AS=nobody ' if before or line != rest else ''}sacctmgr show {rest}".strip())
+    pair.same_line(f"{'AS=nobody ' if before or line != rest else ''}sacctmgr show {rest}".strip())
 
 
 @pytest.mark.parametrize(
@@ -188,8 +169,8 @@ def test_accounts_are_shown_as_slurm_shows_them(pair: Pair, line: str) -> None:
         "-r show account -n", "-o show account", "-Q show account",
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: Pair, line: str) -> None:
-    pair.same(f"sacctmgr {line}")
+def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: SitePair, line: str) -> None:
+    pair.same_line(f"sacctmgr {line}")
 
 
 @pytest.mark.parametrize(
@@ -199,9 +180,9 @@ def test_what_cannot_be_done_is_told_as_slurm_tells_it(pair: Pair, line: str) ->
         "show nosuch\nshow user\nq\n", "oneliner\nexit\nshow user\n", "show user format=user\nquit\n", "add foo\nquit\n",
     ],
 )  # fmt: skip
-def test_lines_at_the_prompt_are_commands(pair: Pair, lines: str) -> None:
-    pair.same("sacctmgr", data=lines)
-    pair.same("sacctmgr -n", data=lines)
+def test_lines_at_the_prompt_are_commands(pair: SitePair, lines: str) -> None:
+    pair.same_line("sacctmgr", data=lines)
+    pair.same_line("sacctmgr -n", data=lines)
 
 
 @pytest.mark.parametrize(
@@ -211,5 +192,5 @@ def test_lines_at_the_prompt_are_commands(pair: Pair, lines: str) -> None:
         "--output-filter=x 1.0", "1.", ".0", "--usage", "1+0.7", "99.0", "--nosuch 1.0",
     ],
 )  # fmt: skip
-def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: Pair, words: str) -> None:
-    pair.same(f"sattach {words}".strip())
+def test_steps_that_nobody_can_attach_to_are_told_as_slurm_tells_them(pair: SitePair, words: str) -> None:
+    pair.same_line(f"sattach {words}".strip())

@@ -3,17 +3,11 @@ backfill comes round, half a minute later."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.e2e.test_scontrol_beside_slurm import ANY
-from tests.lab.ours import OurSlurm
-from tests.lab.peer import Done, RealSlurm
+from tests.lab.pair import JOB_FACTS, Pair, side_by_side
+from tests.lab.peer import GRES, SITE
 
 pytestmark = pytest.mark.slurm
 JOBS = (
@@ -45,37 +39,18 @@ FORMATS = (
 )
 
 
-class Pair:
+class JobPair(Pair):
     """Both, with the same jobs."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
-
-    def same(self, *words: str) -> None:
-        """Both say the same, and end alike."""
-        wanted, found = self.theirs.run(words), self.ours.run(words)
-        told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
-        assert self.plain(found) == self.plain(wanted), " ".join(words) + "\n" + "\n".join(told)
-
-    def plain(self, done: Done) -> list[str]:
-        text = f"{done.out}errors:\n{done.err}exit code {done.rc}"
-        for folder in (self.theirs.folder, self.ours.folder):
-            text = text.replace(str(folder), "FOLDER")
-        for pattern, word in ANY.items():
-            text = re.sub(pattern, word, text)
-        return text.splitlines()
+    apart = JOB_FACTS
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm() as theirs, OurSlurm(folder) as ours:
-        made = Pair(theirs, ours)
+    with side_by_side(JobPair, their_site=SITE, gres=GRES) as both:
         for job in JOBS:
-            made.same("sbatch", *job, "--wrap", "sleep 1000")
-        yield made
-    shutil.rmtree(folder, ignore_errors=True)
+            both.same("sbatch", *job, "--wrap", "sleep 1000")
+        yield both
 
 
 @pytest.mark.parametrize("which", [[], ["-j1"], ["-j2"], ["-j1+1"], ["-j3"], ["-j5,6"], ["-j6+0"]])

@@ -5,25 +5,16 @@ Not compared: moments, use that was measured, and what only one of both has (bil
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from tests.lab.ours import SITE as OUR_SITE
-from tests.lab.ours import OurSlurm
-from tests.lab.peer import SITE, RealSlurm
+from tests.lab.pair import Pair, difference, side_by_side
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-THEIR_SITE = SITE.replace(
-    "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
-).replace("a100", "h100")
-GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
 ACCOUNTS = "[accounts.root.users]\nroot = { default = true }\n[accounts.bio]\nparent = 'root'\n[qos.high]\npriority = 5\n"
 HERE = ("-w", "n1")
 """A node that still tidies up after a job would send the next one elsewhere."""
@@ -44,12 +35,8 @@ FORM = (
 )
 
 
-class Pair:
+class PastPair(Pair):
     """Both, with the same past."""
-
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
 
     def both_end(self, job: int, options: Sequence[str], script: str, **facts: object) -> None:
         self.theirs.ok("sbatch", "-o", "/dev/null", *options, "--wrap", script)
@@ -65,7 +52,7 @@ class Pair:
         wanted = over if states == ("",) else set(states)
         eventually(lambda: set(self.theirs.run(words).out.split() or [""]) <= wanted, what=f"job {job}")
 
-    def same(
+    def same_rows(
         self, line: str, *, with_requeued: bool = False, env: Mapping[str, str] | None = None
     ) -> list[str]:
         """What both print. Which start of a requeued job is in a window Slurm tells now so, now so: only -D says them all."""
@@ -75,8 +62,7 @@ class Pair:
             [row for row in _plain(done.out) if with_requeued or not AGAIN.match(row)]
             for done in (wanted, found)
         )
-        told = difflib.unified_diff(theirs, mine, "theirs", "ours", lineterm="", n=0)
-        assert sorted(mine) == sorted(theirs), line + "\n" + "\n".join(told)
+        assert sorted(mine) == sorted(theirs), line + "\n" + difference(theirs, mine)
         assert (found.rc, found.err) == (wanted.rc, wanted.err)
         return mine
 
@@ -89,15 +75,11 @@ def _plain(out: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with (
-        RealSlurm(THEIR_SITE, gres=GRES, accounting=True) as theirs,
-        OurSlurm(folder, site=OUR_SITE + ACCOUNTS) as ours,
-    ):
+def pair() -> Iterator[PastPair]:
+    with side_by_side(PastPair, our_site=OUR_SITE + ACCOUNTS, accounting=True) as both:
+        theirs = both.theirs
         theirs.ok("sacctmgr", "-i", "add", "qos", "high", "priority=5")
         theirs.ok("sacctmgr", "-i", "add", "account", "bio")
-        both = Pair(theirs, ours)
         for job, (options, script, facts) in enumerate(JOBS, 1):
             both.both_end(job, options, script, **facts)
         _others(both)
@@ -106,7 +88,6 @@ def pair() -> Iterator[Pair]:
         again = ["sacct", "-n", "-X", "-P", "-j", str(REQUEUED), "-o", "state"]
         eventually(lambda: theirs.run(again).out == "PENDING\n", what="the requeued job is recorded anew")
         yield both
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _are_over(states: str) -> bool:
@@ -115,7 +96,7 @@ def _are_over(states: str) -> bool:
     return len(found) == 8 and not {"RUNNING", "PENDING"} & set(found)
 
 
-def _others(both: Pair) -> None:
+def _others(both: PastPair) -> None:
     """A job that is cancelled while it runs, one before it starts, one that starts twice, and an array."""
     theirs, ours = both.theirs, both.ours
     for options in (("-J", "cancelled", *HERE), ("-J", "never", "-H"), ("-J", "twice", "--requeue", *HERE)):
@@ -144,8 +125,8 @@ def _others(both: Pair) -> None:
         ours.ends(job, exit_code=task)
 
 
-def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: Pair) -> None:
-    found = pair.same(f"sacct -P -S now-1hours -o {FORM}")
+def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) -> None:
+    found = pair.same_rows(f"sacct -P -S now-1hours -o {FORM}")
     assert len(found) > 2 * len(JOBS)
 
 
@@ -197,8 +178,8 @@ def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: Pair) -> Non
         "sacct -e",
     ],
 )
-def test_sacct_prints_what_slurms_prints(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_sacct_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +197,9 @@ def test_sacct_prints_what_slurms_prints(pair: Pair, line: str) -> None:
         "scontrol -M all show job 999",
     ],
 )
-def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: Pair, line: str) -> None:
+def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: PastPair, line: str) -> None:
     """Slurm finds clusters in its database: without one it refuses the option."""
-    pair.same(line)
+    pair.same_rows(line)
 
 
 @pytest.mark.parametrize(
@@ -231,23 +212,23 @@ def test_the_one_cluster_can_be_named_wherever_clusters_can(pair: Pair, line: st
         "SLURM_CLUSTERS=nosuch",
     ],
 )
-def test_variables_mean_what_they_mean_to_slurms_sacct(pair: Pair, setting: str) -> None:
+def test_variables_mean_what_they_mean_to_slurms_sacct(pair: PastPair, setting: str) -> None:
     """All that its man page has, but SLURM_CONF and SLURM_DEBUG_FLAGS; and one that it does not read."""
     name, _, value = setting.partition("=")
     fields = "jobid,submit,state" if value == "%Y" else "jobid,cluster"
-    pair.same(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
+    pair.same_rows(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
 
 
-def test_each_start_of_a_requeued_job_has_a_line(pair: Pair) -> None:
+def test_each_start_of_a_requeued_job_has_a_line(pair: PastPair) -> None:
     line = f"sacct -D -X -P -n -j {REQUEUED} -o jobid,jobname,state,exitcode,nodelist,alloccpus"
-    assert pair.same(line, with_requeued=True) == [
+    assert pair.same_rows(line, with_requeued=True) == [
         f"{REQUEUED}|twice|REQUEUED|0:0|n1|1",
         f"{REQUEUED}|twice|PENDING|0:0|None assigned|1",
     ]
 
 
 @pytest.mark.parametrize("job", [1, 3, 4, CANCELLED])
-def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: Pair, job: int) -> None:
+def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: PastPair, job: int) -> None:
     """The same keys and types, and the same values but for moments, use, priorities and names of places."""
     words = ["sacct", "--json", "-j", str(job)]
     [theirs] = json.loads(pair.theirs.ok(*words))["jobs"]
@@ -277,11 +258,11 @@ def test_the_json_of_a_job_is_in_the_shape_of_data_parser(pair: Pair, job: int) 
         "sreport job foo",
     ],
 )
-def test_sreport_prints_what_slurms_prints(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_sreport_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)
 
 
-def test_sreport_sums_what_jobs_held(pair: Pair) -> None:
+def test_sreport_sums_what_jobs_held(pair: PastPair) -> None:
     """How long each ran differs from run to run; that all of it is somewhere does not."""
     words = ["sreport", "-nP", "-t", "seconds", "cluster", "Utilization", "start=now-1hours", "end=now"]
     [row] = pair.ours.run(words).out.splitlines()
@@ -292,7 +273,7 @@ def test_sreport_sums_what_jobs_held(pair: Pair) -> None:
     assert header[2:6] == theirs[2:6]
 
 
-def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: Pair) -> None:
+def test_seff_tells_how_well_a_job_has_used_what_it_held(pair: PastPair) -> None:
     told = pair.ours.run(["seff", "5"]).out.splitlines()
     assert told[:3] == ["Job ID: 5", "Cluster: warpdeck", "User/Group: root/root"]
     assert told[3:6] == ["State: FAILED (exit code 1)", "Nodes: 2", "Cores per node: 2"]
@@ -341,5 +322,5 @@ def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         "sacctmgr show nosuch",
     ],
 )
-def test_sacctmgr_prints_what_slurms_prints(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_sacctmgr_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
+    pair.same_rows(line)

@@ -5,15 +5,12 @@ the same jobs. What is done to several is told in any order.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
-from tests.lab.ours import SITE, OurSlurm
-from tests.lab.peer import Done, RealSlurm
+from tests.lab.ours import SITE
+from tests.lab.pair import Pair, side_by_side
+from tests.lab.peer import Done
 
 pytestmark = pytest.mark.slurm
 OUR_SITE = f"""{SITE}
@@ -52,25 +49,23 @@ CASES = (
 NOISE = re.compile(r"scancel: select/.*\n")
 """What the real one's plug-ins tell of themselves."""
 LEFT = ("squeue", "-h", "-r", "-S", "i", "-o", "%i %T")
-Both = tuple[RealSlurm, OurSlurm]
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[Both]:
+def pair() -> Iterator[Pair]:
     """Both with the same jobs, which have the same numbers."""
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder, site=OUR_SITE) as ours:
+    with side_by_side(Pair, our_site=OUR_SITE) as pair:
         for options in JOBS.values():
             words = ("-H", *options) if "-A" in options else ("-H", "-A", "bio", *options)
-            theirs.ok("sbatch", *words, "--wrap", "sleep 1000")
-            ours.submit(*words)
-        for cluster in (theirs, ours):
+            pair.theirs.ok("sbatch", *words, "--wrap", "sleep 1000")
+            pair.ours.submit(*words)
+        for cluster in (pair.theirs, pair.ours):
             cluster.run(["scancel", str(len(JOBS))])
-        yield theirs, ours
-    shutil.rmtree(folder, ignore_errors=True)
+        yield pair
 
 
-def test_the_same_is_said_and_the_same_jobs_are_left(both: Both) -> None:
+def test_the_same_is_said_and_the_same_jobs_are_left(pair: Pair) -> None:
+    both = (pair.theirs, pair.ours)
     numbers = {name: str(number) for number, name in enumerate(JOBS, 1)}
     for case in CASES:
         first, _, rest = case.partition(" ")

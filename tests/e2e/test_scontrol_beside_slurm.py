@@ -5,19 +5,13 @@ What cannot be the same is made so before it is compared: times of day, prioriti
 
 from __future__ import annotations
 
-import difflib
-import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
-from tests.lab.ours import OurSlurm
-from tests.lab.peer import Done, RealSlurm
+from tests.lab.pair import JOB_FACTS, Pair, side_by_side
 
 from warpdeck.config import load
 
@@ -44,61 +38,32 @@ JOBS = (
     ("-H", "-J", "total", "--gres=gpu:3", "--exclusive", "--time-min=5", "-t", "20"),
     ("-H", "-J", "sparse", "--array=1,2,4,7,11,16,22,29,37,46,56,67,79,92"),
 )
-ANY = {
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d": "TIME",
-    r"LastSchedEval=\S+": "LastSchedEval=T",
-    r"AllocNode:Sid=\S+": "AllocNode:Sid=A",
-    r"Priority=\d+ ": "Priority=P ",
-    r"QOS=\S+": "QOS=Q",
-    r",gres/gpu=\d+": "",
-    r"slurm-wlm ": "slurm ",
-}
-"""What differs from one moment, machine and accounting to another."""
 
 
-class Pair:
+class JobPair(Pair):
     """Both, with the same jobs."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
-
-    def same(self, *words: str, env: dict[str, str] | None = None) -> None:
-        """Both say the same, and end alike."""
-        wanted = self.theirs.run(["scontrol", *words], env=env)
-        found = self.ours.run(["scontrol", *words], env=env)
-        told = difflib.unified_diff(self.plain(wanted), self.plain(found), "theirs", "ours", lineterm="", n=0)
-        assert self.plain(found) == self.plain(wanted), " ".join(words) + "\n" + "\n".join(told)
-
-    def plain(self, done: Done) -> list[str]:
-        text = f"{done.out}errors:\n{done.err}exit code {done.rc}"
-        for folder in (self.theirs.folder, self.ours.folder):
-            text = text.replace(str(folder), "FOLDER")
-        for pattern, word in ANY.items():
-            text = re.sub(pattern, word, text)
-        return text.splitlines()
+    apart = JOB_FACTS
 
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
+    with side_by_side(JobPair) as both:
         for job in JOBS:
-            theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
-            ours.submit(*job)
-        yield Pair(theirs, ours)
-    shutil.rmtree(folder, ignore_errors=True)
+            both.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
+            both.ours.submit(*job)
+        yield both
 
 
 @pytest.mark.parametrize("job", [1, 2, 3, 4, 5])
 def test_a_job_is_shown_alike(pair: Pair, job: int) -> None:
-    pair.same("show", "job", str(job))
-    pair.same("-o", "show", "job", str(job))
+    pair.same("scontrol", "show", "job", str(job))
+    pair.same("scontrol", "-o", "show", "job", str(job))
 
 
 def test_partitions_are_shown_alike(pair: Pair) -> None:
-    pair.same("show", "partition")
-    pair.same("-o", "show", "partition", "debug")
+    pair.same("scontrol", "show", "partition")
+    pair.same("scontrol", "-o", "show", "partition", "debug")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +152,7 @@ def test_partitions_are_shown_alike(pair: Pair) -> None:
     ],
 )  # fmt: skip
 def test_the_same_is_said(pair: Pair, line: str) -> None:
-    pair.same(*line.split())
+    pair.same("scontrol", *line.split())
 
 
 @pytest.mark.parametrize(
@@ -214,7 +179,7 @@ def test_variables_stand_for_options_as_in_slurm(pair: Pair, case: str) -> None:
     """All that scontrol's man page has, but SLURM_CONF, SLURM_DEBUG_FLAGS and SLURM_CLUSTERS."""
     setting, _, line = case.partition(" ")
     name, _, value = setting.partition("=")
-    pair.same(*line.split(), env={name: value})
+    pair.same("scontrol", *line.split(), env={name: value})
 
 
 def test_updates_have_the_same_effect(pair: Pair) -> None:
@@ -233,13 +198,13 @@ def test_updates_have_the_same_effect(pair: Pair) -> None:
         ("dependency=afterany:2",),
         ("dependency=",),
     ):
-        pair.same("update", "jobid=1", *words)
-        pair.same("show", "job", "1")
-    pair.same("update", "jobid=4", "arraytaskthrottle=3")
-    pair.same("show", "job", "4")
-    pair.same("update", "jobname=total", "timelimit=15")
-    pair.same("show", "job", "5")
-    pair.same("update", "jobid=3,99", "comment=x")
+        pair.same("scontrol", "update", "jobid=1", *words)
+        pair.same("scontrol", "show", "job", "1")
+    pair.same("scontrol", "update", "jobid=4", "arraytaskthrottle=3")
+    pair.same("scontrol", "show", "job", "4")
+    pair.same("scontrol", "update", "jobname=total", "timelimit=15")
+    pair.same("scontrol", "show", "job", "5")
+    pair.same("scontrol", "update", "jobid=3,99", "comment=x")
 
 
 HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True), min_size=1, max_size=8)
@@ -249,7 +214,7 @@ HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}(-[a-c])?[0-9]{0,4}", fullmatch=True)
 @given(HOSTS)
 def test_hostlists_are_the_same(pair: Pair, names: list[str]) -> None:
     for entity in ("hostlist", "hostlistsorted", "hostnames"):
-        pair.same("show", entity, ",".join(names))
+        pair.same("scontrol", "show", entity, ",".join(names))
 
 
 PARTITIONS = (
@@ -266,9 +231,9 @@ PARTITIONS = (
 
 def test_partitions_are_made_changed_and_deleted_alike(pair: Pair) -> None:
     for line in PARTITIONS:
-        pair.same(*line.split())
-        pair.same("show", "partition", "debug")
-        pair.same("show", "partition", "fresh")
+        pair.same("scontrol", *line.split())
+        pair.same("scontrol", "show", "partition", "debug")
+        pair.same("scontrol", "show", "partition", "fresh")
 
 
 def test_a_changed_partition_stands_in_the_configuration(pair: Pair) -> None:
@@ -305,7 +270,7 @@ def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
         "n[3-4] weight=2",
         "n4 weight=3",
     ):
-        pair.same("update", *f"nodename={line}".split())
+        pair.same("scontrol", "update", *f"nodename={line}".split())
         words = ["sinfo", "-h", "-N", "-p", "gpu", "-n", "n[3-4]", "-o", "%N %w %f"]
         wanted = pair.theirs.run(words)
         assert pair.ours.run(words) == wanted

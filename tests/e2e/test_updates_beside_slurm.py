@@ -7,15 +7,11 @@ in OTHERWISE.
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.e2e.test_scontrol_beside_slurm import ANY
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import OurSlurm
+from tests.lab.pair import JOB_FACTS, Pair, side_by_side
 from tests.lab.peer import Done, RealSlurm
 from tests.waiting import eventually
 
@@ -80,12 +76,10 @@ OF_RUNNING = (
 DROPPED = re.compile(rf"(?<!\S)({'|'.join(APART)})=\S*")
 
 
-class Pair:
+class JobPair(Pair):
     """Both, each with a job of the same kind for every case."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
+    apart = JOB_FACTS
 
     def submit(self, options: tuple[str, ...]) -> tuple[str, str]:
         theirs = self.theirs.ok("sbatch", "--parsable", *options, "--wrap", "sleep 1000").strip()
@@ -99,16 +93,9 @@ class Pair:
         for cluster, job in zip(clusters, jobs, strict=True):
             done = cluster.run(["scontrol", "update", f"jobid={job}", *words])
             shown = cluster.run(["scontrol", "-o", "show", "job", job]).out
-            made.append([*_said(done, job), *self._plain(shown).split(" ")])
+            made.append([*_said(done, job), *DROPPED.sub("", self.without(shown)).split()])
             cluster.run(["scancel", job])
         return made[0], made[1]
-
-    def _plain(self, shown: str) -> str:
-        for folder in (self.theirs.folder, self.ours.folder):
-            shown = shown.replace(str(folder), "FOLDER")
-        for pattern, word in ANY.items():
-            shown = re.sub(pattern, word, shown)
-        return " ".join(DROPPED.sub("", shown).split())
 
 
 def _asked(told: list[str]) -> list[str]:
@@ -122,21 +109,19 @@ def _said(done: Done, job: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
-        yield Pair(theirs, ours)
-    shutil.rmtree(folder, ignore_errors=True)
+def pair() -> Iterator[JobPair]:
+    with side_by_side(JobPair) as both:
+        yield both
 
 
 @pytest.mark.parametrize("case", [*UNREAD, *EITHER, *AT_WAITING])
-def test_a_waiting_job_is_changed_alike(pair: Pair, case: str) -> None:
+def test_a_waiting_job_is_changed_alike(pair: JobPair, case: str) -> None:
     theirs, ours = pair.update(pair.submit(WAITING), case)
     assert ours == theirs
 
 
 @pytest.mark.parametrize("case", [*EITHER, *AT_RUNNING])
-def test_a_running_job_is_changed_alike(pair: Pair, case: str) -> None:
+def test_a_running_job_is_changed_alike(pair: JobPair, case: str) -> None:
     jobs = pair.submit(RUNNING)
     runs = ("squeue", "-h", "-j", jobs[0], "-o", "%t")
     eventually(lambda: pair.theirs.ok(*runs) == "R\n", what="theirs runs")
@@ -147,14 +132,14 @@ def test_a_running_job_is_changed_alike(pair: Pair, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", OTHERWISE)
-def test_what_a_job_cannot_be_is_refused_by_its_name(pair: Pair, case: str) -> None:
+def test_what_a_job_cannot_be_is_refused_by_its_name(pair: JobPair, case: str) -> None:
     job = str(pair.ours.submit(*WAITING))
     done = pair.ours.run(["scontrol", "update", f"jobid={job}", case])
     pair.ours.run(["scancel", job])
     assert done.rc == 1 and done.err.partition("\n")[0].removesuffix(f" for job {job}") == OTHERWISE[case]
 
 
-def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: Pair) -> None:
+def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: JobPair) -> None:
     pair.submit(("-H", "-J", "mine"))
     for user in ("root", "0", "nobody", "nosuchuser"):
         theirs, ours = (
@@ -164,7 +149,7 @@ def test_a_name_means_the_jobs_of_the_user_who_is_named(pair: Pair) -> None:
         assert ours == theirs
 
 
-def test_a_release_gives_a_job_the_computed_priority_again(pair: Pair) -> None:
+def test_a_release_gives_a_job_the_computed_priority_again(pair: JobPair) -> None:
     """The way back from one that was set, held (as the man page has it) or not."""
     jobs = pair.submit(("--begin=now+1hour", "-J", "late"))
     seen: list[list[bool]] = []

@@ -5,24 +5,15 @@ What cannot be the same is made so before it is compared: times of day, the seco
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
-from tests.lab.ours import OurSlurm
-from tests.lab.peer import SITE, Done, RealSlurm
+from tests.lab.pair import TIME, Pair, side_by_side
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slurm
-THEIR_SITE = SITE.replace(
-    "Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000", "RealMemory=65536"
-).replace("a100", "h100")
-GRES = "NodeName=n[1-4] Name=gpu Type=h100 File={folder}/gpu[0-3]\n"
 FIRST = (
     ("-H", "-J", "held"),
     ("-J", "runs", "-n2", "--gres=gpu:2", "-t", "2:00:00", "--comment", "a comment"),
@@ -40,42 +31,24 @@ THEN = (
 )  # fmt: skip
 
 
-class Pair:
+MOMENTS = {**TIME, r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$": "DATE"}
+
+
+class JobPair(Pair):
     """Both, with the same jobs."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
+    apart = MOMENTS
 
     def submit(self, jobs: Sequence[Sequence[str]]) -> None:
         for job in jobs:
             self.theirs.ok("sbatch", *job, "--wrap", "sleep 1000")
             self.ours.submit(*job)
 
-    def same(self, line: str, *, env: dict[str, str] | None = None, in_order: bool = True) -> str:
-        """Our text of a command line, after it was compared with theirs."""
-        words = line.split(" ")
-        wanted, found = self.theirs.run(words, env=env), self.ours.run(words, env=env)
-        theirs, mine = self.plain(wanted), self.plain(found)
-        if not in_order:
-            theirs, mine = sorted(theirs), sorted(mine)
-        told = difflib.unified_diff(theirs, mine, "theirs", "ours", lineterm="", n=0)
-        assert mine == theirs, line + "\n" + "\n".join(told)
-        return found.out
-
-    def plain(self, done: Done) -> list[str]:
-        """Without what differs from one moment and one machine to another."""
-        text = f"{done.out}errors:\n{done.err}exit code {done.rc}"
-        text = text.replace(str(self.theirs.folder), "FOLDER").replace(str(self.ours.folder), "FOLDER")
-        text = re.sub(r"^\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}$", "DATE", text, flags=re.M)
-        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text).splitlines()
-
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
-        pair = Pair(theirs, ours)
+    with side_by_side(JobPair) as pair:
+        theirs, ours = pair.theirs, pair.ours
         pair.submit(FIRST)
         eventually(
             lambda: theirs.ok("squeue", "-h", "-tR", "-o", "%t").split() == ["R"] * 4, what="theirs run"
@@ -87,7 +60,6 @@ def pair() -> Iterator[Pair]:
             eventually(lambda words=words, reason=reason: theirs.ok(*words) == f"{reason}\n", what=reason)
             eventually(lambda words=words, reason=reason: ours.run(words).out == f"{reason}\n", what=reason)
         yield pair
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +150,7 @@ def test_squeue_prints_what_slurms_prints(pair, line):
             pair.ours.run(["squeue", "-V"]).out.split()[1] == pair.theirs.run(["squeue", "-V"]).out.split()[1]
         )
         return
-    pair.same(line)
+    pair.same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +212,7 @@ def test_squeue_prints_what_slurms_prints(pair, line):
 def test_sinfo_prints_what_slurms_prints(pair, line):
     """Slurm's sinfo gathers each partition in a thread of its own: what it does not sort by comes in any order."""
     by_partition = re.search(r" -S|N| %D%t", line) is None
-    pair.same(line, in_order=by_partition)
+    pair.same(*line.split(" "), in_order=by_partition)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +246,7 @@ def test_sinfo_prints_what_slurms_prints(pair, line):
     ],
 )
 def test_sprio_and_sshare_print_what_slurms_print(pair, line):
-    pair.same(line)
+    pair.same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
@@ -292,14 +264,14 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
     + ["sshare -x", "sshare word", "sdiag -x"],
 )
 def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
-    pair.same(line)
+    pair.same(*line.split(" "))
 
 
 @pytest.mark.parametrize(
     "line", ["strigger --get", "strigger", "strigger --get --clear", "strigger --nosuch"]
 )
 def test_there_are_no_triggers(pair, line):
-    pair.same(line)
+    pair.same(*line.split(" "))
 
 
 def test_a_trigger_is_refused_with_what_does_the_same(pair):
@@ -375,7 +347,7 @@ def test_yaml_is_read_back_as_the_json(pair):
     ],
 )
 def test_variables_stand_for_options_as_in_slurm(pair, env, line):
-    pair.same(line, env=env)
+    pair.same(*line.split(" "), env=env)
 
 
 def test_drained_nodes_are_told_as_slurm_tells_them(pair):
@@ -399,7 +371,7 @@ def test_drained_nodes_are_told_as_slurm_tells_them(pair):
         "sinfo -h -t drain,idle -o %P%D%t",
         "sinfo -O partition,statecomplete,statelong,reason:30",
     ):
-        pair.same(line, in_order=" -R" not in line)
+        pair.same(*line.split(" "), in_order=" -R" not in line)
     for name in ("n1", "n4"):
         pair.theirs.ok("scontrol", "update", f"nodename={name}", "state=resume")
         with pair.ours.connect() as client:
@@ -423,4 +395,4 @@ def test_jobs_that_have_ended_are_told_as_slurm_tells_them(pair):
         "squeue -h -t CA -O jobid,exit_code",
         "squeue -h -t all -j 2 -o %i%T",
     ):
-        pair.same(line)
+        pair.same(*line.split(" "))
