@@ -62,7 +62,7 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         self._is_shown = True
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
         """Erases what it shows before it leaves: else tmux, made larger meanwhile, puts lines of it above the shell's."""

@@ -177,6 +177,25 @@ def test_runs_are_told_apart_by_letters_and_gpus_stand_below_by_time_only() -> N
     assert "GPU" not in by_step and "╵2396" not in by_step and "step ╵0" in by_step
 
 
+def test_a_smoothed_curve_keeps_its_course_its_ends_and_its_gaps_and_the_title_tells_what_was_printed() -> (
+    None
+):
+    ys = [at + (1.0 if at % 2 else -1.0) for at in range(200)]
+    ys[100] = math.nan
+    smooth = Curve(range(200), ys).smoothed()
+    assert (smooth.parts, list(smooth.gaps)) == ([(0, 100), (100, 199)], [100])
+    assert (smooth.ys[0], smooth.ys[-1]) == (-1, 200)
+    assert all(
+        abs(y - x) < 0.5 for x, y in list(zip(smooth.xs, smooth.ys, strict=True))[1:-1] if x not in (99, 101)
+    )
+    assert not Curve().smoothed()
+    points = tuple(Point(float(at), y, step=None) for at, y in enumerate(ys))
+    title = words(
+        chart(Page((Run("1", "1", "noisy", {"loss": points}),), "loss", smooth=True), width=90, height=24)[0]
+    )
+    assert "least -1   most 200" in title and title.rstrip().endswith("smoothed")
+
+
 @pytest.mark.parametrize("by_step", [False, True])
 def test_the_axis_of_a_short_run_tells_no_moment_twice(by_step: bool) -> None:
     points = tuple(Point(at, 3 - at, step=at) for at in (0.0, 1.0, 2.0))
@@ -242,6 +261,8 @@ async def test_the_page_draws_what_a_running_job_prints_with_its_gpus(folder: Pa
         await stage.shows("2 of 3")
         await stage.press("x")
         await stage.shows("step ╵4")
+        await stage.press("S")
+        await stage.shows("2 of 3   smoothed")
 
 
 async def test_a_run_is_laid_over_and_taken_away(folder: Path) -> None:

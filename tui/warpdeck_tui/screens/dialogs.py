@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 CHOICE_COLUMNS = (
     Column("JOB", 12),
     Column("STATE", 5),
-    Column("NAME", 16),
+    Column("NAME", 16, flex=1, most=48),
     Column("TIME", 10, align="right"),
-    Column("WHERE OR HOW IT ENDED", 0),
+    Column("WHERE OR HOW IT ENDED", 0, flex=1),
 )
-FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24), Column("WHAT", 0))
+FILL_COLUMNS = (Column("FROM", 6), Column("NAME", 24, flex=1, most=48), Column("WHAT", 0, flex=3))
 DONE_COLUMNS = (Column("WHEN", 8), Column("COMMAND", 0), Column("UNDO", 7))
 EXPORT_NAMES = "It ends in .csv, .json or .md"
 MAX_NAMED = 8

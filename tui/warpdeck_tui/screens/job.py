@@ -39,7 +39,7 @@ LOOK_S = 2.0
 """How often an unfinished job's details are asked for anew."""
 FORECAST_S = 30.0
 """How often a waiting job's forecast is asked for anew: it takes the controller as long as planning."""
-ON_METRICS = ("next_metric", "turn_axis", "lay_over", "take_away")
+ON_METRICS = ("next_metric", "turn_axis", "smooth", "lay_over", "take_away")
 """What has a meaning on that pane only."""
 WIDE_COLUMNS = 116
 """From here on the facts stand beside the log."""
@@ -275,6 +275,9 @@ class JobScreen(DeckScreen):
 
     def action_turn_axis(self) -> None:
         self.query_one(MetricsPane).turn_axis()
+
+    def action_smooth(self) -> None:
+        self.query_one(MetricsPane).turn_smooth()
 
     @work(exclusive=True, group="lay_over")
     async def action_lay_over(self) -> None:

@@ -72,6 +72,11 @@ class MetricsPane(LinePane):
         self._page = self._page._replace(by_step=not self._page.by_step)
         self._draw()
 
+    def turn_smooth(self) -> None:
+        """Each point as it was printed, or the mean of those around it."""
+        self._page = self._page._replace(smooth=not self._page.smooth)
+        self._draw()
+
     def lay_over(self, key: str) -> None:
         """Another run over these; the oldest such goes where they are too many."""
         if key not in self._keys:

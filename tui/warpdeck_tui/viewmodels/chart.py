@@ -44,13 +44,15 @@ class Run:
     readings: Readings
     use: Curve = _NOTHING
     power: Curve = _NOTHING
-    _curves: dict[tuple[str, bool], Curve] = field(default_factory=dict, repr=False)
+    _curves: dict[tuple[str, bool, bool], Curve] = field(default_factory=dict, repr=False)
 
-    def curve(self, name: str, *, by_step: bool) -> Curve:
+    def curve(self, name: str, *, by_step: bool, smooth: bool = False) -> Curve:
         """What it printed under that name; made once."""
-        if (name, by_step) not in self._curves:
-            self._curves[name, by_step] = _curve(self.readings.get(name, ()), by_step=by_step)
-        return self._curves[name, by_step]
+        key = name, by_step, smooth
+        if key not in self._curves:
+            printed = _curve(self.readings.get(name, ()), by_step=by_step)
+            self._curves[key] = printed.smoothed() if smooth else printed
+        return self._curves[key]
 
 
 def run_of(row: JobRow, readings: Readings, curves: Sequence[CurveRow]) -> Run:
@@ -86,6 +88,7 @@ class Page(NamedTuple):
     runs: tuple[Run, ...]
     name: str = ""
     by_step: bool = False
+    smooth: bool = False
     told: str = ""
 
 
@@ -93,11 +96,12 @@ def chart(page: Page, *, width: int, height: int) -> list[Line]:
     """The page's lines, `height` at most."""
     if not page.runs:
         return [(Cell(page.told, "muted"),)]
-    curves = [run.curve(page.name, by_step=page.by_step) for run in page.runs]
+    printed = [run.curve(page.name, by_step=page.by_step) for run in page.runs]
+    curves = [run.curve(page.name, by_step=page.by_step, smooth=page.smooth) for run in page.runs]
     frame = frame_of(curves)
     room = max(LEAST_ROWS, width - MARGIN - 1)
-    lines: list[Line] = [_title(page, curves)]
-    legend = _legend(page, curves) if len(page.runs) > 1 else []
+    lines: list[Line] = [_title(page, printed)]
+    legend = _legend(page, printed) if len(page.runs) > 1 else []
     measured = () if page.by_step else (page.runs[0].use, page.runs[0].power)
     frame = frame or (frame_of(measured) if any(measured) else None)
     if frame is None:
@@ -143,6 +147,7 @@ def _title(page: Page, curves: Sequence[Curve]) -> Line:
         where = f"step {curve.gaps[0]:.0f}" if page.by_step else f"after {age(curve.gaps[0])}"
         cells.append(Cell(f"   ⚠ {plural(len(curve.gaps), 'nan')}, the first {where}", "warn"))
     cells.append(Cell(f"   {place}" if place else "", "muted"))
+    cells.append(Cell("   smoothed" if page.smooth else "", "muted"))
     cells.append(Cell(f"   {page.told}" if page.told else "", "muted"))
     return tuple(cells)
 

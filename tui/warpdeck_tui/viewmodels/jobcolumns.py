@@ -150,7 +150,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda array, now: _state(array.verdict),
     ),
     "name": JobColumn(
-        Column("NAME", 14, key="name", flex=1, most=28),
+        Column("NAME", 14, key="name", flex=2, most=36),
         lambda row, now: Cell(full_name(row), _plain(row)),
         lambda array, now: Cell(array.head.name, _plain(array.head)),
     ),

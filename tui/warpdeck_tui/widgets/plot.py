@@ -21,6 +21,8 @@ DOTS_DOWN = len(_DOTS)
 KEPT_REACHES = 16
 """Curves on the screen at once, in two sizes: a few kilobytes each."""
 NOBODY = -1
+SMOOTHED_LEAST, SMOOTHED_SHARE = 2, 50
+"""How many points on each side go into a smoothed one: so many, or that part of all of them."""
 
 
 class Frame(NamedTuple):
@@ -57,6 +59,21 @@ class Curve:
     def of(cls, points: Iterable[tuple[float, float]]) -> Curve:
         """The curve of (x, y) in order."""
         return cls(*zip(*points, strict=True))
+
+    def smoothed(self) -> Curve:
+        """Each point the mean of those around it, as many on both sides; the gaps stay."""
+        made = Curve(self.xs, self.ys)
+        made.parts, made.gaps = self.parts, self.gaps
+        aside = max(SMOOTHED_LEAST, len(self.xs) // SMOOTHED_SHARE)
+        ys: list[float] = []
+        for first, end in self.parts:
+            sums = list(accumulate(self.ys[first:end], initial=0.0))
+            for at in range(end - first):
+                near = min(aside, at, end - first - 1 - at)
+                ys.append((sums[at + near + 1] - sums[at - near]) / (2 * near + 1))
+        made.ys = ys
+        made.least, made.most = min(ys, default=math.nan), max(ys, default=math.nan)
+        return made
 
     def __bool__(self) -> bool:
         """Whether there is anything to draw."""
