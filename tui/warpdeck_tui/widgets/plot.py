@@ -61,7 +61,7 @@ class Curve:
         return cls(*zip(*points, strict=True))
 
     def smoothed(self) -> Curve:
-        """Each point the mean of those around it, as many on both sides; the gaps stay."""
+        """Each point the mean of those around it, at the ends of those on one side; the gaps stay."""
         made = Curve(self.xs, self.ys)
         made.parts, made.gaps = self.parts, self.gaps
         aside = max(SMOOTHED_LEAST, len(self.xs) // SMOOTHED_SHARE)
@@ -69,8 +69,8 @@ class Curve:
         for first, end in self.parts:
             sums = list(accumulate(self.ys[first:end], initial=0.0))
             for at in range(end - first):
-                near = min(aside, at, end - first - 1 - at)
-                ys.append((sums[at + near + 1] - sums[at - near]) / (2 * near + 1))
+                left, right = max(0, at - aside), min(end - first, at + aside + 1)
+                ys.append((sums[right] - sums[left]) / (right - left))
         made.ys = ys
         made.least, made.most = min(ys, default=math.nan), max(ys, default=math.nan)
         return made
