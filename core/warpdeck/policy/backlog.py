@@ -170,10 +170,11 @@ class _Groups:
                 asked = job.resources
                 default = settings.default_mem_per_cpu_bytes
                 size = np.zeros(DIMENSIONS)
-                for need in needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default):
+                for need, count in needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default):
                     mem = per_node[1] if need.mem_bytes == WHOLE_NODE else need.mem_bytes
                     gpus = need.gpus * need.gpu_share_pct / 100
-                    size += per_node if need.exclusive else (need.cpus, mem, gpus)
+                    each = per_node if need.exclusive else np.array((need.cpus, mem, gpus))
+                    size += each * count
                 sizes[id(asked)] = size
         tasks = np.array([count_tasks(job.tasks) if job.tasks else 1 for job in jobs])
         amounts: Floats = np.array([sizes[id(job.resources)] for job in jobs]).T * tasks

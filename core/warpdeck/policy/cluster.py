@@ -36,7 +36,8 @@ class Cluster:
         self.nodes = nodes
         self.row: dict[NodeName, int] = {node.name: row for row, node in enumerate(nodes)}
         self._healthy = as_if_healthy
-        types = sorted({gpu.type.lower() for node in nodes for gpu in node.gpus})
+        named = {gpu.type for node in nodes for gpu in node.gpus}
+        types = sorted({name.lower() for name in named})
         mixed = len(types) > 1 and any(len({gpu.type for gpu in node.gpus}) > 1 for node in nodes)
         self.type_columns = {name: FIRST_TYPE + at for at, name in enumerate(types if mixed else ())}
         self.columns = FIRST_TYPE + len(self.type_columns)

@@ -28,28 +28,26 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 def needs(
     asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
-) -> tuple[Need, ...]:
-    """What each of so many nodes must give, the largest first; () if the tasks cannot be laid out so.
+) -> tuple[tuple[Need, int], ...]:
+    """(need, on how many of so many nodes), the largest first; () if the tasks cannot be laid out so.
 
     `whole_nodes`: its partition gives whole nodes only, as --exclusive does. Slurm's rule for both: all CPUs and GPUs, and
     as much memory as was asked for.
     """
-    layout = _tasks_per_node(asked, nodes)
-    gpus = _gpus_per_node(asked, layout)
-    if gpus is None:
-        return ()
-    parts = list(zip(layout, gpus, strict=True))
-    found = {  # most nodes of a gang give the same
-        (tasks, count): need_of(
-            asked,
-            tasks=tasks,
-            gpus=count,
-            default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
-            whole_nodes=whole_nodes,
+    layout = _gpus_per_node(asked, _tasks_per_node(asked, nodes), nodes)
+    return tuple(
+        (
+            need_of(
+                asked,
+                tasks=tasks,
+                gpus=gpus,
+                default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
+                whole_nodes=whole_nodes,
+            ),
+            count,
         )
-        for tasks, count in dict.fromkeys(parts)
-    }
-    return tuple(found[part] for part in parts)
+        for tasks, gpus, count in layout
+    )
 
 
 def need_of(
@@ -80,29 +78,42 @@ def _cpus(asked: Resources, tasks: int, gpus: int) -> int:
     return max(1, max(holding, each) * asked.cpus_used_by_task(), by_gpus, asked.cpus_per_node_min or 0)
 
 
-def _tasks_per_node(asked: Resources, nodes: int) -> list[int]:
-    total = asked.tasks if asked.tasks is not None else nodes * (asked.tasks_per_node or 1)
-    total = max(total, nodes)
-    each, left = divmod(total, nodes)
+def _tasks_per_node(asked: Resources, nodes: int) -> list[tuple[int, int]]:
+    """(tasks, on how many nodes), the most first."""
     if asked.tasks_per_node is not None and asked.tasks is None:
-        return [asked.tasks_per_node] * nodes
-    return [each + 1] * left + [each] * (nodes - left)
+        return [(asked.tasks_per_node, nodes)]
+    return _evenly(max(nodes if asked.tasks is None else asked.tasks, nodes), nodes)
 
 
-def _gpus_per_node(asked: Resources, layout: list[int]) -> list[int] | None:
+def _gpus_per_node(asked: Resources, layout: list[tuple[int, int]], nodes: int) -> list[tuple[int, int, int]]:
+    """(tasks, GPUs, on how many nodes), the most first; [] where not every node gets one of the job's GPUs."""
     gpus = asked.gpus
     if gpus.share_pct is not None:
-        return [1] * len(layout)
+        return [(tasks, 1, count) for tasks, count in layout]
     if gpus.per_node is not None:
-        return [gpus.per_node] * len(layout)
-    if gpus.per_task is not None:
-        return [tasks * gpus.per_task for tasks in layout]
-    if gpus.total is None:
-        return [0] * len(layout)
-    if gpus.total < len(layout):
-        return None
-    each, left = divmod(gpus.total, len(layout))
-    return [each + 1] * left + [each] * (len(layout) - left)
+        return [(tasks, gpus.per_node, count) for tasks, count in layout]
+    if gpus.per_task is not None or gpus.total is None:
+        return [(tasks, tasks * (gpus.per_task or 0), count) for tasks, count in layout]
+    return [] if gpus.total < nodes else _together(layout, _evenly(gpus.total, nodes))
+
+
+def _evenly(total: int, nodes: int) -> list[tuple[int, int]]:
+    each, left = divmod(total, nodes)
+    return [(each + 1, left), (each, nodes - left)] if left else [(each, nodes)]
+
+
+def _together(tasks: list[tuple[int, int]], gpus: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Two layouts of the same nodes as one."""
+    found, theirs = [], iter(gpus)
+    each, room = 0, 0
+    for count, nodes in tasks:
+        while nodes:
+            if not room:
+                each, room = next(theirs)
+            both = min(nodes, room)
+            found.append((count, each, both))
+            nodes, room = nodes - both, room - both
+    return found
 
 
 def _asks_for_memory(asked: Resources) -> bool:

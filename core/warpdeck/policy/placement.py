@@ -69,7 +69,7 @@ class Shape:
             if found:
                 gang = Gang(
                     nodes=nodes,
-                    wanted=_grouped(found),
+                    wanted=_largest_first(found),
                     max_switches=asked.max_switches,
                     named=named,
                     contiguous=asked.contiguous and nodes > 1,
@@ -150,11 +150,8 @@ Spot = list[tuple[int, Need]]
 """(row, what it gives) for each node of a gang, in rank order."""
 
 
-def _grouped(found: Sequence[Need]) -> tuple[tuple[Need, int], ...]:
-    groups: dict[Need, int] = {}
-    for need in found:
-        groups[need] = groups.get(need, 0) + 1
-    ordered = sorted(groups.items(), key=lambda pair: (pair[0].gpus, pair[0].cpus, pair[0].mem_bytes))
+def _largest_first(found: Sequence[tuple[Need, int]]) -> tuple[tuple[Need, int], ...]:
+    ordered = sorted(found, key=lambda pair: (pair[0].gpus, pair[0].cpus, pair[0].mem_bytes))
     return tuple(reversed(ordered))
 
 

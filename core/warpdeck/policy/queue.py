@@ -168,12 +168,12 @@ class Queue:
             self.of_kind[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
 
     def _rows(self, jobs: Sequence[PendingJob]) -> dict[str, Column]:
-        count, numbered = len(jobs), list(enumerate(jobs))
-        promised = [(at, job.promised_at_unix) for at, job in numbered if job.promised_at_unix is not None]
-        ranked = [(at, job.priority) for at, job in numbered if job.priority is not None]
-        rooms = [(at, job.room.until_unix) for at, job in numbered if job.room is not None]
-        arrays = [(at, job) for at, job in numbered if job.tasks]
-        resting = [(at, held(job)) for at, job in numbered if job.held and job.deadline_unix is None]
+        count, unusual = len(jobs), _unusual(jobs)
+        promised = [(at, job.promised_at_unix) for at, job in unusual if job.promised_at_unix is not None]
+        ranked = [(at, job.priority) for at, job in unusual if job.priority is not None]
+        rooms = [(at, job.room.until_unix) for at, job in unusual if job.room is not None]
+        arrays = [(at, job) for at, job in unusual if job.tasks]
+        resting = [(at, held(job)) for at, job in unusual if job.held and job.deadline_unix is None]
         return {
             "id": _column([job.id for job in jobs], np.int64),
             "kind": _column(self._kinds_of(jobs), np.int64),
@@ -182,7 +182,7 @@ class Queue:
             "eligible_unix": _column([job.eligible_at_unix for job in jobs], np.float64),
             "likely_s": _column([likely_s(job) for job in jobs], np.float64),
             "tasks": _mostly(1, count, [(at, count_tasks(job.tasks)) for at, job in arrays]),
-            "nice": _mostly(0, count, [(at, job.nice) for at, job in numbered if job.nice]),
+            "nice": _mostly(0, count, [(at, job.nice) for at, job in unusual if job.nice]),
             "is_ranked": _mostly(False, count, [(at, True) for at, _ in ranked]),
             "rank": _mostly(0, count, ranked),
             "promised_unix": _mostly(np.inf, count, promised),
@@ -190,7 +190,7 @@ class Queue:
             "is_throttled": _mostly(False, count, [(at, True) for at, job in arrays if job.throttle]),
             "is_held": _mostly(False, count, [(at, True) for at, _ in resting]),
             "why_held": _mostly(None, count, resting),
-            "is_ready": _mostly(True, count, [(at, False) for at, job in numbered if _may_not_start(job)]),
+            "is_ready": _mostly(True, count, [(at, False) for at, job in unusual if _may_not_start(job)]),
         }
 
 
@@ -204,6 +204,20 @@ def _mostly(usual: object, count: int, others: Iterable[tuple[int, object]]) -> 
     for at, value in others:
         column[at] = value
     return column
+
+
+def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
+    """Those that are in one of the columns made by `_mostly`, with their places: nobody else is looked at for each of these."""
+    return [
+        (at, job)
+        for at, job in enumerate(jobs)
+        if job.tasks
+        or job.nice
+        or job.priority is not None
+        or job.promised_at_unix is not None
+        or job.room is not None
+        or (job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+    ]
 
 
 def _may_not_start(job: PendingJob) -> bool:

@@ -26,10 +26,10 @@ WORDS = {
 def asked_tres(asked: Resources, billing_weights: Mapping[str, float], *, default_mem_per_cpu: int) -> Tres:
     """What a request counts against limits, laid out over its least number of nodes."""
     wanted = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = sum(need.gpus for need in wanted)
+    gpus = sum(need.gpus * count for need, count in wanted)
     found = {
-        "cpu": sum(need.cpus for need in wanted),
-        "mem": sum(need.mem_bytes for need in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
+        "cpu": sum(need.cpus * count for need, count in wanted),
+        "mem": sum(need.mem_bytes * count for need, count in wanted if need.mem_bytes != WHOLE_NODE) // MIB,
         "node": asked.nodes_min,
         "gres/gpu": gpus,
     }
@@ -43,10 +43,10 @@ def asked_per_node(asked: Resources, *, default_mem_per_cpu: int) -> Tres:
     """The most of each TRES that one node must give, on as many nodes as the request allows."""
     nodes = max(asked.nodes_min, min(asked.nodes_max, MAX_LAID_OUT))
     wanted = needs(asked, nodes, default_mem_per_cpu_bytes=default_mem_per_cpu)
-    gpus = max((need.gpus for need in wanted), default=0)
+    gpus = max((need.gpus for need, _ in wanted), default=0)
     found = {
-        "cpu": max((need.cpus for need in wanted), default=0),
-        "mem": max((need.mem_bytes for need in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
+        "cpu": max((need.cpus for need, _ in wanted), default=0),
+        "mem": max((need.mem_bytes for need, _ in wanted if need.mem_bytes != WHOLE_NODE), default=0) // MIB,
         "gres/gpu": gpus,
     }
     if asked.gpus.type:

@@ -53,7 +53,7 @@ def describe_need(asked: Resources) -> str:
         return _describe_tasks(asked)
     if not wanted:
         return f"{asked.gpus.total} GPUs over {asked.nodes_min} nodes"
-    need = wanted[0]
+    need, _ = wanted[0]
     parts = []
     if need.gpus:
         kind = f" of type {need.gpu_type}" if need.gpu_type else ""
@@ -64,7 +64,7 @@ def describe_need(asked: Resources) -> str:
         parts.append("all memory")
     elif need.mem_bytes:
         parts.append(f"{need.mem_bytes / GIB:.0f} GiB")
-    where = "one node" if len(wanted) == 1 else f"each of {len(wanted)} nodes"
+    where = "one node" if asked.nodes_min == 1 else f"each of {asked.nodes_min} nodes"
     if asked.constraint:
         where += f" with {asked.constraint}"
     return ", ".join(parts) + f" on {where}"

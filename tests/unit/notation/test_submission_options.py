@@ -49,7 +49,8 @@ def shape(*words: str) -> tuple[int, list[int], int]:
     made = request(*words)["resources"]
     asked = msgspec.convert(made, Resources, strict=False)
     found = needs(asked, asked.nodes_min, default_mem_per_cpu_bytes=0)
-    return len(found), [need.cpus for need in found], found[0].gpus
+    cpus = [need.cpus for need, count in found for _ in range(count)]
+    return len(cpus), cpus, found[0][0].gpus
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def shape(*words: str) -> tuple[int, list[int], int]:
         (["--ntasks-per-gpu=2", "--gres=gpu:2", "-N2"], (2, [4, 4], 2)),
         (["--tres-per-task=cpu=3,gres/gpu:2", "-n2"], (1, [6], 4)),
         (["--tres-per-task=gres/gpu"], (1, [1], 1)),
+        (["-n7", "-N3", "--gpus=5", "--cpus-per-gpu=4"], (3, [8, 8, 4], 2)),
     ],
 )
 def test_what_each_node_must_give(words: list[str], expected: tuple[int, list[int], int]) -> None:
