@@ -56,7 +56,7 @@ class QuietFleet:
         self.joined: list[Any] = []
         """Who takes the streams of jobs and steps."""
 
-    def start(self, on_event: Callable[[Any], None]) -> None:
+    def start(self, on_event: Callable[[Any], None], heard: Any) -> None:
         return None
 
     async def add(self, node: Node, **_: Any) -> Any:

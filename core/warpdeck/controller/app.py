@@ -25,7 +25,7 @@ from . import bugs
 from .commits import Commits
 from .diagnosis import Diagnosis
 from .effects import EffectRunner
-from .events import AskHealth, Event, NodeLost, NodeUp, Noted, Outcome
+from .events import AskHealth, Event, Heard, NodeLost, NodeUp, Noted, Outcome
 from .fences import Fences
 from .firststeps import Asked, FirstSteps
 from .forecast import Forecaster
@@ -48,7 +48,7 @@ from .upkeep import ToldPriorities, dependency_targets, evict_finished
 log = logging.getLogger("warpdeck.controller")
 
 MAX_ASKED = 20_000
-"""Askers' events under way; more askers wait. Agents' messages are bounded by the launches they hold, and never dropped."""
+"""Askers' events under way; more askers wait. Agents' messages are read no further than `heard` lets, and never dropped."""
 MAX_BATCH = 512
 """Events in one transaction: bounds what one commit can delay."""
 GROUPS_S = 300.0
@@ -130,7 +130,7 @@ class Controller:
 
     async def run(self) -> None:
         """Serves until cancelled. Links to all known nodes are kept from here on."""
-        self.fleet.start(self.post)
+        self.fleet.start(self.post, self.heard)
         self.outputs.start(lambda job_id, text: self._put(Noted(job_id=job_id, text=text)))
         for node in self.state.nodes.values():
             self.fleet.connect(node)
@@ -204,6 +204,18 @@ class Controller:
                 self._effects.add(self._fences.take(name, message, self.state))
             case _:
                 self._put(heard(name, message, received_unix=self.clock()))
+
+    async def heard(self) -> None:
+        """Returns when what nodes have said up to now is in the state and on disk."""
+        while True:
+            answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            self._queue.put_nowait((Heard(), answer))
+            try:
+                await answer
+            except UserError:
+                await asyncio.sleep(RETRY_S)  # the store cannot write: what they said is kept meanwhile
+            else:
+                return
 
     def _put(self, event: Event) -> None:
         self._queue.put_nowait((event, None))

@@ -216,6 +216,10 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes nothing: whoever has put it in learns that what came before it was dealt with."""
+
+
 SiteEvent = (
     NodeAdded
     | NodeDrained
@@ -245,6 +249,7 @@ Event = (
     | LaunchRefused
     | Remarked
     | Noted
+    | Heard
     | StepEvent
 )
 

@@ -270,7 +270,10 @@ Order = (
 class Fleet(Protocol):
     """The nodes' agents. Sending to a node without a link is silent: its next Welcome settles what is owed."""
 
-    def start(self, on_event: Callable[[FleetEvent], None]) -> None: ...
+    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
+        """`heard` returns when all events up to then were dealt with: who waits for it reads a node no further than that."""
+        ...
+
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
     ) -> tuple[Node, wire.Welcome]:

@@ -27,6 +27,7 @@ from .events import (
     Event,
     GivenBack,
     HealthTold,
+    Heard,
     Held,
     HolderLeft,
     LaunchRefused,
@@ -93,6 +94,8 @@ def reduce(txn: Transaction, event: Event) -> Outcome:
             return progress.remark(txn, event)
         case Noted():
             txn.log(event.job_id, event.text)
+            return Outcome(replan=False)
+        case Heard():
             return Outcome(replan=False)
         case HolderLeft():
             return allocations.leave(txn, event)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 import asyncssh
@@ -32,12 +32,20 @@ CURVES_S = 20.0
 MOMENT_S = 2.0
 """Of one node, while somebody who moves through time looks on: the others wait for it."""
 OPEN_S = 30.0
+MAX_UPLOADS = 8
+"""At once: each holds a window of its tree in memory."""
 MAX_CALLS = 1024
 """Of one node: twice as many as its agent lets processes begin."""
 ITEM_BYTES = 100
 """What keeping one takes beside its bytes."""
 MAX_UNTAKEN_BYTES = 8 * STREAM_WINDOW_BYTES
 """On one stream: a window of short lines, each with what keeping it takes."""
+TURN_BYTES = 64 * 1024
+"""Taken in one turn of the loop, though more has come: some five milliseconds where all of it is short messages."""
+CALL_BYTES = 16 * 1024
+"""As so many counts a call there, which takes as long to begin."""
+AHEAD_BYTES = 256 * 1024
+"""Messages that are read ahead of what the controller has dealt with: a thousand reports, or one that is larger."""
 
 _Question = wire.AskHealth | wire.AskCurves | wire.AskMoment | stepwire.ReservePort
 _Answer = wire.Health | wire.Curves | wire.Moment | stepwire.PortReserved
@@ -58,19 +66,33 @@ class Writer(Protocol):
 
 
 class Channel:
-    """Frames in and out of one agent. `on_message` gets what concerns the controller."""
+    """Frames in and out of one agent. `on_message` gets what concerns the controller, with its size; `heard` returns when all
+    of it was dealt with."""
 
-    def __init__(self, name: str, reader: Reader, writer: Writer, on_message: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        reader: Reader,
+        writer: Writer,
+        on_message: Callable[[Any, int], None],
+        heard: Callable[[], Awaitable[None]],
+    ) -> None:
         self._name = name
         self._reader: Any = reader
         self._writer = writer
         self._out = Outbox(self._write)
         self._on_message = on_message
+        self._heard = heard
+        self._ahead_bytes = 0
+        self._uploads = asyncio.Semaphore(MAX_UPLOADS)
+        self._has_ended = False
         self._ids = itertools.count(1)
         self._takers: dict[int, Callable[[int], None]] = {}
         self._incoming: dict[int, asyncio.Queue[Any]] = {}
         self._untaken: dict[int, int] = {}
         """Bytes that have come on a stream and were not passed on yet."""
+        self._late_bytes = 0
+        """What may still come on streams that have ended here, before the agent knows."""
         self._credit: dict[int, Credit] = {}
         self._probes: dict[int, asyncio.Future[bool | None]] = {}
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
@@ -91,14 +113,19 @@ class Channel:
 
     async def pump(self) -> None:
         """Takes what comes until the connection ends. Raises RemoteError with the cause."""
+        taken_bytes = 0
         try:
             while True:
                 kind, payload = await read_frame(self._reader)
+                taken_bytes += len(payload) + ITEM_BYTES
                 if kind == JSON:
-                    await self._take(decode(payload))
+                    taken_bytes += await self._take(decode(payload), len(payload))
                 else:
                     stream, data = split_data(payload)
                     self._put(stream, data, len(data))
+                if taken_bytes > TURN_BYTES:  # a reader that has more gives it without a pause
+                    taken_bytes = 0
+                    await asyncio.sleep(0)
         except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
             raise RemoteError(self._name, f"the link broke: {error}") from error
         finally:
@@ -175,7 +202,13 @@ class Channel:
             self._credit.pop(stream, None)
 
     async def upload(self, tree: PackedTree) -> None:
-        """Sends a packed tree, with the window's patience."""
+        """Sends a packed tree, with the window's patience, once fewer than MAX_UPLOADS are under way. Raises OSError."""
+        async with self._uploads:
+            if self._has_ended:
+                raise ConnectionError(LINK_BROKE)
+            await self._upload(tree)
+
+    async def _upload(self, tree: PackedTree) -> None:
         stream = next(self._ids)
         self.send(wire.PutTree(tree=tree.tree, sha256=tree.sha256, size_bytes=tree.size_bytes, stream=stream))
         loop = asyncio.get_running_loop()
@@ -241,6 +274,9 @@ class Channel:
     def _put(self, stream: int, item: Any, size: int) -> None:
         """Something on a stream. Raises WireError where the agent sends on and on what nobody has taken."""
         if stream not in self._incoming:
+            self._late_bytes -= size + ITEM_BYTES
+            if self._late_bytes < 0:
+                raise WireError(f"bytes on stream {stream}, which nobody has opened")
             return
         untaken = self._untaken[stream] = self._untaken.get(stream, 0) + size + ITEM_BYTES
         if untaken > MAX_UNTAKEN_BYTES:
@@ -264,12 +300,14 @@ class Channel:
         finally:
             self._incoming.pop(stream, None)
             self._untaken.pop(stream, None)
+            self._late_bytes += MAX_UNTAKEN_BYTES
             self._takers.pop(stream, None)
             credit = self._credit.pop(stream, None)
             if credit is not None:
                 credit.break_off()
 
-    async def _take(self, message: Any) -> None:
+    async def _take(self, message: Any, size: int) -> int:
+        """Returns for how many bytes more than its own it counts in a turn of the loop."""
         match message:
             case wire.StreamOpened(stream=stream) | wire.StreamEnd(stream=stream):
                 self._put(stream, message, 0)
@@ -289,10 +327,19 @@ class Channel:
             ) if number:
                 if number in self._asked and not self._asked[number].done():
                     self._asked[number].set_result(message)
+            case stepwire.CallOpened():
+                self._on_message(message, size)
+                return CALL_BYTES
             case _:
-                self._on_message(message)
+                self._on_message(message, size)
+                self._ahead_bytes += size + ITEM_BYTES
+                if self._ahead_bytes > AHEAD_BYTES:
+                    self._ahead_bytes = 0
+                    await self._heard()
+        return 0
 
     def _end_all(self) -> None:
+        self._has_ended = True
         for stream, queue in self._incoming.items():
             queue.put_nowait(wire.StreamEnd(stream=stream, error=LINK_BROKE))
         for credit in self._credit.values():

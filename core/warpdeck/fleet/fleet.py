@@ -32,6 +32,7 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 from warpdeck_agent.wire.places import place_of
 
+from .allowance import PAUSE_S, TREE_BYTES, Allowance
 from .calls import CallServer, take_call
 from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
@@ -58,6 +59,16 @@ _EXPECTED = (WarpdeckError, OSError, asyncssh.Error)
 """What ends a link. Anything else is a bug of ours, and ends no more than that."""
 
 
+class SaysTooMuch(RemoteError):
+    """A node's agent has said far more than it has to say."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(
+            node,
+            "its agent floods the controller with messages, so it is broken or no agent: see agent.log in the agent's folder there",
+        )
+
+
 def backoff_s(attempt: int, rng: random.Random) -> float:
     """The pause after the attempt of that number, counted from 0."""
     pause_s = min(BACKOFF_FIRST_S * 2.0 ** min(attempt, 32), BACKOFF_LAST_S)
@@ -73,6 +84,10 @@ def _reason(error: Exception) -> str:
     return "what its agent says meets an error inside the controller, which is in the controller's log"
 
 
+async def _at_once() -> None:
+    """Nobody listens yet."""
+
+
 class Link:
     """One node's connection, as far as it stands."""
 
@@ -85,6 +100,7 @@ class Link:
         self.visible: dict[tuple[str, int], bool] = {}
         """By folder and user."""
         self.trees: dict[str, PackedTree] = {}
+        self.allowance = Allowance(asyncio.get_running_loop().time)
         self.quits = False
         """The node was removed: its agent's end is the link's."""
 
@@ -107,6 +123,7 @@ class AgentFleet:
         self._links: dict[NodeName, Link] = {}
         self._adding: dict[NodeName, Link] = {}
         self._on_event: Callable[[FleetEvent], None] = lambda event: None
+        self._heard: Callable[[], Awaitable[None]] = _at_once
         self._tasks: set[asyncio.Task[None]] = set()
         self._call_server: CallServer | None = None
         self._probing = ThreadPoolExecutor(MAX_PROBES, thread_name_prefix="probe")
@@ -114,8 +131,9 @@ class AgentFleet:
         self._opening = Burst(self._tidying.later)
         self._turns = asyncio.Semaphore(MAX_FIRST_ATTEMPTS)
 
-    def start(self, on_event: Callable[[FleetEvent], None]) -> None:
+    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
         self._on_event = on_event
+        self._heard = heard
 
     async def add(
         self, node: Node, *, accept_host_key: str, progress: Callable[[str], Awaitable[None]]
@@ -171,6 +189,7 @@ class AgentFleet:
             values = {**launch.__dict__, "cwd_visible": visible}
             if visible and launch.in_place:
                 values["tree"] = None
+            link.allowance.earn()
             link.channel.send(wire.Launch(**values))
 
     def answer_calls(self, server: CallServer) -> None:
@@ -199,6 +218,8 @@ class AgentFleet:
     async def send(self, name: NodeName, message: Order) -> None:
         link = self._links.get(name)
         if link is not None and link.channel is not None:
+            if isinstance(message, stepwire.StepLaunch):
+                link.allowance.earn()
             link.channel.send(message)
 
     async def check_health(self, name: NodeName, asked: wire.AskHealth) -> wire.Health:
@@ -258,7 +279,7 @@ class AgentFleet:
             except Exception as error:
                 if not isinstance(error, _EXPECTED):
                     log.exception("%s: a bug, met by what its agent says", name)
-                pause_s = backoff_s(attempt, self._rng)
+                pause_s = PAUSE_S if isinstance(error, SaysTooMuch) else backoff_s(attempt, self._rng)
                 reason = _reason(error)
                 log.info("%s: %s; next attempt in %.1f s", name, reason, pause_s)
                 self._on_event((name, f"lost: {reason}{NEXT_ATTEMPT} {max(1, round(pause_s))} s"))
@@ -286,7 +307,11 @@ class AgentFleet:
         for _ in range(MAX_REPLACEMENTS):
             transport = await self._transport(link, accept_host_key, progress)
             channel = Channel(
-                link.node.name, transport.reader, transport.writer, lambda message: self._take(link, message)
+                link.node.name,
+                transport.reader,
+                transport.writer,
+                lambda message, size: self._take(link, message, size),
+                self._heard,
             )
             try:
                 welcome = await channel.greet(self._controller_id)
@@ -340,7 +365,11 @@ class AgentFleet:
         except (TimeoutError, RemoteError):
             return
 
-    def _take(self, link: Link, message: object) -> None:
+    def _take(self, link: Link, message: object, size: int) -> None:
+        """Raises RemoteError where the agent may say no more."""
+        size += TREE_BYTES if isinstance(message, wire.NeedTree) else 0
+        if not isinstance(message, stepwire.CallOpened) and not link.allowance.spend(size):
+            raise SaysTooMuch(link.node.name)
         if isinstance(message, wire.NeedTree):
             tree = link.trees.get(message.tree)
             if tree is None or link.channel is None:

@@ -112,7 +112,7 @@ class SimFleet:
         self._tasks: set[asyncio.Task[None]] = set()
         self._since = clock()
 
-    def start(self, on_event: Callable[[FleetEvent], None]) -> None:
+    def start(self, on_event: Callable[[FleetEvent], None], heard: Callable[[], Awaitable[None]]) -> None:
         self._on_event = on_event
 
     async def add(

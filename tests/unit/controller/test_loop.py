@@ -93,6 +93,23 @@ async def test_a_full_disk_refuses_what_is_asked_and_loses_nothing_that_agents_s
         assert stored is not None and stored.state is JobState.FAILED
 
 
+async def test_a_node_is_not_read_on_before_what_it_said_is_on_disk(short_tmp: Path) -> None:
+    disk = Disk()
+    async with served(short_tmp / "h", store=disk) as site:
+        agent = await site.add_node("a")
+        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        disk.full = True
+        site.controller.post((agent.name, agent.end((1, 0), exit_code=3)))
+        heard = asyncio.ensure_future(site.controller.heard())
+        await site.until(lambda: disk.refused > 0)
+        await asyncio.wait([heard], timeout=0.05)
+        assert not heard.done()
+        disk.full = False
+        await asyncio.wait_for(heard, WAIT_S)
+        stored = await disk.job(JobId(1))
+        assert stored is not None and stored.state is JobState.FAILED
+
+
 async def test_a_start_shares_the_commit_of_the_end_that_makes_room(short_tmp: Path) -> None:
     disk = Disk()
     async with served(short_tmp / "h", store=disk) as site:

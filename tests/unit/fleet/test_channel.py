@@ -11,11 +11,13 @@ import pytest
 from tests.waiting import WAIT_S, comes
 
 from warpdeck.errors import RemoteError
-from warpdeck.fleet.channel import MAX_CALLS, MAX_UNTAKEN_BYTES, Channel
+from warpdeck.fleet.channel import AHEAD_BYTES, MAX_CALLS, MAX_UNTAKEN_BYTES, Channel
 from warpdeck_agent.wire import data_frame, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
 from warpdeck_agent.wire.steps import FIRST_CALL
+
+REPORT = wire.JobReport(job_id=7, restarts=0, phase="running")
 
 
 class Sink:
@@ -38,12 +40,20 @@ class Sink:
 
 
 class Ends:
-    """A channel, and the agent's end of it."""
+    """A channel, and the agent's end of it. `told` are the messages for the controller, which deals with them when it is let."""
 
-    def __init__(self, channel: Channel, agent: asyncio.StreamWriter) -> None:
-        self.channel = channel
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, agent: Any) -> None:
+        self.told: list[Any] = []
+        self.may_deal = asyncio.Event()
+        self.is_waited_for = False
+
+        async def dealt() -> None:
+            self.is_waited_for = True
+            await self.may_deal.wait()
+
+        self.channel = Channel("n", reader, writer, lambda message, size: self.told.append(message), dealt)
         self.agent = agent
-        self.pump = asyncio.get_running_loop().create_task(channel.pump())
+        self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
 
     async def lost(self) -> str:
         """Why the link ended."""
@@ -58,7 +68,7 @@ async def ends() -> AsyncIterator[Ends]:
     reader, writer = await asyncio.open_connection(sock=ours)
     agent_reader, agent = await asyncio.open_connection(sock=theirs)
     drained = asyncio.get_running_loop().create_task(agent_reader.read())
-    made = Ends(Channel("n", reader, writer, lambda message: None), agent)
+    made = Ends(reader, writer, agent)
     yield made
     made.pump.cancel()
     writer.close()
@@ -111,3 +121,33 @@ async def test_calls_are_of_the_agents_own_numbers_and_bounded(ends: Ends) -> No
         ends.channel.accept_call(FIRST_CALL + number, sinks[1 + number])
     with pytest.raises(Exception, match="beside 1024 others"):
         ends.channel.accept_call(FIRST_CALL + MAX_CALLS, Sink())
+
+
+async def test_bytes_on_streams_that_nobody_opened_end_the_link(ends: Ends) -> None:
+    """What was on its way when a stream ended here is let pass."""
+    sink = Sink()
+    sink.may_take.set()
+    stream = ends.channel.accept_stream(3, sink)
+    await stream.close()
+    assert await asyncio.wait_for(sink.end, WAIT_S) == ""
+    for _ in range(STREAM_WINDOW_BYTES // 30):
+        ends.agent.write(data_frame(3, bytes(30)))
+    ends.agent.write(json_frame(wire.encode(REPORT)))
+    await comes(lambda: ends.told, what="the link goes on")
+    for _ in range(MAX_UNTAKEN_BYTES // DATA_CHUNK_BYTES):
+        ends.agent.write(data_frame(3, bytes(DATA_CHUNK_BYTES)))
+    assert "stream 3, which nobody has opened" in await ends.lost()
+
+
+async def test_an_agent_is_read_no_further_than_what_it_said_is_dealt_with(ends: Ends) -> None:
+    report = json_frame(wire.encode(REPORT))
+    most = AHEAD_BYTES // len(report)
+    ends.agent.write(report * (2 * most))
+    await comes(lambda: ends.is_waited_for, what="the channel waits")
+    read = len(ends.told)
+    assert 0 < read < most
+    for _ in range(100):  # turns of the loop, in which a reader that does not wait goes on
+        await asyncio.sleep(0)
+    assert len(ends.told) == read
+    ends.may_deal.set()
+    await comes(lambda: len(ends.told) == 2 * most, what="then all of it is read")

@@ -27,6 +27,10 @@ class Silent:
         self.came.append(writer)
 
 
+async def at_once() -> None:
+    """All is dealt with."""
+
+
 @pytest.fixture
 async def host() -> AsyncIterator[tuple[Silent, int]]:
     silent = Silent()
@@ -43,7 +47,7 @@ async def test_the_next_come_when_those_before_them_are_through(
     silent, port = host
     fleet = AgentFleet(Paths(str(short_tmp)), "test", random.Random(1))
     lost: list[object] = []
-    fleet.start(lost.append)
+    fleet.start(lost.append, at_once)
     for number in range(MAX_FIRST_ATTEMPTS + MORE):
         fleet.connect(Node(name=NodeName(f"n{number}"), target=f"root@127.0.0.1:{port}"))
     try:

@@ -1,0 +1,64 @@
+"""python flooder.py FOLDER BUILD KIND: a program in the place of a node's agent that says one thing again and again, as fast as it
+is read. It answers in FOLDER before the agent would, greets whoever comes and then floods."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+from warpdeck_agent.wire import messages as wire
+from warpdeck_agent.wire import steps as stepwire
+from warpdeck_agent.wire.frames import JSON, FrameDecoder, data_frame, json_frame
+from warpdeck_agent.wire.messages import encode
+
+GIB = 1 << 30
+WRITE_BYTES = 64 * 1024
+KINDS = {
+    "reports": wire.JobReport(job_id=10**6, restarts=0, phase="exited"),
+    "strays": wire.JobReport(job_id=10**6, restarts=0, phase="running"),
+    "long reports": wire.JobReport(job_id=10**6, restarts=0, phase="exited", message="x" * 100_000),
+    "samples": wire.Sample(at_unix=1.0, cpu_pct=3.0, mem_used_bytes=GIB),
+    "remarks": wire.Remark(job_id=1, restarts=0, text="again"),
+    "steps": stepwire.StepReport(job_id=1, restarts=0, step=0, phase="exited"),
+    "calls": stepwire.CallOpened(stream=2**30, job_id=1, restarts=0),
+}
+
+
+def flood(link: socket.socket, build: str, kind: str) -> None:
+    """Raises OSError when it is cut."""
+    decoder = FrameDecoder()
+    greeted = False
+    while not greeted:
+        data = link.recv(65536)
+        if not data:
+            return  # whoever only looks whether an agent answers
+        greeted = any(frame == JSON for frame, _ in decoder.feed(data))
+    inventory = wire.Inventory(
+        hostname=socket.gethostname(), boot_id="flood", cpus=2, mem_bytes=GIB, containment="none"
+    )
+    link.sendall(json_frame(encode(wire.Welcome(build=build, inventory=inventory, user="root"))))
+    piece = data_frame(7, b"x") if kind == "data" else json_frame(encode(KINDS[kind]))
+    piece *= max(1, WRITE_BYTES // len(piece))
+    while True:
+        link.sendall(piece)
+
+
+def main() -> None:
+    folder, build, kind = sys.argv[1:]
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.path.join(folder, "agent.sock"))
+    listener.listen()
+    while True:
+        link, _ = listener.accept()
+        began = time.monotonic()
+        try:
+            flood(link, build, kind)
+        except OSError as error:
+            print(f"cut after {time.monotonic() - began:.1f} s: {error}", flush=True)
+        link.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What an agent may say by itself: always enough for what it was sent, and little beyond that."""
+
+from __future__ import annotations
+
+from warpdeck.fleet.allowance import MOST_WORDS, WORD_BYTES, WORDS_A_LAUNCH, WORDS_A_SECOND, Allowance
+
+SHORT = 100
+
+
+class Clock:
+    """Stands still."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def said(allowance: Allowance, size_bytes: int = SHORT) -> int:
+    """How many messages of that size it may send at once."""
+    return next(number for number in range(2 * MOST_WORDS) if not allowance.spend(size_bytes))
+
+
+def test_a_flood_is_over_soon_and_begins_again_slowly() -> None:
+    clock = Clock()
+    allowance = Allowance(clock)
+    assert said(allowance) == MOST_WORDS
+    clock.now += 10.0
+    assert said(allowance) <= 10 * WORDS_A_SECOND
+
+
+def test_long_messages_count_for_more() -> None:
+    assert said(Allowance(Clock()), 99 * WORD_BYTES) == MOST_WORDS // 100
+
+
+def test_a_node_that_runs_short_jobs_without_end_may_tell_of_all_of_them() -> None:
+    allowance = Allowance(Clock())
+    for _ in range(3 * MOST_WORDS // WORDS_A_LAUNCH):
+        allowance.earn()
+        assert all(allowance.spend(SHORT) for _ in range(WORDS_A_LAUNCH))
+
+
+def test_what_was_earned_is_no_right_to_a_flood() -> None:
+    allowance = Allowance(Clock())
+    for _ in range(MOST_WORDS):
+        allowance.earn()
+    assert said(allowance) == MOST_WORDS
