@@ -15,6 +15,7 @@ import msgspec.inspect as types
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core import Core, ask
+from tests.property import edges
 
 from warpdeck.controller.events import NodeUp
 from warpdeck.controller.fences import Fences
@@ -31,7 +32,6 @@ from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
 LIAR, HONEST = NodeName("liar"), NodeName("honest")
-WIDE = 2**62
 TEXTS = [
     "",
     "a",
@@ -62,29 +62,7 @@ STEPS = [stepwire.StepReport, stepwire.StepFence]
 
 
 def values(of: types.Type) -> st.SearchStrategy[Any]:
-    """What JSON may hold for this type: mostly at its bounds."""
-    match of:
-        case types.IntType() | types.FloatType():
-            low, high = (-WIDE if of.ge is None else of.ge), (WIDE if of.le is None else of.le)
-            return st.sampled_from([low, high, *(near for near in (0, 1, 2, 64) if low <= near <= high)])
-        case types.StrType():
-            return st.sampled_from([text for text in TEXTS if len(text) <= (of.max_length or WIDE)])
-        case types.BoolType():
-            return st.booleans()
-        case types.NoneType():
-            return st.none()
-        case types.UnionType():
-            return st.one_of(*map(values, of.types))
-        case types.ListType():
-            return st.lists(
-                values(of.item_type), min_size=of.min_length or 0, max_size=min(3, of.max_length or 3)
-            )
-        case types.DictType():
-            return st.dictionaries(st.sampled_from(TEXTS[:4]), values(of.value_type), max_size=2)
-        case types.DataclassType():
-            return said(of.cls)
-        case _:
-            raise AssertionError(of)
+    return edges.values(of, texts=TEXTS, fields=said)
 
 
 def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -94,12 +72,8 @@ def said(kind: Any, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[s
     fields = [each for each in info.fields if each.name != "t"]
     known = {each.name: fixed.get(each.name, values(each.type)) for each in fields}
     must = {each.name for each in fields if each.required}
-    tag = {"t": st.just(kind.t)} if "t" in kind.__dataclass_fields__ else {}
-    sane = st.sets(st.sampled_from(sorted(known)), max_size=5).flatmap(
-        lambda some: st.fixed_dictionaries(
-            {name: each for name, each in known.items() if name in must or name in some} | tag
-        )
-    )
+    tag = {"t": kind.t} if "t" in kind.__dataclass_fields__ else {}
+    sane = edges.some_of(known, must=must, most=5).map(lambda made: made | tag)
     wild = st.tuples(sane, st.sampled_from(sorted(known)), st.sampled_from(STRANGE))
     strange = wild.map(lambda made: {**made[0], made[1]: made[2]})
     return st.integers(0, 30).flatmap(lambda dice: strange if dice == 30 else sane)

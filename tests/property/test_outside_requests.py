@@ -12,13 +12,13 @@ import msgspec.inspect as types
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import ANN, Core, ask
+from tests.property import edges
 
 from warpdeck.controller.events import Updated
 from warpdeck.errors import UserError
 from warpdeck.model import Request, Resources
 from warpdeck.model.change import JobChange
 
-WIDE = 2**62
 TEXTS = [
     "",
     "a",
@@ -37,32 +37,7 @@ KINDS = ["after", "afterany", "afterok", "afternotok", "aftercorr", "singleton"]
 
 
 def values(of: types.Type) -> st.SearchStrategy[Any]:
-    """What JSON may hold for this type."""
-    match of:
-        case types.IntType() | types.FloatType():
-            low, high = (-WIDE if of.ge is None else of.ge), (WIDE if of.le is None else of.le)
-            near = [each for each in (0, 1, 2, 64) if low <= each <= high]
-            return st.sampled_from([low, high, *near])
-        case types.StrType():
-            if of.pattern is not None:
-                return st.sampled_from(KINDS)
-            return st.sampled_from([text for text in TEXTS if len(text) <= (of.max_length or WIDE)])
-        case types.BoolType():
-            return st.booleans()
-        case types.NoneType():
-            return st.none()
-        case types.UnionType():
-            return st.one_of(*map(values, of.types))
-        case types.VarTupleType():
-            return st.lists(values(of.item_type), min_size=of.min_length or 0, max_size=3)
-        case types.TupleType():
-            return st.tuples(*map(values, of.item_types))
-        case types.DictType():
-            return st.just({"A": "1"})
-        case types.StructType():
-            return structs(of.cls)
-        case _:
-            return st.nothing()
+    return edges.values(of, texts=TEXTS, fields=structs, patterned=KINDS)
 
 
 def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -71,12 +46,7 @@ def structs(cls: type, **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[Any
     assert isinstance(info, types.StructType)
     known = {each.encode_name: fixed.get(each.name, values(each.type)) for each in info.fields}
     must = {each.encode_name for each in info.fields if each.required}
-    optional = {name: each for name, each in known.items() if name not in must and not each.is_empty}
-    return st.sets(st.sampled_from(sorted(optional)), max_size=4).flatmap(
-        lambda some: st.fixed_dictionaries(
-            {name: each for name, each in known.items() if name in must or name in some}
-        )
-    )
+    return edges.some_of(known, must=must, most=4)
 
 
 def decoded(cls: type, sent: Any) -> Any:
@@ -117,11 +87,3 @@ def test_what_may_be_sent_is_done_or_refused_and_what_is_kept_can_be_read(
         for value in (job.request, job):
             again = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
             assert again == value
-
-
-def test_the_values_reach_every_kind_of_field() -> None:
-    for cls in (Request, Resources, JobChange):
-        info = types.type_info(cls)
-        assert isinstance(info, types.StructType)
-        bare = [each.name for each in info.fields if values(each.type).is_empty]
-        assert bare == [], f"{cls.__name__}: no values are made for these"

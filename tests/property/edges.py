@@ -1,0 +1,62 @@
+"""What JSON may hold for a type, mostly at the bounds that the type carries: nobody sends such by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec.inspect as types
+from hypothesis import strategies as st
+
+WIDE = 2**62
+"""Where a number has no bound of its own."""
+MOST = 3
+"""Items of a list: more of them tell nothing new."""
+
+
+def values(
+    of: types.Type,
+    *,
+    texts: Sequence[str],
+    fields: Callable[[type], st.SearchStrategy[Any]],
+    patterned: Sequence[str] = (),
+) -> st.SearchStrategy[Any]:
+    """Texts are chosen from `texts`, those with a pattern from `patterned`; `fields` makes the objects of a class."""
+    inner = partial(values, texts=texts, fields=fields, patterned=patterned)
+    match of:
+        case types.IntType() | types.FloatType():
+            low, high = (-WIDE if of.ge is None else of.ge), (WIDE if of.le is None else of.le)
+            return st.sampled_from([low, high, *(near for near in (0, 1, 2, 64) if low <= near <= high)])
+        case types.StrType():
+            some = texts if of.pattern is None else patterned
+            return st.sampled_from([text for text in some if len(text) <= (of.max_length or WIDE)])
+        case types.BoolType():
+            return st.booleans()
+        case types.NoneType():
+            return st.none()
+        case types.UnionType():
+            return st.one_of(*map(inner, of.types))
+        case types.ListType() | types.VarTupleType():
+            most = min(MOST, of.max_length or MOST)
+            return st.lists(inner(of.item_type), min_size=of.min_length or 0, max_size=most)
+        case types.TupleType():
+            return st.tuples(*map(inner, of.item_types))
+        case types.DictType():
+            return st.dictionaries(inner(of.key_type), inner(of.value_type), max_size=2)
+        case types.DataclassType() | types.StructType():
+            return fields(of.cls)
+        case _:
+            raise AssertionError(f"no values are made for {of}")
+
+
+def some_of(
+    fields: dict[str, st.SearchStrategy[Any]], *, must: set[str], most: int
+) -> st.SearchStrategy[dict[str, Any]]:
+    """The fields that an object must have, and some of the others."""
+    others = sorted(fields.keys() - must) or sorted(fields)
+    return st.sets(st.sampled_from(others), max_size=most).flatmap(
+        lambda some: st.fixed_dictionaries(
+            {name: each for name, each in fields.items() if name in must or name in some}
+        )
+    )
