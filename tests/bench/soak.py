@@ -152,11 +152,14 @@ class Walk:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _see(self, seconds: float) -> bytes:
-        """What is painted in that time."""
+        """What is painted in that time. Raises AssertionError if the app has ended."""
         shown, began = b"", time.monotonic()
         while (left := seconds - (time.monotonic() - began)) > 0:
             if select.select([self._terminal], [], [], left)[0]:
-                shown += os.read(self._terminal, 1 << 20)
+                try:
+                    shown += os.read(self._terminal, 1 << 20)
+                except OSError as error:  # EIO
+                    raise AssertionError(f"it has ended: {shown[-SHOWN_BYTES:]!r}") from error
         self.painted += len(shown)
         return shown
 
