@@ -19,7 +19,7 @@ from warpdeck.api.server import ApiServer
 from warpdeck.config import Config
 from warpdeck.controller.app import GROUPS_S, Controller
 from warpdeck.controller.events import Effect, NodeAdded, NodeUp, Reported
-from warpdeck.controller.ports import Store
+from warpdeck.controller.ports import OutputCollector, Store
 from warpdeck.controller.rules import GroupsOf, unix_groups
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import RemoteError
@@ -135,6 +135,7 @@ async def served(
     *,
     store: Store | None = None,
     fleet: QuietFleet | None = None,
+    outputs: OutputCollector | None = None,
     config: Config | None = None,
     groups_of: GroupsOf = unix_groups,
     groups_every_s: float = GROUPS_S,
@@ -151,7 +152,7 @@ async def served(
         store or MemoryStore(),
         fleet,
         trees=trees,
-        outputs=NoOutputs(),
+        outputs=outputs or NoOutputs(),
         clock=time.time,
         config=config or Config(**settings),
         submit_host="test",

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from warpdeck.errors import RemoteError
+from warpdeck.errors import RemoteError, StoreError
 from warpdeck.model import Job, NodeName
 from warpdeck.notation.umask import umask_of
 from warpdeck_agent.wire import WireError
@@ -151,7 +151,7 @@ class EffectRunner:
             case ForgetShare():
                 self._forget(effect)
             case CollectOutput():
-                self._collect(effect)
+                await self._collect(effect)
             case AskHealth():
                 asked = question(self._controller.config, now=self._controller.clock())
                 await self._fleet.send(effect.node, asked)
@@ -232,9 +232,12 @@ class EffectRunner:
             grace_s=0.0 if effect.at_once else self._controller.config.grace_s,
         )
 
-    def _collect(self, effect: CollectOutput) -> None:
+    async def _collect(self, effect: CollectOutput) -> None:
         job = self._controller.state.jobs.get(effect.job_id)
         if job is None or (not job.request.script and not job.request.output):
+            return
+        if effect.restarts != job.restarts and not await self._had(effect):
+            log.warning("%s says that it had start %d of job %s", effect.node, effect.restarts, job.label())
             return
         self._outputs.begin(
             job.id,
@@ -244,6 +247,18 @@ class EffectRunner:
             append=job.request.appends(effect.restarts) or _writes_with_others(job),
             uid=job.uid,
             umask=umask_of(job.request.env),
+        )
+
+    async def _had(self, effect: CollectOutput) -> bool:
+        """Whether that earlier start of the job was on the node. A store that cannot be read costs no output: then it counts as so."""
+        try:
+            runs = await self._controller.store.runs_of([effect.job_id])
+        except StoreError as error:
+            log.warning("start %d of job %s: %s", effect.restarts, effect.job_id, error)
+            return True
+        return any(
+            run.restarts == effect.restarts and effect.node in (share.node for share in run.shares)
+            for run in runs
         )
 
     def _forget(self, effect: ForgetShare) -> None:

@@ -157,7 +157,8 @@ def apply_report(txn: Transaction, name: NodeName, said: wire.JobReport) -> list
 
 
 def _settle_stray(job: Job | None, name: NodeName, said: wire.JobReport) -> list[Effect]:
-    """A launch that does not count any more is ended and let go; what it has written is the user's all the same."""
+    """A launch that does not count any more is ended and let go; what it has written is the user's all the same. Whether the node
+    had that earlier start, the store knows: who carries out the effect asks it."""
     job_id = JobId(said.job_id)
     if said.phase == "running":
         return [KillShare(node=name, job_id=job_id, restarts=said.restarts, at_once=True)]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from tests.core import ANN, Core, ask
+from tests.served import served
 
 from warpdeck.controller.events import (
     CollectOutput,
@@ -13,11 +17,14 @@ from warpdeck.controller.events import (
     LaunchRefused,
     Remarked,
     Reported,
+    Requeued,
     StepAsked,
     StepReported,
+    Submitted,
 )
 from warpdeck.model import JobId, JobState, NodeName
 from warpdeck.model.step import StepAsk
+from warpdeck.sim.demo import NoOutputs
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire import steps as stepwire
 
@@ -53,6 +60,36 @@ def test_output_of_a_job_is_not_taken_from_a_node_on_which_it_is_not() -> None:
         gone = wire.JobReport(job_id, restarts, phase="exited", stdout_path="spool:out")
         outcome = core.told("liar", gone)
         assert not [effect for effect in outcome.effects if isinstance(effect, CollectOutput)]
+
+
+class Collected(NoOutputs):
+    """Whose output of which start was to be brought."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[JobId, int, NodeName]] = []
+
+    def begin(self, job_id: JobId, restarts: int, node: NodeName, **_: Any) -> None:
+        self.begun.append((job_id, restarts, node))
+
+
+async def test_output_of_an_earlier_start_is_taken_from_the_node_that_had_it_alone(short_tmp: Path) -> None:
+    collected = Collected()
+    async with served(short_tmp / "h", outputs=collected) as site:
+        a = await site.add_node(A)
+        await site.controller.apply(Submitted(who=ANN, request=ask(gpus=4)))
+        await site.told(A, a.begin((1, 0), at=1.0))
+        b = await site.add_node(LIAR)
+        await site.controller.apply(Requeued(who=ANN, jobs=("1",)))
+        await site.told(A, a.end((1, 0), cause="requeued"))
+        stray = wire.JobReport(1, 0, phase="exited", stdout_path="spool:out")
+        assert site.controller.state.jobs[JobId(1)].restarts == 1
+        for node in (b, a):
+            site.controller.post((node.name, stray))
+        await site.until(lambda: bool(collected.begun))
+        await site.until(
+            lambda: len([each for each in site.fleet.sent if isinstance(each, wire.Forget)]) >= 3
+        )
+        assert collected.begun == [(1, 0, A)]
 
 
 def test_a_node_tells_the_ends_of_its_own_tasks_alone() -> None:
