@@ -78,6 +78,10 @@ class Home:
     def state(self, job: object) -> str:
         return str(self.job(job)["state"])
 
+    def until_its_node_is_idle(self) -> None:
+        """This machine, which a controller adds by itself when it begins."""
+        eventually(lambda: self.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+
     def log(self) -> str:
         """The end of the controller's log."""
         try:

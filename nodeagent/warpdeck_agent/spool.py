@@ -164,15 +164,7 @@ class JobFolder(Folder):
 
     def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
         """Makes a file that is the user's; its path."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(self.file(name), flags, mode)
-        try:
-            write_all(descriptor, data)
-            if os.geteuid() == 0:
-                os.fchown(descriptor, uid, gid)
-        finally:
-            os.close(descriptor)
-        return self.file(name)
+        return give(self.file(name), data, uid=uid, gid=gid, mode=mode)
 
     def pid(self) -> int:
         """The supervisor's pid, 0 before it has begun."""

@@ -51,7 +51,7 @@ def home() -> Iterator[Home]:
         folder = made.path.parent
         (folder / "job.sh").write_text(SCRIPT)
         made.ok("up")
-        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        made.until_its_node_is_idle()
         for words in (
             ("-J", "short", "--comment=why", "job.sh"),
             ("-J", "long", "-A", "thesis", "--wrap", "exec sleep 600"),

@@ -110,7 +110,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wdp", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         shims = home.ok("shims", "--folder").strip()
         home.environ |= {"PATH": f"{shims}:{os.environ['PATH']}", "HOME": folder}
         yield home

@@ -44,7 +44,7 @@ def site() -> Iterator[Home]:
     with tempfile.TemporaryDirectory(prefix="wdt", dir="/tmp") as folder:
         home = Home(Path(folder) / "home")
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         shims = home.ok("shims", "--folder").strip()
         warpdeck = Path(shims) / "warpdeck"
         warpdeck.write_text(f'#!/bin/sh\nexec {sys.executable} -m warpdeck.cli.main "$@"\n')

@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import (
@@ -23,7 +22,7 @@ from queue import Queue
 
 import pytest
 from tests.e2e import typed_program
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import comes, eventually
 
 import warpdeck
@@ -35,12 +34,10 @@ LONG_S = 60.0
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller and one node for all tests here."""
-    with tempfile.TemporaryDirectory(prefix="wdl", dir="/tmp") as folder:
-        home = Home(Path(folder) / "home")
+    with passing_home() as home:
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         yield home
-        home.close()
 
 
 @pytest.fixture

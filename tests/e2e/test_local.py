@@ -207,7 +207,7 @@ def test_bad_input_is_one_sentence_and_exit_code_1(home: Home, argv: list[str], 
     (folder / "plain.sh").write_text("echo\n")
     (folder / "unknown.sh").write_text("#!/bin/sh\n#SBATCH --nope\ntrue\n")
     home.ok("up")
-    eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+    home.until_its_node_is_idle()
     done = home.run(*argv)
     assert (done.returncode, done.stdout) == (1, "")
     assert words in done.stderr and "Traceback" not in done.stderr

@@ -18,7 +18,7 @@ def home() -> Iterator[Home]:
     """One for all tests of the module. Its node is there: what a site has not heard of yet it cannot refuse."""
     with passing_home() as made:
         made.ok("up")
-        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        made.until_its_node_is_idle()
         yield made
 
 

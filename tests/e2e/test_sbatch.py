@@ -20,7 +20,7 @@ def home() -> Iterator[Home]:
     """One for all tests of the module; its node is there, so that what it cannot give is refused."""
     with passing_home() as made:
         made.ok("up")
-        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        made.until_its_node_is_idle()
         yield made
 
 

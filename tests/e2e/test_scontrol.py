@@ -40,7 +40,7 @@ def home() -> Iterator[Home]:
         made.path.mkdir(mode=0o700)
         (made.path / "config.toml").write_text(SITE)
         made.ok("up")
-        eventually(lambda: made.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        made.until_its_node_is_idle()
         for words in (begin, ("-J", "arr", "-H", "--array=1-5%2", "-t", "1-0", "--wrap", "true")):
             assert made.slurm("sbatch", *words).returncode == 0
         eventually(lambda: "BeginTime" in made.slurm("squeue", "-o%r").stdout, what="why it waits is said")

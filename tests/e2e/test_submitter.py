@@ -144,7 +144,7 @@ def site() -> Iterator[Site]:
         (folder / "variables").write_bytes(b"A=1\0B=two words\0")
         (folder / "stdin.sh").symlink_to("/dev/stdin")
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         made = Site(home, folder)
         made.start_submitter()
         yield made

@@ -25,7 +25,7 @@ def window(home: Home, short_tmp: Path) -> Iterator[Tmux]:
     config = home.path / "config"
     config.mkdir(mode=0o700)
     (config / "app.toml").write_text('notify = "own"\n')
-    eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+    home.until_its_node_is_idle()
     made = Tmux(short_tmp / "tmux", home, size=(100, 30), environ={})
     made.shows("no jobs; n submits one")
     made.run("new-window", "-t", f":{OTHER}", "exec cat")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from warpdeck.model import Allocation, JobId
-from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, View, plan
+from warpdeck.policy import PendingJob, Plan, Preempt, RunningJob, Settings, Start, View, plan
 
 
 class Stage:
@@ -37,18 +37,7 @@ class Stage:
             )
         for start in made.starts:
             job = waiting.pop(start.job_id)
-            ends = None if start.time_limit_s is None else self.now + start.time_limit_s
-            running[job.id] = RunningJob(
-                id=job.id,
-                array_job_id=job.id,
-                allocation=start.allocation,
-                ends_by_unix=ends,
-                user=job.user,
-                account=job.account,
-                qos=job.qos,
-                partition=start.partition,
-                start_at_unix=self.now,
-            )
+            running[job.id] = begun(job, start, self.now)
         for end in made.ends:
             waiting.pop(end.job_id)
         self._set(running, waiting)
@@ -100,3 +89,18 @@ class Stage:
             running=tuple(running[number] for number in sorted(running)),
             pending=tuple(waiting[number] for number in sorted(waiting)),
         )
+
+
+def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
+    """The job, started so."""
+    return RunningJob(
+        id=job.id,
+        array_job_id=job.array_job_id,
+        allocation=start.allocation,
+        ends_by_unix=None if start.time_limit_s is None else now + start.time_limit_s,
+        user=job.user,
+        account=job.account,
+        qos=job.qos,
+        partition=start.partition,
+        start_at_unix=now,
+    )

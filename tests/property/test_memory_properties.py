@@ -8,10 +8,11 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.play import begun
 from tests.property.sites import LENGTHS, NOW, nodes_of, queue_of, running_on, settings_of, site_of, tables_of
 
 from warpdeck.model import JobId
-from warpdeck.policy import Memory, Plan, RunningJob, Settings, View, Weights, plan
+from warpdeck.policy import Memory, Plan, Settings, View, Weights, plan
 
 EXAMPLES = 60
 STEPS = 8
@@ -130,25 +131,8 @@ CHANGES: tuple[Callable[[Random, View], View], ...] = (
 def started(view: View, made: Plan, now: float) -> View:
     """The jobs that the plan started run."""
     waiting = {job.id: job for job in view.pending}
-    begun = []
-    for start in made.starts:
-        job = waiting.pop(start.job_id, None)
-        if job is not None:
-            ends = None if start.time_limit_s is None else now + start.time_limit_s
-            begun.append(
-                RunningJob(
-                    id=job.id,
-                    array_job_id=job.array_job_id,
-                    allocation=start.allocation,
-                    ends_by_unix=ends,
-                    user=job.user,
-                    account=job.account,
-                    qos=job.qos,
-                    partition=start.partition,
-                    start_at_unix=now,
-                )
-            )
-    running = sorted((*view.running, *begun), key=lambda job: job.id)
+    fresh = [begun(waiting.pop(start.job_id), start, now) for start in made.starts if start.job_id in waiting]
+    running = sorted((*view.running, *fresh), key=lambda job: job.id)
     return with_(view, running=tuple(running), pending=tuple(waiting.values()))
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from tests.home import Home
-from tests.waiting import eventually
 
 Run = Callable[..., tuple[int, str, str]]
 SITE = """
@@ -29,7 +28,7 @@ def site() -> Iterator[Home]:
         home.path.mkdir(mode=0o700)
         (home.path / "config.toml").write_text(SITE)
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         try:
             yield home
         finally:

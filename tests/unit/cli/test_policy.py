@@ -52,7 +52,7 @@ def home_of(folder: str, text: str) -> Home:
     home.path.mkdir(mode=0o700)
     (home.path / "config.toml").write_text(text)
     home.ok("up")
-    eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+    home.until_its_node_is_idle()
     return home
 
 

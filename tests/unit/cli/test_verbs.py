@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.waiting import eventually
 
 from warpdeck.api.glance import Glance, glance
@@ -27,12 +26,10 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture(scope="module")
 def site() -> Iterator[Home]:
     """One controller for all tests here; each has jobs of its own name."""
-    with tempfile.TemporaryDirectory(prefix="wdv", dir="/tmp") as folder:
-        home = Home(Path(folder) / "home")
+    with passing_home() as home:
         home.ok("up")
-        eventually(lambda: home.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        home.until_its_node_is_idle()
         yield home
-        home.close()
 
 
 @pytest.fixture

@@ -282,15 +282,8 @@ class JobScreen(DeckScreen):
     @work(exclusive=True, group="lay_over")
     async def action_lay_over(self) -> None:
         """Another run of the same user, chosen from a list, those of this name first."""
-        row = self.row
-        try:
-            ended = await self.deck.core.last_ended(row.user if row else None)
-        except UserError as error:
-            self.deck.tell_error(error)
-            return
-        found = choices(row, [*ended, *self.deck.board.jobs.values()])
+        found = await self._others_that_ran()
         if not found:
-            self.app.notify("no other job has run yet", severity="warning")
             return
 
         def lay(key: str | None) -> None:
@@ -389,24 +382,29 @@ class JobScreen(DeckScreen):
     @work(exclusive=True, group="diff")
     async def _choose_to_compare(self, snapshot: dict[str, object]) -> None:
         """A job of this user that has run, by a few letters; those of this name first."""
-        row = self.row
-        try:
-            ended = await self.deck.core.last_ended(row.user if row else None)
-        except UserError as error:
-            self.deck.tell_error(error)
-            return
         found = [
             SimpleCommand(
                 f"{each.label}  {each.name}",
                 partial(self._compare, snapshot, each.label),
                 f"{each.state}, {how_ended(each)}" if each.end else each.state,
             )
-            for each in choices(row, [*ended, *self.deck.board.jobs.values()])
+            for each in await self._others_that_ran()
         ]
         if found:
             await self.app.search_commands(found, placeholder="Compare the code with which job?")
-        else:
+
+    async def _others_that_ran(self) -> list[JobRow]:
+        """Of the same user, those of this name first; where there are none, that is said."""
+        row = self.row
+        try:
+            ended = await self.deck.core.last_ended(row.user if row else None)
+        except UserError as error:
+            self.deck.tell_error(error)
+            return []
+        found = choices(row, [*ended, *self.deck.board.jobs.values()])
+        if not found:
             self.app.notify("no other job has run yet", severity="warning")
+        return found
 
     def _compare(self, snapshot: dict[str, object], other: str) -> None:
         what = f"job {other} (-) and job {self._label()} (+)"
