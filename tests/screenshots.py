@@ -24,6 +24,9 @@ BUSY = "llama-8b-dpo"
 IDLE = 2
 """The demo's shell does nothing; all others seem to, until their GPUs have been read once."""
 
+SETTLED = "held, 1 blocked"
+"""Of the demo's GPUs, once all have been read since its past was over."""
+
 
 async def take(paths: Paths, folder: Path) -> None:
     """All pictures."""
@@ -32,7 +35,7 @@ async def take(paths: Paths, folder: Path) -> None:
         await _until(pilot, lambda: BUSY in _text(app) and _text(app).count("idle") <= IDLE)
         app.save_screenshot(str(folder / "queue.svg"))
         await pilot.press("2")
-        await _until(pilot, lambda: "held by a job" in _text(app))
+        await _until(pilot, lambda: SETTLED in _text(app))
         app.save_screenshot(str(folder / "gpus.svg"))
         await pilot.press("1", "enter", "m")
         await _until(pilot, lambda: "least" in _text(app) and "GPU" in _text(app).split("least")[1])

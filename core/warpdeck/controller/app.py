@@ -217,6 +217,10 @@ class Controller:
             else:
                 return
 
+    async def plan_anew(self) -> None:
+        """Returns when a pass has been made over what is known now, or nobody waits."""
+        await self._planner.plan_anew()
+
     def _put(self, event: Event) -> None:
         self._queue.put_nowait((event, None))
 

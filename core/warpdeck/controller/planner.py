@@ -49,7 +49,7 @@ class Planner:
         self._decide = decide
         self.wakeup = Wakeup()
         self.planned = asyncio.Event()
-        """A pass has been made; whoever waits for the next one clears it."""
+        """A pass has been made, or nobody waited; whoever waits for the next one clears it."""
         self._passes = Passes()
         self._succession = Succession()
 
@@ -60,6 +60,14 @@ class Planner:
             if self._controller.state.has_to_plan:
                 took_s = await self._plan_once()
                 await asyncio.sleep(0 if is_idle() else max(REST_S, took_s))
+            else:
+                self.planned.set()
+
+    async def plan_anew(self) -> None:
+        """Returns when a pass has been made over what is known now, or nobody waits."""
+        self.planned.clear()
+        self.wakeup.now()
+        await self.planned.wait()
 
     async def _plan_once(self) -> float:
         """One pass; how long the planning itself took, in seconds."""

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 from warpdeck.api.server import ApiServer
@@ -26,14 +27,14 @@ from warpdeck.controller.events import NodeAdded, NodeDrained, Submitted, Who
 from warpdeck.controller.ports import Store
 from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
-from warpdeck.model import JobId, Node, NodeName, Request
+from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.paths import Paths
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import messages as wire
 
-from . import workload
+from . import lab, workload
 from .clock import SimClock
-from .fleet import GIB, SimFleet, SimNode
+from .fleet import GIB, START_S, SimFleet, SimNode
 
 NODES, GPUS, CPUS = 8, 8, 96
 DRAINED, STRANGER_AT = "gpu08", ("gpu05", 3)
@@ -41,11 +42,10 @@ MAX_WAITING = 12
 """The workload rests while so many jobs wait, so that the demo can run for days."""
 PAST_S = 2 * 3600.0
 STEPS, SHELL_STEP, SWEEP_STEP = 24, 2, 14
+MOVING = (JobState.CONFIGURING, JobState.COMPLETING)
 SWEEP = "lr=3e-4,1e-4,3e-5 seed=0..7"
-STEP_REST_S = 0.005
 CONFIG = "grace_s = 2.0\n"
 """Jobs that are cancelled are soon gone."""
-"""Real time that the controller gets to plan each step of the past."""
 
 
 class NoOutputs:
@@ -90,8 +90,10 @@ async def simulated(
     clock: SimClock,
     run_time: Callable[[wire.Launch], tuple[float, int]],
     stop: asyncio.Event,
+    config: str = CONFIG,
 ) -> AsyncIterator[tuple[Controller, ApiServer]]:
-    """A controller over these nodes until the end of the `with`; its server answers from `start` on.
+    """A controller over these nodes until the end of the `with`; its server answers from `start` on. `config` is a
+    config.toml, for a home that has none.
 
     The store and the nodes outlive it: another one finds its jobs there.
     """
@@ -103,7 +105,7 @@ async def simulated(
         trees=trees,
         outputs=NoOutputs(),
         clock=clock.now,
-        config=_config(paths),
+        config=_config(paths, config),
         submit_host="demo",
     )
     await controller.load()
@@ -122,12 +124,12 @@ async def simulated(
             loop.cancel()
 
 
-def _config(paths: Paths) -> Config:
+def _config(paths: Paths, text: str) -> Config:
     """What its config.toml says, which is written where there is none: so it can be changed like any site's."""
     config = Path(paths.config)
     if not config.exists():
         config.touch(mode=0o600)
-        config.write_text(CONFIG)
+        config.write_text(text)
     return load(paths.config).config
 
 
@@ -138,9 +140,30 @@ async def submit(controller: Controller, who: Who, request: Request) -> JobId:
     return outcome.job.id
 
 
-async def live_through(controller: Controller, clock: SimClock, rng: random.Random) -> None:
+async def _settled(controller: Controller, nodes: list[SimNode], clock: SimClock) -> None:
+    """Returns when all that was due has happened, and what may start runs."""
+    listener = controller.hub.listen()
+    try:
+        while True:
+            await controller.heard()
+            await controller.plan_anew()
+            moving = sum(controller.state.in_state.get(state, 0) for state in MOVING)
+            late = any(until <= clock.now() for node in nodes for until, _ in node.due.values())
+            if not moving and not late:
+                return
+            clock.jump(START_S)
+            await listener.changed.wait()
+            listener.take()
+    finally:
+        controller.hub.leave(listener)
+
+
+async def live_through(
+    controller: Controller, nodes: list[SimNode], clock: SimClock, rng: random.Random
+) -> None:
     """The past, in steps: jobs that have long ended, and jobs that still run."""
-    for step in range(STEPS):
+    parts = [rng.uniform(0.5, 1.5) for _ in range(STEPS)]
+    for step, part in enumerate(parts):
         for _ in range(rng.randint(1, 4)):
             if len(controller.state.pending) < MAX_WAITING:
                 await submit(controller, *workload.any_request(rng))
@@ -148,10 +171,9 @@ async def live_through(controller: Controller, clock: SimClock, rng: random.Rand
             await submit(controller, workload.who("carol"), workload.shell("carol"))
         if step == SWEEP_STEP:
             await submit(controller, workload.who("alice"), workload.sweep("alice", grid=SWEEP, at_once=6))
-        await asyncio.sleep(STEP_REST_S)
-        clock.jump(rng.uniform(0.5, 1.5) * PAST_S / STEPS)
-        await asyncio.sleep(STEP_REST_S)
-    clock.jump(PAST_S)
+        await _settled(controller, nodes, clock)
+        clock.jump(PAST_S * part / sum(parts))
+        await _settled(controller, nodes, clock)
     bob, erin = workload.who("bob"), workload.who("erin")
     first = await submit(controller, bob, workload.training("bob", nodes=2))
     await submit(controller, bob, workload.evaluation("bob", after=first))
@@ -182,20 +204,21 @@ async def serve(paths: Paths, *, seed: int) -> None:
 
 async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio.Event) -> None:
     """A lab's past, then its days, until `stop`."""
-    clock = SimClock(behind_s=PAST_S)
+    clock, nodes = SimClock(behind_s=PAST_S), make_nodes()
     cluster = simulated(
         paths,
-        make_nodes(),
+        nodes,
         store=store,
         rng=rng,
         clock=clock,
         run_time=lambda launch: workload.run_time(rng, launch),
         stop=stop,
+        config=lab.config(datetime.now()),
     )
     async with cluster as (controller, server):
         drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, to be swapped")
         await controller.apply(drained)
-        await live_through(controller, clock, rng)
+        await live_through(controller, nodes, clock, rng)
         await server.start()
         on = asyncio.create_task(live_on(controller, rng))
         await stop.wait()

@@ -196,6 +196,7 @@ class SimFleet:
         elif key in node.launches and node.up:
             if key in node.tasks:
                 node.tasks.pop(key).cancel()
+            node.due.pop(key, None)
             if node.reports.get(key) is None or node.reports[key].phase == "running":
                 self._report(node, key, phase="exited", signal=15, cause=message.cause)
 

@@ -22,10 +22,11 @@ from warpdeck.notation.sweep import parse_grid, task_count, with_sweep
 from warpdeck_agent.wire import messages as wire
 
 HOUR_S = 3600
+DAY_S = 24 * HOUR_S
 CPUS_PER_GPU = 8
 GIB_PER_GPU = 96
-FAILS = 0.07
-"""The share of jobs that fail, most of them early."""
+FAILS, HANGS = 0.12, 0.05
+"""The shares of jobs that fail, most of them early, and that do nothing any more until their limit ends them."""
 SHELL_S = 8 * HOUR_S
 
 
@@ -98,12 +99,15 @@ def training(user: str, *, nodes: int, hold: bool = False) -> Request:
 
 
 def run_time(rng: random.Random, launch: wire.Launch) -> tuple[float, int]:
-    """(seconds, exit code): most end well, some fail early."""
+    """(seconds, exit code): most end well."""
     if launch.pty:
         return 2.0 * SHELL_S, 0
     least, most = MINUTES.get(launch.env.get("SLURM_JOB_NAME", ""), (1.0, 5.0))
     run_s = rng.uniform(60 * least, 60 * most)
-    return (run_s * rng.uniform(0.02, 0.5), 1) if rng.random() < FAILS else (run_s, 0)
+    fate = rng.random()
+    if fate < FAILS:
+        return run_s * rng.uniform(0.02, 0.5), 1
+    return (2.0 * DAY_S if fate < FAILS + HANGS else run_s), 0
 
 
 def _request(
