@@ -93,6 +93,14 @@ def no_gpu_has_two_jobs(state: State) -> None:
         assert sum(share.mem_bytes for share in shares) <= node.mem_bytes
 
 
+def users_who_want_it_are_apart(state: State) -> None:
+    """No node has a job that shares its nodes within its user alone, and another user's."""
+    for name in state.nodes:
+        there = state.jobs_on(name)
+        apart = {job.user for job in there if job.request.resources.share_with == "user"}
+        assert not apart or ({job.user for job in there} == apart and len(apart) == 1), f"{name}: {apart}"
+
+
 def every_job_is_where_its_state_says(state: State) -> None:
     """Waiting jobs are in the queue and hold nothing; finished ones have an end; shares belong to the allocation."""
     for job in state.jobs.values():
@@ -170,6 +178,7 @@ OF_STATE = (
     components_begin_together,
     who_is_behind_another_holds_nothing,
     no_gpu_has_two_jobs,
+    users_who_want_it_are_apart,
     every_job_is_where_its_state_says,
     no_task_of_an_array_is_there_twice,
     what_is_kept_is_what_would_be_made_anew,

@@ -103,4 +103,5 @@ def begun(job: PendingJob, start: Start, now: float) -> RunningJob:
         qos=job.qos,
         partition=start.partition,
         start_at_unix=now,
+        users_apart=job.resources.share_with == "user",
     )

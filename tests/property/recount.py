@@ -163,6 +163,7 @@ def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
             assert _end(job, start, now) <= job.deadline_unix
         _reservations_allow(view, job, start, now)
     _exclusive_jobs_are_alone(view, plan)
+    _users_are_apart(view, plan)
 
 
 def _partition_allows(part: PartitionView, job: PendingJob, start: Start, qos: QosView | None) -> None:
@@ -205,6 +206,26 @@ def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
                     who for who, each in held for share in each.shares if share.node == name and share.cpus
                 ]
                 assert len(users) == 1, f"{users} share {name} with an exclusive job"
+
+
+def _users_are_apart(view: View, plan: Plan) -> None:
+    """Who starts is on no node with another user's job, if one of the two wants it so; suspended jobs are still there."""
+    jobs = {job.id: job for job in view.pending}
+    parted = {part.name for part in view.partitions if part.exclusive_user}
+    there = [
+        (job.user, job.users_apart or job.partition in parted, job.allocation.node_names())
+        for job in view.running
+    ]
+    for start in plan.starts:
+        job = jobs[start.job_id]
+        apart = job.resources.share_with == "user" or start.partition in parted
+        names = start.allocation.node_names()
+        for user, wants, where in there:
+            both = set(where) & set(names)
+            assert not both or user == job.user or not (wants or apart), (
+                f"{job.id} of {job.user} joins {user} on {both}"
+            )
+        there.append((job.user, apart, names))
 
 
 def everyone_is_accounted_for(view: View, plan: Plan) -> None:
@@ -369,9 +390,13 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
         spans += [(share.node, now, ends, share) for share in start.allocation.shares]
     jobs = {job.id: job for job in view.pending}
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
+    stays = _stays(view, plan, now, leaves)
     for each in plan.reserves:
         job = jobs[each.job_id]
         end = each.at_unix + limits_s[each.job_id]
+        own = (job.user, job.resources.share_with == "user", each.nodes, each.at_unix, end)
+        _nobody_is_in_the_way(own, stays)
+        stays.append(own)
         for name in each.nodes:
             _node_has_room(view, name, job, (each.at_unix, end), spans, types)
         asked = job.resources
@@ -391,6 +416,32 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
             )
             for name in each.nodes
         ]
+
+
+Stay = tuple[str, bool, tuple[NodeName, ...], float, float]
+"""(user, whether nobody else's job may be there, nodes, from, until)."""
+
+
+def _stays(view: View, plan: Plan, now: float, leaves: dict[JobId, float]) -> list[Stay]:
+    """Those who run and who start; no partition has a say."""
+    found: list[Stay] = []
+    for job in view.running:
+        ends = float("inf") if job.ends_by_unix is None else max(job.ends_by_unix, now)
+        ends = min(ends, leaves.get(job.id, float("inf")))
+        found.append((job.user, job.users_apart, job.allocation.node_names(), now, ends))
+    jobs = {job.id: job for job in view.pending}
+    for start in plan.starts:
+        one = jobs[start.job_id]
+        ends = float("inf") if start.time_limit_s is None else now + start.time_limit_s
+        found.append((one.user, one.resources.share_with == "user", start.allocation.node_names(), now, ends))
+    return found
+
+
+def _nobody_is_in_the_way(own: Stay, stays: list[Stay]) -> None:
+    user, apart, names, begins, ends = own
+    for other, wants, where, start, end in stays:
+        meets = set(names) & set(where) and start < ends and begins < end
+        assert not meets or other == user or not (apart or wants), f"{own} meets {other} on {where}"
 
 
 def _node_has_room(
@@ -431,6 +482,7 @@ def carried_out(view: View, plan: Plan, now: float, *, only: JobId) -> View:
             allocation=start.allocation,
             ends_by_unix=None if start.time_limit_s is None else now + start.time_limit_s,
             user=jobs[start.job_id].user,
+            users_apart=jobs[start.job_id].resources.share_with == "user",
             start_at_unix=now,
         )
         for start in plan.starts
@@ -459,6 +511,8 @@ def as_new(view: View) -> View:
 def changed_as_advised(job: PendingJob, advice: str) -> PendingJob:
     """The job after a change such as "starts now with --time=00:10:00"."""
     asked, gpus = job.resources, job.resources.gpus
+    if "--exclusive=user" in advice:
+        return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, share_with=""))
     if "--exclusive" in advice:
         return msgspec.structs.replace(job, resources=msgspec.structs.replace(asked, exclusive=False))
     if "any type" in advice:

@@ -373,7 +373,33 @@ def site_of(rng: Random) -> tuple[View, Settings]:
     nodes = nodes_of(rng)
     tables = tables_of(rng, nodes) if rng.random() < 0.7 else {}
     view = View(nodes=nodes, running=running_on(rng, nodes), pending=queue_of(rng), **tables)
-    return view, settings_of(rng)
+    return with_users_apart(rng, view), settings_of(rng)
+
+
+def with_users_apart(rng: Random, view: View) -> View:
+    """On some sites some jobs and partitions want no other user's job on their nodes."""
+    if rng.random() < 0.6:
+        return view
+    odds = rng.choice([0.1, 0.4])
+    asked = {job.resources: job.resources for job in view.pending}
+    for each in asked:
+        if rng.random() < odds:
+            asked[each] = msgspec.structs.replace(each, share_with="user")
+    users = rng.sample(USERS, 2) if rng.random() < 0.5 else USERS
+    return msgspec.structs.replace(
+        view,
+        pending=tuple(
+            msgspec.structs.replace(job, resources=asked[job.resources], user=rng.choice(users))
+            for job in view.pending
+        ),
+        running=tuple(
+            msgspec.structs.replace(job, users_apart=rng.random() < odds, user=rng.choice(users))
+            for job in view.running
+        ),
+        partitions=tuple(
+            msgspec.structs.replace(part, exclusive_user=rng.random() < odds) for part in view.partitions
+        ),
+    )
 
 
 def plain_site_of(rng: Random) -> tuple[View, Settings]:
@@ -390,7 +416,7 @@ def plain_site_of(rng: Random) -> tuple[View, Settings]:
     )
     chosen = msgspec.structs.replace(settings_of(rng), default_mem_per_cpu_bytes=0)
     running = tuple(job for job in running_on(rng, nodes) if not job.suspended)
-    return View(nodes=nodes, running=running, pending=queue), chosen
+    return with_users_apart(rng, View(nodes=nodes, running=running, pending=queue)), chosen
 
 
 def contested_site_of(rng: Random) -> tuple[View, Settings]:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests import invariants
-from tests.core import ANN, ROOT, Core, ask
+from tests.core import ANN, BOB, ROOT, Core, ask
 
 from warpdeck.controller.events import (
     Cancelled,
@@ -33,6 +33,7 @@ from warpdeck.controller.reduce import reduce
 from warpdeck.controller.state import State
 from warpdeck.controller.transaction import Transaction
 from warpdeck.controller.view import build_view
+from warpdeck.controller.who import Who
 from warpdeck.model import ArraySpec, Dependencies, Dependency, JobId, NodeName
 from warpdeck.model.change import JobChange
 from warpdeck.policy import Preempt, Settings, plan
@@ -80,8 +81,20 @@ class Storm(RuleBasedStateMachine):
         hold=st.booleans(),
         requeue=st.booleans(),
         after=st.one_of(st.none(), st.tuples(st.sampled_from(("after", "afterok", "afterany")), number)),
+        who=st.sampled_from((ANN, ANN, BOB)),
+        apart=st.sampled_from((False, False, True)),
     )
-    def submit(self, gpus: int, count: int, tasks: int, hold: bool, requeue: bool, after: Any) -> None:
+    def submit(
+        self,
+        gpus: int,
+        count: int,
+        tasks: int,
+        hold: bool,
+        requeue: bool,
+        after: Any,
+        who: Who,
+        apart: bool,
+    ) -> None:
         fields: dict[str, Any] = {"hold": hold, "requeue": requeue}
         if tasks:
             fields["array"] = ArraySpec(ranges=((0, tasks, 1),), throttle=tasks % 3)
@@ -89,7 +102,11 @@ class Storm(RuleBasedStateMachine):
             fields["dependencies"] = Dependencies(
                 clauses=(Dependency(kind=after[0], job_id=JobId(after[1])),)
             )
-        self.core.submit(ask(gpus=gpus, nodes=count, **fields))
+        request = ask(gpus=gpus, nodes=count, **fields)
+        if apart:
+            asked = msgspec.structs.replace(request.resources, share_with="user")
+            request = msgspec.structs.replace(request, resources=asked)
+        self.core.submit(request, who)
 
     @rule(
         kind=st.sampled_from((Cancelled, Held, Released, Requeued)),

@@ -105,7 +105,7 @@ def _start(txn: Transaction, start: Start) -> list[Effect]:
     job = txn.state.jobs.get(start.job_id)
     if job is None or job.state is not JobState.PENDING or job.held:
         return []
-    if not _can_begin(txn, start.allocation):
+    if not _can_begin(txn, start.allocation) or not _users_may_meet(txn, job, start):
         return []
     if job.is_folded_array:
         if start.task is None or not has_task(job.pending_tasks, start.task):
@@ -142,6 +142,20 @@ def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
             for index in share.gpus
         )
         and all_is_free(state, allocation, besides=None)
+    )
+
+
+def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
+    """Whether nobody is on its nodes who may not be there beside it (--exclusive=user)."""
+    parted = {part.name for part in txn.state.site.partitions if part.exclusive_user}
+
+    def wants_apart(one: Job, partition: str) -> bool:
+        return one.request.resources.share_with == "user" or partition in parted
+
+    apart = wants_apart(job, start.partition)
+    there = (other for name in start.allocation.node_names() for other in txn.state.jobs_on(name))
+    return not any(
+        other.user != job.user and (apart or wants_apart(other, other.partition)) for other in there
     )
 
 

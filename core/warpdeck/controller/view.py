@@ -218,6 +218,7 @@ def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
         expects_end_unix=job.expects_end_unix(),
         requeue=request.requeue and request.pty is None,
         ending=ending,
+        users_apart=request.resources.share_with == "user",
         suspended=job.state is JobState.SUSPENDED,
         resumes_to=job.allocation if job.state is JobState.SUSPENDED and not job.suspended_by else None,
     )

@@ -144,7 +144,7 @@ def _shorter(current: Pass, job: PendingJob, partition: PartitionView | None, li
     field = current.fields.get(job.reservation)
     if field is None:
         return ""
-    shape = field.shape(job.resources, partition)
+    shape = field.shape(job, partition)
     longest = 0.0
     for gang in shape.gangs:
         for mask in shape.masks:
@@ -215,6 +215,9 @@ def _less_memory(asked: Resources) -> Smaller:
 def _beside_others(asked: Resources) -> Smaller:
     if asked.exclusive:
         yield msgspec.structs.replace(asked, exclusive=False), "others beside it (without --exclusive)"
+    if asked.share_with == "user":
+        beside = "other users' jobs beside it (without --exclusive=user)"
+        yield msgspec.structs.replace(asked, share_with=""), beside
 
 
 def _below(count: int) -> Iterator[int]:

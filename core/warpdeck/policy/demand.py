@@ -10,6 +10,17 @@ WHOLE_NODE = -1
 """As a memory figure: all of it (`--mem=0`)."""
 
 
+class Tenant(msgspec.Struct, frozen=True):
+    """Of whom a job is, and whether it wants nobody else's on its nodes."""
+
+    user: str
+    alone: bool
+
+    def bars(self, other: Tenant) -> bool:
+        """Whether the two may not be on one node."""
+        return self.user != other.user and (self.alone or other.alone)
+
+
 class Need(msgspec.Struct, frozen=True, kw_only=True):
     """What one node of the gang must give. `gpu_type` is lower case, "" is any."""
 
@@ -24,10 +35,17 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody else's job runs beside it, so it is given all CPUs and GPUs that can be had there."""
     all_memory: bool = False
     """It asked for no amount and is alone: it is given all memory that is free."""
+    tenant: Tenant | None = None
+    """Of whom it is, where that matters to anybody."""
 
 
 def needs(
-    asked: Resources, nodes: int, *, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
+    asked: Resources,
+    nodes: int,
+    *,
+    default_mem_per_cpu_bytes: int,
+    whole_nodes: bool = False,
+    tenant: Tenant | None = None,
 ) -> tuple[tuple[Need, int], ...]:
     """(need, on how many of so many nodes), the largest first; () if the tasks cannot be laid out so.
 
@@ -43,6 +61,7 @@ def needs(
                 gpus=gpus,
                 default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
                 whole_nodes=whole_nodes,
+                tenant=tenant,
             ),
             count,
         )
@@ -51,7 +70,13 @@ def needs(
 
 
 def need_of(
-    asked: Resources, *, tasks: int, gpus: int, default_mem_per_cpu_bytes: int, whole_nodes: bool = False
+    asked: Resources,
+    *,
+    tasks: int,
+    gpus: int,
+    default_mem_per_cpu_bytes: int,
+    whole_nodes: bool = False,
+    tenant: Tenant | None = None,
 ) -> Need:
     """What a node must give for so many of the tasks, and GPUs."""
     exclusive = asked.exclusive or whole_nodes
@@ -65,6 +90,7 @@ def need_of(
         gpu_share_pct=100 if exclusive else asked.gpus.share_pct or 100,
         exclusive=exclusive,
         all_memory=exclusive and not _asks_for_memory(asked),
+        tenant=tenant,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpdeck.model import Allocation, NodeName, Resources
+from warpdeck.model import Allocation, NodeName
 
 from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Ints, Mask
-from .demand import Need
+from .demand import Need, Tenant
 from .ground import Ground
 from .memory import Memory
 from .placement import (
@@ -25,7 +25,7 @@ from .placement import (
 )
 from .site import PartitionView, ReservationView
 from .timeline import ENDLESS_S
-from .view import View
+from .view import PendingJob, View
 
 MAX_SCREENED = 4_000_000
 """Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
@@ -59,9 +59,9 @@ class Field:
             self._block(reservation.nodes, self.now, reservation.start_unix)
         self._block(reservation.nodes, reservation.end_unix, float("inf"))
 
-    def shape(self, asked: Resources, partition: PartitionView | None) -> Shape:
-        """The kind of the request; equal requests get the same one."""
-        return self.ground.shape(asked, partition)
+    def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
+        """The kind of the job's request; equal requests get the same one."""
+        return self.ground.shape(job, partition)
 
     def may_fit(self, shape: Shape) -> bool:
         """Whether the request might fit somewhere now. Costs next to nothing, and on a full cluster mostly says no."""
@@ -108,13 +108,13 @@ class Field:
         """What a job gets that starts on the spot for so long; nothing is taken yet."""
         return allocate(self.timeline, self.board, spot, self.now + duration_s)
 
-    def start(self, allocation: Allocation, duration_s: float) -> None:
+    def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes the allocation from now on."""
-        commit(self.timeline, self.board, allocation, self.now + duration_s)
+        commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
 
-    def give_back(self, allocation: Allocation, duration_s: float) -> None:
+    def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes back a `start`, the last one first."""
-        uncommit(self.timeline, self.board, allocation, self.now + duration_s)
+        uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
 
     def reserve(self, spot: Spot, start: float, duration_s: float) -> Taken:
         """Keeps the spot for later."""
@@ -152,6 +152,7 @@ def reserved_ground(view: View, general: Ground, reservation: ReservationView) -
     nodes = tuple(node for node in view.nodes if node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
     made = Ground(general.settings)
+    made.keep_tenants(general.keeps_tenants)
     made.follow(
         View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
     )

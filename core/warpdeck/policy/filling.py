@@ -86,6 +86,7 @@ def _need(shape: Shape, tasks: int) -> Need:
         tasks=tasks,
         gpus=tasks * (shape.asked.gpus.per_task or 0),
         default_mem_per_cpu_bytes=shape.default_mem_per_cpu_bytes,
+        tenant=shape.tenant,
     )
 
 

@@ -20,8 +20,9 @@ from .obstacle import Obstacle
 from .placement import Shape
 from .settings import Settings
 from .site import PartitionView
-from .timeline import Hold, Timeline, ends_of
-from .view import NodeView, RunningJob, View
+from .tenants import Running, Tenants
+from .timeline import ENDLESS_S, OVERDUE_S, Hold, Timeline, ends_of
+from .view import NodeView, PendingJob, RunningJob, View
 
 NO_PARTS: Ints = np.zeros((4, 0), dtype=np.int64)
 MAX_SHAPES = 20_000
@@ -45,12 +46,18 @@ class Ground:
         self._base = Timeline(self.cluster, -np.inf)
         self._unsteady: set[int] = set()
         """Rows that are laid out anew for each pass."""
-        self._shapes: dict[tuple[int, str], tuple[Resources, Shape]] = {}
+        self._shapes: dict[tuple[int, str, str | None], tuple[Resources, Shape]] = {}
         """By the identity of the request, which is kept with the shape: else another could take its place."""
-        self._by_value: dict[tuple[Resources, str], Shape] = {}
+        self._by_value: dict[tuple[Resources, str, str | None], Shape] = {}
         self._misfits: dict[tuple[int, float], Obstacle] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
+        self.keeps_tenants = False
+        """Whether it matters to anybody whose jobs are on a node."""
+        self._apart = 0
+        """How many of the running jobs want no other user's on their nodes."""
+        self._tenants: tuple[Sequence[RunningJob], tuple[PartitionView, ...], Running] | None = None
+        """Who runs where, and what that was made from."""
         self.shapes_begun = 0
         """How often shapes were forgotten, and numbered anew."""
 
@@ -65,6 +72,17 @@ class Ground:
             self._forget_shapes()
         self._tables = view.partitions
 
+    def keep_tenants(self, keeps: bool) -> None:
+        """Whether it matters whose jobs are on a node: equal requests of several users are several kinds then."""
+        if keeps != self.keeps_tenants:
+            self.keeps_tenants = keeps
+            self._forget_shapes()
+
+    @property
+    def users_apart(self) -> bool:
+        """Whether a running job wants no other user's on its nodes."""
+        return self._apart > 0
+
     def timeline(self, now: float, board: GpuBoard) -> Timeline:
         """What is free from now on, of which the caller may take; `board` is of the same moment."""
         made = self._base.copy_at(now)
@@ -72,7 +90,18 @@ class Ground:
         if rows:
             made.lay(np.array(rows), [*self._holds(rows, now), *board.shared_holds()])
         made.shared = board.shared
+        if self.keeps_tenants:
+            made.tenants = Tenants(
+                self._who_runs(), len(self.cluster), now, endless_s=ENDLESS_S, overdue_s=OVERDUE_S
+            )
         return made
+
+    def _who_runs(self) -> Running:
+        kept = self._tenants
+        if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
+            made = Running(self.running, self.parts, {part.name: part for part in self._tables})
+            kept = self._tenants = self.running, self._tables, made
+        return kept[2]
 
     def board(self, now: float) -> GpuBoard:
         """Who holds which GPU."""
@@ -83,13 +112,14 @@ class Ground:
         found = {held.job.id: held.job for row in rows for held in self._held.get(row, ())}
         return [found[number] for number in sorted(found)]
 
-    def shape(self, asked: Resources, partition: PartitionView | None) -> Shape:
-        """The kind of the request; equal requests get the same one."""
-        name = "" if partition is None else partition.name
-        known = self._shapes.get((id(asked), name))
+    def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
+        """The kind of the job's request; equal requests get the same one, of one user where it matters whose they are."""
+        asked, name = job.resources, "" if partition is None else partition.name
+        user = job.user if self.keeps_tenants else None
+        known = self._shapes.get((id(asked), name, user))
         if known is not None:
             return known[1]
-        found = self._by_value.get((asked, name))
+        found = self._by_value.get((asked, name, user))
         if found is None:
             default = self.settings.default_mem_per_cpu_bytes
             found = Shape(
@@ -98,10 +128,11 @@ class Ground:
                 partition,
                 default_mem_per_cpu_bytes=default,
                 number=len(self._by_value),
+                user=user,
             )
             self._least.append(found.least())
-            self._by_value[asked, name] = found
-        self._shapes[id(asked), name] = asked, found
+            self._by_value[asked, name, user] = found
+        self._shapes[id(asked), name, user] = asked, found
         return found
 
     def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
@@ -131,7 +162,7 @@ class Ground:
         self._held, self._unsteady = {}, set()
         self._forget_shapes()
         self._base = Timeline(self.cluster, -np.inf)
-        self.running, self.ends_unix, self.parts = (), np.zeros(0), NO_PARTS
+        self.running, self.ends_unix, self.parts, self._apart = (), np.zeros(0), NO_PARTS, 0
         self._lay(self._follow_running(view.running))
 
     def _follow_nodes(self, nodes: tuple[NodeView, ...]) -> set[int] | None:
@@ -170,6 +201,7 @@ class Ground:
         return changed
 
     def _forget(self, job: RunningJob) -> Iterator[int]:
+        self._apart -= job.users_apart
         for share in job.allocation.shares:
             row = self.cluster.row.get(share.node)
             if row is not None:
@@ -182,6 +214,7 @@ class Ground:
         row_of, held_by = self.cluster.row.get, self._held
         for at in places:
             job = running[at]
+            self._apart += job.users_apart
             for share in job.allocation.shares:
                 row = row_of(share.node)
                 if row is not None:

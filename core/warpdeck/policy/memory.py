@@ -30,6 +30,8 @@ class Memory:
         self.ground = Ground(self.settings)
         self.uses = Uses({})
         self.misfits = Misfits()
+        self._keeps_tenants = False
+        """Whether somebody waits or runs who wants no other user's job on his nodes."""
         self._misfits_of: tuple[object, ...] = ()
         """What they depend on."""
 
@@ -38,22 +40,29 @@ class Memory:
         if view.nodes is not self.ground.nodes and not _are_by_name(view.nodes):
             nodes = tuple(sorted(view.nodes, key=lambda node: node.name))
             view = msgspec.structs.replace(view, nodes=nodes)
-        is_personal = bool(view.qos or view.accounts or view.users) or any(
+        limits_people = bool(view.qos or view.accounts or view.users) or any(
             map(is_restricted, view.partitions)
         )
         if settings != self.settings:
             self.settings, self.ground = settings, Ground(settings)
             self.uses = Uses(settings.billing_weights)
-        queue = self.queue
-        if queue.settings != settings or queue.is_personal != is_personal or queue.is_overgrown:
-            self.queue = Queue(settings, is_personal=is_personal)
-        self.queue.follow(view.pending)
+        self._follow_queue(view, limits_people)
         self.ground.follow(view)
+        parted = any(part.exclusive_user for part in view.partitions)
+        self._keeps_tenants = parted or self.ground.users_apart or self.queue.users_apart
+        self.ground.keep_tenants(self._keeps_tenants)
+        self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
         misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting)
         if misfits_of != self._misfits_of:
             self.misfits, self._misfits_of = Misfits(), misfits_of
         return view
+
+    def _follow_queue(self, view: View, limits_people: bool) -> None:
+        queue, is_personal = self.queue, limits_people or self._keeps_tenants
+        if queue.settings != self.settings or queue.is_personal != is_personal or queue.is_overgrown:
+            self.queue = Queue(self.settings, is_personal=is_personal)
+        self.queue.follow(view.pending)
 
 
 def _are_by_name(nodes: Sequence[NodeView]) -> bool:

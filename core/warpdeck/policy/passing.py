@@ -14,12 +14,13 @@ from warpdeck.model import Allocation, JobId, iter_tasks
 from .access import in_partition
 from .answer import Preempt, Reserve, Resume, Start
 from .cluster import Ints, Mask
+from .demand import Tenant
 from .field import Field, known, open_fields, planned_s
 from .limits import Ledger
 from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
-from .preemption import Preemption, Rules
+from .preemption import Claimant, Preemption, Rules, claimant
 from .settings import Settings
 from .site import PartitionView, Tres
 from .terms import Terms
@@ -40,6 +41,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     allocation: Allocation
     limit_s: int | None
     duration_s: float
+    tenant: Tenant | None
 
 
 class Pass:
@@ -81,7 +83,7 @@ class Pass:
         """Where reservations hold a time only: (field, shape, duration, start)."""
         self._too_long: dict[int, float] = {}
         self._never: dict[int, float] = {}
-        self._no_victims: set[tuple[object, ...]] = set()
+        self._no_victims: set[Claimant] = set()
         self._without_place = without_place
         self._tests = 0
         self._trail: list[tuple[Place, Start]] | None = None
@@ -136,7 +138,7 @@ class Pass:
         barred = self.terms.partition_bars(job, partitions[0], limit_s)
         if barred is not None:
             return barred
-        shape = self.fields[""].shape(job.resources, partitions[0])
+        shape = self.fields[""].shape(job, partitions[0])
         return self.fields[""].ground.misfit(shape, planned_s(limit_s), "")
 
     def met_by(self, kind: int) -> Obstacle | None:
@@ -234,7 +236,7 @@ class Pass:
         finally:
             self._trail = None
         for place, start in reversed(trail):
-            place.field.give_back(place.allocation, place.duration_s)
+            place.field.give_back(place.allocation, place.duration_s, place.tenant)
             self.starts.remove(start)
         self.ledger.undo(before)
         self._too_long = too_long  # what did not fit beside the others may fit by itself
@@ -247,7 +249,7 @@ class Pass:
         place = self.place(job, partition)
         if isinstance(place, Obstacle):
             return place
-        place.field.start(place.allocation, place.duration_s)
+        place.field.start(place.allocation, place.duration_s, place.tenant)
         self.ledger.take(job, self.ledger.tres_of(job, place.allocation), place.limit_s)
         self._started[job.array_job_id] += 1
         start = Start(
@@ -299,11 +301,13 @@ class Pass:
             over = self.ledger.check(job, held, limit_s, per_node=most)
             if over is not None:
                 return Obstacle(over.code, over.sentence)
-        return Place(field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s)
+        return Place(
+            field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s, tenant=shape.tenant
+        )
 
     def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
         """The job's request, over as many nodes of its range as the limits on each node make it take."""
-        shape = field.shape(job.resources, partition)
+        shape = field.shape(job, partition)
         if len(shape.gangs) < 2 and not shape.fills:
             return shape
         return shape.spread(self.ledger.most_per_node(job))
@@ -416,7 +420,11 @@ class Pass:
         return job.room is not None and self.now < job.room.until_unix
 
     def _may_push(self, job: PendingJob) -> bool:
-        return claimant(job) not in self._no_victims and self.rules.may_push(job, self.terms.tres(job))
+        return self.claimant(job) not in self._no_victims and self.rules.may_push(job, self.terms.tres(job))
+
+    def claimant(self, job: PendingJob) -> Claimant:
+        """Jobs of one claimant may push the same others aside."""
+        return claimant(job, by_user=self.fields[""].ground.keeps_tenants)
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))
@@ -432,7 +440,7 @@ class Pass:
         given = partial(self._given, job, field)
         room = self._preemption.find(job, self.terms.tres(job), shape, obstacle.duration_s, given=given)
         if room is None:
-            self._no_victims.add(claimant(job))
+            self._no_victims.add(self.claimant(job))
             return False
         spot, told = room
         if self._would_break_a_limit(job, field, shape, spot):
@@ -482,16 +490,3 @@ def _most_protected(settings: Settings) -> int:
     if settings.backfill == "conservative":
         return MAX_RESERVATIONS
     return 1 if settings.backfill == "none" else settings.reservations
-
-
-def claimant(job: PendingJob) -> tuple[object, ...]:
-    """Jobs that may push the same others aside, for the same request."""
-    return (
-        id(job.resources),
-        job.partition,
-        job.reservation,
-        job.account,
-        job.qos,
-        job.time_limit_s,
-        job.unlimited,
-    )

@@ -17,7 +17,7 @@ import numpy as np
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Ints, Mask
-from .demand import WHOLE_NODE, Need, needs
+from .demand import WHOLE_NODE, Need, Tenant, needs
 from .filling import filled, least_need, may_fill, unevenly
 from .gangs import Gang, named_rows, runs, sizes
 from .gpus import GpuBoard
@@ -40,11 +40,15 @@ class Shape:
         *,
         default_mem_per_cpu_bytes: int,
         number: int = 0,
+        user: str | None = None,
     ) -> None:
+        """`user`: whose request it is, where it matters on whose nodes he is; equal requests of others are another shape."""
         self.number = number
         """Its place among the shapes that are kept."""
         self.asked = asked
         self.partition = partition
+        apart = asked.share_with == "user" or (partition is not None and partition.exclusive_user)
+        self.tenant = None if user is None else Tenant(user, apart)
         self.masks: list[Mask] = cluster.rows_for(asked, None if partition is None else partition.nodes)
         self.gangs: list[Gang] = []
         self.default_mem_per_cpu_bytes = default_mem_per_cpu_bytes
@@ -65,6 +69,7 @@ class Shape:
                 nodes,
                 default_mem_per_cpu_bytes=default_mem_per_cpu_bytes,
                 whole_nodes=partition is not None and partition.exclusive,
+                tenant=self.tenant,
             )
             if found:
                 gang = Gang(
@@ -310,21 +315,27 @@ def _pick(timeline: Timeline, board: GpuBoard, row: int, need: Need, ends: float
     return board.pick(row, need.gpus, need.gpu_type, most=most)
 
 
-def commit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float) -> None:
+def commit(
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+) -> None:
     """The allocation is taken from now on."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
         timeline.take(row, timeline.now, ends, cluster.amounts(share))
+        timeline.settle(row, timeline.now, ends, tenant)
         board.hold(timeline, row, share, ends=ends)
 
 
-def uncommit(timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float) -> None:
+def uncommit(
+    timeline: Timeline, board: GpuBoard, allocation: Allocation, ends: float, *, tenant: Tenant | None
+) -> None:
     """Takes back a `commit`."""
     cluster = timeline.cluster
     for share in allocation.shares:
         row = cluster.row[share.node]
         timeline.take(row, timeline.now, ends, -cluster.amounts(share))
+        timeline.unsettle(row, timeline.now, ends, tenant)
         board.let_go(timeline, row, share, ends=ends)
 
 
@@ -337,6 +348,7 @@ class Reserved(NamedTuple):
     amounts: Ints
     part: SharedGpu | None
     booking: tuple[float, float, int]
+    tenant: Tenant | None
 
 
 Taken = list[Reserved]
@@ -353,8 +365,9 @@ def reserve(timeline: Timeline, spot: Spot, start: float, end: float, *, ready: 
             amounts[GPUS:] = 0
         else:
             _name_types(timeline, row, amounts, start, end)
-        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct))
+        kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct), need.tenant)
         timeline.take(row, start, end, amounts)
+        timeline.settle(row, start, end, need.tenant)
         if part is not None:
             book = partial(part.booked.append, kept.booking)
             timeline.reshare(row, part, book, moments=kept.booking[:2])
@@ -366,6 +379,7 @@ def release(timeline: Timeline, taken: Taken) -> None:
     """Takes back a `reserve`."""
     for kept in taken:
         timeline.take(kept.row, kept.start, kept.end, -kept.amounts)
+        timeline.unsettle(kept.row, kept.start, kept.end, kept.tenant)
         if kept.part is not None:
             undo = partial(kept.part.booked.remove, kept.booking)
             timeline.reshare(kept.row, kept.part, undo, moments=())

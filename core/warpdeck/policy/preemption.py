@@ -212,6 +212,21 @@ ROOM_KEPT_S = 120.0
 """How long those who leave may take beyond their grace time until others may have what is cleared: KILL, epilogs, the
 emptying of GPUs. A job that cannot start by then for another reason has no more right to it than anybody."""
 Found = tuple[Spot, list[Preempt]]
+Claimant = tuple[object, ...]
+
+
+def claimant(job: PendingJob, *, by_user: bool) -> Claimant:
+    """What jobs have in common that may push the same others aside for the same request. `by_user`: it matters whose they are."""
+    return (
+        id(job.resources),
+        job.partition,
+        job.reservation,
+        job.account,
+        job.qos,
+        job.time_limit_s,
+        job.unlimited,
+        by_user and job.user,
+    )
 
 
 class Preemption:
@@ -304,8 +319,9 @@ class Preemption:
             for share in victim.allocation.shares:
                 row = cluster.row.get(share.node)
                 if row is not None:
-                    amounts, parts = self._rules.frees(cluster, share, claims[victim.id].mode)
-                    found.setdefault(row, []).append(Give(victim, amounts, parts))
+                    mode = claims[victim.id].mode
+                    amounts, parts = self._rules.frees(cluster, share, mode)
+                    found.setdefault(row, []).append(Give(victim, amounts, parts, mode != "suspend"))
         return found
 
     def _lost_work(self, victims: Iterable[RunningJob]) -> float:

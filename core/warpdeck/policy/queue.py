@@ -77,8 +77,10 @@ class Queue:
         """Each with what it counts, without licenses. Told apart by identity."""
         self._requests: Numbering[int] = Numbering()
         none: Ints = np.zeros(0, dtype=np.int64)
-        self.of_kind: dict[str, Ints] = dict.fromkeys(("pool", "partition", "request", "cpus", "gpus"), none)
-        """Columns by kind: pool, partition (as it is named), request, CPUs and GPUs (of one task)."""
+        self.of_kind: dict[str, Ints] = dict.fromkeys(
+            ("pool", "partition", "request", "cpus", "gpus", "users_apart"), none
+        )
+        """Columns by kind: pool, partition (as it is named), request, CPUs and GPUs (of one task), whether it wants users apart."""
         self._numbers: Numbering[tuple[object, ...]] = Numbering()
         self._tres: dict[tuple[int, tuple[tuple[str, int], ...]], Tres] = {}
         self.table = Table(self._rows(()))
@@ -94,6 +96,12 @@ class Queue:
     def is_overgrown(self) -> bool:
         """Whether it remembers so much of jobs that are gone that it is better begun anew."""
         return len(self.kinds) > 2 * len(self.jobs) + SPARE_KINDS
+
+    @property
+    def users_apart(self) -> bool:
+        """Whether a waiting job wants no other user's on its nodes."""
+        apart = self.of_kind["users_apart"]
+        return bool(apart.any()) and bool(apart[self.table["kind"]].any())
 
     def follow(self, jobs: Sequence[PendingJob]) -> None:
         """These are the jobs that wait now."""
@@ -163,6 +171,7 @@ class Queue:
             "request": self._requests.of_all(id(job.resources) for job in new),
             "cpus": [each.get("cpu", 0) for each in tres],
             "gpus": [each.get("gres/gpu", 0) for each in tres],
+            "users_apart": list(map(_wants_users_apart, new)),
         }
         for name, column in self.of_kind.items():
             self.of_kind[name] = np.concatenate((column, np.array(more[name], dtype=np.int64)))
@@ -223,6 +232,10 @@ def _unusual(jobs: Sequence[PendingJob]) -> list[tuple[int, PendingJob]]:
 def _may_not_start(job: PendingJob) -> bool:
     """Whether something in the job itself might keep it from starting."""
     return bool(job.held or job.never or job.waits_for or job.begin_at_unix or job.deadline_unix)
+
+
+def _wants_users_apart(job: PendingJob) -> bool:
+    return any(part.resources.share_with == "user" for part in (job, *job.components))
 
 
 def likely_s(job: PendingJob) -> float:

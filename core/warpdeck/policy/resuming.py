@@ -13,7 +13,8 @@ from warpdeck.model import Share
 
 from .answer import Resume
 from .field import Field
-from .passing import Pass, claimant
+from .passing import Pass
+from .preemption import Claimant
 from .timeline import ends_of
 from .view import PendingJob, RunningJob
 
@@ -35,12 +36,12 @@ def resumptions(current: Pass) -> Iterator[Resume]:
 def _is_claimed(current: Pass, job: RunningJob, blocked: Iterable[PendingJob]) -> bool:
     """Whether a blocked job that could use the place of a suspended one has a claim on it."""
     as_running = msgspec.structs.replace(job, suspended=False)
-    asked: set[tuple[object, ...]] = set()
+    asked: set[Claimant] = set()
     for waiting in blocked:
         obstacle = current.blocked[waiting.id]
-        if obstacle.shape is None or claimant(waiting) in asked:
+        if obstacle.shape is None or current.claimant(waiting) in asked:
             continue
-        asked.add(claimant(waiting))
+        asked.add(current.claimant(waiting))
         usable = obstacle.shape.usable()
         rows = [current.fields[""].cluster.row.get(name) for name in job.allocation.node_names()]
         there = not waiting.reservation and any(row is not None and usable[row] for row in rows)

@@ -53,10 +53,27 @@ class Shortages:
             fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
             if fitting:
                 return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
+        barred = self._barred_words(usable, need)
+        if barred:
+            return barred
         best = self._freest_row(shape, need)
         gpus = cluster.nodes[best].gpus if need.gpus else ()
         blocked = [f"{gpu.index} {gpu.blocked}" for gpu in gpus if gpu.blocked]
         return self._free_words(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
+
+    def _barred_words(self, usable: Mask, need: Need) -> str:
+        """Words for nodes on which nothing is missing, but users who may not be there together; "" if there are none."""
+        timeline, tenant = self._field.timeline, need.tenant
+        if timeline.tenants is None or tenant is None:
+            return ""
+        rows = np.flatnonzero(timeline.enough(need, timeline.free_now) & usable)
+        rows = rows[timeline.tenants.barred_now(tenant, rows)]
+        if not len(rows):
+            return ""
+        name = self._field.cluster.nodes[rows[0]].name
+        if tenant.alone:
+            return f"{name} has room, but jobs of other users are there, and it shares its nodes with none (--exclusive=user)"
+        return f"{name} has room, but another user's job there shares its nodes with nobody else's (--exclusive=user)"
 
     def _column(self, need: Need) -> int:
         return self._field.cluster.type_columns.get(need.gpu_type, GPUS)

@@ -67,6 +67,8 @@ class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     """What is done to jobs of this partition when they are preempted: "" is the site's setting."""
     grace_s: int = 0
     exclusive: bool = False
+    exclusive_user: bool = False
+    """Its jobs share their nodes with jobs of the same user alone."""
 
 
 class QosView(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from .cluster import CPUS, GPUS, MEM, Cluster, Floats, Ints, Mask
-from .demand import WHOLE_NODE, Need
+from .demand import WHOLE_NODE, Need, Tenant
 from .shared import SharedGpu
+from .tenants import Stay, Tenants
 from .view import RunningJob
 
 ENDLESS_S = 10 * 365 * 86_400.0
@@ -59,11 +60,13 @@ class Timeline:
         """The first step, close together in memory: most questions end with it."""
         self.shared: Mapping[int, Mapping[int, SharedGpu]] = {}
         """row -> index -> GPU that is shared already. In the columns of whole GPUs it is taken until its last sharer ends."""
+        self.tenants: Tenants | None = None
+        """Who is where; None where it matters to nobody."""
 
     def copy_at(self, now: float) -> Timeline:
         """The same from another moment on, of which the caller may take. See `overdue_rows`."""
         made = Timeline.__new__(Timeline)
-        made.cluster, made.now, made.shared = self.cluster, now, self.shared
+        made.cluster, made.now, made.shared, made.tenants = self.cluster, now, self.shared, None
         made._used, made.free_now = self._used.copy(), self.free_now.copy()
         made.times, made.free = self.times.copy(), self.free.copy()
         made.times[:, 0] = now
@@ -225,6 +228,16 @@ class Timeline:
         if first == 0 < last:
             self.free_now[:, row] -= amounts
 
+    def settle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
+        """Somebody is on the node in an interval for which something of it was taken."""
+        if self.tenants is not None and tenant is not None:
+            self.tenants.add(Stay(row, tenant, start, end))
+
+    def unsettle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
+        """Takes back a `settle`."""
+        if self.tenants is not None and tenant is not None:
+            self.tenants.remove(Stay(row, tenant, start, end))
+
     def at(self, rows: Ints, moment: float) -> Ints:
         """What is free on the rows at a moment, by column and row."""
         step = (self.times[rows] <= moment).sum(axis=1) - 1
@@ -344,9 +357,11 @@ class Timeline:
 
     def _enough_rows(self, need: Need, rows: Ints) -> Mask:
         """By row and step, whether the need is met."""
-        if len(rows) == len(self.cluster):
-            return self.enough(need, self.free)
-        return self.enough(need, self.free[:, rows], rows)
+        every = len(rows) == len(self.cluster)
+        met = self.enough(need, self.free) if every else self.enough(need, self.free[:, rows], rows)
+        if self.tenants is not None and need.tenant is not None:
+            met &= ~self.tenants.barred(need.tenant, rows, self.times[rows])
+        return met
 
     def enough(self, need: Need, free: Ints, rows: Ints | None = None) -> Mask:
         """Whether so much free meets the need; `free` is (column, row) or (column, row, step)."""

@@ -62,7 +62,7 @@ def _in_order(current: Pass, jobs: Sequence[PendingJob]) -> list[_Part]:
         # Of a reservation that is gone there is none: whoever names it is barred, wherever he stands in the order.
         field = current.fields.get(job.reservation, current.fields[""])
         limit_s = current.terms.limit_s(in_partition(job, partition), partition)
-        found.append(_Part(job, field, field.shape(job.resources, partition), planned_s(limit_s)))
+        found.append(_Part(job, field, field.shape(job, partition), planned_s(limit_s)))
     return sorted(found, key=lambda part: (*part.difficulty(), part.job.id))
 
 

@@ -25,11 +25,13 @@ ENOUGH_NODES = 100
 
 
 class Give(NamedTuple):
-    """A job that may be pushed aside, and what it gives back on one node. `parts`: (index, percent) of shared GPUs."""
+    """A job that may be pushed aside, and what it gives back on one node. `parts`: (index, percent) of shared GPUs. Who does not
+    `leave` is stopped there, and nobody comes for whom it matters that he is."""
 
     victim: RunningJob
     amounts: Ints
     parts: tuple[tuple[int, int], ...] = ()
+    leaves: bool = True
 
 
 class Room:
@@ -42,12 +44,15 @@ class Room:
         self._times = timeline.times[row, :steps]
         self._free: Ints = timeline.free[:, row, :steps].copy()
         self._shared = {index: gpu.copy() for index, gpu in timeline.shared.get(row, {}).items()}
+        self._gone: set[JobId] = set()
 
     def leave(self, give: Give, *, back: bool = False) -> None:
         """The victim leaves, or comes back. After its own end what it holds is free in any case."""
         ends = ends_of_victim(give.victim, self._timeline.now)
         held = self._times < ends
         held[0] = True
+        if give.leaves:
+            (self._gone.discard if back else self._gone.add)(give.victim.id)
         sign = -1 if back else 1
         self._free += sign * give.amounts[:, None] * held
         for index, pct in give.parts:
@@ -61,11 +66,20 @@ class Room:
 
     def meets(self, need: Need) -> bool:
         """Whether the need is met on this node."""
+        if self._is_barred(need):
+            return False
         wanted = whole_amounts(self._timeline.cluster, self._row, need)
         if need.gpu_share_pct < 100:
             return self._meets_part(need, wanted)
         asked = wanted > 0
         return bool((self._free[asked] >= wanted[asked][:, None]).all()) and self._has_steady_types(need)
+
+    def _is_barred(self, need: Need) -> bool:
+        """Whether somebody is on the node who may not be there beside him."""
+        tenants = self._timeline.tenants
+        if tenants is None or need.tenant is None:
+            return False
+        return bool(tenants.barred_without(need.tenant, self._row, self._times, self._gone).any())
 
     def _meets_part(self, need: Need, wanted: Ints) -> bool:
         if (self._free[CPUS] < wanted[CPUS]).any() or (wanted[MEM] and (self._free[MEM] < wanted[MEM]).any()):

@@ -69,6 +69,8 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     suspended: bool = False
     resumes_to: Allocation | None = None
     """Of a suspended job: what it holds when it goes on."""
+    users_apart: bool = False
+    """It asked that no other user's job is on its nodes."""
     expects_end_unix: float | None = None
     """When it is likely to end, from its user's history; never later than `ends_by_unix`."""
 

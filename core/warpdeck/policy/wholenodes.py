@@ -31,7 +31,7 @@ class WholeNodes:
         key = (id(job.resources), job.partition, job.licenses)
         found = self._known.get(key)
         if found is None:
-            shapes = [self._field.shape(job.resources, partition) for partition in partitions]
+            shapes = [self._field.shape(job, partition) for partition in partitions]
             each = [_least_given(shape, self._field.cluster, asked, self._weights) for shape in shapes]
             found = {name: min(one.get(name, 0) for one in each) for name in each[0]}
             self._known[key] = found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask, done
 
@@ -142,6 +143,22 @@ def test_a_start_that_does_not_fit_any_more_is_left_for_the_next_pass() -> None:
     second = core.submit(ask(gpus=3))
     outcome = core.apply(Planned(starts=(Start(job_id=second, allocation=allocation),)))
     assert outcome.effects == () and core.job(second).state is JobState.PENDING
+
+
+@pytest.mark.parametrize("apart", [0, 1])
+def test_a_start_beside_a_user_who_came_meanwhile_is_left_if_one_of_the_two_is_to_be_apart(
+    apart: int,
+) -> None:
+    core, asked = Core("a"), [ask(), ask()]
+    own = msgspec.structs.replace(asked[apart].resources, share_with="user")
+    asked[apart] = msgspec.structs.replace(asked[apart], resources=own)
+    allocation = core.job(core.run(asked[0])).allocation
+    assert allocation is not None
+    theirs, own_users = core.submit(asked[1], BOB), core.submit(asked[1], ANN)
+    starts = [Start(job_id=job_id, allocation=allocation) for job_id in (theirs, own_users)]
+    core.apply(Planned(starts=tuple(starts)))
+    assert core.job(theirs).state is JobState.PENDING
+    assert core.job(own_users).state is JobState.CONFIGURING
 
 
 @pytest.mark.parametrize("happened", ["held", "cancelled", "drained", "lost", "gone"])

@@ -1,0 +1,135 @@
+"""--exclusive=user, and partitions that share nodes within a user alone: who may be on a node beside whom, now and later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from tests.builders import node, pending, running, view
+
+from warpdeck.model import JobId, Resources
+from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan
+from warpdeck.policy.advise import advise
+from warpdeck.policy.view import NodeView
+
+NOW = 10_000.0
+
+
+def apart(number: int, user: str = "ann", *, limit_s: int | None = 600, **fields: Any) -> PendingJob:
+    return pending(number, user=user, limit_s=limit_s, resources=Resources(share_with="user", **fields))
+
+
+def runs(number: int, user: str, *, ends: float | None = NOW + 500, **fields: Any) -> RunningJob:
+    job = running(number, fields.pop("on", "a"), (), ends=ends, cpus=fields.pop("cpus", 1))
+    return msgspec.structs.replace(job, user=user, **fields)
+
+
+def planned(
+    jobs: list[PendingJob], held: list[RunningJob], nodes: list[NodeView] | None = None, **tables: Any
+) -> Plan:
+    picture = msgspec.structs.replace(view(nodes or [node("a")], jobs, held), **tables)
+    return plan(picture, NOW, Settings(preempt_by="qos", preempt_mode=tables.pop("mode", "requeue")))
+
+
+def started(made: Plan) -> list[int]:
+    return [start.job_id for start in made.starts]
+
+
+def test_it_gets_what_it_asked_for_and_no_more() -> None:
+    made = planned([apart(1)], [])
+    assert made.starts[0].allocation.shares[0].cpus == 1
+
+
+def test_it_goes_to_no_node_with_another_users_job_and_to_one_with_its_own_users() -> None:
+    made = planned([apart(1)], [runs(8, "bob")])
+    assert started(made) == []
+    why = made.whys[JobId(1)]
+    assert why.code == "Resources" and "a has room, but jobs of other users are there" in why.sentence
+    assert why.expected_start_unix == NOW + 500
+    assert started(planned([apart(1)], [runs(8, "ann")])) == [1]
+    assert planned([apart(1)], [runs(8, "bob")], [node("a"), node("b")]).starts[
+        0
+    ].allocation.node_names() == ("b",)
+
+
+def test_nobody_elses_job_comes_to_it_and_its_own_users_do() -> None:
+    held = [runs(8, "ann", users_apart=True)]
+    jobs = [pending(1, user="bob", limit_s=60), pending(2, user="ann", limit_s=60), apart(3, limit_s=400)]
+    made = planned(jobs, held)
+    assert started(made) == [2, 3]
+    why = made.whys[JobId(1)]
+    assert why.code == "Resources" and "another user's job there shares its nodes" in why.sentence
+    assert why.expected_start_unix == NOW + 500
+    late = planned([*jobs[:2], apart(3, limit_s=600)], held)
+    assert started(late) == [2], "job 3 would still be there when job 1 may start"
+
+
+def test_in_one_pass_too() -> None:
+    assert started(planned([apart(1), pending(2, user="bob"), pending(3, user="ann")], [])) == [1, 3]
+    assert started(planned([pending(1, user="bob"), apart(2), pending(3, user="cat")], [])) == [1, 3]
+
+
+def test_a_partition_has_it_so_for_all_of_its_jobs() -> None:
+    own = (PartitionView(name="own", exclusive_user=True), PartitionView(name="free"))
+    held = [runs(8, "bob", partition="own")]
+    jobs = [
+        pending(1, partition="free"),
+        pending(2, partition="own"),
+        pending(3, user="bob", partition="free", limit_s=400),
+    ]
+    assert started(planned(jobs, held, partitions=own)) == [3]
+    held = [runs(8, "bob", partition="free")]
+    assert started(planned(jobs, held, partitions=own)) == [1, 3]
+
+
+def test_who_waits_for_the_node_is_delayed_by_nobody_who_may_not_be_beside_it() -> None:
+    held = [runs(8, "bob", cpus=64)]
+    jobs = [apart(1), pending(2, user="bob", limit_s=3600), pending(3, user="ann", limit_s=3600)]
+    made = planned(jobs, [*held, runs(9, "bob", on="b", cpus=64)], [node("a"), node("b")])
+    where = {each.job_id: each.nodes for each in made.reserves if each.at_unix == NOW + 500}
+    assert len(where) == 2 and where[JobId(1)] != where[JobId(2)]
+    late = planned([apart(1), pending(2, user="bob", limit_s=3600)], [runs(8, "bob", cpus=2)])
+    assert started(late) == [], "it would still be there when job 1 may start"
+    soon = planned([apart(1), pending(2, user="bob", limit_s=400)], [runs(8, "bob", cpus=2)])
+    assert started(soon) == [2]
+
+
+def test_a_suspended_job_is_still_there() -> None:
+    held = runs(8, "bob")
+    stopped = msgspec.structs.replace(held, suspended=True, resumes_to=held.allocation)
+    assert started(planned([apart(1)], [stopped])) == []
+
+
+def test_all_who_may_not_be_beside_it_leave_for_it_but_not_its_own_user() -> None:
+    qos = (QosView(name="high", preempts=frozenset({"low"})), QosView(name="low"))
+    job = msgspec.structs.replace(apart(1), qos="high")
+    held = [runs(number, user, qos="low") for number, user in ((7, "bob"), (8, "cat"), (9, "ann"))]
+    made = planned([job], held, qos=qos)
+    assert sorted(each.job_id for each in made.preempts) == [7, 8]
+    keeps = [runs(7, "bob", qos="high"), *held[1:]]
+    assert planned([job], keeps, qos=qos).preempts == (), "who may not be pushed aside stays there"
+
+
+def test_nobody_is_suspended_for_it_where_he_would_still_be_there() -> None:
+    qos = (
+        QosView(name="high", preempts=frozenset({"low"})),
+        QosView(name="low", preempt_mode="suspend"),
+    )
+    job = msgspec.structs.replace(apart(1), qos="high")
+    assert planned([job], [runs(8, "bob", qos="low")], qos=qos).preempts == ()
+
+
+def test_without_it_the_job_would_start_and_the_advice_says_so() -> None:
+    picture = view([node("a")], [apart(1)], [runs(8, "bob")])
+    found = advise(picture, NOW, Settings(), JobId(1))
+    assert "starts now with other users' jobs beside it (without --exclusive=user)" in found.changes
+
+
+def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None:
+    memory, nodes = Memory(), [node("a"), node("b")]
+    held = [runs(8, "bob"), runs(9, "ann", on="b", users_apart=True)]
+    first = view(nodes, [pending(1, user="cat"), pending(2, user="bob")], held)
+    assert plan(first, NOW, Settings(), memory=memory) == plan(first, NOW, Settings())
+    later = msgspec.structs.replace(first, running=(held[0],))
+    assert plan(later, NOW, Settings(), memory=memory) == plan(later, NOW, Settings())
+    assert not memory.ground.keeps_tenants
