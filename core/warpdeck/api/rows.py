@@ -157,7 +157,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     mem_per_cpu_bytes: int | None
     """As asked, or the site's default."""
     mem_per_gpu_bytes: int | None
-    exclusive: bool
+    oversubscribe: str
     contiguous: bool
     prefer: str
     ended_by_uid: int | None

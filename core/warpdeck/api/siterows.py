@@ -134,6 +134,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int = 0
     qos: str = ""
     exclusive: bool = False
+    exclusive_user: bool = False
     allow_groups: list[str] | None = None
     allow_users: list[str] | None = None
     allow_accounts: list[str] | None = None

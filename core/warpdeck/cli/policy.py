@@ -175,6 +175,7 @@ def _bounds(row: dict[str, Any]) -> str:
         f"at most {_nodes(row['max_nodes'])}" if row["max_nodes"] is not None else "",
         f"those of QoS {row['qos']}" if row["qos"] else "",
         "whole nodes" if row["exclusive"] else "",
+        "nodes of one user at a time" if row["exclusive_user"] else "",
     ]
     return ", ".join(word for word in words if word) or "none"
 

@@ -310,6 +310,7 @@ def _partition(name: str, table: tables.Partition, members: Members) -> Partitio
         preempt_mode=table.preempt_mode,
         grace_s=table.grace_s,
         exclusive=table.exclusive,
+        exclusive_user=table.exclusive_user,
     )
 
 

@@ -190,6 +190,8 @@ class Partition(Table, frozen=True, kw_only=True):
     preempt_mode: PreemptMode = ""
     grace_s: WholeSeconds = 0
     exclusive: bool = False
+    exclusive_user: bool = False
+    """Slurm's ExclusiveUser."""
 
 
 class LimitTable(Table, frozen=True, kw_only=True):

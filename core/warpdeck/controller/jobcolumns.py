@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from warpdeck.api.rows import JobFacts, JobRow, WhyRow
@@ -56,6 +57,13 @@ class Sight:
         self.state = state
         self.now = now
         self.namesakes = Namesakes(state)
+
+    @cached_property
+    def whole_partitions(self) -> dict[str, str]:
+        """Slurm's word for how jobs of a partition share their nodes, where it is the partition that says so."""
+        parts = self.state.site.partitions
+        users = {part.name: "USER" for part in parts if part.exclusive_user}
+        return users | {part.name: "NO" for part in parts if part.exclusive}
 
 
 Column = Callable[[Sight, Job], Any]
@@ -261,6 +269,16 @@ def _script_path(request: Request) -> str:
     return f"{request.submit_dir.rstrip('/')}/{script}"
 
 
+def _oversubscribe(sight: Sight, job: Job) -> str:
+    asked = job.request.resources
+    by_partition = sight.whole_partitions.get(job.partition or job.request.partition, "")
+    if asked.exclusive or by_partition == "NO":
+        return "NO"
+    if asked.share_with in ("", "anybody"):
+        return by_partition or ("YES" if asked.share_with else "OK")
+    return asked.share_with.upper()
+
+
 def _sched_nodes(_: Sight, job: Job) -> str:
     """Plans name no nodes for starts to come."""
     return ""
@@ -370,7 +388,7 @@ FACTS: dict[str, Column] = {
     "mem_per_node_bytes": lambda _, job: job.request.resources.mem_per_node_bytes,
     "mem_per_cpu_bytes": _mem_per_cpu,
     "mem_per_gpu_bytes": lambda _, job: job.request.resources.mem_per_gpu_bytes,
-    "exclusive": lambda _, job: job.request.resources.exclusive,
+    "oversubscribe": _oversubscribe,
     "ended_by_uid": lambda _, job: job.ended_by_uid,
     "tres_asked": _tres_asked,
     "tres": _tres,

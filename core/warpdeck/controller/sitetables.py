@@ -83,6 +83,7 @@ def _partition_row(
         grace_s=table.grace_s,
         qos=table.qos,
         exclusive=table.exclusive,
+        exclusive_user=table.exclusive_user,
         allow_groups=_names(table.allow_groups),
         allow_users=_names(table.allow_users),
         allow_accounts=_names(table.allow_accounts),

@@ -145,6 +145,8 @@ def _replaced(request: Request, change: JobChange) -> Request:
     if "mem_per_node_bytes" in resources or "mem_per_cpu_bytes" in resources:
         none = {"mem_per_node_bytes": None, "mem_per_cpu_bytes": None, "mem_per_gpu_bytes": None}
         resources = {**none, **resources}
+    if "exclusive" in resources:
+        resources = {"share_with": "", **resources}
     if "nodes_min" in resources or "nodes_max" in resources:
         low = resources.get("nodes_min", request.resources.nodes_min)
         resources["nodes_open"] = "nodes_max" not in resources

@@ -5,7 +5,7 @@ Names are those of Request, as are the limits of the types.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -73,6 +73,7 @@ class JobChange(msgspec.Struct, frozen=True, kw_only=True):
     exclude: NodeNames | UnsetType = UNSET
     constraint: Word | UnsetType = UNSET
     exclusive: bool | UnsetType = UNSET
+    share_with: Literal["", "anybody"] | UnsetType = UNSET
     max_switches: Count | UnsetType | None = UNSET
     switches_wait_s: Seconds | UnsetType | None = UNSET
 

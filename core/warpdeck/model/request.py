@@ -187,9 +187,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, and others where it has more nodes; so many of them as it has where it has fewer."""
     exclude: tuple[str, ...] = ()
     exclusive: bool = False
-    share_with: Literal["", "user", "mcs"] = ""
-    """Whose jobs may be on its nodes beside it (--exclusive=user, =mcs): anybody's, its user's alone, or those of its MCS label,
-    which are anybody's here: no job has one."""
+    share_with: Literal["", "anybody", "user", "mcs"] = ""
+    """Whose jobs may be on its nodes beside it, if it is not `exclusive` (--exclusive=user, =mcs, --oversubscribe): anybody's, its
+    user's alone, or those of its MCS label, which are anybody's here: no job has one."""
     node_minimum: NodeMinimum = NodeMinimum()
     use_min_nodes: bool = False
     """As few nodes as will do, where it may have more (--use-min-nodes)."""

@@ -221,7 +221,7 @@ _PHRASES = {
     "gpus": "{} GPU(s) in all",
     "gpus-per-node": "{} GPU(s) a node",
     "gpus-per-task": "{} GPU(s) a task",
-    "exclusive": "nodes to itself ({})",
+    "exclusive": "{}",
     "time": "for at most {}",
     "time-min": "for at least {}",
     "begin": "not before {}",
@@ -235,6 +235,12 @@ _PHRASES = {
     "chdir": "in folder {}",
     "output": "output to {}",
     "error": "errors to {}",
+}
+_SHARED = {
+    "exclusive": "nodes to itself",
+    "user": "nodes shared with its own user's jobs alone",
+    "mcs": "nodes shared with jobs of its MCS label",
+    "oversubscribe": "nodes shared with anybody's jobs",
 }
 _UNITS = {"mem": "M", "mem-per-cpu": "M", "mem-per-gpu": "M"}
 
@@ -252,4 +258,6 @@ def in_words(shown: Mapping[str, str]) -> list[str]:
 def _value(option: str, text: str) -> str:
     if option in _UNITS:
         return "all that there is" if text == "0?" else text + (_UNITS[option] if text.isdigit() else "")
+    if option == "exclusive":
+        return _SHARED.get(text, text)
     return text.replace("gres:", "") if option == "gres" else text

@@ -118,7 +118,7 @@ output                   o  required  br   honoured
 overcommit               O  none      ba   honoured     each
 overcommit               O  none      r    honoured  each
 overlap                  -  optional  r    honoured
-oversubscribe            s  none      bar  noted     each
+oversubscribe            s  none      bar  honoured  each
 pack-group               -  required  r    honoured
 parsable                 -  none      b    command
 partition                p  required  bar  honoured  each

@@ -135,8 +135,8 @@ def _told_at(where: str, code: str = "") -> Iterator[None]:
 
 def _remark(option: str, value: str) -> list[str]:
     """What the user should know of an option that does less here than its value says."""
-    if option == "exclusive" and value:
-        return [f"--exclusive={value} is taken as --exclusive: nobody else's job runs beside it"]
+    if option == "exclusive" and value.lower() == "mcs":
+        return ["--exclusive=mcs: no job has an MCS label here, so anybody's job may run beside it"]
     if option == "signal" and spans_reservation(value):
         return [
             f"--signal={value}: R: has no effect, a job that would run into a reservation starts after it"
@@ -243,6 +243,16 @@ def _set_open_mode(request: dict[str, Any], value: str) -> None:
     request.update(open_append=letter == "a", open_truncate=letter == "t")
 
 
+def _set_exclusive(resources: dict[str, Any], value: str) -> None:
+    shares = {"": "", "exclusive": "", "user": "user", "mcs": "mcs"}
+    if value.lower() not in shares:
+        raise UserError(
+            f"--exclusive={value} is not understood", "write --exclusive, --exclusive=user or --exclusive=mcs"
+        )
+    share_with = shares[value.lower()]
+    resources.update(exclusive=not share_with, share_with=share_with)
+
+
 def _set_time(request: dict[str, Any], value: str) -> None:
     limit_s = parse_limit(value)
     request.update(time_limit_s=limit_s, unlimited=limit_s is None)
@@ -337,7 +347,8 @@ _RESOURCES: dict[str, Callable[[dict[str, Any], str], object]] = {
     "cores-per-socket": set_cores,
     "use-min-nodes": lambda resources, value: resources.update(use_min_nodes=True),
     "spread-job": lambda resources, value: resources.update(spread=True),
-    "exclusive": lambda resources, value: resources.update(exclusive=True),
+    "exclusive": _set_exclusive,
+    "oversubscribe": lambda resources, value: resources.update(exclusive=False, share_with="anybody"),
     "nodelist": lambda resources, value: resources.update(nodelist=expand(value)),
     "exclude": lambda resources, value: resources.update(exclude=expand(value)),
 }

@@ -223,6 +223,7 @@ class _Replay:
             qos=pending.qos,
             partition=pending.partition,
             licenses=pending.licenses,
+            users_apart=pending.resources.share_with == "user",
             start_at_unix=self._now_s,
             expects_end_unix=None if pending.predicted_s is None else self._now_s + pending.predicted_s,
         )

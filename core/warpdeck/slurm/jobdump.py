@@ -14,9 +14,9 @@ from .units import MIB, tres_text
 
 NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
-dependency eligible ends end exc_nodes exclusive exit_code expected_start features gpus_held gpu_type
+dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
 het_job_id het_job_id_set het_job_offset id licenses
-mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max partition prefer priority_told qos reason
+mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max oversubscribe partition prefer priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
 tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
@@ -33,6 +33,8 @@ _NULL = """
 core_spec thread_spec cores_per_socket cpu_frequency_minimum cpu_frequency_maximum cpu_frequency_governor profile
 sockets_per_node tasks_per_core tasks_per_socket threads_per_core
 """
+_SHARED = {"NO": "none", "YES": "shared", "USER": "user", "MCS": "mcs"}
+"""By squeue's word for how it shares its nodes; null for what nobody asked for."""
 
 
 def job_object(row: Row) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def _asked(row: Row) -> dict[str, Any]:
         "reboot": False,
         "required_nodes": row["req_nodes"],
         "requeue": row["requeue"],
-        "shared": "none" if row["exclusive"] else None,
+        "shared": _SHARED.get(row["oversubscribe"]),
         "tasks": row["tasks"],
         "tasks_per_node": row["tasks_per_node"],
         "tres_per_job": row["tres_per_job"],

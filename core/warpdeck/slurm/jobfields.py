@@ -160,9 +160,7 @@ class JobFields:
             "mincpus": Field("MIN_CPUS", "cpus_per_task tasks_per_node", _min_cpus),
             "mintmpdisk": Field("MIN_TMP_DISK", "tmp_disk_bytes", _min_tmp_disk),
             "minmemory": Field("MIN_MEMORY", "mem_per_node_bytes mem_per_cpu_bytes", self._memory),
-            "oversubscribe": Field(
-                "OVER_SUBSCRIBE", "exclusive", lambda row: "NO" if row["exclusive"] else "OK"
-            ),
+            "oversubscribe": Field("OVER_SUBSCRIBE", "oversubscribe", lambda row: row["oversubscribe"]),
             "priority": Field(
                 "PRIORITY",
                 "priority_told",

@@ -120,6 +120,7 @@ def partition_words(row: PartitionRow) -> str:
         f"at most {row.max_nodes} nodes" if row.max_nodes is not None else "",
         f"the limits of QoS {row.qos}" if row.qos else "",
         "whole nodes only" if row.exclusive else "",
+        "nodes of one user at a time" if row.exclusive_user else "",
     ]
     told = ", ".join(word for word in limits if word)
     return f"{row.node_list or 'no nodes'}: {states or 'none'}{missing}" + (f"; {told}" if told else "")

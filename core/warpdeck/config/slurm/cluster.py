@@ -39,7 +39,6 @@ PARTITION_LOST = {
     "hidden": "all partitions are shown",
     "alternate": "jobs are not moved to another partition by themselves",
     "reqresv": "a partition cannot demand a reservation",
-    "exclusiveuser": "nodes are shared by users or given whole to a job (exclusive)",
     "exclusivetopo": "switches are not given whole to a job",
     "lln": "placement packs against fragmentation; least loaded first is not offered",
     "overtimelimit": "jobs end at their limit",
@@ -282,6 +281,7 @@ CARRIED = {
     "preemptmode": ("preempt_mode", _preempt_mode),
     "gracetime": ("grace_s", values.exact_s),
     "oversubscribe": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
+    "exclusiveuser": ("exclusive_user", values.yes),
     "shared": ("exclusive", lambda text: text.upper().startswith("EXCLUSIVE")),
 }
 """Key of a PartitionName line -> (our key, how it is read); None: handled by itself."""

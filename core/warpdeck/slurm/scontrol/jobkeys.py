@@ -94,7 +94,8 @@ def _yes(field: str, name: str) -> Callable[[str], Change]:
 
 def _oversubscribe(value: str) -> Change:
     change = _yes("exclusive", "OverSubscribe")(value)
-    return {"exclusive": not change["exclusive"]}
+    shares = change["exclusive"]
+    return {"exclusive": not shares, "share_with": "anybody" if shares else ""}
 
 
 def _text(field: str) -> Callable[[str], Change]:

@@ -74,7 +74,7 @@ FIELDS = [
     "mem_per_node_bytes",
     "mem_per_cpu_bytes",
     "mem_per_gpu_bytes",
-    "exclusive",
+    "oversubscribe",
     "contiguous",
     "tres",
     "tres_per_job",
@@ -239,7 +239,7 @@ def _words(job: Record) -> list[str]:
     if job["reservation"]:
         lines.append(f"Reservation={job['reservation']}")
     lines += [
-        f"OverSubscribe={'NO' if job['exclusive'] else 'OK'} Contiguous={int(job['contiguous'])} "
+        f"OverSubscribe={job['oversubscribe']} Contiguous={int(job['contiguous'])} "
         f"Licenses={or_null(job['licenses'])} Network=(null)",
         f"Command={or_null(job['command'])}",
         f"WorkDir={job['work_dir']}",

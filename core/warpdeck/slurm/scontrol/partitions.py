@@ -134,6 +134,8 @@ def _changes(name: str, pairs: list[tuple[str, str]]) -> list[Change]:
             site["default_partition"] = name if YES_NO[value.lower()] else None
         elif lowered == "oversubscribe" and value.lower() in ("exclusive", "no"):
             values["exclusive"] = True if value.lower() == "exclusive" else None
+        elif lowered == "exclusiveuser":
+            values["exclusive_user"] = _yes(key, value) or None
         elif lowered in KEYS:
             values[KEYS[lowered]] = _value(KEYS[lowered], key, value)
         else:
@@ -165,6 +167,12 @@ def _value(name: str, key: str, value: str) -> Any:
         except UserError as error:
             raise Misread(f"{ERROR}Invalid input {key}={value}") from error
     return value.lower() if name == "preempt_mode" else value
+
+
+def _yes(key: str, value: str) -> bool:
+    if value.lower() not in YES_NO:
+        raise Misread(f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable {key} values are YES and NO")
+    return YES_NO[value.lower()]
 
 
 def _state(key: str, value: str) -> str:

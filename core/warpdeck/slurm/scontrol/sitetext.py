@@ -122,7 +122,7 @@ def partition_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
         f"AllowGroups={_allowed(row, 'groups')} {_rights(row, 'accounts', 'Accounts')} {_rights(row, 'qos', 'Qos')}",
         f"AllocNodes=ALL Default={'YES' if row['default'] else 'NO'} QoS={row['qos'] or 'N/A'}",
         f"DefaultTime={clock(row['default_time_s'], none='NONE')} DisableRootJobs=NO "
-        f"ExclusiveUser=NO GraceTime={row['grace_s']} Hidden=NO",
+        f"ExclusiveUser={'YES' if row['exclusive_user'] else 'NO'} GraceTime={row['grace_s']} Hidden=NO",
         f"MaxNodes={row['max_nodes'] or 'UNLIMITED'} MaxTime={clock(row['max_time_s'])} "
         f"MinNodes={row['min_nodes']} LLN=NO MaxCPUsPerNode=UNLIMITED",
         f"Nodes={or_null(row['node_list'])}",
