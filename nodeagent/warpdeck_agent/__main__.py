@@ -1,4 +1,5 @@
-"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost` and `check` (whether that could run)."""
+"""python3 agent.pyz start|serve|attach --dir FOLDER, and the internal `supervise`, `ptyhost`, `readfile` and `check` (whether
+that could run)."""
 
 from __future__ import annotations
 
@@ -20,6 +21,10 @@ def main(argv: List[str]) -> int:
         from .ptytask import main as ptytask
 
         return ptytask(argv[1:])
+    if len(argv) == 3 and argv[0] == "readfile":
+        from .readfile import main as read_file
+
+        return read_file(argv[1:])
     if argv == ["check"]:
         return 0 if sys.version_info >= OLDEST else 1
     if len(argv) == 3 and argv[:2] == ["supervise", "--dir"]:

@@ -15,6 +15,7 @@ from typing import Any, Awaitable, Callable, Dict, Optional, Set
 
 from . import loginpath, programs
 from .access import Access
+from .farfiles import FarFile, leads_far
 from .folders import Folders
 from .gpus import SILENT, GpuReader, GpuWatch
 from .inside import Entrance
@@ -22,8 +23,9 @@ from .inventory import take_inventory
 from .job import Key
 from .jobs import Jobs
 from .keeping import keeper
-from .logs import LogError, follow
+from .logs import follow
 from .monitor import Monitor
+from .readfile import LogError, OwnFile
 from .refusal import LaunchError
 from .spool import Spool
 from .stepsession import StepSession
@@ -392,14 +394,8 @@ class Session:
         ended = job.done if asked.follow and job is not None else _long_ago()
         if not path or path.startswith("spool:"):
             raise LogError("the output is not kept any more")
-        await follow(
-            out,
-            self.tell,
-            path,
-            uid=uid,
-            offset=asked.offset,
-            ended=ended,
-        )
+        file = FarFile(path, uid) if leads_far(path) else OwnFile(path, uid)
+        await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended)
 
     async def _send_terminal(self, asked: wire.OpenPty) -> None:
         out = self._out[asked.stream]

@@ -7,7 +7,7 @@ from typing import Any, Callable, Coroutine, Dict, Optional
 
 from .access import Call
 from .jobs import Jobs
-from .logs import LogError
+from .readfile import LogError
 from .steps import Step
 from .stepstreams import StepInput, StepOutput
 from .streams import OutStream
