@@ -27,6 +27,24 @@ def test_tasks_go_on_though_their_output_cannot_be_written(home: Home, short_tmp
     assert sorted(path.name for path in (short_tmp / "w").glob("done.*")) == ["done.0", "done.1"]
 
 
+def test_no_task_begins_whose_output_could_not_be_written(home: Home, short_tmp: Path) -> None:
+    folder = short_tmp / "w"
+    script = (
+        "mkdir folder; echo >file\n"
+        "for path in folder file/out file/%t.out; do\n"
+        "  for option in -o -e; do srun $option $path sh -c 'touch began'; echo $?; done\n"
+        "done\n"
+        "srun -o deep/er/%s.%t.out -e deep/err echo kept; srun true\n"
+        "cat deep/er/*.out; sacct -nXPj $SLURM_JOB_ID -o jobid; ls\n"
+    )
+    lines = run(home, folder, f"exec 2>&1\n{script}", "-n1").splitlines()
+    refused = [line.rpartition(": ")[2] for line in lines if line.startswith("srun: error: cannot write ")]
+    assert refused == ["Is a directory"] * 2 + ["Not a directory"] * 4, lines
+    assert not (folder / "began").exists()
+    assert "kept" in lines
+    assert [path.name for path in (folder / "deep" / "er").iterdir()] == ["0.0.out"], "no step was spent"
+
+
 def test_closed_descriptors_are_not_taken_for_the_connection(home: Home, short_tmp: Path) -> None:
     script = (
         "srun -n1 cat <&-; echo in $?\n"

@@ -33,8 +33,10 @@ class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     "input_rank", "inputs", "outputs"}, after progress lines for as long as it waits. Then data both ways, each piece behind a
     header of wire.steps; {"t": "note", "stream", "line"}; the client's StepOrder; and the end, which carries the step's exit.
 
-    An error with details["file"] asks for the text of that file: send again with it in `files`. A client that leaves ends the
-    step, unless it is the link to its node that broke: then it comes back with SrunAttach.
+    An error with details["file"] asks for the text of that file: send again with it in `files`. One with details["writes"] asks
+    whether the client can write there, to a folder if it ends in "/": send again with it in `writes`, which is None from a client
+    that cannot tell. A client that leaves ends the step, unless it is the link to its node that broke: then it comes back with
+    SrunAttach.
     """
 
     words: Annotated[tuple[str, ...], msgspec.Meta(max_length=100_000)]
@@ -42,6 +44,7 @@ class Srun(Message, frozen=True, kw_only=True, tag="srun"):
     cwd: Reference = "/"
     has_input: bool = False
     files: dict[str, str] = msgspec.field(default_factory=dict)
+    writes: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] | None = None
 
 
 class Session(Message, frozen=True, kw_only=True, tag="session"):

@@ -7,7 +7,7 @@ from typing import Any
 from warpdeck.model import Job
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.patterns import resolve
-from warpdeck.notation.srun import Srun
+from warpdeck.notation.srun import Srun, Streams
 
 OUT, ERR = "1", "2"
 _TASK_LETTERS = ("%t", "%n", "%N")
@@ -44,6 +44,19 @@ def stream_plan(job: Job, step: Step, asked: Srun, wanted: StepAsk, *, cwd: str)
         "input_rank": wanted.input_rank if wanted.input_rank >= 0 else 0,
         "inputs": _sources(streams.input, job, step, cwd=cwd),
     }
+
+
+def written_paths(streams: Streams, *, cwd: str) -> list[str]:
+    """Where srun will write, as far as that is known before there is a step: files, or folders (with a "/" at their end) where the
+    rest of the path depends on the step."""
+    found = []
+    for pattern in (streams.output, streams.error):
+        if pattern in ("", "all", "none", "/dev/null") or task_number(pattern) >= 0 or "\\" in pattern:
+            continue
+        literal, more, _ = pattern.partition("%")
+        path = literal if not more else literal[: literal.rfind("/") + 1] or "./"
+        found.append(path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}")
+    return list(dict.fromkeys(found))
 
 
 def _sinks(pattern: str, job: Job, step: Step, *, cwd: str) -> Any:

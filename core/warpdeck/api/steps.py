@@ -28,7 +28,7 @@ from warpdeck_agent.wire.steps import EVERY_TASK
 from . import protocol as ask
 from .allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
 from .connection import Connection
-from .stepplan import stream_plan, task_number
+from .stepplan import stream_plan, task_number, written_paths
 from .stepstream import StepStream
 
 RETRY_S = 10.0
@@ -46,6 +46,7 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
             connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
             return
         wanted = _convert(asked, has_input=message.has_input)
+        _have_tried(asked, message)
         job = _find_job(connection, asked)
         parts = _components(connection, message, job, asked, wanted, further)
         if asked.passed_over or (job is None and wanted.relative is not None):
@@ -153,6 +154,15 @@ def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
     if asked.needs:
         raise UserError(f"the text of {asked.needs} is needed", code=FILE, details={"file": asked.needs})
     return asked
+
+
+def _have_tried(asked: Srun, message: ask.Srun) -> None:
+    """Has the client look whether it can write its files, before a task begins whose output would be lost. Raises UserError."""
+    if message.writes is None:
+        return
+    for path in written_paths(asked.streams, cwd=message.cwd):
+        if path not in message.writes:
+            raise UserError(f"cannot write {path}", code=FILE, details={"writes": path})
 
 
 def _wish(connection: Connection, message: ask.Srun, asked: Srun) -> Wish:

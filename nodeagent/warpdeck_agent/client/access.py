@@ -32,11 +32,20 @@ class Refused(Exception):
     """It was said why not."""
 
     def __init__(
-        self, message: str, hint: str = "", exit_code: int = 1, *, file: str = "", said: bool = False
+        self,
+        message: str,
+        hint: str = "",
+        exit_code: int = 1,
+        *,
+        file: str = "",
+        writes: str = "",
+        said: bool = False,
     ) -> None:
         super().__init__(message)
         self.file = file
         """A file whose text is asked for."""
+        self.writes = writes
+        """A file or folder of which is asked whether it can be written."""
         self.said = said
         """Whether the message is all that is to be said, prefixes and all."""
         self.message = message

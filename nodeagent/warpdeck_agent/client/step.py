@@ -17,7 +17,7 @@ from warpdeck_agent.wire.frames import JSON, WireError, json_frame, parse_json, 
 from .access import SAID, Away, Link, Refused
 from .lines import Lines, write_all
 from .process import check_words
-from .stepfiles import ERR, OUT, StepFiles
+from .stepfiles import ERR, OUT, StepFiles, try_to_write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
@@ -67,14 +67,19 @@ class StepClient:
         self._catch_signals()
         asked = {"words": words, "env": env, "cwd": cwd, "has_input": not _reads_nothing()}
         texts = _limits()
+        tried: List[str] = []
         while True:
-            self._open("srun", files=texts, **asked)
+            self._open("srun", files=texts, writes=tried, **asked)
             try:
                 ended = self._wait_for_start()
                 if ended is not None:
                     return ended
                 break
             except Refused as refused:
+                if refused.writes and refused.writes not in tried:
+                    try_to_write(refused.writes)
+                    tried.append(refused.writes)
+                    continue
                 if not refused.file or refused.file in texts:
                     raise
                 texts[refused.file] = _text(refused.file, cwd)
@@ -187,6 +192,7 @@ class StepClient:
                 str(message.get("hint", "")),
                 int(message.get("exit_code", 1)),
                 file=str((message.get("details") or {}).get("file", "")),
+                writes=str((message.get("details") or {}).get("writes", "")),
                 said=message.get("code") == SAID,
             )
         elif word == "end":

@@ -5,6 +5,7 @@ Files are where srun runs and srun's user's; a task's own file (%t) too, so that
 
 from __future__ import annotations
 
+import errno
 import os
 
 from warpdeck_agent.wire.frames import STREAM_WINDOW_BYTES, data_frame
@@ -13,7 +14,7 @@ from .access import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # not typing's own: an srun takes longer to import it than a step to begin
-    from typing import Any, Dict, List, Tuple
+    from typing import Any, Dict, List, Optional, Tuple
 
 OUT, ERR = 1, 2
 EVERY_TASK = 0xFFFFFFFF
@@ -57,7 +58,7 @@ class StepFiles:
                 os.makedirs(os.path.dirname(path), FOLDER_MODE, exist_ok=True)
             return os.open(path, flags if self._append else flags | os.O_TRUNC, 0o666)
         except OSError as error:
-            raise Refused(f"cannot write {path}: {error.strerror}", "choose another --output") from error
+            raise _unwritable(path, error.errno) from error
 
     def _open_sources(self, named: List[List[Any]], reads: bool) -> List[Tuple[int, int]]:
         """(rank, descriptor) of what is read, the last one first."""
@@ -127,3 +128,25 @@ class StepFiles:
             else self._sent
         )
         return b"".join(data_frame(self._stream, piece) for _, piece in self._unacknowledged)
+
+
+def try_to_write(path: str) -> None:
+    """Makes and opens nothing: who reads a pipe would see it end. A path that ends in "/" is a folder. Raises Refused."""
+    at = path.rstrip("/") or "/"
+    if os.path.exists(at):
+        if path.endswith("/") != os.path.isdir(at):
+            raise _unwritable(path, errno.ENOTDIR if path.endswith("/") else errno.EISDIR)
+        modes = os.W_OK | os.X_OK if path.endswith("/") else os.W_OK
+    else:
+        while not os.path.exists(at):
+            at = os.path.dirname(at) or "."
+        if not os.path.isdir(at):
+            raise _unwritable(path, errno.ENOTDIR)
+        modes = os.W_OK | os.X_OK
+    if not os.access(at, modes):
+        read_only = os.statvfs(at).f_flag & os.ST_RDONLY
+        raise _unwritable(path, errno.EROFS if read_only else errno.EACCES)
+
+
+def _unwritable(path: str, number: Optional[int]) -> Refused:
+    return Refused(f"cannot write {path}: {os.strerror(number or errno.EIO)}", "choose another --output")
