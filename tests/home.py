@@ -16,6 +16,8 @@ from typing import Any
 
 from tests.processes import has_ended, kill, running
 from tests.waiting import eventually
+from warpdeck.api.sync import GONE, SyncClient
+from warpdeck.errors import UserError
 from warpdeck.paths import Paths
 from warpdeck.submitter.place import folder_of
 
@@ -70,17 +72,34 @@ class Home:
             return json.loads(self.ok("submit", "--json", *argv[1:], cwd=cwd))
         return json.loads(self.ok(*argv, "--json", cwd=cwd))
 
+    def asked(self, kind: str, **fields: Any) -> Any:
+        """What the controller answers, without the start of an interpreter: for who asks again and again. One that is not there is
+        started, as by any verb."""
+        try:
+            with SyncClient.connect(Paths(str(self.path)), start=False) as client:
+                return client.call(kind, **fields)
+        except UserError as error:
+            if error.code != GONE:
+                raise
+        self.ok("up")
+        return self.asked(kind, **fields)
+
     def job(self, job: object) -> dict[str, Any]:
         """A job's row."""
-        row: dict[str, Any] = self.json("show", str(job))["row"]
+        row: dict[str, Any] = self.asked("job", job=str(job))["row"]
         return row
 
     def state(self, job: object) -> str:
         return str(self.job(job)["state"])
 
+    def node(self, name: str) -> dict[str, Any]:
+        """A node's row."""
+        (row,) = self.asked("nodes", name=name)["nodes"]
+        return dict(row)
+
     def until_its_node_is_idle(self) -> None:
         """This machine, which a controller adds by itself when it begins."""
-        eventually(lambda: self.json("node", "ls")[0]["state"] == "idle", what="the node is there")
+        eventually(lambda: self.asked("nodes")["nodes"][0]["state"] == "idle", what="the node is there")
 
     def log(self) -> str:
         """The end of the controller's log."""

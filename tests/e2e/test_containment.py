@@ -34,7 +34,7 @@ def ended(home: Home, job: int) -> dict[str, Any]:
 
 
 def test_node_show_says_what_is_enforced(home: Home) -> None:
-    facilities = home.json("node", "show", "gpu1")["facilities"]
+    facilities = home.node("gpu1")["facilities"]
     assert [each["name"] for each in facilities] == [
         *("end", "memory", "cpus", "processes", "folders", "devices")
     ]
@@ -114,8 +114,8 @@ def test_a_prolog_that_fails_drains_the_node_and_the_job_waits_held(
     config.write_text(f'[hooks]\nprolog = "{prolog}"\n')
     home.ok("config", "reload")
     job = submit(home, short_tmp, f"touch {ran}")
-    eventually(lambda: home.json("node", "show", "gpu1")["state"] == "drained", what="the node is drained")
-    reason = home.json("node", "show", "gpu1")["reason"]
+    eventually(lambda: home.node("gpu1")["state"] == "drained", what="the node is drained")
+    reason = home.node("gpu1")["reason"]
     assert reason == f"the prolog {prolog} failed (exit 1): no scratch disk"
     row = home.job(job)
     assert (row["state"], row["held"], row["restarts"]) == ("PENDING", True, 1) and not ran.exists()

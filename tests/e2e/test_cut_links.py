@@ -187,7 +187,7 @@ def cut(lab: Lab, hosts: tuple[int, ...]) -> Iterator[None]:
 
 
 def state(home: Home, name: str) -> str:
-    return str(home.json("node", "show", name)["state"])
+    return str(home.node(name)["state"])
 
 
 def test_what_goes_over_a_link_outlives_a_short_cut_unharmed(home: Home, lab: Lab, busy: Busy) -> None:

@@ -52,7 +52,7 @@ def test_a_full_agent_folder_fails_the_launch_and_harms_nothing_else(
         assert (failed["state"], failed["exit_cause"]) == ("FAILED", "launch_failed")
         assert f"the disk of {AGENTS}" in failed["message"] and "is full" in failed["message"]
         assert run(home, short_tmp, "gpu1", "true")["state"] == "COMPLETED"
-        assert home.json("node", "show", "gpu3")["state"] == "mixed"
+        assert home.node("gpu3")["state"] == "mixed"
         gate.touch()
         eventually(lambda: home.job(before)["end"], what="the job from before has ended")
         assert home.job(before)["exit_code"] == "6:0", "its exit status needed no room"

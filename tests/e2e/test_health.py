@@ -37,7 +37,7 @@ def home(shared_home: Home, lab: Lab, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def node(home: Home) -> dict[str, Any]:
-    row: dict[str, Any] = home.json("node", "show", "gpu2")
+    row: dict[str, Any] = home.node("gpu2")
     return row
 
 

@@ -63,7 +63,7 @@ class Gated:
 
 
 def state(home: Home, name: str) -> str:
-    return str(home.json("node", "show", name)["state"])
+    return str(home.node(name)["state"])
 
 
 def test_a_killed_agent_is_started_anew_and_adopts_its_job(home: Home, lab: Lab, short_tmp: Path) -> None:
@@ -112,7 +112,7 @@ def test_sshd_may_be_restarted(home: Home, lab: Lab, short_tmp: Path) -> None:
 
 
 def reason(home: Home, name: str) -> str:
-    return str(home.json("node", "show", name)["reason"])
+    return str(home.node(name)["reason"])
 
 
 def test_a_short_cut_of_the_link_is_not_even_noticed(home: Home, lab: Lab, short_tmp: Path) -> None:

@@ -64,7 +64,7 @@ def runs_a_job(home: Home, name: str) -> None:
     folder = home.path.parent
     job = home.json("submit", "--no-snapshot", "--wrap", "hostname", cwd=folder)["job_id"]
     eventually(lambda: home.state(job) == "COMPLETED", what=f"a job on {name}: {home.job(job)}")
-    host = home.json("node", "show", name)["hostname"]
+    host = home.node(name)["hostname"]
     output = folder / f"slurm-{job}.out"
     eventually(lambda: output.exists() and output.read_text() == f"{host}\n", what="its output")
 
@@ -144,7 +144,7 @@ def test_a_key_that_changes_under_a_node_takes_it_down_with_the_reason(home: Hom
     (home.path / "known_hosts").write_text(f"{lab.address(2)} {lab.public_key(1)}\n")
     lab.sh("sshd", "2", "stop")
     lab.sh("sshd", "2", "start")
-    eventually(lambda: "CHANGED" in home.json("node", "show", "gpu2")["reason"], what="the reason is shown")
+    eventually(lambda: "CHANGED" in home.node("gpu2")["reason"], what="the reason is shown")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_alias_with_user_port_and_key_of_ssh_config_works(home: Home, lab: La
     )
     assert lab.fingerprint(1) in refusal(home, "box")
     home.ok("node", "add", "box", "--accept-host-key", lab.fingerprint(1))
-    row = home.json("node", "show", "box")
+    row = home.node("box")
     assert (row["target"], row["hostname"]) == ("box", "host1")
     known = (home.path / "known_hosts").read_text()
     assert known.startswith(f"[{lab.address(1)}]:2222 ssh-ed25519 ")
@@ -232,7 +232,7 @@ def test_a_jump_host_is_asked_for_like_the_host_behind_it(home: Home, lab: Lab) 
         said = refusal(home, "inner", "--accept-host-key", lab.fingerprint(1))
         assert "the host key of inner" in said and lab.fingerprint(2) in said
         home.ok("node", "add", "inner", "--accept-host-key", lab.fingerprint(2))
-        assert home.json("node", "show", "inner")["hostname"] == "host2"
+        assert home.node("inner")["hostname"] == "host2"
         runs_a_job(home, "inner")
     finally:
         lab.sh("undrop", "2")
@@ -245,7 +245,7 @@ def test_a_machine_is_added_once(home: Home, lab: Lab) -> None:
     assert "is the machine that is node gpu1 already" in refusal(home, target, "--name", "again")
     lab.add_user(1, "bob")
     assert "is the machine that is node gpu1 already" in refusal(home, f"bob@{lab.address(1)}")
-    assert home.json("node", "show", "gpu1")["state"] == "idle"
+    assert home.node("gpu1")["state"] == "idle"
 
 
 @pytest.mark.parametrize("name", ["a b", "gpu[1-3]", "-x", "a/b", "x" * 64, "ü"])

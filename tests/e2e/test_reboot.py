@@ -52,7 +52,7 @@ def ended(home: Home, job: int) -> dict[str, Any]:
 
 
 def state(home: Home, name: str) -> str:
-    return str(home.json("node", "show", name)["state"])
+    return str(home.node(name)["state"])
 
 
 def status_of(job: int) -> tuple[int, int] | None:

@@ -102,7 +102,7 @@ def test_a_sweep_and_a_gang_survive_an_edit_and_a_killed_controller(
     lab.show_gpus(host, util=87, processes=[(gpu["index"], pid, 20 << 30)])
 
     def attributed() -> bool:
-        row = home.json("node", "show", gpu["node"])["gpus"][gpu["index"]]
+        row = home.node(gpu["node"])["gpus"][gpu["index"]]
         return [(each["pid"], each["job"]) for each in row["processes"]] == [(pid, f"{sweep}_0")] and row[
             "util_pct"
         ] == 87
@@ -139,7 +139,7 @@ def test_a_process_outside_the_queue_keeps_its_gpu(lab: Lab, lab_home: Home, sho
     home.ok("node", "add", target, "--name", "gpu1", "--accept-host-key", lab.fingerprint(1))
     lab.show_gpus(1, processes=[(index, 1, 30 << 30) for index in range(4)])
     try:
-        eventually(lambda: home.json("node", "show", "gpu1")["gpus"][3]["blocked"], what="GPU 3 is blocked")
+        eventually(lambda: home.node("gpu1")["gpus"][3]["blocked"], what="GPU 3 is blocked")
         job = home.json("submit", "--no-snapshot", "--gpus", "1", "--wrap", "true", cwd=short_tmp)["job_id"]
         why = eventually(lambda: home.json("why", str(job)), what="a reason")
         eventually(
