@@ -12,13 +12,23 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.agent import lock_holder
-from tests.home import Home
+from tests.home import Home, passing_home
 from tests.processes import kill, running
 from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """One for the tests that leave nothing in it; its node is there."""
+    with passing_home() as made:
+        made.ok("up")
+        made.until_its_node_is_idle()
+        yield made
 
 
 def submit(home: Home, command: str, *options: str) -> int:
@@ -131,9 +141,7 @@ def test_down_leaves_jobs_running(home: Home) -> None:
 
 def test_run_brings_output_and_exit_code(home: Home) -> None:
     home.ok("up")
-    eventually(
-        lambda: home.json("node", "ls")[0]["state"] == "idle", what="nobody has to wait, and is told so"
-    )
+    home.until_its_node_is_idle()  # nobody has to wait, and is told so
     done = home.run("run", "sh", "-c", "echo out; echo err >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, "out\n", "err\n")
     done = home.run("run", "-n", "2", "sh", "-c", "echo rank $SLURM_PROCID of $SLURM_NTASKS")
@@ -201,14 +209,12 @@ def test_a_terminal_can_be_left_and_found_again_after_a_controller_kill(home: Ho
         (["attach", "99"], "not known"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_1(home: Home, argv: list[str], words: str) -> None:
-    folder = home.path.parent
+def test_bad_input_is_one_sentence_and_exit_code_1(site: Home, argv: list[str], words: str) -> None:
+    folder = site.path.parent
     (folder / "crlf.sh").write_bytes(b"#!/bin/sh\r\ntrue\r\n")
     (folder / "plain.sh").write_text("echo\n")
     (folder / "unknown.sh").write_text("#!/bin/sh\n#SBATCH --nope\ntrue\n")
-    home.ok("up")
-    home.until_its_node_is_idle()
-    done = home.run(*argv)
+    done = site.run(*argv)
     assert (done.returncode, done.stdout) == (1, "")
     assert words in done.stderr and "Traceback" not in done.stderr
     told = [line for line in done.stderr.strip().splitlines() if not line.startswith("connecting")]
@@ -237,17 +243,16 @@ HELLO = json.dumps({"t": "hello", "version": 1}).encode()
         ),
     ],
 )
-def test_garbage_on_the_socket_is_answered_and_harms_nobody(home: Home, data: bytes, words: bytes) -> None:
-    home.ok("up")
-    with raw(home) as link:
+def test_garbage_on_the_socket_is_answered_and_harms_nobody(site: Home, data: bytes, words: bytes) -> None:
+    with raw(site) as link:
         link.sendall(data)
         seen = b""
         while chunk := link.recv(4096):
             seen += chunk
     assert words in seen
-    with raw(home) as half:
+    with raw(site) as half:
         half.sendall(struct.pack(">IB", 100, ord("J")) + b"{")
-        assert home.run("status").returncode == 0
+        assert site.run("status").returncode == 0
 
 
 @pytest.mark.lab
