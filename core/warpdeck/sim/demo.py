@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -216,13 +217,19 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
         config=lab.config(datetime.now()),
     )
     async with cluster as (controller, server):
-        drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, to be swapped")
-        await controller.apply(drained)
-        await live_through(controller, nodes, clock, rng)
-        await server.start()
-        on = asyncio.create_task(live_on(controller, rng))
-        await stop.wait()
-        on.cancel()
+
+        async def live() -> None:
+            drained = NodeDrained(name=NodeName(DRAINED), reason="ECC errors on GPU 5, to be swapped")
+            await controller.apply(drained)
+            await live_through(controller, nodes, clock, rng)
+            await server.start()
+            await live_on(controller, rng)
+
+        life, end = asyncio.create_task(live()), asyncio.create_task(stop.wait())
+        await asyncio.wait((life, end), return_when=asyncio.FIRST_COMPLETED)
+        life.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await life
 
 
 def main() -> int:
