@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -377,7 +378,8 @@ def site_of(rng: Random) -> tuple[View, Settings]:
 
 
 def with_users_apart(rng: Random, view: View) -> View:
-    """On some sites some jobs and partitions want no other user's job on their nodes."""
+    """On some sites some jobs and partitions want no other user's job on their nodes. What is drawn after it stays the same."""
+    rng = copy(rng)
     if rng.random() < 0.6:
         return view
     odds = rng.choice([0.1, 0.4])

@@ -123,6 +123,8 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     health: list[CheckRow] = []
     """What is not well, and GPUs that are drained."""
     jobs: list[str] = []
+    owner: str = ""
+    """The user whose jobs alone may be there, as long as one of them wants it so."""
     at: float | None = None
     """When it was last read."""
 

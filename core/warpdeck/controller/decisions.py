@@ -21,7 +21,7 @@ from .jobs import end_job
 from .state import amend
 from .suspension import resume_job, suspend_job
 from .transaction import Transaction
-from .view import all_is_free, eligible_unix, why_unavailable
+from .view import all_is_free, eligible_unix, wants_users_apart, why_unavailable
 
 
 def decide(txn: Transaction, event: Planned) -> Outcome:
@@ -147,16 +147,11 @@ def _can_begin(txn: Transaction, allocation: Allocation) -> bool:
 
 def _users_may_meet(txn: Transaction, job: Job, start: Start) -> bool:
     """Whether nobody is on its nodes who may not be there beside it (--exclusive=user)."""
-    parted = {part.name for part in txn.state.site.partitions if part.exclusive_user}
-
-    def wants_apart(one: Job, partition: str) -> bool:
-        return one.request.resources.share_with == "user" or partition in parted
-
-    apart = wants_apart(job, start.partition)
-    there = (other for name in start.allocation.node_names() for other in txn.state.jobs_on(name))
-    return not any(
-        other.user != job.user and (apart or wants_apart(other, other.partition)) for other in there
-    )
+    state = txn.state
+    apart = wants_users_apart(state, job, start.partition)
+    there = [other for name in start.allocation.node_names() for other in state.jobs_on(name)]
+    others = [other for other in there if other.user != job.user]
+    return not any(apart or wants_users_apart(state, other, other.partition) for other in others)
 
 
 def _limit_s(job: Job, start: Start, now: float) -> int | None:

@@ -36,7 +36,7 @@ from .launching import output_paths
 from .measurements import summed
 from .ports import JournalEntry
 from .state import State, amend
-from .view import blocked_gpus, gpu_holders, gpu_users, shares_on
+from .view import blocked_gpus, gpu_holders, gpu_users, shares_on, wants_users_apart
 
 NORMAL_QOS = "normal"
 """What a job is in that names none."""
@@ -265,6 +265,7 @@ def node_row(state: State, node: Node) -> NodeRow:
         gpu_error=node.gpu_error,
         health=[row for row in check_rows(state, node) if row.verdict != Verdict.OK],
         jobs=[job.label() for job in jobs],
+        owner=next((job.user for job in jobs if wants_users_apart(state, job, job.partition)), ""),
         at=reading.at_unix if reading else None,
     )
 

@@ -86,6 +86,13 @@ def why_unavailable(state: State, node: Node) -> str:
     return f"does not answer ({reason})" if reason else "does not answer"
 
 
+def wants_users_apart(state: State, job: Job, partition: str) -> bool:
+    """Whether no other user's job may be on the job's nodes when it runs in this partition (--exclusive=user)."""
+    return job.request.resources.share_with == "user" or any(
+        part.exclusive_user for part in state.site.partitions if part.name == partition
+    )
+
+
 def shares_on(state: State, name: NodeName) -> list[tuple[JobId, Share]]:
     """What is held of the node now: (job, its share there), by job id."""
     return [

@@ -16,7 +16,8 @@ NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
 dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
 het_job_id het_job_id_set het_job_offset id licenses
-mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max oversubscribe partition prefer priority_told qos reason
+mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max oversubscribe partition
+prefer priority_told qos reason
 req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
 tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """

@@ -171,7 +171,9 @@ def _value(name: str, key: str, value: str) -> Any:
 
 def _yes(key: str, value: str) -> bool:
     if value.lower() not in YES_NO:
-        raise Misread(f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable {key} values are YES and NO")
+        raise Misread(
+            f"{ERROR}Invalid input: {key}={value}\n{ERROR}Acceptable ExclusiveUser values are YES and NO"
+        )
     return YES_NO[value.lower()]
 
 

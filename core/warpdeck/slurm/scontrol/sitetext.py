@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warpdeck.notation.arrays import number_ranges
+from warpdeck.slurm.people import uid_of
 from warpdeck.slurm.units import clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
@@ -38,6 +39,13 @@ def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[s
     return [*lines, *_node_rest(node, [part["name"] for part in partitions if _holds(part, node["name"])])]
 
 
+def _owner(node: Row) -> str:
+    if not node["owner"]:
+        return "N/A"
+    uid = uid_of(node["owner"])
+    return node["owner"] if uid is None else f"{node['owner']}({uid})"
+
+
 def _holds(partition: Row, name: str) -> bool:
     from warpdeck.notation.hostlist import expand
 
@@ -50,7 +58,7 @@ def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
     lines = [
         f"RealMemory={mem_mib} AllocMem={node['mem_alloc_bytes'] // MIB} FreeMem={free} Sockets={node['sockets']} Boards=1",
         f"State={node_state(node)} ThreadsPerCore={node['threads']} TmpDisk={node['tmp_disk_bytes'] // MIB}"
-        f" Weight={node['weight']} Owner=N/A MCS_label=N/A",
+        f" Weight={node['weight']} Owner={_owner(node)} MCS_label=N/A",
         f"Partitions={','.join(partitions)} ",
         "BootTime=None SlurmdStartTime=None",
         f"LastBusyTime={moment(node['at'])}",
