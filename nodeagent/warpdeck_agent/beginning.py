@@ -90,7 +90,7 @@ class Beginnings:
             job.is_out = True
             if job.drain:
                 self._ahead.close(job.key)
-            self._go_on(job.key)
+            job.is_followed = self._go_on(job.key)
 
     def _begin(self, launch: Launch, key: Key) -> None:
         self._launching[key] = asyncio.get_running_loop().create_task(self._start(launch, key))
@@ -114,10 +114,12 @@ class Beginnings:
             return job.phase in ("running", "ending") and not job.is_out
         return key in self._launching or key in self._ahead
 
-    def _go_on(self, gone: Key) -> None:
+    def _go_on(self, gone: Key) -> bool:
+        """Whether another begins in that place."""
         launch = self._ahead.next(gone)
         if launch is not None:
             self._begin(launch, (launch.job_id, launch.restarts))
+        return launch is not None
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:

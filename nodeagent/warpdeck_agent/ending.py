@@ -27,6 +27,8 @@ STRAGGLERS_S = 1.0
 GATHER_S = 0.01
 """Ends are told no more often than this: each telling costs a wait for the disk here, and a transaction at the controller,
 of which each writes some twenty pages however few ends are in it."""
+FOLLOWED_FACTOR = 2
+"""So many times as long where others have begun in the places of all of them, so that no place waits for the telling."""
 KILL_AGAIN_S = 0.5
 """How often KILL is repeated for what a job still forks while it is being ended."""
 HOST_S = 4.0
@@ -62,7 +64,7 @@ class Ending:
         self._finishing = False
         self._told_at = -gather_s
         self._is_pressing = asyncio.Event()
-        """One has ended that keeps its place until it is settled."""
+        """One has ended for which those before it would wait too long."""
         self._left: List[str] = []
         self._tasks: Set[asyncio.Task[None]] = set()
         self._at_once: Set[asyncio.Task[None]] = set()
@@ -109,11 +111,13 @@ class Ending:
                 self._spawn(self._finish())
 
     def _take(self, job: Job) -> None:
-        if self._clearing.is_over(job):
-            self._over.append(job)
-        else:
+        if not self._clearing.is_over(job):
             self._others.append(job)
             self._is_pressing.set()
+            return
+        if not job.is_followed and all(other.is_followed for other in self._over):
+            self._is_pressing.set()
+        self._over.append(job)
 
     def end_hold(self, job: Job) -> None:
         """A share without processes of its own ends when it is told to."""
@@ -154,10 +158,10 @@ class Ending:
     async def _finish(self) -> None:
         try:
             while self._over or self._others:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    left_s = self._told_at + self._gather_s - time.monotonic()
-                    await asyncio.wait_for(self._is_pressing.wait(), max(0.0, left_s))
-                self._is_pressing.clear()
+                while (left_s := self._patience_s()) > 0:
+                    self._is_pressing.clear()
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._is_pressing.wait(), left_s)
                 over, others, self._over, self._others = self._over, self._others, [], []
                 unclear = await self._clearing.settle(over, others)
                 self._told_at = time.monotonic()
@@ -171,6 +175,13 @@ class Ending:
                 self._look_again([job.mark for job in over + others if job.grouped])
         finally:
             self._finishing = False
+
+    def _patience_s(self) -> float:
+        """How long what has ended is not told yet: no time where one keeps its place until it is settled."""
+        if self._others:
+            return 0.0
+        factor = FOLLOWED_FACTOR if all(job.is_followed for job in self._over) else 1
+        return self._told_at + factor * self._gather_s - time.monotonic()
 
     def _look_again(self, marks: List[str]) -> None:
         if marks and not self._left:

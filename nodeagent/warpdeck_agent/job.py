@@ -37,6 +37,8 @@ class Job:
         """Done when its standard error says why it ends."""
         self.is_out = False
         """Nothing of it is left on the node: its place is another's."""
+        self.is_followed = False
+        """And the other has it: a launch that was handed ahead of time."""
         self.peak_mem_bytes = 0
         self.cpu = CpuTime()
         self.own_cpu = CpuTime()

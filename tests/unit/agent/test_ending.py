@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,18 @@ TASKS = 200
 
 
 class CountedClearing:
-    """Finds nothing left of launches but of some; `settled` has how many ends each telling was of."""
+    """Finds nothing left of launches but of some; others have begun in the places of those `followed`. `settled` has how many ends
+    each telling was of."""
 
-    def __init__(self, *leftovers: int) -> None:
+    def __init__(self, *leftovers: int, followed: tuple[int, ...] = ()) -> None:
         self.leftovers = leftovers
+        self.followed = followed
         self.looked_at: list[int] = []
         self.settled: list[int] = []
 
     def is_over(self, job: Job) -> bool:
         self.looked_at.append(job.meta.job_id)
+        job.is_followed = job.meta.job_id in self.followed
         return job.meta.job_id not in self.leftovers
 
     async def settle(self, over: list[Job], others: list[Job]) -> list[Job]:
@@ -87,3 +91,24 @@ async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(t
         ending.ended(launch(spool, 3))
         await comes(lambda: len(told) == 3, what="the third makes haste, and takes the second along")
     assert clearing.settled == [1, 2]
+
+
+async def test_ends_whose_places_others_have_are_told_later_unless_another_waits(tmp_path: Path) -> None:
+    spool, clearing, told = Spool(str(tmp_path)), CountedClearing(followed=(1, 2)), list[Any]()
+    with ThreadPoolExecutor(1) as pool:
+        ending = Ending(
+            pool,
+            Signals(pool),
+            clearing,  # type: ignore[arg-type]
+            told.append,
+            notices=Notices(pool),
+            on_free=lambda job: None,
+            gather_s=2 * time.monotonic(),  # told once that long ago: time for some, not yet for the others
+        )
+        for number in (1, 2):
+            ending.ended(launch(spool, number))
+            await asyncio.sleep(0)
+        assert not clearing.settled, "nobody waits for these places"
+        ending.ended(launch(spool, 3))
+        await comes(lambda: len(told) == 3, what="somebody may wait for the third")
+    assert clearing.settled == [3]
