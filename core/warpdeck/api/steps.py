@@ -117,7 +117,7 @@ def _components(
                     f"component {offset} is named twice", "give each program components of its own"
                 )
             chosen[offset] = step
-    highest, asks = max(members, default=0), max(chosen)
+    highest, asks = (job.component.size - 1 if job.component is not None else 0), max(chosen)
     if asks > highest:
         raise UserError(
             f"Requested het-group offset exceeds highest hetjob index ({asks} > {highest})", exit_code=1

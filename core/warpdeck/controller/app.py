@@ -43,7 +43,7 @@ from .sampling import Sampling
 from .state import State
 from .tally import Tally
 from .transaction import Transaction
-from .upkeep import ToldPriorities, dependency_targets, evict_finished
+from .upkeep import ToldPriorities, needed_by_others, evict_finished
 
 log = logging.getLogger("warpdeck.controller")
 
@@ -125,7 +125,7 @@ class Controller:
         loaded = await self.store.load(finished_since_unix=self.clock() - self.config.keep_finished_s)
         self.controller_id = loaded.controller_id
         self.state = State.from_store(loaded)
-        await self._load_dependencies()
+        await self._load_needed()
         await self.learn_groups(self._waiting_users())
 
     async def run(self) -> None:
@@ -402,8 +402,8 @@ class Controller:
             if self._rules.site is not before:
                 self._planner.wakeup.now()
 
-    async def _load_dependencies(self) -> None:
-        for job_id in sorted(dependency_targets(self.state)):
+    async def _load_needed(self) -> None:
+        for job_id in sorted(needed_by_others(self.state)):
             for job in await self.store.named(job_id):
                 if job.id not in self.state.jobs:
                     self.state.place_job(job)

@@ -11,8 +11,8 @@ PRIORITY_STEP = 0.05
 
 
 def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
-    """Takes out of memory what ended before that, unless a waiting job depends on it; the store keeps it."""
-    wanted = dependency_targets(state)
+    """Takes out of memory what ended before that, unless others need it; the store keeps it."""
+    wanted = needed_by_others(state)
     gone = [
         job.id
         for job in state.jobs.values()
@@ -25,12 +25,16 @@ def evict_finished(state: State, *, ended_before_unix: float) -> list[JobId]:
     return gone
 
 
-def dependency_targets(state: State) -> frozenset[JobId]:
-    """The jobs on which waiting ones depend."""
+def needed_by_others(state: State) -> frozenset[JobId]:
+    """The jobs on which waiting ones depend, and the heterogeneous jobs of which a component has not ended: it may have to begin
+    again, and all others with it."""
     wanted: set[JobId] = set()
     for job_id in state.pending:
         dependencies = state.jobs[job_id].request.dependencies
         wanted.update(clause.job_id for clause in (dependencies.clauses if dependencies else ()))
+    wanted.update(
+        job.array_job_id for job in state.jobs.values() if job.component is not None and not job.is_finished
+    )
     return frozenset(wanted)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core import ANN, ROOT, Core, ask
+from tests.served import served
 
+from warpdeck.controller.app import Controller
 from warpdeck.controller.events import (
     Cancelled,
     Held,
@@ -20,6 +24,7 @@ from warpdeck.controller.events import (
     Requeued,
     Submitted,
 )
+from warpdeck.controller.upkeep import evict_finished
 from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, JobState, NodeName, Request
 from warpdeck.model.request import Resources
@@ -41,7 +46,7 @@ def submit(core: Core, *requests: Request) -> int:
     return outcome.job.id
 
 
-def states(core: Core) -> dict[str, JobState]:
+def states(core: Core | Controller) -> dict[str, JobState]:
     return {job.label(): job.state for _, job in sorted(core.state.jobs.items())}
 
 
@@ -202,6 +207,32 @@ def test_a_requeue_puts_all_back_and_they_start_again_together() -> None:
     core.launch(core.plan().effects)
     assert states(core) == {"1+0": RUNNING, "1+1": RUNNING}
     assert [core.job(number).restarts for number in (1, 2)] == [1, 1]
+
+
+def with_one_that_ended_long_ago() -> Core:
+    """The leader runs; the other component was cancelled, so long ago that a job of its own would have left the memory."""
+    core = Core("a", "b")
+    running(core)
+    end_all(core, core.apply(Cancelled(who=ANN, jobs=("1+1",))))
+    core.now += 7200.0
+    return core
+
+
+def test_one_that_ended_long_ago_begins_again_with_the_others() -> None:
+    core = with_one_that_ended_long_ago()
+    assert evict_finished(core.state, ended_before_unix=core.now) == []
+    end_all(core, core.apply(Requeued(who=ROOT, jobs=("1",))))
+    assert states(core) == {"1+0": PENDING, "1+1": PENDING}
+    core.apply(Cancelled(who=ANN, jobs=("1",)))
+    core.now += 7200.0
+    evict_finished(core.state, ended_before_unix=core.now)
+    assert states(core) == {}
+
+
+async def test_a_controller_that_follows_knows_one_that_ended_long_ago(short_tmp: Path) -> None:
+    core = await asyncio.to_thread(with_one_that_ended_long_ago)
+    async with served(short_tmp / "home", store=core.store) as site:
+        assert states(site.controller) == {"1+0": RUNNING, "1+1": CANCELLED}
 
 
 def test_a_component_alone_is_not_requeued() -> None:
