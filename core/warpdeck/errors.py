@@ -39,6 +39,11 @@ class UserError(WarpdeckError):
         if hint:
             self.add_note(hint)  # a program or notebook that does not catch it shows the next step too
 
+    @property
+    def line(self) -> str:
+        """What is wrong and the next step, for a list of several errors."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class RemoteError(WarpdeckError):
     """A node did not do what it was asked: `node` and the cause in words."""

@@ -442,7 +442,7 @@ class Handlers:
                     await self._controller.apply(await self._step_end(word, number))
                     done.append(word)
                 except UserError as error:
-                    refused.append((word, error.message, error.code))
+                    refused.append((word, error.line, error.code))
         if jobs:
             outcome = await self._on_each(jobs, partial(Cancelled, signal=number, whom=message.whom))
             done += outcome.labels

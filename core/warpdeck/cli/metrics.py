@@ -77,7 +77,7 @@ def _print(found: dict[str, Any], args: argparse.Namespace) -> None:
         spans = {_span(curve) for curve in found["curves"] if curve["columns"]}
         print("\n".join(sorted(spans)))
     else:
-        print("nothing was measured" + (" yet: the first curve takes a few seconds" if args.job else ""))
+        print("there is no curve" + (": the first takes a job a few seconds" if args.job else ""))
     if found["used"]:
         print("used: " + (", ".join(used_in_words(**found["used"])) or "nothing that was measured"))
 

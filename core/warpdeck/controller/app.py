@@ -43,7 +43,7 @@ from .sampling import Sampling
 from .state import State
 from .tally import Tally
 from .transaction import Transaction
-from .upkeep import ToldPriorities, needed_by_others, evict_finished
+from .upkeep import ToldPriorities, evict_finished, needed_by_others
 
 log = logging.getLogger("warpdeck.controller")
 

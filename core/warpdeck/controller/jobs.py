@@ -279,7 +279,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
         except UserError as error:
             txn.undo(mark)
             naming.forget()
-            errors.append(error.message + (f" ({error.hint})" if error.hint else ""))
+            errors.append(error.line)
             codes.append(error.code)
             refused.append(reference)
     return Outcome(

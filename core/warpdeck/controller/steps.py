@@ -181,7 +181,7 @@ def end(txn: Transaction, event: StepEndAsked) -> Outcome:
         raise UserError(f"job {job.label()} belongs to {job.user}, not to {event.who.user}", code="denied")
     if job is None or step is None or step.is_finished:
         words = f"step {event.job_id}.{event.number} does not run"
-        raise UserError(words, "see `warpdeck show`", code=_why_none(job, step))
+        raise UserError(words, f"see `warpdeck show {event.job_id}`", code=_why_none(job, step))
     running = [each for each in whole_step(txn.state, step) if not each.is_finished]
     if event.signal:
         kills = [kill for each in running for kill in _kills(each, signal=event.signal)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.core import ANN, ask
 from tests.served import served
 
 from warpdeck.api.handlers import ORDERED_AT_ONCE
 from warpdeck.controller.events import Submitted
+from warpdeck.errors import UserError
 from warpdeck.model import ArraySpec, JobState
 
 
@@ -26,3 +28,23 @@ async def test_many_tasks_are_ordered_some_at_a_time_and_each_once(short_tmp: Pa
         assert len(done.jobs) == len(tasks) and done.errors == [
             "job 1_1000 is not known (see `warpdeck queue --all`)"
         ]
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("1.7", "step 1.7 does not run (see `warpdeck show 1`)"),
+        ("9.0", "job 9 is not known (see `warpdeck queue --all`)"),
+        ("1.x", "'1.x' is no step that can be ended (write JOB.STEP, such as 12.0)"),
+    ],
+)
+async def test_a_step_that_cannot_be_ended_is_told_with_what_to_do(
+    short_tmp: Path, named: str, words: str
+) -> None:
+    async with served(short_tmp / "h") as site:
+        await site.controller.apply(Submitted(who=ANN, request=ask()))
+        async with await site.client() as client:
+            with pytest.raises(UserError) as refused:
+                await client.cancel([named])
+            assert refused.value.message == words
+            assert (await client.cancel([named, "1"])).errors == [words]
