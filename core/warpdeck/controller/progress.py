@@ -44,6 +44,8 @@ from .transaction import Transaction
 
 WORTH_TELLING = 0.05
 """A prediction of what waits is another when it differs by more than this part: thousands of short tasks follow each other."""
+WORTH_TELLING_S = 1.0
+"""And by more than this: nobody plans by less, and how long short tasks take differs by a larger part each time."""
 _STATE_OF_CAUSE = {
     "cancelled": JobState.CANCELLED,
     "requeued": JobState.CANCELLED,
@@ -281,9 +283,14 @@ def _expect_of_the_rest(txn: Transaction, ended: Job) -> None:
     if rest is None or rest.state is not JobState.PENDING:
         return
     likely_s = txn.state.predict(rest.user, rest.request)
-    before_s = rest.predicted_s
-    if before_s is None or likely_s is None or abs(likely_s - before_s) > WORTH_TELLING * before_s:
+    if not _is_near(rest.predicted_s, likely_s):
         txn.put_job(amend(rest, predicted_s=likely_s))
+
+
+def _is_near(before_s: float | None, likely_s: float | None) -> bool:
+    if before_s is None or likely_s is None:
+        return before_s is likely_s
+    return abs(likely_s - before_s) <= max(WORTH_TELLING_S, WORTH_TELLING * before_s)
 
 
 def final_status(job: Job) -> ExitStatus:

@@ -260,7 +260,9 @@ def _count(submitted: dict[tuple[str, str, str], int], job: Job, *, times: int) 
     if job.is_finished:
         return
     key = key_of(job)
-    submitted[key] = submitted.get(key, 0) + times * max(1, count_tasks(job.pending_tasks))
+    submitted[key] = submitted.get(key, 0) + times * (
+        count_tasks(job.pending_tasks) if job.pending_tasks else 1
+    )
     if not submitted[key]:
         del submitted[key]
 

@@ -91,6 +91,18 @@ def test_what_waits_of_an_array_is_expected_to_run_as_long_as_the_tasks_that_end
     assert core.reload().jobs[array].predicted_s == 10.0, "a killed controller knows it too"
 
 
+def test_what_short_tasks_take_is_not_told_anew_with_each_end() -> None:
+    core = Core("a")
+    run_for(core, 2.0)
+    array = core.run(ask(gpus=4, time_limit_s=3600, array=ArraySpec(ranges=((0, 9, 1),))))
+    for task in range(3):
+        running = next(job for job in core.state.array_members(array) if job.array_task_id == task)
+        core.now += 1.2
+        core.end(running.id, ended_at=core.now)
+        assert core.job(array).predicted_s == 2.0
+        core.launch(core.plan().effects)
+
+
 def test_the_longest_wait_counts_from_when_a_job_could_have_started() -> None:
     core = Core("a")
     first = core.run()
