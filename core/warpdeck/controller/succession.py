@@ -29,7 +29,7 @@ SHORTEST_S = 0.001
 """Less than any program takes."""
 SHORT_S = 1.0
 """Tasks that run longer gain nothing."""
-TURN_S = 0.04
+TURN_S = 0.03
 """From the end of a task until its node has the next: gathered, told, committed, sent. A place that runs out stands still for so
 long, and what others would have of its last tasks comes no sooner."""
 MOST_AHEAD = 48
