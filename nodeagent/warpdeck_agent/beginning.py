@@ -69,6 +69,11 @@ class Beginnings:
         elif key not in self._ahead:
             self._begin(launch, key)
 
+    @property
+    def any_is_under_way(self) -> bool:
+        """Whether a launch has been begun that is not among the jobs yet."""
+        return bool(self._launching)
+
     def take_back(self, asked: TakeBack) -> None:
         """Launches that were handed ahead of time do not begin any more; who has begun is not concerned."""
         self._ahead.give_back([(job_id, restarts) for job_id, restarts in asked.launches])
@@ -123,7 +128,7 @@ class Beginnings:
 
     async def _start(self, launch: Launch, key: Key) -> None:
         try:
-            job = await self._launcher.start(launch)
+            job = self._jobs[key] = await self._launcher.start(launch)  # in there before it leaves _launching
         except LaunchError as error:
             self._ended_early.pop(key, None)
             self._tell(
@@ -143,7 +148,6 @@ class Beginnings:
             return
         finally:
             self._launching.pop(key, None)
-        self._jobs[key] = job
         self._on_begin(job)
         ended = self._ended_early.pop(key, None)
         if ended is not None:

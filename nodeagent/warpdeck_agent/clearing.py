@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Executor
-from typing import Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from . import groups, processes
 from .containment import Containment
@@ -35,7 +35,8 @@ GIB = 2**30
 
 
 class Clearing:
-    """Of this node's launches. `remark` tells a launch's people something."""
+    """Of this node's launches. `sweep` kills what is left of one, `left` tells what that is; `remark` tells a launch's people
+    something."""
 
     def __init__(
         self,
@@ -45,10 +46,14 @@ class Clearing:
         remnants: Remnants,
         tempdirs: TempDirs,
         *,
+        sweep: Callable[[Job, Dict[str, List[int]]], int],
+        left: Callable[[Job], List[int]],
         remark: Callable[[Key, str], None],
         on_free: Callable[[Job], None],
     ) -> None:
         self._pool = pool
+        self._sweep = sweep
+        self._left = left
         self._on_free = on_free
         self._containment = containment
         self._leftovers = leftovers
@@ -76,7 +81,7 @@ class Clearing:
         known = {} if all(job.grouped for job in others) else processes.marked()
         unclear = []
         for job in others:
-            left = processes.sweep(job.mark, job.meta.hold.groups, known)
+            left = self._sweep(job, known)
             used = _take_usage(job)
             if left or not self._release(job, used):
                 unclear.append(job)
@@ -133,13 +138,19 @@ class Clearing:
         deadline = time.monotonic() + job.meta.unkillable_s
         while await loop.run_in_executor(self._pool, self._still_there, job):
             if time.monotonic() > deadline:
-                job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, _names, job)
+                job.drain = "Kill task failed: " + await loop.run_in_executor(self._pool, self._names, job)
                 return
             await asyncio.sleep(LOOK_S)
 
     def _still_there(self, job: Job) -> bool:
         known = {} if job.grouped else processes.marked()
-        return processes.sweep(job.mark, job.meta.hold.groups, known) > 0 or not self._release(job)
+        return self._sweep(job, known) > 0 or not self._release(job)
+
+    def _names(self, job: Job) -> str:
+        """Who will not die, for the admin: "python (pid 12, alice)"."""
+        left = self._left(job)[:4]
+        named = [f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {processes.owner_of(pid)})" for pid in left]
+        return f"job {job.meta.job_id}: " + (", ".join(named) or "its group does not become empty")
 
     def _release(self, job: Job, used: Optional[groups.Usage] = None) -> bool:
         return self._containment.release(hold_name(*job.key), job.meta.hold.groups, used)
@@ -166,10 +177,3 @@ def _epilog_env(job: Job) -> dict[str, str]:
         "SLURM_JOB_EXIT_CODE": str(code << 8 | number),
         "SLURM_JOB_EXIT_CODE2": f"{code}:{number}",
     }
-
-
-def _names(job: Job) -> str:
-    """Who will not die, for the admin: "python (pid 12, alice)"."""
-    left = job.members()[:4]
-    named = [f"{text(f'/proc/{pid}/comm') or '?'} (pid {pid}, {processes.owner_of(pid)})" for pid in left]
-    return f"job {job.meta.job_id}: " + (", ".join(named) or "its group does not become empty")

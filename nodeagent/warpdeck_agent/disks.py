@@ -11,9 +11,8 @@ import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .mounts import mounted
-from .orphans import OWN
 from .probes import ANSWER_S, Probe, Probes
-from .program import SYSTEM_PATH
+from .program import OWN, SYSTEM_PATH
 from .wire.messages import Check
 
 MAX_MOUNTS = 64

@@ -10,9 +10,8 @@ from typing import ClassVar, Dict, Optional
 
 from .disks import NETWORK, NETWORK_FUSE
 from .mounts import mounted
-from .orphans import OWN
 from .probes import ANSWER_S
-from .program import own_command
+from .program import OWN, own_command
 from .readfile import ANSWER, ASK, NO_FILE, REFUSED, LogError, Look
 
 _AUTOFS = "autofs"

@@ -9,8 +9,8 @@ import time
 from typing import Dict
 
 from .disks import network_mounts
-from .orphans import OWN
 from .probes import ANSWER_S, Probes
+from .program import OWN
 from .refusal import LaunchError
 
 KNOWN_S = 1.0

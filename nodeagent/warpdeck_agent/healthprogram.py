@@ -15,8 +15,7 @@ import subprocess
 import time
 from typing import Optional, Tuple
 
-from .orphans import OWN
-from .program import SYSTEM_PATH
+from .program import OWN, SYSTEM_PATH
 from .siteprogram import end_tree, own_mark
 from .wire.messages import Check
 

@@ -13,8 +13,7 @@ import subprocess
 import tempfile
 from typing import Dict
 
-from .orphans import OWN
-from .program import SYSTEM_PATH
+from .program import OWN, SYSTEM_PATH
 from .siteprogram import end_group, end_tree, own_mark
 
 MAX_REASON_BYTES = 400

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Container, Coroutine, Dict, List, Optional, Set
 
+from . import processes
 from .beginning import Beginnings
 from .clearing import Clearing
 from .containment import Containment
@@ -105,12 +106,15 @@ class Jobs:
         )
         self._signals = Signals(pool)
         self._notices = Notices(pool)
+        self._orphans = self._watch_orphans()
         clearing = Clearing(
             pool,
             self.containment,
             leftovers,
             self._remnants,
             self._tempdirs,
+            sweep=self._sweep,
+            left=self._left,
             remark=self._remark,
             on_free=self.beginnings.place_is_free,
         )
@@ -146,8 +150,8 @@ class Jobs:
         self._spawn(self._prepare())
         metas = [job.meta for job in self._jobs.values()]
         self.containment.clear(keep={group for meta in metas for group in meta.hold.groups})
-        if not self.containment.groups_jobs:
-            self._spawn(Orphans(self._spool.identity, self._busy_uids).run())
+        if self._orphans is not None:
+            self._spawn(self._orphans.run())
         kept = {folder for meta in metas for folder in meta.folders()}
         asyncio.get_running_loop().run_in_executor(None, self._tempdirs.clear, kept)
 
@@ -201,8 +205,30 @@ class Jobs:
             if job.phase == "running" and job.meta.role != "hold":
                 self._alone.add(job)
 
-    def _busy_uids(self) -> Set[int]:
-        return {job.meta.uid for job in self._jobs.values() if job.phase in ("running", "ending")}
+    def _running_uids(self) -> Set[int]:
+        return {job.meta.uid for job in list(self._jobs.values()) if job.phase == "running"}
+
+    def _watch_orphans(self) -> Optional[Orphans]:
+        """Where no group holds jobs together."""
+        if self.containment.groups_jobs:
+            return None
+        return Orphans(
+            self._spool.identity,
+            self._running_uids,
+            supervisor=lambda: self._supervision.pid,
+            begins=lambda: self.beginnings.any_is_under_way,
+        )
+
+    def _sweep(self, job: Job, known: Dict[str, List[int]]) -> int:
+        """Kills what is left of an ended launch; how many there were. Blocks."""
+        if self._orphans is None or job.grouped:
+            return processes.sweep(job.mark, job.meta.hold.groups, known)
+        return self._orphans.sweep(job.mark, job.meta.uid, known.get(job.mark, ()))
+
+    def _left(self, job: Job) -> List[int]:
+        """What is left of an ended launch. Blocks."""
+        strays = self._orphans.strays(job.meta.uid) if self._orphans is not None else []
+        return sorted({*job.members(), *strays})
 
     def _sharers(self, uuid: str) -> Set[int]:
         """The jobs that this GPU is given to, suspended ones too."""

@@ -1,31 +1,36 @@
-"""Where there is no cgroup: daemons of jobs that cleared their environment become our children, and end with their user's jobs.
+"""Where there is no cgroup: processes of jobs that cleared their environment, or re-fork for ever, end with their jobs.
 
-The agent is a subreaper, so what loses its parent below it comes to it and not to init. Such a process carries no mark of
-a job, and none of ours. Whose of several jobs of a user it was cannot be told: it is ended when none of them runs any more.
-A process that is younger than YOUNG_S may be one of our own that has not begun yet. Daemons of jobs that an earlier agent
-started are init's, and are not found here.
+Agent and supervisor are subreapers: what loses its parent below one of them becomes its child, and not init's. Such a process
+that carries no mark of a job, and none of ours, is a stray. Whose of several jobs of a user it was cannot be told: it is ended
+with the last of them that runs. What a process forks while others are being killed would go on, so whatever is found is stopped
+first, until none is new; a chain of processes each of which starts the next and ends is met by its group, which the kernel
+signals as a whole.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
+import resource
 import signal
 import time
-from typing import Callable, Collection, Dict, List, NamedTuple
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from . import processes
-from .procfs import number, table, text
+from .procfs import content, number, table, text
+from .program import OWN
+from .subreaper import adopt_orphans
 
-_SET_CHILD_SUBREAPER = 36
-OWN = "WARPDECK_AGENT"
-"""In the environment of whatever the agent starts for itself."""
 LOOK_S = 1.0
 YOUNG_S = 4.0
+"""A child of the agent that is younger may be one of its own that has not begun yet."""
 BURY_S = 2.0
 """Whoever starts a process of ours waits for it at once: what is dead for so long has nobody who will."""
+HUNT_S = 0.3
+"""How long one sweep goes after processes that fork faster than they are found; whoever asks for it asks again."""
+MANY = 64
+"""Processes found in one sweep: so many may be a bomb, and may fork no more."""
 TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,30 +38,42 @@ class Child(NamedTuple):
     """A child of ours."""
 
     pid: int
+    parent: int
     uid: int
     ended: bool
     age_s: float
 
 
 class Orphans:
-    """`busy` tells the uids of which a launch still runs or ends."""
+    """`busy` tells the uids of which a launch runs, `begins` whether any is just beginning; both are asked from threads.
+    `supervisor` is the supervisor's pid."""
 
-    def __init__(self, identity: str, busy: Callable[[], Collection[int]]) -> None:
+    def __init__(
+        self,
+        identity: str,
+        busy: Callable[[], Collection[int]],
+        *,
+        supervisor: Callable[[], int],
+        begins: Callable[[], bool],
+    ) -> None:
         self._busy = busy
+        self._supervisor = supervisor
+        self._begins = begins
         self._ended: Dict[int, float] = {}
         os.environ[OWN] = identity
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_orphans()
 
     async def run(self) -> None:
         """Looks after them for ever."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_S)
-            children = await loop.run_in_executor(None, _children)
+            children = await loop.run_in_executor(None, _children, os.getpid())
             self._bury([child.pid for child in children if child.ended])
-            busy = self._busy()
-            strays = [each.pid for each in children if each.age_s > YOUNG_S and each.uid not in busy]
-            processes.send(await loop.run_in_executor(None, _unmarked, strays), signal.SIGKILL)
+            await loop.run_in_executor(None, self._end_idle)
+
+    def _end_idle(self) -> None:
+        processes.send([each.pid for each in self._strays()], signal.SIGKILL)
 
     def _bury(self, ended: List[int]) -> None:
         now = time.monotonic()
@@ -66,18 +83,129 @@ class Orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
+    def strays(self, uid: int) -> List[int]:
+        """Those of a user of whom nothing runs. Blocks shortly."""
+        if uid in self._busy():
+            return []
+        return [each.pid for each in self._strays() if each.uid == uid]
 
-def _children() -> List[Child]:
-    uptime_s = float((text("/proc/uptime").split() or ["0"])[0])
-    found = []
-    for name in os.listdir("/proc"):
-        fields = processes.stat_fields(int(name)) if name.isdigit() else []
-        if len(fields) > 19 and int(fields[1]) == os.getpid():
-            uid = number(table(f"/proc/{name}/status").get("Uid", ""))
-            age_s = uptime_s - int(fields[19]) / TICKS_S
-            found.append(Child(int(name), uid, fields[0] == "Z", age_s))
+    def _strays(self) -> List[Child]:
+        found = []
+        for parent in (os.getpid(), self._supervisor()):
+            for child in _children(parent) if parent else ():
+                environ = content(f"/proc/{child.pid}/environ", most_bytes=processes.MAX_ENVIRON_BYTES)
+                if environ is not None and not child.ended and self._is_stray(child, environ):
+                    found.append(child)
+        return found
+
+    def _is_stray(self, child: Child, environ: bytes) -> bool:
+        """Neither a launch's nor ours. One without any environment may be just becoming another program: a launch's first process
+        does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
+        if processes.value(environ, processes.MARK) or processes.value(environ, OWN):
+            return False
+        if child.parent == os.getpid() and child.age_s < YOUNG_S:
+            return False
+        return bool(environ or not self._begins()) and child.uid not in self._busy()
+
+    def sweep(self, mark: str, uid: int, known: Collection[int]) -> int:
+        """Kills all processes of a launch that has ended: `known`, which carry its mark, and the user's strays, each with all that
+        descends from it. How many there were; whoever asks looks again. Blocks for little more than HUNT_S."""
+        deadline = time.monotonic() + HUNT_S
+        found: Set[int] = set()
+        dead: Set[int] = set()
+        left: Collection[int] = known
+        while time.monotonic() < deadline:
+            children, is_clear = self._stop_children(mark, uid, dead)
+            new = _tree({*children, *left}) - found - {os.getpid(), self._supervisor()}
+            processes.send(new, signal.SIGSTOP)
+            found |= new
+            if len(found) > MANY:
+                _forbid_forks(found, uid)
+            left = ()
+            if is_clear and not new:
+                left = set(processes.marked().get(mark, ())) - found
+                if not left:
+                    break
+        processes.send(sorted(found), signal.SIGKILL)
+        return len(found)
+
+    def _stop_children(self, mark: str, uid: int, dead: Set[int]) -> Tuple[Set[int], bool]:
+        """Stops those children that are the launch's, or strays of its user, each as soon as it is seen: a link of a chain lives
+        for a tenth of a millisecond. False where one that is not among the `dead` had ended before it was clear whose it was."""
+        found, ended, supervisor = set(), set(), self._supervisor()
+        for parent in (os.getpid(), supervisor):
+            for pid in _pids_below(parent) if parent else ():
+                environ = content(f"/proc/{pid}/environ", most_bytes=processes.MAX_ENVIRON_BYTES)
+                if not environ and processes.stat_fields(pid)[:1] in ([], ["Z"], ["X"]):
+                    ended.add(pid)
+                elif environ is None:
+                    continue  # another user's, of whom we are not
+                elif processes.value(environ, processes.MARK) == mark or self._is_stray_of(pid, environ, uid):
+                    _stop(pid, spare=supervisor)
+                    found.add(pid)
+        is_clear = ended <= dead
+        dead |= ended
+        return found, is_clear
+
+    def _is_stray_of(self, pid: int, environ: bytes, uid: int) -> bool:
+        child = _child(pid)
+        return child is not None and child.uid == uid and self._is_stray(child, environ)
+
+
+def _stop(pid: int, *, spare: int) -> None:
+    """Stops it, and kills its group: with that what it has just forked, should it be a link of a chain."""
+    fields = processes.stat_fields(pid)
+    group = int(fields[2]) if len(fields) > 2 else 0
+    processes.send([pid], signal.SIGSTOP)
+    if group > 1 and group not in (os.getpgrp(), spare):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def _forbid_forks(pids: Iterable[int], uid: int) -> None:
+    """Root's processes are exempt from this limit."""
+    for pid in pids if uid else ():
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (1, 1))
+
+
+def _tree(roots: Collection[int]) -> Set[int]:
+    found: Set[int] = set()
+    left = list(roots)
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left += _pids_below(pid)
     return found
 
 
-def _unmarked(pids: List[int]) -> List[int]:
-    return [pid for pid in pids if not processes.mark_of(pid) and not processes.variable(pid, OWN)]
+def _pids_below(pid: int) -> List[int]:
+    """Its children, of whichever of its threads."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [
+        int(word)
+        for each in threads
+        for word in (content(f"/proc/{pid}/task/{each}/children", most_bytes=1 << 20) or b"").split()
+    ]
+
+
+def _children(parent: int) -> List[Child]:
+    return [child for child in map(_child, _pids_below(parent)) if child is not None]
+
+
+def _child(pid: int) -> Optional[Child]:
+    fields = processes.stat_fields(pid)
+    if len(fields) <= 19:
+        return None
+    uptime_s = float((text("/proc/uptime").split() or ["0"])[0])
+    return Child(
+        pid,
+        parent=int(fields[1]),
+        uid=number(table(f"/proc/{pid}/status").get("Uid", "")),
+        ended=fields[0] == "Z",
+        age_s=uptime_s - int(fields[19]) / TICKS_S,
+    )

@@ -45,7 +45,7 @@ def mark_of(pid: int) -> str:
 
 def variable(pid: int, name: str) -> str:
     """A variable that the process was started with; "" if there is none, or if it may not be read."""
-    return _value(_environ(pid) or b"", name)
+    return value(_environ(pid) or b"", name)
 
 
 def numbered(pid: int, name: str) -> str:
@@ -59,8 +59,10 @@ def _environ(pid: int) -> Optional[bytes]:
     return content(f"/proc/{pid}/environ", most_bytes=MAX_ENVIRON_BYTES)
 
 
-def _value(environ: bytes, name: str) -> str:
-    """Found by bytes.find: each second that jobs end in, all environments of the machine are looked through."""
+def value(environ: bytes, name: str) -> str:
+    """A variable of an environment as the kernel tells it, "" if it has none.
+
+    Found by bytes.find: each second that jobs end in, all environments of the machine are looked through."""
     key = name.encode() + b"="
     begin = 0 if environ.startswith(key) else environ.find(b"\0" + key) + 1
     if not begin and not environ.startswith(key):
@@ -83,7 +85,7 @@ def marked() -> Dict[str, List[int]]:
         unclear = []
         for pid in pids:
             environ = _environ(pid)
-            launch = _value(environ or b"", MARK)
+            launch = value(environ or b"", MARK)
             if launch:
                 found.setdefault(launch, []).append(pid)
             elif environ == b"" and _may_get_one(pid):

@@ -9,6 +9,8 @@ from typing import List
 
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 """Where our own tools are: a job's PATH is its user's affair."""
+OWN = "WARPDECK_AGENT"
+"""In the environment of whatever the agent starts for itself."""
 JOB_UMASK = "022"
 """Of a job that says none. The supervisor's own is stricter."""
 FROM_SOURCE = "import sys; sys.path.insert(0, {root!r}); from warpdeck_agent.__main__ import main; sys.exit(main(sys.argv[1:]))"

@@ -13,7 +13,7 @@ import signal
 import subprocess
 
 from . import processes
-from .orphans import OWN
+from .program import OWN
 
 DIE_S = 2.0
 """How long a program that was killed is waited for."""

@@ -95,6 +95,8 @@ class Supervision:
         self._link: Optional[Link] = None
         self._starting: Dict[Key, asyncio.Future[int]] = {}
         self._opening = asyncio.Lock()
+        self.pid = 0
+        """The supervisor's, as far as one has said it."""
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     async def join(self) -> Dict[Key, int]:
@@ -155,6 +157,7 @@ class Supervision:
             os.close(descriptor)
         first = await link.first
         self._link = link
+        self.pid = int(first.get("pid", 0))
         loop.call_soon(link.listen, self._take, self._lost)  # when our caller knows the launches
         return {(job, restarts): pid for job, restarts, pid in first["launches"]}
 
@@ -169,6 +172,7 @@ class Supervision:
         if self._link is not None:
             self._link.close()
         self._link = None
+        self.pid = 0
         if self._process is not None:
             self._process.poll()
         for waiting in list(self._starting.values()):

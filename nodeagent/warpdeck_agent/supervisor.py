@@ -24,6 +24,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .hold import contain, hold_from
 from .linestore import LineStore
 from .procfs import number, table
+from .program import OWN
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 from .wire.jsontext import dumps, loads
@@ -207,8 +208,11 @@ class Supervisor:
     def _reap(self) -> None:
         """Puts down how children ended, and only then tells of it."""
         os.read(self._children, READ_BYTES)
-        while self._running:
-            pid, status, used = os.wait4(-1, os.WNOHANG)
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if not pid:
                 return
             launch = self._running.pop(pid, None)
@@ -315,6 +319,10 @@ def main(folder: str) -> int:
         return 1
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; it ends with the last
+    if OWN in os.environ:  # no group holds jobs together
+        from .subreaper import adopt_orphans  # with ctypes, which the others need not hold
+
+        adopt_orphans()
     gc.disable()  # no cycles here, and a collector would touch pages that a fork shares with us
     Supervisor(folder).run()
     return 0

@@ -12,6 +12,7 @@ import pytest
 from tests.agent import FROM_SOURCE, AgentProcess
 from tests.waiting import eventually
 
+from warpdeck_agent.processes import stat_fields
 from warpdeck_agent.wire import messages as wire
 
 pytestmark = pytest.mark.lab
@@ -44,6 +45,12 @@ def strength(agent: AgentProcess, name: str) -> str:
     return found.strength
 
 
+def ran(pid: str) -> bool:
+    """Whether that process is more than what its parent has not buried yet."""
+    fields = stat_fields(int(pid))
+    return bool(fields) and fields[0] != "Z"
+
+
 def test_the_node_says_what_it_enforces_and_what_not(agent: AgentProcess) -> None:
     names = [each.name for each in agent.connect().inventory.facilities]
     assert names == ["end", "memory", "cpus", "processes", "folders", "devices"]
@@ -68,14 +75,46 @@ def test_a_job_within_its_memory_ends_as_it_likes(agent: AgentProcess) -> None:
 
 
 def test_nothing_of_a_job_outlives_it(agent: AgentProcess) -> None:
-    """Daemons and sessions of their own, and with a group also who has scrubbed the mark."""
+    """Daemons and sessions of their own, and who has scrubbed the mark."""
     job = agent.new_id()
-    scrubbed = "env -i setsid sleep 1003 &\n" if strength(agent, "end") == "enforced" else ""
-    agent.launch(job, f"setsid sleep 1001 &\n{scrubbed}(sleep 1002 & ) &\necho $$\nexit 4")
+    scrubbed = "env -i setsid sleep 1003 &\necho $!\n"
+    agent.launch(job, f"setsid sleep 1001 &\n{scrubbed}(sleep 1002 & ) &\nexit 4")
     assert agent.link.report(job, "exited").exit_code == 4
     assert agent.processes(job) == []
+    assert not ran(agent.text(job))
     group = meta(agent, job)["hold"]["groups"]
     assert not any(os.path.exists(path) for path in group), "its groups are removed before its end is told"
+
+
+CHAIN = """
+#include <unistd.h>
+int main(int argc, char **argv) {
+    for (;;) {
+        if (argc > 1) setsid();
+        if (fork()) _exit(0);
+    }
+}
+"""
+"""Each process of it starts the next and ends, in a session of its own where there is an argument."""
+
+
+@pytest.mark.parametrize("environment", ["", "env -i"])
+@pytest.mark.parametrize("sessions", ["", "own"])
+def test_a_chain_of_processes_each_of_which_starts_the_next_ends_with_its_job(
+    agent: AgentProcess, short_tmp: Path, environment: str, sessions: str
+) -> None:
+    program, pipe, job = short_tmp / "chain", short_tmp / "pipe", agent.new_id()
+    argv = ["gcc", "-O2", "-x", "c", "-", "-o", str(program)]
+    subprocess.run(argv, input=CHAIN, text=True, check=True, timeout=60)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        begin = f"{environment} setsid {program} {sessions} 7>{pipe} &\nexec 7>{pipe}; echo y >&7; exit 4"
+        assert agent.run(job, begin, max_processes=1000).exit_code == 4
+        assert os.read(reader, 2) == b"y\n"
+        assert os.read(reader, 1) == b"", "nobody has the pipe open: no process of it is left"
+    finally:
+        os.close(reader)
 
 
 def test_who_left_the_groups_of_an_allocation_ends_with_it_all_the_same(agent: AgentProcess) -> None:
