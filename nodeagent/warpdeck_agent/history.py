@@ -13,6 +13,8 @@ from .wire.messages import AskMoment, Curve, GpuInfo, GpuSample, Moment, Strange
 
 NODE = ""
 """The key of the node's own rings, beside the uuids of its GPUs."""
+BACK_S = 600.0
+"""A clock that goes back by more was ahead: what was measured by it was at no such time."""
 
 
 class History:
@@ -21,6 +23,7 @@ class History:
     def __init__(self, folder: Folder) -> None:
         self._minutes = Minutes(folder)
         self._minute = -1
+        self._latest_unix = 0.0
         self._rings: Dict[str, Rings] = {NODE: Rings()}
         self._uuids: Dict[int, str] = {}
         self._strangers = StrangersSeen()
@@ -28,7 +31,13 @@ class History:
     def found(self, gpus: List[GpuInfo], now: float) -> None:
         """The node's GPUs. An agent before this one may have known what they did."""
         self._uuids = {gpu.index: gpu.uuid for gpu in gpus}
-        self._rings.update({gpu.uuid: Rings() for gpu in gpus})
+        self._recall(now)
+
+    def _recall(self, now: float) -> None:
+        """Begins with what the file has of the day before."""
+        self._minute, self._latest_unix = -1, now
+        self._rings = {key: Rings() for key in (NODE, *self._uuids.values())}
+        self._strangers = StrangersSeen()
         for minute, things, strangers in self._minutes.read(now):
             self._strangers.recall(minute, strangers)
             for key, values in things.items():
@@ -37,6 +46,9 @@ class History:
 
     def take(self, own: Values, gpus: List[GpuSample], now: float) -> None:
         """What was measured of the node and of its GPUs just now."""
+        if now < self._latest_unix - BACK_S:
+            self._recall(now)
+        self._latest_unix = max(now, self._latest_unix)
         self._rings[NODE].add(own, now)
         for gpu in gpus:
             if gpu.index in self._uuids:
@@ -51,7 +63,7 @@ class History:
         self._keep(int(now // MINUTE_S))
 
     def _keep(self, minute: int) -> None:
-        """Writes down the minute that is over. A clock that went back has none to tell of."""
+        """Writes down the minute that is over. A clock that went back a little has none to tell of."""
         if 0 <= self._minute < minute:
             span = Span(self._minute * MINUTE_S, MINUTE_S)
             measured = {key: rings.during(span) for key, rings in self._rings.items()}

@@ -197,6 +197,19 @@ def test_a_strange_line_costs_no_other_one(short_tmp: Path, strange: str) -> Non
     assert known == [BEGIN / 60, BEGIN / 60 + 1]
 
 
+def test_what_a_clock_that_was_ahead_has_told_is_forgotten_when_it_goes_back(short_tmp: Path) -> None:
+    known = history(short_tmp)
+    live(known, BEGIN, 120)
+    live(known, BEGIN + DAY_S, 120)
+    live(known, BEGIN + 240, 120)
+    assert at(known, BEGIN + 270.5).step_s == 1.0 and at(known, BEGIN + 270.5).gpus[0].util_pct == 30
+    assert at(known, BEGIN + 30.5).step_s == 60.0, "what was before is known by the file"
+    assert at(known, BEGIN + DAY_S + 30.5).step_s == 0.0
+    later = history(short_tmp, BEGIN + 420)
+    live(later, BEGIN + 420, 1)
+    assert at(later, BEGIN + 250.0).step_s == 60.0, "its minutes are written down again"
+
+
 def test_the_files_are_bounded_and_hold_a_day_at_least(short_tmp: Path) -> None:
     kept = Minutes(Folder(str(short_tmp)))
     for minute in range(2 * MOST + 700):
