@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import itertools
 import os
+import re
 import select
 import struct
 import subprocess
@@ -38,7 +39,6 @@ KEY_S = 0.25
 PATIENCE_S = 30.0
 SIZES = ((24, 80), (40, 120), (60, 200))
 TINY = (6, 24)
-SHOWN_BYTES = 2000
 """Of what was painted instead, in an error."""
 ESCAPE = "\x1b[27u"
 """As terminals with the kitty keyboard send it: alone it would be Alt with the next key, if the app read both at once."""
@@ -117,6 +117,13 @@ def guarded_by(guard: int) -> int:
     return int(eventually(lambda: below.read_text().split(), what="the app has begun")[0])
 
 
+def words_of(shown: bytes) -> str:
+    """What was painted, a line for each piece that was put somewhere."""
+    text = shown.decode("utf-8", "replace")
+    pieces = re.split(r"\x1b\[\d+;\d+H", text)
+    return "\n".join(re.sub(r"\x1b\[[?<>=]?[\d;]*[A-Za-z]", "", piece).rstrip() for piece in pieces)
+
+
 class Walk:
     """The hands and eyes at one terminal."""
 
@@ -145,7 +152,7 @@ class Walk:
         shown, began = b"", time.monotonic()
         while station.shows.encode() not in shown:
             assert time.monotonic() - began < PATIENCE_S, (
-                f"no {station.shows} after {station.keys}: {shown[:SHOWN_BYTES]!r}"
+                f"no {station.shows} after {station.keys}:\n{words_of(shown)}"
             )
             shown += self._see(KEY_S)
 
@@ -160,7 +167,7 @@ class Walk:
                 try:
                     shown += os.read(self._terminal, 1 << 20)
                 except OSError as error:  # EIO
-                    raise AssertionError(f"it has ended: {shown[-SHOWN_BYTES:]!r}") from error
+                    raise AssertionError(f"it has ended:\n{words_of(shown)}") from error
         self.painted += len(shown)
         return shown
 

@@ -83,8 +83,8 @@ class Window(App[None]):
         self._cursor_written = Offset(-1, -1)
         self.timed = False
         """Whether the head line says how long keys take."""
-        self._key_at: float | None = None
-        self._key_s = 0.0
+        self._typed_at: float | None = None
+        self._paint_s = 0.0
 
     @property
     def stands(self) -> bool:
@@ -93,8 +93,8 @@ class Window(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, Typed) and not event.is_forwarded:
-            if self._key_at is None:
-                self._key_at = event.time
+            if self._typed_at is None:
+                self._typed_at = event.time
             await self.keyboard.take(event)
         else:
             await super().on_event(event)
@@ -124,11 +124,11 @@ class Window(App[None]):
 
     def _forget_key(self) -> None:
         """It has changed nothing that can be seen."""
-        self._key_at = None
+        self._typed_at = None
 
-    def key_words(self) -> str:
+    def paint_words(self) -> str:
         """How long the last key took until what it has changed was written, if that is asked for: "key 4 ms   "."""
-        return f"key {self._key_s * 1000:.0f} ms   " if self.timed else ""
+        return f"key {self._paint_s * 1000:.0f} ms   " if self.timed else ""
 
     def action_timing(self) -> None:
         self.timed = not self.timed
@@ -222,7 +222,7 @@ class Window(App[None]):
                 self.post_display_hook()
                 return
             self._cursor_written = cursor
-            if self._key_at is not None:
-                self._key_s, self._key_at = time.monotonic() - self._key_at, None
+            if self._typed_at is not None:
+                self._paint_s, self._typed_at = time.monotonic() - self._typed_at, None
             renderable = Written(text)
         super()._display(screen, renderable)

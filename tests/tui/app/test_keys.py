@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tui.app.stage import Stage, on_stage
 from textual.binding import Binding
+from textual.keys import _character_to_key
+from textual.screen import Screen
 from textual.widgets import Input
 
 from warpdeck.paths import config_dir
@@ -76,18 +80,35 @@ TEXTUALS_OWN = ("ctrl+c", "super+c")
 """Copies what is selected; the app says of it how to leave."""
 
 
+async def brought_to(stage: Stage, sight: str) -> Screen[Any]:
+    """The screen, with a job that runs."""
+    job = await stage.cluster.submit("job")
+    await stage.shows("● R")
+    await stage.press(*SIGHTS[sight])
+    if sight == "a text":
+        await stage.app.push_screen(TextPage("a text", "words"))
+    elif sight == "a choice":
+        await stage.app.push_screen(Choose("Which?", [stage.app.board.jobs[job.id]]))
+    return stage.app.screen
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+async def test_a_key_that_means_nothing_there_does_nothing(folder: Path, sight: str) -> None:
+    """Textual calls what an app, a screen or a widget has by the name key_... or _key_..., be it a method or not."""
+    async with on_stage(folder) as stage:
+        screen = await brought_to(stage, sight)
+        meant = {key for _, bound in screen._modal_binding_chain for key, _ in bound}
+        names = {_character_to_key(char) for char in string.printable if char.isprintable()}
+        before = stage.app.screen_stack
+        await stage.press(*sorted(names - meant))
+        assert stage.app.screen_stack == before
+
+
 @pytest.mark.parametrize("sight", SIGHTS)
 async def test_no_key_means_two_things_wherever_the_focus_is(folder: Path, sight: str) -> None:
     """As Textual has it: from the widget with the focus up to the app, with all that was inherited."""
     async with on_stage(folder) as stage:
-        job = await stage.cluster.submit("job")
-        await stage.shows("● R")
-        await stage.press(*SIGHTS[sight])
-        if sight == "a text":
-            await stage.app.push_screen(TextPage("a text", "words"))
-        elif sight == "a choice":
-            await stage.app.push_screen(Choose("Which?", [stage.app.board.jobs[job.id]]))
-        screen = stage.app.screen
+        screen = await brought_to(stage, sight)
         for widget in screen.focus_chain or [None]:
             screen.set_focus(widget)
             meanings: dict[str, set[str]] = {}

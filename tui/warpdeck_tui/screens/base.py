@@ -157,7 +157,7 @@ class DeckScreen(Arrives[None]):
         away = self.deck.away
         head = self.query_one("#head", Static)
         head.set_class(bool(away), "away")
-        words = self.deck.key_words() + words
+        words = self.deck.paint_words() + words
         head.update(f" warpdeck  ⚠ {away}   {words}" if away else f" warpdeck  {words}")
 
     def action_new_job(self) -> None:
