@@ -10,6 +10,10 @@ WHOLE_NODE = -1
 """As a memory figure: all of it (`--mem=0`)."""
 
 
+ANYBODY = "*"
+"""In place of the user of a job that shares its nodes with all, as all of that user's jobs do."""
+
+
 class Tenant(msgspec.Struct, frozen=True):
     """Of whom a job is, and whether it wants nobody else's on its nodes."""
 

@@ -152,7 +152,7 @@ def reserved_ground(view: View, general: Ground, reservation: ReservationView) -
     nodes = tuple(node for node in view.nodes if node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
     made = Ground(general.settings)
-    made.keep_tenants(general.keeps_tenants)
+    made.set_owners(general.owners)
     made.follow(
         View(nodes=nodes, running=tuple(general.jobs_on(rows)), pending=(), partitions=view.partitions)
     )

@@ -15,6 +15,7 @@ from warpdeck.model import Resources
 
 from .changes import NEW, came_from
 from .cluster import Cluster, Floats, Ints
+from .demand import ANYBODY
 from .gpus import GpuBoard, Held, are_unsteady
 from .obstacle import Obstacle
 from .placement import Shape
@@ -52,8 +53,8 @@ class Ground:
         self._misfits: dict[tuple[int, float], Obstacle] = {}
         self._least: list[tuple[int, int, int, int]] = []
         self._least_rows: Ints = np.zeros((0, 4), dtype=np.int64)
-        self.keeps_tenants = False
-        """Whether it matters to anybody whose jobs are on a node."""
+        self._owners: frozenset[str] | None = None
+        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
         self._apart = 0
         """How many of the running jobs want no other user's on their nodes."""
         self._tenants: tuple[Sequence[RunningJob], tuple[PartitionView, ...], Running] | None = None
@@ -72,11 +73,22 @@ class Ground:
             self._forget_shapes()
         self._tables = view.partitions
 
-    def keep_tenants(self, keeps: bool) -> None:
-        """Whether it matters whose jobs are on a node: equal requests of several users are several kinds then."""
-        if keeps != self.keeps_tenants:
-            self.keeps_tenants = keeps
+    @property
+    def owners(self) -> frozenset[str] | None:
+        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
+        return self._owners
+
+    def set_owners(self, owners: frozenset[str] | None) -> None:
+        """Requests of theirs are kinds of their own."""
+        if owners != self._owners:
+            self._owners = owners
             self._forget_shapes()
+
+    def tenant_of(self, job: PendingJob) -> str | None:
+        """As whom the job meets others on its nodes; None where that does not matter."""
+        if self._owners is None:
+            return None
+        return job.user if job.user in self._owners else ANYBODY
 
     @property
     def users_apart(self) -> bool:
@@ -90,13 +102,14 @@ class Ground:
         if rows:
             made.lay(np.array(rows), [*self._holds(rows, now), *board.shared_holds()])
         made.shared = board.shared
-        if self.keeps_tenants:
+        if self._owners is not None:
             made.tenants = Tenants(
-                self._who_runs(), len(self.cluster), now, endless_s=ENDLESS_S, overdue_s=OVERDUE_S
+                self.who_runs(), len(self.cluster), now, endless_s=ENDLESS_S, overdue_s=OVERDUE_S
             )
         return made
 
-    def _who_runs(self) -> Running:
+    def who_runs(self) -> Running:
+        """Whose jobs are where."""
         kept = self._tenants
         if kept is None or kept[0] is not self.running or kept[1] is not self._tables:
             made = Running(self.running, self.parts, {part.name: part for part in self._tables})
@@ -115,7 +128,7 @@ class Ground:
     def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
         """The kind of the job's request; equal requests get the same one, of one user where it matters whose they are."""
         asked, name = job.resources, "" if partition is None else partition.name
-        user = job.user if self.keeps_tenants else None
+        user = None if self._owners is None else self._tenant_in(job, partition)
         known = self._shapes.get((id(asked), name, user))
         if known is not None:
             return known[1]
@@ -134,6 +147,11 @@ class Ground:
             self._by_value[asked, name, user] = found
         self._shapes[id(asked), name, user] = asked, found
         return found
+
+    def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
+        """One that is tried as another than it is may want it of whom nobody else does."""
+        apart = job.resources.share_with == "user" or (partition is not None and partition.exclusive_user)
+        return job.user if apart else self.tenant_of(job)
 
     def misfit(self, shape: Shape, duration_s: float, reservation: str) -> Obstacle:
         """What those meet for whom there is no room for so long."""

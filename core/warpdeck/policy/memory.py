@@ -30,8 +30,8 @@ class Memory:
         self.ground = Ground(self.settings)
         self.uses = Uses({})
         self.misfits = Misfits()
-        self._keeps_tenants = False
-        """Whether somebody waits or runs who wants no other user's job on his nodes."""
+        self._owners: frozenset[str] | None = None
+        """The users to whom it matters whose jobs are on their nodes; None where it can matter to nobody."""
         self._misfits_of: tuple[object, ...] = ()
         """What they depend on."""
 
@@ -48,9 +48,8 @@ class Memory:
             self.uses = Uses(settings.billing_weights)
         self._follow_queue(view, limits_people)
         self.ground.follow(view)
-        parted = any(part.exclusive_user for part in view.partitions)
-        self._keeps_tenants = parted or self.ground.users_apart or self.queue.users_apart
-        self.ground.keep_tenants(self._keeps_tenants)
+        self._owners = self._find_owners(view)
+        self.ground.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
         misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting)
@@ -59,10 +58,17 @@ class Memory:
         return view
 
     def _follow_queue(self, view: View, limits_people: bool) -> None:
-        queue, is_personal = self.queue, limits_people or self._keeps_tenants
-        if queue.settings != self.settings or queue.is_personal != is_personal or queue.is_overgrown:
-            self.queue = Queue(self.settings, is_personal=is_personal)
+        queue, is_personal, owners = self.queue, limits_people, self._owners or frozenset()
+        is_other = queue.settings != self.settings or queue.is_personal != is_personal
+        if is_other or queue.owners != owners or queue.is_overgrown:
+            self.queue = Queue(self.settings, is_personal=is_personal, owners=owners)
         self.queue.follow(view.pending)
+
+    def _find_owners(self, view: View) -> frozenset[str] | None:
+        parted = frozenset(part.name for part in view.partitions if part.exclusive_user)
+        if not (parted or self.ground.users_apart or self.queue.users_apart):
+            return None
+        return self.ground.who_runs().owners() | self.queue.users_who_want(parted)
 
 
 def _are_by_name(nodes: Sequence[NodeView]) -> bool:

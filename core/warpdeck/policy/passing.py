@@ -424,7 +424,7 @@ class Pass:
 
     def claimant(self, job: PendingJob) -> Claimant:
         """Jobs of one claimant may push the same others aside."""
-        return claimant(job, by_user=self.fields[""].ground.keeps_tenants)
+        return claimant(job, tenant=self.fields[""].ground.tenant_of(job))
 
     def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         failed = self._never.get(id(shape))

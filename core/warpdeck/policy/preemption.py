@@ -215,8 +215,8 @@ Found = tuple[Spot, list[Preempt]]
 Claimant = tuple[object, ...]
 
 
-def claimant(job: PendingJob, *, by_user: bool) -> Claimant:
-    """What jobs have in common that may push the same others aside for the same request. `by_user`: it matters whose they are."""
+def claimant(job: PendingJob, *, tenant: str | None) -> Claimant:
+    """What jobs have in common that may push the same others aside for the same request. `tenant`: Ground.tenant_of."""
     return (
         id(job.resources),
         job.partition,
@@ -225,7 +225,7 @@ def claimant(job: PendingJob, *, by_user: bool) -> Claimant:
         job.qos,
         job.time_limit_s,
         job.unlimited,
-        by_user and job.user,
+        tenant,
     )
 
 

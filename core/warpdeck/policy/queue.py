@@ -16,7 +16,7 @@ from warpdeck.model import Resources, count_tasks
 
 from .access import partition_names
 from .changes import NEW, Numbering, came_from
-from .cluster import Ints
+from .cluster import Ints, Mask
 from .settings import Settings
 from .site import Tres
 from .timeline import ENDLESS_S
@@ -59,10 +59,13 @@ class Table:
 
 
 class Queue:
-    """The table in the order of the view. With `is_personal` it matters whose a job is."""
+    """The table in the order of the view. With `is_personal` it matters whose a job is, else only of those of `owners`."""
 
-    def __init__(self, settings: Settings, *, is_personal: bool) -> None:
+    def __init__(
+        self, settings: Settings, *, is_personal: bool, owners: frozenset[str] = frozenset()
+    ) -> None:
         self.settings = settings
+        self.owners = owners
         self.is_personal = is_personal
         self.jobs: Sequence[PendingJob] = ()
         self.kinds: list[PendingJob] = []
@@ -102,6 +105,19 @@ class Queue:
         """Whether a waiting job wants no other user's on its nodes."""
         apart = self.of_kind["users_apart"]
         return bool(apart.any()) and bool(apart[self.table["kind"]].any())
+
+    def users_who_want(self, parted: frozenset[str]) -> frozenset[str]:
+        """The users of jobs that want no other user's on their nodes, by themselves or in one of these partitions."""
+        wants: Mask = self.of_kind["users_apart"] > 0
+        for kind, job in enumerate(self.kinds) if parted else ():
+            if any(parted.intersection(self._partitions_of(part)) for part in (job, *job.components)):
+                wants[kind] = True
+        people = np.unique(self.table["person"][wants[self.table["kind"]]]).tolist()
+        known = self.people.keys
+        return frozenset(known[number][1] for number in people)
+
+    def _partitions_of(self, job: PendingJob) -> list[str]:
+        return partition_names(job.partition, self.settings)
 
     def follow(self, jobs: Sequence[PendingJob]) -> None:
         """These are the jobs that wait now."""
@@ -148,7 +164,7 @@ class Queue:
         return numbers
 
     def _key(self, job: PendingJob) -> tuple[object, ...]:
-        key = (
+        key: tuple[object, ...] = (
             id(job.resources),
             job.time_limit_s,
             job.unlimited,
@@ -160,6 +176,8 @@ class Queue:
         )
         if self.is_personal or job.licenses or job.reservation:
             return (*key, job.user, job.account, job.qos, job.licenses, job.components and job.id)
+        if job.user in self.owners:
+            key = (*key, job.user)
         return (*key, job.id) if job.components else key
 
     def _note_kinds(self, new: Sequence[PendingJob]) -> None:
@@ -235,7 +253,9 @@ def _may_not_start(job: PendingJob) -> bool:
 
 
 def _wants_users_apart(job: PendingJob) -> bool:
-    return any(part.resources.share_with == "user" for part in (job, *job.components))
+    return job.resources.share_with == "user" or (
+        bool(job.components) and any(map(_wants_users_apart, job.components))
+    )
 
 
 def likely_s(job: PendingJob) -> float:

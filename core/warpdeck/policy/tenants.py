@@ -3,8 +3,9 @@
 Slurm's rule: a job that shares its nodes with its own user's jobs alone takes no node on which another user has one, and no node
 that has such a job takes another user's. A suspended job is still there. A partition with ExclusiveUser has it so for all of its jobs.
 
-Kept only where some job or partition asks for it, so that others pay nothing. What is there now ends, so of each node one moment
-tells from when on nobody bars somebody; what a pass keeps for later is looked at one by one.
+Kept only where some job or partition asks for it, so that others pay nothing. Users who have no such job meet the same, so they
+count as one; each of the others, the owners, is apart, and so are equal requests of theirs. What is there now ends, so of each
+node one moment tells from when on nobody bars somebody; what a pass keeps for later is looked at one by one.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class Running:
         self.ends: Floats = ends[places]
         """Infinite without a limit."""
         self.jobs: Ints = jobs[places]
+
+    def owners(self) -> frozenset[str]:
+        """The users of those who want no other user's job on their nodes."""
+        users = self.users.keys
+        return frozenset(users[number] for number in np.unique(self.user[self.alone]).tolist())
 
 
 class Tenants:

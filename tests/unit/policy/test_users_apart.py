@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from tests.builders import node, pending, running, view
 
-from warpdeck.model import JobId, Resources
+from warpdeck.model import JobId, NodeName, Resources
 from warpdeck.policy import Memory, PartitionView, PendingJob, Plan, QosView, RunningJob, Settings, plan
 from warpdeck.policy.advise import advise
 from warpdeck.policy.view import NodeView
@@ -132,4 +132,28 @@ def test_a_memory_forgets_whose_jobs_are_where_when_it_matters_no_more() -> None
     assert plan(first, NOW, Settings(), memory=memory) == plan(first, NOW, Settings())
     later = msgspec.structs.replace(first, running=(held[0],))
     assert plan(later, NOW, Settings(), memory=memory) == plan(later, NOW, Settings())
-    assert not memory.ground.keeps_tenants
+    assert memory.ground.owners is None
+
+
+def test_requests_of_users_who_share_with_all_are_one_kind_and_those_of_owners_their_own() -> None:
+    users = [f"u{number}" for number in range(20)]
+    same = Resources(cpus_per_task=2)
+    jobs = [pending(number, user=user, resources=same) for number, user in enumerate(users, start=1)]
+    jobs += [apart(50, "u3"), apart(51, "u4")]
+    memory = Memory()
+    plan(view([node("a")], jobs, [runs(99, "bob", cpus=64)]), NOW, Settings(), memory=memory)
+    kinds = memory.queue.kinds
+    assert memory.ground.owners == {"u3", "u4"}
+    assert len(kinds) == 5, "that of all others, and of each owner two"
+
+
+def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts_there() -> None:
+    a, b = frozenset({NodeName("a")}), frozenset({NodeName("b")})
+    own = PartitionView(name="own", nodes=a, exclusive_user=True)
+    parts = (PartitionView(name="free", nodes=b), PartitionView(name="other", nodes=a), own)
+    jobs = [pending(1, user="dan", partition="other"), pending(2, user="cat", partition="free")]
+    picture = view([node("a"), node("b")], jobs, [runs(9, "bob", on="b", cpus=64, partition="free")])
+    found = advise(msgspec.structs.replace(picture, partitions=parts), NOW, Settings(), JobId(2))
+    assert "starts now with --partition=other" in found.changes
+    first = msgspec.structs.replace(picture, partitions=(parts[0], own, parts[1]))
+    assert "starts now with --partition=other" in advise(first, NOW, Settings(), JobId(2)).changes
