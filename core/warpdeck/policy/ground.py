@@ -134,19 +134,28 @@ class Ground:
             return known[1]
         found = self._by_value.get((asked, name, user))
         if found is None:
-            default = self.settings.default_mem_per_cpu_bytes
-            found = Shape(
-                self.cluster,
-                asked,
-                partition,
-                default_mem_per_cpu_bytes=default,
-                number=len(self._by_value),
-                user=user,
-            )
-            self._least.append(found.least())
-            self._by_value[asked, name, user] = found
+            of_all = None if user is None else self._by_value.get((asked, name, None))
+            if user is not None and of_all is None:
+                of_all = self._new_shape(asked, partition, None, of_all=None)
+            found = self._new_shape(asked, partition, user, of_all=of_all)
         self._shapes[id(asked), name, user] = asked, found
         return found
+
+    def _new_shape(
+        self, asked: Resources, partition: PartitionView | None, user: str | None, *, of_all: Shape | None
+    ) -> Shape:
+        made = Shape(
+            self.cluster,
+            asked,
+            partition,
+            default_mem_per_cpu_bytes=self.settings.default_mem_per_cpu_bytes,
+            number=len(self._by_value),
+            user=user,
+            of_all=of_all,
+        )
+        self._least.append(made.least())
+        self._by_value[asked, "" if partition is None else partition.name, user] = made
+        return made
 
     def _tenant_in(self, job: PendingJob, partition: PartitionView | None) -> str | None:
         """One that is tried as another than it is may want it of whom nobody else does."""

@@ -24,6 +24,8 @@ class Misfits:
     def __init__(self) -> None:
         self.obstacles: list[Obstacle | None] = []
         self._shape: Ints = np.zeros(0, dtype=np.int64)
+        self._of_all: Ints = np.zeros(0, dtype=np.int64)
+        """Shape.of_all of it."""
         self._least_s: Floats = np.zeros(0)
         """How long it must be able to run; 0 where that may become less."""
 
@@ -33,6 +35,8 @@ class Misfits:
         if new:
             self.obstacles += new
             self._shape = np.concatenate((self._shape, np.array([_shape(each) for each in new])))
+            of_all = [_shape(each, of_all=True) for each in new]
+            self._of_all = np.concatenate((self._of_all, np.array(of_all)))
             least = [_least_s(*pair) for pair in zip(kinds[-len(new) :], new, strict=True)]
             self._least_s = np.concatenate((self._least_s, np.array(least)))
 
@@ -43,8 +47,9 @@ class Misfits:
         return met
 
     def as_hard_as(self, shape: Shape, duration_s: float) -> Mask:
-        """The kinds of this shape that must run for so long or longer."""
-        found: Mask = (self._shape == shape.number) & (self._least_s >= duration_s)
+        """The kinds of this shape, whosever they are if it is of all, that must run for so long or longer."""
+        shapes = self._of_all if shape.of_all is shape else self._shape
+        found: Mask = (shapes == shape.number) & (self._least_s >= duration_s)
         return found
 
 
@@ -52,7 +57,9 @@ def _least_s(job: PendingJob, obstacle: Obstacle | None) -> float:
     return 0.0 if obstacle is None or job.time_min_s is not None else obstacle.duration_s
 
 
-def _shape(obstacle: Obstacle | None) -> int:
+def _shape(obstacle: Obstacle | None, *, of_all: bool = False) -> int:
     if obstacle is None:
         return ASK
-    return NEVER if obstacle.shape is None else obstacle.shape.number
+    if obstacle.shape is None:
+        return NEVER
+    return (obstacle.shape.of_all if of_all else obstacle.shape).number

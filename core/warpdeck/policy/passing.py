@@ -120,12 +120,16 @@ class Pass:
     def meet_the_same(self, kind: int) -> Mask | None:
         """Notes of the kinds that are as hard to place as this one, which did not fit, that they do not fit either."""
         obstacle = self.met[kind]
-        failed = None if obstacle.shape is None else self._too_long.get(id(obstacle.shape))
-        if failed is None or obstacle.shape is None or obstacle.reservation or self.rules.active:
+        if obstacle.shape is None or obstacle.reservation or self.rules.active:
             return None
         if obstacle.shape.is_spread:  # others may have it on fewer nodes
             return None
-        same = self._misfits.as_hard_as(obstacle.shape, failed)
+        of_all = obstacle.shape.of_all
+        shape = of_all if id(of_all) in self._too_long else obstacle.shape
+        failed = self._too_long.get(id(shape))
+        if failed is None:
+            return None
+        same = self._misfits.as_hard_as(shape, failed)
         self._certain |= same
         return same
 
@@ -332,6 +336,8 @@ class Pass:
             self.stopped = self.stopped or bool(self.starts)
             return None
         if not field.may_fit(shape):
+            return None
+        if shape.tenant is not None and self._find(field, shape.of_all, duration_s) is None:
             return None
         self._tests += 1
         found = field.find_now(shape, duration_s)

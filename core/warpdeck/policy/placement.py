@@ -41,8 +41,12 @@ class Shape:
         default_mem_per_cpu_bytes: int,
         number: int = 0,
         user: str | None = None,
+        of_all: Shape | None = None,
     ) -> None:
-        """`user`: whose request it is, where it matters on whose nodes he is; equal requests of others are another shape."""
+        """`user`: whose request it is, where it matters on whose nodes he is; equal requests of others are another shape, and
+        `of_all` is what they are to whom that does not matter."""
+        self.of_all = of_all or self
+        """Where this one finds no room, none of those finds any whose it is."""
         self.number = number
         """Its place among the shapes that are kept."""
         self.asked = asked
