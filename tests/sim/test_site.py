@@ -333,7 +333,14 @@ def test_a_reservation_that_comes_again_keeps_long_jobs_out_and_lets_its_own_in_
         await site.later(3 * HOUR_S)
         assert site.why(long).startswith("ReqNodeNotAvail: would fit now, but the reservation class")
         begun = [site.now(job).start_at_unix or 0.0 for job in (short, *own)]
-        assert [round((at - start) / minute_s) for at in begun] == [20, 0, 60, 120]
+        assert [round((at - start) / minute_s) for at in begun] == [20, 0, 15, 60]
+        ended = [
+            (site.now(job).state, round(((site.now(job).end_at_unix or 0.0) - start) / minute_s))
+            for job in own
+        ]
+        assert ended == [("COMPLETED", 15), ("TIMEOUT", 20), ("COMPLETED", 75)], (
+            "the second one's time is over with it"
+        )
         await site.controller.apply(ReservationRemoved(name="class"))
         await site.later()
         assert site.nodes(long) == ("n0",)

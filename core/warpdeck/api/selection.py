@@ -63,7 +63,7 @@ def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     if qos := frozenset(map(str.lower, message.qos)):
         found.append(lambda job: (job.request.qos or "normal").lower() in qos)
     if reservations := frozenset(message.reservations):
-        found.append(lambda job: job.request.reservation in reservations)
+        found.append(lambda job: job.reservation in reservations)
     if licenses := frozenset(message.licenses):
         found.append(lambda job: any(name in licenses for name, _ in job.request.licenses))
     return found

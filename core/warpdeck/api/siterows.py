@@ -165,6 +165,19 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     overlap: bool = False
     repeat: str = ""
     """How it comes again; start and end are of the present or next time."""
+    deny_users: list[str] = []
+    deny_accounts: list[str] = []
+    magnetic: bool = False
+    flex: bool = False
+    any_nodes: bool = False
+    hold_jobs_after: bool = True
+    float_s: int | None = None
+    purge_after_s: int | None = None
+    node_count: int = 0
+    partition: str = ""
+    replace: str = ""
+    static: bool = False
+    """These are as in model.Reservation."""
 
 
 class QosRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
+from warpdeck.notation.reservations import for_whom
 from warpdeck.notation.times import format_duration
 from warpdeck.notation.tres import format_tres
 from warpdeck.paths import default_paths
@@ -207,7 +208,6 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
     lines = []
     for row in rows:
         both = row["start"] is not None and row["end"] is not None
-        who = [f"account {name}" for name in row["accounts"]] + row["users"]
         lines.append(
             [
                 row["name"],
@@ -216,7 +216,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
                 format_time(row["end"]) or "never",
                 f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
                 row["node_list"],
-                f"{', '.join(who) or 'nobody'}{': maintenance' if row['maintenance'] else ''}",
+                for_whom(row),
             ]
         )
     print_table([] if args.noheader else head, lines)

@@ -6,7 +6,8 @@ import argparse
 import time
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.notation.reservations import FLAGS, Wish, parse_wish
+from warpdeck.notation.reservationflags import FLAGS
+from warpdeck.notation.reservations import Wish, parse_wish
 
 from .arguments import Arguments, run_sub_verb
 from .output import print_json

@@ -42,6 +42,7 @@ from .rules import GroupsOf, Rules, unix_groups
 from .sampling import Sampling
 from .state import State
 from .tally import Tally
+from .tending import Tender
 from .transaction import Transaction
 from .upkeep import ToldPriorities, evict_finished, needed_by_others
 
@@ -108,6 +109,7 @@ class Controller:
         self._groups_every_s = groups_every_s
         self._told_priorities = ToldPriorities()
         self._recall = Recall(lambda effects: self._effects.add(effects))
+        self._tender = Tender(self)
         self._planner = Planner(self, self._recall, decide=lambda txn, event: self._reduce(txn, event, None))
         self.outputs = outputs
         self.submit_host = submit_host
@@ -141,6 +143,7 @@ class Controller:
             "housekeeping": self._housekeeping,
             "groups": self._refresh_groups,
             "estimates": self._estimate,
+            "reservations": self._tender.run,
             "effects": self._effects.run,
         }
         try:
@@ -279,6 +282,7 @@ class Controller:
             if answer is not None and not answer.done():
                 answer.set_result(outcome)
         self.hub.touch(jobs=txn.touched_jobs(), nodes=self._nodes_touched(txn, batch))
+        self._tender.note_change()
         if decided.swift is not None:
             self._effects.add(decided.swift.effects)
             replan = decided.swift.replan

@@ -108,8 +108,8 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         made["SLURM_JOB_ACCOUNT"] = request.account
     if job.restarts:  # as in Slurm: scripts ask whether it is set
         made["SLURM_RESTART_COUNT"] = str(job.restarts)
-    if request.reservation:
-        made["SLURM_JOB_RESERVATION"] = request.reservation
+    if job.reservation:
+        made["SLURM_JOB_RESERVATION"] = job.reservation
     if request.licenses:
         made["SLURM_JOB_LICENSES"] = ",".join(f"{name}:{count}" for name, count in request.licenses)
     if request.dependencies is not None:

@@ -174,6 +174,10 @@ class ReservationMade(msgspec.Struct, frozen=True, kw_only=True):
     instead: bool = False
 
 
+class ReservationsTended(msgspec.Struct, frozen=True, kw_only=True):
+    """Time has gone on, or jobs and nodes have changed: what follows from that for reservations (policy.tending) is done."""
+
+
 class ReservationRemoved(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
@@ -228,6 +232,7 @@ SiteEvent = (
     | NodeRemoved
     | ReservationMade
     | ReservationRemoved
+    | ReservationsTended
     | NodeUp
     | NodeLost
 )

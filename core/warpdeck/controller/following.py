@@ -54,7 +54,9 @@ def _may_follow(txn: Transaction, array: Job, last: Job) -> bool:
     """Whether the next of the array may be promised the place of that job: its own task, on a node that takes jobs."""
     if array.state is not JobState.PENDING or array.held or last.state not in _LEADS:
         return False
-    if last.request is not array.request or last.id in txn.state.follower or last.allocation is None:
+    if last.request is not array.request or last.id in txn.state.follower or last.drawn_into:
+        return False
+    if last.allocation is None:
         return False
     node = txn.state.nodes.get(last.allocation.shares[0].node)
     return len(last.shares) == 1 and node is not None and not why_unavailable(txn.state, node)

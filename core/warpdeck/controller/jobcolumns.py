@@ -129,6 +129,8 @@ def _reason(sight: Sight, job: Job) -> str:
     if job.state is JobState.PENDING and job.behind is not None:
         return NEXT
     if _is_held(job):
+        if job.lost_reservation:
+            return "ReservationDeleted"
         return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
     if job.state is JobState.PENDING:
         why = sight.state.whys.get(job.id)
@@ -373,7 +375,7 @@ FACTS: dict[str, Column] = {
     "req_nodes": lambda _, job: collapse(job.request.resources.nodelist),
     "exc_nodes": lambda _, job: collapse(job.request.resources.exclude),
     "sched_nodes": _sched_nodes,
-    "reservation": lambda _, job: job.request.reservation,
+    "reservation": lambda _, job: job.reservation,
     "limit_s": _limit_s,
     "licenses": lambda _, job: ",".join(f"{name}:{count}" for name, count in job.request.licenses),
     "nice": lambda _, job: job.request.nice,

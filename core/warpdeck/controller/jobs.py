@@ -145,7 +145,9 @@ def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list
     if job.held:
         # Who was held did not wait for anybody.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
-        txn.put_job(amend(job, held=False, held_by_admin=False, eligible_at_unix=eligible))
+        txn.put_job(
+            amend(job, held=False, held_by_admin=False, lost_reservation="", eligible_at_unix=eligible)
+        )
         txn.log(job.id, f"released by {who.user}")
     return []
 
@@ -220,6 +222,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             ended_by_uid=None,
             requeue_on_exit=False,
             partition="",
+            drawn_into="",
             priority=None,
             time_limit_s=None,
             leaves_by_unix=None,

@@ -57,7 +57,8 @@ def _moments(state: State, now: float) -> Iterator[float]:
     if not state.has_to_plan:
         return
     for each in reservations(state, now):
-        yield from (each.start_unix, each.end_unix)
+        if each.float_s is None:
+            yield from (each.start_unix, each.end_unix)
     yield from _exempt_until(state)
 
 

@@ -8,6 +8,7 @@ it was made from are the same objects.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from warpdeck.config import NodeFacts
@@ -15,6 +16,7 @@ from warpdeck.model import Job, JobId, JobState, Link, Node, NodeName, Reading, 
 from warpdeck.policy import NodeView, PendingJob, RunningJob
 
 from .dependencies import lasting_targets
+from .reservations import ends_for
 from .view import (
     Namesakes,
     blocked_gpus,
@@ -128,7 +130,8 @@ class Picture:
         return self._last_running
 
     def _running_job(self, state: State, job: Job, now: float) -> RunningJob:
-        made = running_job(job, now, state.site.grace_s)
+        closes_unix = ends_for(state, job) if job.reservation else math.inf
+        made = running_job(job, now, state.site.grace_s, closes_unix=closes_unix)
         if job.state is JobState.RUNNING and job.start_at_unix is not None:
             self._running[job.id] = made
         return made

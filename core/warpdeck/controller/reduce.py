@@ -15,10 +15,11 @@ from . import (
     nodes,
     progress,
     recording,
-    reservations,
+    reserving,
     steps,
     submitting,
     suspension,
+    tending,
     updates,
 )
 from .events import (
@@ -46,6 +47,7 @@ from .events import (
     Requeued,
     ReservationMade,
     ReservationRemoved,
+    ReservationsTended,
     Resumed,
     SiteEvent,
     StepAsked,
@@ -127,8 +129,10 @@ def _of_the_site(txn: Transaction, event: SiteEvent) -> Outcome:
         case NodeRemoved():
             return nodes.remove(txn, event)
         case ReservationMade():
-            return reservations.make(txn, event)
+            return reserving.make(txn, event)
         case ReservationRemoved():
-            return reservations.remove(txn, event)
+            return reserving.remove(txn, event)
+        case ReservationsTended():
+            return tending.tend_all(txn)
         case _:
             assert_never(event)

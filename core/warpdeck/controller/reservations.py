@@ -1,4 +1,4 @@
-"""Reservations: those of the configuration beside those that admins make at run time. Handlers of the reducer.
+"""Reservations as they are at a moment: those of the configuration beside those that admins make at run time.
 
 Jobs that run there are left alone: they end within their limits, and a reservation begins on what is free of them.
 """
@@ -12,36 +12,58 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from warpdeck.errors import UserError
-from warpdeck.model import Reservation
-from warpdeck.model.reservation import PERIOD_S
+from warpdeck.model import Job, NodeName, Reservation
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
-from .events import Outcome, ReservationMade, ReservationRemoved
 from .recurrence import occurrences
 
 if TYPE_CHECKING:
     from .state import State
-    from .transaction import Transaction
 
-MAX_RESERVATIONS = 1000
-"""Made at run time: each costs every pass."""
 FURTHER = 7
 """Occurrences after the next one with which a new reservation may not overlap, and after all that is planned: a week of a
 daily one."""
 MAX_OCCURRENCES = 64
 """Of one reservation that the planner minds: over two days of an hourly one, two months of a daily one. Each costs every pass."""
-KEPT_S = 86_400.0
-"""One that is over can still be seen for so long, and goes when another is made."""
+AS_MADE = (
+    *(
+        "maintenance",
+        "overlap",
+        "repeat",
+        "magnetic",
+        "flex",
+        "any_nodes",
+        "hold_jobs_after",
+        "float_s",
+        "purge_after_s",
+    ),
+    *("idle_since_unix", "node_count", "partition", "replace", "static"),
+)
+"""Fields that the planner's view of a reservation has as they were made."""
 
 
 def reservations(state: State, now: float) -> tuple[ReservationView, ...]:
     """All of them, by name. One that comes again is told as it is now, or will be next."""
     made = [
         *state.site.reservations_on(state.nodes),
-        *(_view(state, each) for each in state.reserved.values()),
+        *(view_of(state, each) for each in state.reserved.values()),
     ]
     return tuple(sorted((_next(each, now) for each in made), key=lambda each: each.name))
+
+
+def ends_for(state: State, job: Job) -> float:
+    """When its reservation is over for a job that runs in it, so that it ends; inf if it may run on."""
+    made, begun = state.reserved.get(job.reservation), job.start_at_unix
+    each = (
+        view_of(state, made)
+        if made is not None
+        else next(
+            (each for each in state.site.reservations_on(state.nodes) if each.name == job.reservation), None
+        )
+    )
+    if each is None or begun is None or each.flex:
+        return math.inf
+    return _next(each, begun).end_unix
 
 
 def windows(
@@ -58,7 +80,7 @@ def windows(
     until_unix = _horizon_unix(now, running, pending, state.site.settings.default_time_s)
     found: list[ReservationView] = []
     for each in there:
-        *before, last = _occurrences(each, now, until_unix=until_unix)
+        *before, last = occurrences_of(each, now, until_unix=until_unix)
         found += [*before, msgspec.structs.replace(last, end_unix=math.inf) if each.repeat else last]
     return tuple(sorted(found, key=lambda each: each.name))
 
@@ -72,7 +94,7 @@ def _horizon_unix(
     return max(now, ends) + max(longest, default_time_s or 0)
 
 
-def _occurrences(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
+def occurrences_of(each: ReservationView, now: float, *, until_unix: float) -> list[ReservationView]:
     """The present or next one and, where it comes again, those until then and FURTHER after it."""
     first = _next(each, now)
     if not each.repeat:
@@ -89,6 +111,11 @@ def _occurrences(each: ReservationView, now: float, *, until_unix: float) -> lis
 
 def _next(each: ReservationView, now: float) -> ReservationView:
     """Its occurrence that is not over yet."""
+    if each.float_s is not None:
+        begin = now + each.float_s
+        return msgspec.structs.replace(
+            each, start_unix=begin, end_unix=begin + (each.end_unix - each.start_unix)
+        )
     if not each.repeat or each.end_unix > now:
         return each
     length_s = each.end_unix - each.start_unix
@@ -100,7 +127,7 @@ def _begins(each: ReservationView, after_unix: float) -> Iterator[float]:
     return occurrences(each.start_unix, each.repeat, after_unix=after_unix)
 
 
-def _view(state: State, made: Reservation) -> ReservationView:
+def view_of(state: State, made: Reservation) -> ReservationView:
     return ReservationView(
         name=made.name,
         nodes=frozenset(state.nodes if made.nodes is None else made.nodes),
@@ -108,89 +135,30 @@ def _view(state: State, made: Reservation) -> ReservationView:
         end_unix=math.inf if made.end_unix is None else made.end_unix,
         users=frozenset(made.users),
         accounts=frozenset(made.accounts),
-        maintenance=made.maintenance,
-        overlap=made.overlap,
-        repeat=made.repeat,
+        deny_users=frozenset(made.deny_users),
+        deny_accounts=frozenset(made.deny_accounts),
+        **{name: getattr(made, name) for name in AS_MADE},
     )
 
 
-def make(txn: Transaction, event: ReservationMade) -> Outcome:
-    """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
-    state, wanted = txn.state, event.reservation
-    for each in list(state.reserved.values()):
-        if each.end_unix is not None and not each.repeat and each.end_unix + KEPT_S < txn.now:
-            txn.drop_reservation(each.name)
-    if event.instead:
-        remove(txn, ReservationRemoved(name=wanted.name))
-    _check(state, wanted, now=txn.now)
-    txn.put_reservation(wanted)
-    return Outcome()
-
-
-def _check(state: State, wanted: Reservation, *, now: float) -> None:
-    there = [
-        window for each in reservations(state, now) for window in _occurrences(each, now, until_unix=now)
+def taken_nodes(state: State, each: ReservationView, now: float) -> frozenset[NodeName]:
+    """The nodes that other reservations have in its time."""
+    others = [
+        window
+        for other in reservations(state, now)
+        for window in (occurrences_of(other, now, until_unix=now) if other.name != each.name else ())
     ]
-    if any(each.name == wanted.name for each in there):
-        raise UserError(f"there is a reservation {wanted.name} already", "see `warpdeck reservations`")
-    if len(state.reserved) >= MAX_RESERVATIONS:
-        raise UserError(f"there are {MAX_RESERVATIONS:,} reservations already", "remove some")
-    unknown = [name for name in wanted.nodes or () if name not in state.nodes]
-    if unknown:
-        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`")
-    if wanted.nodes == ():
-        raise UserError("the reservation names no node", "name some, or ALL")
-    if wanted.repeat:
-        _check_repeat(wanted)
-    elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
-        raise UserError("the reservation would be over before it begins", "give a later start or duration")
-    if not (wanted.maintenance or wanted.users or wanted.accounts):
-        raise UserError(
-            "a reservation is for somebody or for maintenance",
-            "give users or accounts, or the flag MAINT (--maintenance)",
+    windows_of = occurrences_of(each, now, until_unix=now)
+    meets = (
+        other.nodes
+        for other in others
+        if any(
+            max(one.start_unix, other.start_unix) < min(one.end_unix, other.end_unix) for one in windows_of
         )
-    _check_accounts(state, wanted)
-    if not (wanted.maintenance or wanted.overlap):
-        _check_alone(state, wanted, there, now=now)
+    )
+    return frozenset().union(*meets)
 
 
-def _check_alone(state: State, wanted: Reservation, there: list[ReservationView], *, now: float) -> None:
-    """That no other has one of its nodes in its time."""
-    for new, each in itertools.product(_occurrences(_view(state, wanted), now, until_unix=now), there):
-        if max(new.start_unix, each.start_unix) < min(new.end_unix, each.end_unix):
-            both = sorted(new.nodes & each.nodes)
-            if both:
-                raise UserError(
-                    f"reservation {each.name} has {both[0]} at that time", "see `warpdeck reservations`"
-                )
-
-
-def _check_repeat(wanted: Reservation) -> None:
-    length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
-    if length_s is None or length_s <= 0:
-        raise UserError("a reservation that comes again needs a duration", "give one, such as 2:00:00")
-    if length_s > PERIOD_S[wanted.repeat]:
-        raise UserError("the reservation would come again before it is over", "give a shorter duration")
-
-
-def _check_accounts(state: State, wanted: Reservation) -> None:
-    known = {account.name for account in state.site.accounts}
-    unknown = [name for name in wanted.accounts if name not in known]
-    if unknown:
-        raise UserError(f"there is no account {unknown[0]}", "see `warpdeck share`")
-
-
-def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
-    """Its nodes are everybody's again; jobs that wait for it say that it is gone."""
-    state = txn.state
-    if event.name not in state.reserved:
-        if any(each.name == event.name for each in state.site.reservations):
-            raise UserError(
-                f"reservation {event.name} stands in config.toml",
-                "take it out there, then `warpdeck config reload`",
-            )
-        raise UserError(
-            f"there is no reservation {event.name}", "see `warpdeck reservations`", code="not_found"
-        )
-    txn.drop_reservation(event.name)
-    return Outcome()
+def next_begin_unix(each: ReservationView, now: float) -> float:
+    """When one that comes again begins the next time."""
+    return next(begin for begin in _begins(each, now) if begin > now)

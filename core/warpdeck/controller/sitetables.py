@@ -16,6 +16,7 @@ from warpdeck.notation.hostlist import collapse
 from warpdeck.policy import ReservationView
 
 from .present import node_state
+from .reservations import AS_MADE
 from .state import State
 from .view import gpu_holders, shares_on
 
@@ -108,9 +109,9 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             end=None if math.isinf(each.end_unix) else each.end_unix,
             users=sorted(each.users),
             accounts=sorted(each.accounts),
-            maintenance=each.maintenance,
-            overlap=each.overlap,
-            repeat=each.repeat,
+            deny_users=sorted(each.deny_users),
+            deny_accounts=sorted(each.deny_accounts),
+            **{name: getattr(each, name) for name in AS_MADE if name != "idle_since_unix"},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]

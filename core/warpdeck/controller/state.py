@@ -89,6 +89,8 @@ class State:
         self.led: dict[JobId, None] = {}
         """Waiting components of others."""
         self.active: dict[JobId, None] = {}
+        self.in_reservations: dict[JobId, None] = {}
+        """Jobs that wait for a reservation, or run in one."""
         self.follower: dict[JobId, JobId] = {}
         """Of a job the one that takes its place when it ends; see following.py."""
         self.in_state: dict[JobState, int] = {}
@@ -188,6 +190,7 @@ class State:
             kept = self.led if job.is_led else self.leaders
             _keep(kept, job.id, wanted=job.state is JobState.PENDING)
         _keep(self.active, job.id, wanted=job.holds_resources)
+        _keep(self.in_reservations, job.id, wanted=bool(job.reservation) and not job.is_finished)
         if job.behind is not None:
             self.follower[job.behind] = job.id
         for name in _held_nodes(job):
@@ -205,6 +208,16 @@ class State:
         for number in ended[:-MAX_ENDED_STEPS]:
             del steps[number]
 
+    def place_reservation(self, name: str, made: Reservation | None) -> None:
+        """Puts a reservation into the table; None takes it out. When it is over tells when jobs in it end."""
+        if made is None:
+            self.reserved.pop(name, None)
+        else:
+            self.reserved[name] = made
+        for job_id in self.in_reservations:
+            if self.jobs[job_id].reservation == name:
+                self.picture.forget_job(job_id)
+
     def drop_job(self, job_id: JobId) -> None:
         """Takes a job out of memory; the store keeps it."""
         self.steps.pop(job_id, None)
@@ -217,6 +230,7 @@ class State:
         self.leaders.pop(job_id, None)
         self.led.pop(job_id, None)
         self.active.pop(job_id, None)
+        self.in_reservations.pop(job_id, None)
         self.whys.pop(job_id, None)
         self.promised.pop(job_id, None)
         members = self._members.get(job.array_job_id, {})

@@ -108,7 +108,7 @@ def check_reservation(txn: Transaction, request: Request, who: Who) -> None:
     found = next((each for each in reservations(txn.state, txn.now) if each.name == name), None)
     if found is None or found.end_unix <= txn.now:
         raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="reservation")
-    if who.user not in found.users and request.account not in found.accounts:
+    if not found.admits(who.user, request.account):
         raise UserError(
             f"reservation {name} is not for {who.user}",
             "leave out --reservation, or ask its admin",

@@ -139,7 +139,7 @@ def _starts(rest: Job, ended: Sequence[Job | None]) -> tuple[Start, ...] | None:
         return None
     starts = []
     for task, job in zip(iter_tasks(rest.pending_tasks), ended, strict=False):
-        if job is None or job.request is not rest.request or job.allocation is None:
+        if job is None or job.request is not rest.request or job.allocation is None or job.drawn_into:
             return None
         limit_s, partition = job.time_limit_s, job.partition
         starts.append(

@@ -172,16 +172,18 @@ class Transaction:
         self._undo.append(lambda: self._restore_node(name, before))
 
     def put_reservation(self, made: Reservation) -> None:
-        """Adds a reservation."""
-        self.state.reserved[made.name] = made
+        """Adds a reservation, or puts it in the place of the one of its name."""
+        before = self.state.reserved.get(made.name)
+        self.state.place_reservation(made.name, made)
         self._reservations[made.name] = None
-        self._undo.append(lambda: self.state.reserved.pop(made.name))
+        self._undo.append(lambda: self.state.place_reservation(made.name, before))
 
     def drop_reservation(self, name: str) -> None:
         """Removes a reservation that was made at run time."""
-        before = self.state.reserved.pop(name)
+        before = self.state.reserved[name]
+        self.state.place_reservation(name, None)
         self._reservations[name] = None
-        self._undo.append(lambda: self.state.reserved.update({name: before}))
+        self._undo.append(lambda: self.state.place_reservation(name, before))
 
     def put_curve(self, curve: JobCurve) -> None:
         """Keeps how a share's life went. The store alone has it: nobody here asks for it again."""

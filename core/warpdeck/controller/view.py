@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -198,8 +199,8 @@ def node_view(node: Node, facts: NodeFacts, blocked: dict[int, str], *, unavaila
     )
 
 
-def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
-    """A job that holds resources, as the policy sees it."""
+def running_job(job: Job, now: float, grace_s: float, *, closes_unix: float = math.inf) -> RunningJob:
+    """A job that holds resources, as the policy sees it. `closes_unix`: when its reservation is over, which ends it."""
     assert job.allocation is not None
     request, ending = job.request, job.state is JobState.COMPLETING
     ends = job.ends_by_unix()
@@ -209,6 +210,8 @@ def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
         ends = now + job.time_limit_s
     elif job.state is JobState.SUSPENDED and ends is not None:
         ends += now - (job.suspended_at_unix or now)
+    if closes_unix < math.inf and not ending and job.state is not JobState.SUSPENDED:
+        ends = closes_unix if ends is None else min(ends, closes_unix)
     return RunningJob(
         id=job.id,
         allocation=job.held_allocation or job.allocation,
@@ -219,7 +222,7 @@ def running_job(job: Job, now: float, grace_s: float) -> RunningJob:
         account=request.account,
         qos=request.qos,
         partition=job.partition,
-        reservation=request.reservation,
+        reservation=job.reservation,
         licenses=request.licenses,
         start_at_unix=job.start_at_unix or now,
         expects_end_unix=job.expects_end_unix(),
@@ -262,6 +265,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         licenses=request.licenses,
         deadline_unix=request.deadline_unix,
         held_by_admin=job.held_by_admin,
+        lost_reservation=job.lost_reservation,
         room=job.room,
         partition=request.partition,
         account=request.account,

@@ -140,10 +140,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that this start has had; the number of the next one."""
     held: bool = False
     held_by_admin: bool = False
+    lost_reservation: str = ""
+    """Of a waiting job that is held: the reservation that it waited for and that is over."""
     room: Room | None = None
     """Of a waiting job: what was cleared for it."""
     partition: str = ""
     """Where it started; of a request for several the one that had room."""
+    drawn_into: str = ""
+    """The reservation in which it runs without having asked for one."""
     priority: int | None = None
     """With which it started; None: it has not, or nobody had reckoned it."""
     time_limit_s: int | None = None
@@ -174,6 +178,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The last trouble with its node or GPUs that it was told of."""
     ending_cause: str = ""
     """The cause with which a kill was ordered (cancelled, timeout ...), until the nodes confirm."""
+
+    @property
+    def reservation(self) -> str:
+        """The one it asked for, or that has drawn it in; "" for none."""
+        return self.drawn_into or self.request.reservation
 
     @property
     def is_folded_array(self) -> bool:

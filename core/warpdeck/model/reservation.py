@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from .ids import NodeName
-from .request import MAX_NODES, Moment, Word
+from .request import MAX_NODES, Moment, Seconds, Word
 
 MAX_NAMES = 10_000
 """Users or accounts of one reservation."""
@@ -24,6 +24,11 @@ PERIOD_S: dict[Repeat, int] = {
 """The least time from one occurrence to the next."""
 
 
+Replacement = Literal["", "down", "busy"]
+"""Which nodes of a reservation of so many nodes give way to others that are free: none but those that are down, where all of
+these can be replaced; those that are down, as far as they can (REPLACE_DOWN); those that run jobs, too (REPLACE)."""
+
+
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody, or for
     who tries the nodes; it may overlap with others and goes before them."""
@@ -34,8 +39,32 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     end_unix: Moment | None = None
     users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
     accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_users: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    deny_accounts: Annotated[tuple[Word, ...], msgspec.Meta(max_length=MAX_NAMES)] = ()
+    """Everybody but these, as far as `users` and `accounts` name nobody."""
     maintenance: bool = False
     overlap: bool = False
     """It may overlap with others: whichever begins first has the nodes (OVERLAP)."""
     repeat: Repeat = ""
     """It comes again, with the same length, until it is removed: Slurm's HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY."""
+    magnetic: bool = False
+    """Jobs that may use it and name no reservation are tried in it first (MAGNETIC)."""
+    flex: bool = False
+    """Its jobs are bound neither to its nodes nor to its time; it only keeps others off (FLEX)."""
+    any_nodes: bool = False
+    """Its jobs are bound to its time, and not to its nodes (ANY_NODES)."""
+    hold_jobs_after: bool = True
+    """Jobs that still wait for it when it is over wait on, held; else they run like any other (NO_HOLD_JOBS_AFTER_END)."""
+    float_s: Seconds | None = None
+    """It begins in so long from now, for ever, and is for nobody; of start and end only the length counts (TIME_FLOAT)."""
+    purge_after_s: Seconds | None = None
+    """It ends once no job has run in it or waited for it for so long (PURGE_COMP)."""
+    idle_since_unix: Moment | None = None
+    """Since when no job has, as far as that is asked for."""
+    node_count: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
+    """So many nodes were asked for, and these were chosen; 0: they were named."""
+    partition: str = ""
+    """From whose nodes they were chosen."""
+    replace: Replacement = ""
+    static: bool = False
+    """The nodes that were chosen stay (STATIC_ALLOC)."""

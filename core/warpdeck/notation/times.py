@@ -16,6 +16,12 @@ def parse_limit(text: str) -> int | None:
 
     "24:00" is 24 minutes, not hours, as in Slurm.
     """
+    seconds = parse_seconds(text)
+    return None if seconds is None else -(-seconds // 60) * 60 or None
+
+
+def parse_seconds(text: str) -> int | None:
+    """The same to the second; None is no limit. Raises UserError."""
     word = text.strip()
     if word.lower() in ("infinite", "unlimited", "-1"):
         return None
@@ -25,7 +31,7 @@ def parse_limit(text: str) -> int | None:
     seconds = _seconds(match)
     if seconds > MAX_SECONDS:
         raise UserError(f"{text!r} is too long a time", "write UNLIMITED for no limit")
-    return -(-seconds // 60) * 60 or None
+    return seconds
 
 
 def _seconds(match: re.Match[str]) -> int:
@@ -35,6 +41,14 @@ def _seconds(match: re.Match[str]) -> int:
     if match[4] is not None:
         return first * 3600 + second * 60 + third
     return first * 60 + second
+
+
+def format_clock(seconds: float) -> str:
+    """00:10:00, 7-00:00:00: hours with two digits."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
 
 
 def format_duration(seconds: float | None) -> str:

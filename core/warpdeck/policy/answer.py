@@ -18,6 +18,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     task: int | None = None
     time_limit_s: int | None = None
     partition: str = ""
+    reservation: str = ""
+    """In which it starts: the one it asked for, or one that draws it in."""
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ class _Groups:
     def __init__(self, cluster: Cluster, jobs: Sequence[PendingJob], view: View, settings: Settings) -> None:
         self._cluster = cluster
         partitions = {part.name: part.nodes for part in view.partitions}
-        reserved = {each.name: each.nodes for each in view.reservations}
+        reserved = {each.name: None if each.is_everywhere else each.nodes for each in view.reservations}
         numbers: dict[tuple[object, ...], int] = {}
         masks = [cluster.takes_jobs.astype(np.float64)]  # group 0: anywhere
         of = []
@@ -145,15 +145,15 @@ class _Groups:
         self,
         job: PendingJob,
         partitions: Mapping[str, frozenset[NodeName] | None],
-        reserved: Mapping[str, frozenset[NodeName]],
+        reserved: Mapping[str, frozenset[NodeName] | None],
         settings: Settings,
     ) -> Floats:
         allowed: frozenset[NodeName] | None = frozenset()
         for name in partition_names(job.partition, settings) if partitions else ("",):
             nodes = partitions.get(name, frozenset()) if partitions else None
             allowed = None if allowed is None or nodes is None else allowed | nodes
-        if job.reservation:
-            inside = reserved.get(job.reservation, frozenset())
+        inside = reserved.get(job.reservation, frozenset()) if job.reservation else None
+        if inside is not None:
             allowed = inside if allowed is None else allowed & inside
         found = np.zeros(len(self._cluster), dtype=np.bool_)
         for mask in self._cluster.rows_for(job.resources, allowed):

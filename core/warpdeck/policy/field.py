@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
+import msgspec
 import numpy as np
 
 from warpdeck.model import Allocation, NodeName
@@ -34,8 +38,12 @@ MAX_SCREENED = 4_000_000
 class Field:
     """Nodes with their future, of which a pass takes."""
 
-    def __init__(self, ground: Ground, now: float) -> None:
+    def __init__(self, ground: Ground, now: float, *, closes_unix: float = math.inf) -> None:
+        """`closes_unix`: when the reservation is over whose field this is; nothing starts there from then on."""
         self.now = now
+        self.closes_unix = closes_unix
+        self._beside: tuple[Field, ...] = ()
+        """Other fields that have the same nodes at the same time: what is taken of one is taken of all."""
         self.ground = ground
         self.cluster = ground.cluster
         self.board = ground.board(now)
@@ -53,11 +61,14 @@ class Field:
         """Nobody without a right to it may use the reservation's nodes in its time."""
         self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
 
-    def keep_within(self, reservation: ReservationView) -> None:
-        """Jobs of the reservation run neither before nor after it."""
+    def keep_until(self, reservation: ReservationView) -> None:
+        """Jobs of the reservation do not run before it begins. When it is over they are ended, so their limits do not count."""
         if reservation.start_unix > self.now:
-            self._block(reservation.nodes, self.now, reservation.start_unix)
-        self._block(reservation.nodes, reservation.end_unix, float("inf"))
+            self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
+
+    def share_with(self, others: Iterable[Field]) -> None:
+        """These have the same nodes at the same time."""
+        self._beside = tuple(field for field in others if field is not self)
 
     def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
         """The kind of the job's request; equal requests get the same one."""
@@ -102,7 +113,8 @@ class Field:
 
     def find_later(self, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         """The earliest time, and nodes, that the known future allows."""
-        return place_later(self.timeline, shape, duration_s)
+        found = place_later(self.timeline, shape, duration_s)
+        return None if found is None or found[0] >= self.closes_unix else found
 
     def allocation(self, spot: Spot, duration_s: float) -> Allocation:
         """What a job gets that starts on the spot for so long; nothing is taken yet."""
@@ -110,23 +122,29 @@ class Field:
 
     def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes the allocation from now on."""
-        commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for field in (self, *self._beside):
+            commit(field.timeline, field.board, allocation, self.now + duration_s, tenant=tenant)
 
     def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes back a `start`, the last one first."""
-        uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for field in (self, *self._beside):
+            uncommit(field.timeline, field.board, allocation, self.now + duration_s, tenant=tenant)
 
-    def reserve(self, spot: Spot, start: float, duration_s: float) -> Taken:
+    def reserve(self, spot: Spot, start: float, duration_s: float) -> list[Taken]:
         """Keeps the spot for later."""
-        return reserve(self.timeline, spot, start, start + duration_s)
+        return [reserve(field.timeline, spot, start, start + duration_s) for field in (self, *self._beside)]
 
-    def clear(self, spot: Spot, ready: float, duration_s: float) -> Taken:
+    def clear(self, spot: Spot, ready: float, duration_s: float) -> list[Taken]:
         """Keeps the spot from now on for the one for whom others leave until `ready`."""
-        return reserve(self.timeline, spot, self.now, ready + duration_s, ready=ready)
+        return [
+            reserve(field.timeline, spot, self.now, ready + duration_s, ready=ready)
+            for field in (self, *self._beside)
+        ]
 
-    def release(self, taken: Taken) -> None:
+    def release(self, taken: list[Taken]) -> None:
         """Takes back a `reserve`."""
-        release(self.timeline, taken)
+        for field, each in zip((self, *self._beside), taken, strict=True):
+            release(field.timeline, each)
 
     def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
         """CPUs, bytes of memory and GPUs that a need takes of a node, at the most."""
@@ -148,8 +166,8 @@ class Field:
 
 
 def reserved_ground(view: View, general: Ground, reservation: ReservationView) -> Ground:
-    """The cluster as the jobs of a reservation see it: its nodes alone."""
-    nodes = tuple(node for node in view.nodes if node.name in reservation.nodes)
+    """The cluster as the jobs of a reservation see it: its nodes alone, or where they are not bound to these all, in the same rows."""
+    nodes = tuple(node for node in view.nodes if reservation.is_everywhere or node.name in reservation.nodes)
     rows = [general.cluster.row[node.name] for node in nodes]
     made = Ground(general.settings)
     made.set_owners(general.owners)
@@ -174,7 +192,7 @@ Fields = dict[str, Field]
 
 
 def open_fields(view: View, now: float, memory: Memory) -> Fields:
-    """The general field under "", and one for each reservation that a waiting or suspended job names."""
+    """The general field under "", and one for each reservation that a waiting or suspended job names, or may be drawn into."""
     general = Field(memory.ground, now)
     fields: Fields = {"": general}
     asked = {job.reservation for job in view.running if job.suspended}
@@ -182,19 +200,47 @@ def open_fields(view: View, now: float, memory: Memory) -> Fields:
     lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
     for reservation in lasting:
         general.set_aside(reservation)
-        if reservation.name in asked:
-            own = reserved_ground(view, memory.ground, reservation)
-            field = fields[reservation.name] = Field(own, now)
-            field.keep_within(reservation)
-            for other in lasting:
-                if _goes_before(other, reservation):
-                    field.set_aside(other)
+        if reservation.name in asked or reservation.magnetic:
+            fields[reservation.name] = _own_field(view, now, memory.ground, reservation)
+    everywhere = [
+        general,
+        *(fields[each.name] for each in lasting if each.is_everywhere and each.name in fields),
+    ]
+    for field in everywhere if len(everywhere) > 1 else ():
+        field.share_with(everywhere)
     return fields
+
+
+def _own_field(view: View, now: float, general: Ground, reservation: ReservationView) -> Field:
+    """Where the jobs of a reservation can be placed, and when."""
+    field = Field(reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix())
+    if not reservation.flex:
+        field.keep_until(reservation)
+    for other in view.reservations:
+        if other is reservation or other.end_unix <= now:
+            continue
+        if _goes_before(other, reservation):
+            field.set_aside(other)
+        elif reservation.is_everywhere:
+            for nodes, start, end in _apart(other, reservation):
+                field.set_aside(msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end))
+    return field
+
+
+def _apart(other: ReservationView, own: ReservationView) -> list[tuple[frozenset[NodeName], float, float]]:
+    """What `other` has and `own` has not: nodes, from when, until when."""
+    both, start, end = other.nodes & own.nodes, other.start_unix, other.end_unix
+    parts = [
+        (other.nodes - both, start, end),
+        (both, start, min(end, own.start_unix)),
+        (both, max(start, own.end_unix), end),
+    ]
+    return [(nodes, begins, ends) for nodes, begins, ends in parts if nodes and begins < ends]
 
 
 def _goes_before(one: ReservationView, other: ReservationView) -> bool:
     """Whose the nodes are where reservations overlap: maintenance, then the one that begins first."""
-    return one is not other and _claim(one) < _claim(other)
+    return _claim(one) < _claim(other)
 
 
 def _claim(reservation: ReservationView) -> tuple[bool, float, str]:

@@ -40,7 +40,8 @@ class Memory:
         if view.nodes is not self.ground.nodes and not _are_by_name(view.nodes):
             nodes = tuple(sorted(view.nodes, key=lambda node: node.name))
             view = msgspec.structs.replace(view, nodes=nodes)
-        limits_people = bool(view.qos or view.accounts or view.users) or any(
+        draws = tuple(each for each in view.reservations if each.magnetic)
+        limits_people = bool(draws or view.qos or view.accounts or view.users) or any(
             map(is_restricted, view.partitions)
         )
         if settings != self.settings:
@@ -52,7 +53,7 @@ class Memory:
         self.ground.set_owners(self._owners)
         self._follow_queue(view, limits_people)
         lifting = [qos.name for qos in view.qos if qos.overrides_partition]
-        misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting)
+        misfits_of = (self.queue, self.ground, self.ground.shapes_begun, lifting, draws)
         if misfits_of != self._misfits_of:
             self.misfits, self._misfits_of = Misfits(), misfits_of
         return view

@@ -21,7 +21,7 @@ from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
 from .preemption import Claimant, Preemption, Rules, claimant
-from .settings import Settings
+from .settings import MOST_PROTECTED
 from .site import PartitionView, Tres
 from .terms import Terms
 from .together import try_together
@@ -29,9 +29,6 @@ from .tres import MIB, billing
 from .view import PendingJob, View
 from .wholenodes import WholeNodes
 from .why import throttled
-
-MAX_RESERVATIONS = 1000
-"""Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +39,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     limit_s: int | None
     duration_s: float
     tenant: Tenant | None
+    reservation: str = ""
 
 
 class Pass:
@@ -78,7 +76,7 @@ class Pass:
         self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
         self._protected: Counter[int] = Counter()
         """By pool how many of its jobs have a place of their own."""
-        self._most_protected = _most_protected(settings)
+        self._most_protected = settings.most_protected()
         self._due: list[tuple[Field, Shape, float, float]] = []
         """Where reservations hold a time only: (field, shape, duration, start)."""
         self._too_long: dict[int, float] = {}
@@ -122,7 +120,9 @@ class Pass:
         obstacle = self.met[kind]
         if obstacle.shape is None or obstacle.reservation or self.rules.active:
             return None
-        if obstacle.shape.is_spread:  # others may have it on fewer nodes
+        if (
+            obstacle.shape.is_spread or self.terms.draws
+        ):  # others may have it on fewer nodes, or in a reservation
             return None
         of_all = obstacle.shape.of_all
         shape = of_all if id(of_all) in self._too_long else obstacle.shape
@@ -136,7 +136,7 @@ class Pass:
     def _misfit(self, job: PendingJob) -> Obstacle | None:
         """What jobs of the kind meet where nothing is free; None if that depends on more than their request."""
         partitions = self.terms.partitions(job)
-        if job.reservation or job.deadline_unix or len(partitions) != 1:
+        if job.reservation or job.deadline_unix or len(partitions) != 1 or self.terms.drawn_as(job):
             return None
         limit_s = self.terms.limit_s(job, partitions[0])
         barred = self.terms.partition_bars(job, partitions[0], limit_s)
@@ -262,6 +262,7 @@ class Pass:
             allocation=place.allocation,
             time_limit_s=place.limit_s,
             partition="" if partition is None else partition.name,
+            reservation=place.reservation,
         )
         self.starts.append(start)
         if self._trail is not None:
@@ -270,6 +271,14 @@ class Pass:
 
     def place(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
         """Where the job, as one of this partition, could start now, or what is in its way. Nothing is taken yet."""
+        for drawn in self.terms.drawn_as(job):
+            found = self._place_in(drawn, partition)
+            if isinstance(found, Place):
+                return found
+        return self._place_in(job, partition)
+
+    def _place_in(self, job: PendingJob, partition: PartitionView | None) -> Place | Obstacle:
+        """The same in its reservation, or outside of all."""
         limit_s = self.terms.limit_s(job, partition)
         barred = self.terms.bars(job, partition, limit_s)
         if barred is not None:
@@ -306,7 +315,12 @@ class Pass:
             if over is not None:
                 return Obstacle(over.code, over.sentence)
         return Place(
-            field=field, allocation=allocation, limit_s=limit_s, duration_s=duration_s, tenant=shape.tenant
+            field=field,
+            allocation=allocation,
+            limit_s=limit_s,
+            duration_s=duration_s,
+            tenant=shape.tenant,
+            reservation=job.reservation,
         )
 
     def _shape(self, job: PendingJob, field: Field, partition: PartitionView | None) -> Shape:
@@ -380,7 +394,7 @@ class Pass:
 
     def may_protect(self, pool: int) -> bool:
         """Whether another blocked job of the pool gets a place of its own."""
-        return not self.is_protecting_enough(pool) and len(self.promised) < MAX_RESERVATIONS
+        return not self.is_protecting_enough(pool) and len(self.promised) < MOST_PROTECTED
 
     def protect_all(
         self, jobs: Sequence[PendingJob], spots: Sequence[tuple[Field, Spot]], *, at_unix: float, pool: int
@@ -490,9 +504,3 @@ class Pass:
         self.promised[job.id] = at_unix
         if known(at_unix, self.now):
             self.reserves.append(Reserve(job_id=job.id, at_unix=at_unix, nodes=field.names(spot)))
-
-
-def _most_protected(settings: Settings) -> int:
-    if settings.backfill == "conservative":
-        return MAX_RESERVATIONS
-    return 1 if settings.backfill == "none" else settings.reservations

@@ -54,6 +54,8 @@ def _take_back(field: Field, job: RunningJob) -> bool:
     """Takes what the job held, if all of it is free until its end."""
     assert job.resumes_to is not None
     ends = max(ends_of(job, field.now), field.now + 1.0)
+    if ends > field.closes_unix:
+        return False
     takes = []
     for share, kept in zip(job.resumes_to.shares, job.allocation.shares, strict=True):
         row = field.cluster.row.get(share.node)

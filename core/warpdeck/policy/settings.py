@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+MOST_PROTECTED = 1000
+"""Reservations of waiting jobs in one pass, over all kinds of nodes; bounds its time."""
+
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """Multifactor priority: each factor is in [0, 1] and counts this much (PriorityWeight*)."""
@@ -67,3 +70,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     kill_invalid_dependency: bool = True
     """A job whose dependency can never hold ends; else it waits as DependencyNeverSatisfied."""
     enforce_limits: bool = True
+
+    def most_protected(self) -> int:
+        """How many blocked jobs of a pool have a place kept."""
+        if self.backfill == "conservative":
+            return MOST_PROTECTED
+        return 1 if self.backfill == "none" else self.reservations

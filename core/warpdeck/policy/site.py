@@ -5,10 +5,12 @@ A TRES (trackable resource) is named as in Slurm: cpu, mem (MiB), node, billing,
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import Repeat
+from warpdeck.model.reservation import Repeat, Replacement
 
 Tres = dict[str, int]
 """TRES name -> count. A TRES that is absent is not limited, or not used."""
@@ -123,7 +125,8 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
 class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are set aside from `start_unix` to `end_unix` (inf: for good) for these users or accounts.
 
-    `maintenance`: for them to try the nodes, or for nobody; where reservations overlap it goes before the others.
+    `maintenance`: for them to try the nodes, or for nobody; where reservations overlap it goes before the others. What is not
+    explained here is as in model.Reservation.
     """
 
     name: str
@@ -132,8 +135,43 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     end_unix: float
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
+    deny_users: frozenset[str] = frozenset()
+    deny_accounts: frozenset[str] = frozenset()
     maintenance: bool = False
     overlap: bool = False
     """It was meant to overlap with others."""
     repeat: Repeat = ""
     """How it comes again; a View has its next occurrences as reservations of their own."""
+    magnetic: bool = False
+    flex: bool = False
+    any_nodes: bool = False
+    hold_jobs_after: bool = True
+    float_s: int | None = None
+    purge_after_s: int | None = None
+    idle_since_unix: float | None = None
+    node_count: int = 0
+    partition: str = ""
+    replace: Replacement = ""
+    static: bool = False
+
+    def admits(self, user: str, account: str) -> bool:
+        """Whether this user's jobs under this account may use it: as in Slurm both must do."""
+        if self.float_s is not None or not (
+            self.users or self.accounts or self.deny_users or self.deny_accounts
+        ):
+            return False
+        return (
+            (not self.users or user in self.users)
+            and (not self.accounts or account in self.accounts)
+            and user not in self.deny_users
+            and account not in self.deny_accounts
+        )
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether its jobs may use other nodes too."""
+        return self.flex or self.any_nodes
+
+    def closes_unix(self) -> float:
+        """Past which its jobs do not run; inf where they may."""
+        return math.inf if self.flex else self.end_unix

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from .access import partition_bars, partition_names, time_limit
 from .limits import Ledger
 from .memory import Memory
@@ -24,6 +26,7 @@ class Terms:
         self._ledger = ledger
         self._partitions = {part.name: part for part in view.partitions}
         self._reservations = {each.name: each for each in view.reservations}
+        self._magnets = [each for each in view.reservations if each.magnetic and now < each.end_unix]
         self._asked_per_node: dict[int, Tres] = {}
         self._whole_nodes = whole_nodes
 
@@ -78,6 +81,19 @@ class Terms:
                 return Obstacle(*barred)
         return self.limit_bars(job, limit_s)
 
+    @property
+    def draws(self) -> bool:
+        """Whether there are reservations that draw in jobs which name none."""
+        return bool(self._magnets)
+
+    def drawn_as(self, job: PendingJob) -> list[PendingJob]:
+        """The job as one of each reservation that would draw it in; those that have begun first."""
+        if job.reservation or not self._magnets:
+            return []
+        own = [each for each in self._magnets if each.admits(job.user, job.account)]
+        own.sort(key=lambda each: (each.start_unix, each.name))
+        return [msgspec.structs.replace(job, reservation=each.name) for each in own]
+
     def limit_bars(self, job: PendingJob, limit_s: float | None) -> Obstacle | None:
         """What its limits forbid."""
         over = self._ledger.check(job, self.tres(job), limit_s, per_node=self._per_node(job))
@@ -96,6 +112,6 @@ class Terms:
     def _reservation_bars(self, job: PendingJob, asked: ReservationView | None) -> tuple[str, str] | None:
         if asked is None or asked.end_unix <= self._now:
             return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
-        if job.user not in asked.users and job.account not in asked.accounts:
+        if not asked.admits(job.user, job.account):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
         return None

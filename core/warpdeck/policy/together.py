@@ -80,7 +80,7 @@ def _in_words(leader: PendingJob, job: PendingJob, obstacle: Obstacle) -> Obstac
 
 def _reserve(current: Pass, parts: Sequence[_Part], pool: int) -> None:
     """Keeps the first moment at which all fit."""
-    at_unix, kept = current.now, list[tuple[_Part, Spot, Taken]]()
+    at_unix, kept = current.now, list[tuple[_Part, Spot, list[Taken]]]()
     for _ in range(MAX_ROUNDS):
         later = _place_at(parts, at_unix, kept)
         if later == at_unix:
@@ -95,7 +95,9 @@ def _reserve(current: Pass, parts: Sequence[_Part], pool: int) -> None:
         at_unix = later
 
 
-def _place_at(parts: Sequence[_Part], at_unix: float, kept: list[tuple[_Part, Spot, Taken]]) -> float | None:
+def _place_at(
+    parts: Sequence[_Part], at_unix: float, kept: list[tuple[_Part, Spot, list[Taken]]]
+) -> float | None:
     """Reserves for each from that moment on. The moment; or a later one, before which one of them cannot; or None for never."""
     for part in parts:
         later = part.field.find_later(part.shape, part.duration_s)

@@ -118,6 +118,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     deadline_unix: float | None = None
     held: bool = False
     held_by_admin: bool = False
+    lost_reservation: str = ""
     waits_for: str = ""
     never: str = ""
     kill_invalid: bool | None = None

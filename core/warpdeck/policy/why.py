@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.model import Resources, Why, count_tasks
+from warpdeck.model import JobId, Resources, Why, count_tasks
 from warpdeck.notation.times import roughly
 
 from .demand import WHOLE_NODE, needs
@@ -33,9 +33,19 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
 
 def held(job: PendingJob) -> Why:
     """By whom."""
+    if job.lost_reservation:
+        return lost(job.lost_reservation, job.array_job_id)
     if job.held_by_admin:
         return Why(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
     return Why(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
+
+
+def lost(reservation: str, job_id: JobId) -> Why:
+    """Of a job that is held because the reservation that it waited for is over."""
+    return Why(
+        code="ReservationDeleted",
+        sentence=f"held: its reservation {reservation} is over; `warpdeck release {job_id}` lets it go without one",
+    )
 
 
 def throttled(job: PendingJob) -> Why:

@@ -20,6 +20,7 @@ from .iterating import iterate, pause_s
 from .nodefields import LETTERS, Print, as_fields, group, prints
 from .nodestates import WORDS, picks
 from .stamps import Stamps, ctime
+from .units import clock
 from .words import CLUSTER_LINE, Words, WordsError, is_informed, listed, only_ours, options, read_anywhere
 
 OPTIONS = options(
@@ -306,18 +307,10 @@ def _print_reservations(console: Console, client: SyncClient, stamps: Stamps, *,
         )
     for row in rows:
         state = "ACTIVE" if row["state"] == "active" else "INACTIVE"
-        lasts = _lasting(row["start"], row["end"])
+        ends = row["start"] is not None and row["end"] is not None
+        lasts = clock(row["end"] - row["start"] if ends else None)
         times = stamps.text(row["start"]), stamps.text(row["end"])
         print(form % (row["name"], state, *times, lasts, row["node_list"]), file=console.out)
-
-
-def _lasting(start: float | None, end: float | None) -> str:
-    """Hours with two digits, as reservations have them."""
-    if start is None or end is None:
-        return "UNLIMITED"
-    days, rest = divmod(int(end - start), 86_400)
-    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
-    return f"{days}-{clock}" if days else clock
 
 
 def _dump(asked: Asked, console: Console, site: Site) -> None:

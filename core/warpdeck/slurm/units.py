@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 
+from warpdeck.notation.times import format_clock
+
 from .stamps import STANDARD, Stamps
 
 LETTERS = "\0KMGTP"
@@ -70,12 +72,7 @@ def _in_order(names: Iterable[str], *, by_name: bool) -> list[str]:
 
 def clock(seconds: float | None, *, none: str = "UNLIMITED") -> str:
     """00:10:00, 7-00:00:00."""
-    if seconds is None or math.isinf(seconds):
-        return none
-    minutes, second = divmod(max(0, int(seconds)), 60)
-    hours, minute = divmod(minutes, 60)
-    days, hour = divmod(hours, 24)
-    return (f"{days}-" if days else "") + f"{hour:02d}:{minute:02d}:{second:02d}"
+    return none if seconds is None or math.isinf(seconds) else format_clock(seconds)
 
 
 _STAMPS: ContextVar[Stamps | None] = ContextVar("stamps", default=None)

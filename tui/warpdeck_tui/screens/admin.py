@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, NamedTuple
 
+import msgspec
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -19,6 +20,7 @@ from warpdeck.api.siterows import PartitionRow, QosRow, ReservationRow
 from warpdeck.errors import UserError
 from warpdeck.model.amendment import Amendment
 from warpdeck.notation.amend import amended
+from warpdeck.notation.reservationflags import told_flags
 from warpdeck.notation.reservations import Wish
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
@@ -449,15 +451,20 @@ def _split(words: str) -> list[str]:
 
 def _wish(row: ReservationRow) -> Wish:
     """The words that would make it again."""
-    flags = [*(["MAINT"] if row.maintenance else []), *(["OVERLAP"] if row.overlap else [])]
-    flags += [*([row.repeat.upper()] if row.repeat else [])]
+    flags = [
+        flag for flag in told_flags(msgspec.structs.asdict(row)) if not flag.startswith("REPLACE")
+    ]  # its nodes are named now
     lasts = row.end - row.start if row.start is not None and row.end is not None else None
     return Wish(
         row.name,
         row.node_list,
         time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(row.start)) if row.start is not None else "",
         format_duration(lasts) if lasts is not None else "",
-        ",".join(row.users),
-        ",".join(row.accounts),
+        _whose(row.users, row.deny_users),
+        _whose(row.accounts, row.deny_accounts),
         ",".join(flags),
     )
+
+
+def _whose(may: Sequence[str], may_not: Sequence[str]) -> str:
+    return ",".join([*may, *(f"-{name}" for name in may_not)])

@@ -15,7 +15,8 @@ from textual.widgets import Input, Static
 
 from warpdeck.api.site import Site
 from warpdeck.errors import UserError
-from warpdeck.notation.reservations import FLAGS, Wish, parse_wish, wish_command
+from warpdeck.notation.reservationflags import FLAGS
+from warpdeck.notation.reservations import Wish, parse_wish, wish_command
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.chronicle import Undo
 
@@ -25,6 +26,8 @@ from .keyline import DialogKeys
 if TYPE_CHECKING:
     from warpdeck_tui.app import DeckApp
 
+UNSAID = frozenset({"IGNORE_JOBS", "PART_NODES", "REPLACE", "REPLACE_DOWN", "STATIC"})
+"""How it always is, or about nodes that are not named."""
 HINTS = {
     "name": "what it is called",
     "nodes": "gpu[01-04], or ALL",
@@ -32,7 +35,7 @@ HINTS = {
     "duration": "3:00:00; empty is until it is removed",
     "users": "ann,bob",
     "accounts": "teaching",
-    "flags": " ".join(flag for flag in FLAGS if flag != "IGNORE_JOBS"),
+    "flags": " ".join(flag for flag in FLAGS if flag not in UNSAID),
 }
 
 

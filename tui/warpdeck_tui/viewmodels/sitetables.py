@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from warpdeck.api.noderows import NodeRow
 from warpdeck.api.rows import EventRow
 from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
+from warpdeck.notation.reservations import for_whom
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cell_grid import node_role
 from warpdeck_tui.widgets.cells import printable
@@ -152,8 +155,24 @@ def reservation_words(row: ReservationRow, *, now: float) -> str:
         when += f", for {age(row.end - now)} more" if row.end is not None else ", until it is removed"
     elif row.start is not None and row.start > now:
         when += f" in {age(row.start - now)}"
-    use = "" if not (row.users or row.accounts) else f" Jobs get in with --reservation={row.name}."
-    return f"{when}.{use}"
+    if row.float_s is not None:
+        return f"It stays {age(row.float_s)} ahead of now: only jobs that are shorter start there."
+    told = [
+        f"{when}.",
+        "Jobs that may use it are drawn in." if row.magnetic else "",
+        ""
+        if row.magnetic or _whom(row).startswith("nobody")
+        else f"Jobs get in with --reservation={row.name}.",
+        "They may begin before it, end after it and use other nodes." if row.flex else "",
+        "They may use other nodes too." if row.any_nodes and not row.flex else "",
+        f"It ends once nobody has used it for {age(row.purge_after_s)}."
+        if row.purge_after_s is not None
+        else "",
+        f"Nodes that fail are replaced: {row.node_count} were asked for."
+        if row.node_count and not row.static
+        else "",
+    ]
+    return " ".join(filter(None, told))
 
 
 def _moment(at: float | None) -> str:
@@ -165,8 +184,7 @@ def _lasts(row: ReservationRow) -> str:
 
 
 def _whom(row: ReservationRow) -> str:
-    named = ", ".join([*(f"account {name}" for name in row.accounts), *row.users])
-    return f"{named or 'nobody'}: maintenance" if row.maintenance else named
+    return for_whom(msgspec.structs.asdict(row))
 
 
 def qos_rows(rows: Sequence[QosRow]) -> list[Row]:

@@ -6,9 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.moments import parse_moment
+from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, parse_flags, told_flags
+from warpdeck.notation.reservations import floating, whose
 from warpdeck.notation.times import parse_limit
 from warpdeck.slurm.people import uid_of
 
@@ -24,30 +27,12 @@ KEYS = {
     "partitionname": 1,
     "reservationname": 1,
     "starttime": 1,
+    "tres": 1,
     "users": 1,
 }
 """Key -> letters of it that must be written."""
-REPEATS = ("hourly", "daily", "weekday", "weekend", "weekly")
-"""model.reservation.Repeat; repeated because importing that costs msgspec."""
-NO_EFFECT = frozenset({"IGNORE_JOBS", "PART_NODES", "ANY_NODES", "STATIC_ALLOC"})
-"""Flags that say how it is here anyway, or nothing that counts."""
-NOT_HERE = frozenset(
-    {
-        "FIRST_CORES",
-        "FLEX",
-        "LICENSE_ONLY",
-        "MAGNETIC",
-        "NO_HOLD_JOBS_AFTER_END",
-        "PURGE_COMP",
-        "REPLACE",
-        "REPLACE_DOWN",
-        "TIME_FLOAT",
-    }
-)
-"""Flags of Slurm's that would make it another reservation."""
-OF_ROW = {"MAINT": "maintenance", "OVERLAP": "overlap"}
 MAX_COUNT_DIGITS = 6
-HOLDING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+HOLDING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 """States of jobs for which a reservation stays."""
 IN_USE = "Requested reservation is in use"
 SIGNED = frozenset({"users", "accounts", "flags", "duration"})
@@ -55,23 +40,49 @@ SIGNED = frozenset({"users", "accounts", "flags", "duration"})
 KEYS_NOT_HERE = (
     "burstbuffer",
     "corecnt",
+    "cpucnt",
     "features",
     "groups",
     "licenses",
     "maxstartdelay",
-    "skip",
-    "tres",
     "watts",
 )
 """Slurm's other keys."""
+NO_ACCOUNT = "Invalid account or account/partition combination specified"
 NO_WHO = "Either Users/Groups and/or Accounts must be specified."
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
+NOT_SUPPORTED = "Requested operation not supported on this system"
+AS_IT_IS = (
+    *(
+        "users",
+        "accounts",
+        "deny_users",
+        "deny_accounts",
+        "float_s",
+        "node_count",
+        "partition",
+        "maintenance",
+    ),
+    *(
+        "overlap",
+        "repeat",
+        "magnetic",
+        "flex",
+        "any_nodes",
+        "hold_jobs_after",
+        "purge_after_s",
+        "replace",
+        "static",
+    ),
+)
+"""Fields of a row that a change leaves, but for those that it names."""
 WORDS = (
     ("has", "Requested reservation overlaps with another reservation"),
     ("already", "Duplicate event, or reservation of that name"),
     ("there is no node", "Invalid node name specified"),
-    ("there is no account", "Invalid account or account/partition combination specified"),
+    ("there is no account", NO_ACCOUNT),
     ("over before it begins", "Invalid time specified"),
+    ("floats does not come again", NOT_SUPPORTED),
     ("is for somebody or", "Reservation request lacks users, groups or accounts"),
 )
 
@@ -206,24 +217,34 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         raise Misread("A start time must be given.")
     if "endtime" not in given and "duration" not in given:
         raise Misread("An end time or duration must be given.")
-    if not given.get("nodes") and not given.keys() & {"nodecnt", "partitionname"}:
+    flags = _flags(given.get("flags", "")).more
+    counted = _count(given)
+    if not given.get("nodes") and not counted and "partitionname" not in given:
         raise Misread(NO_NODES)
-    flags = _flags(_flag_words(given.get("flags", "")))
-    if "PART_NODES" in _flag_words(given.get("flags", "")) and (
-        "partitionname" not in given or given.get("nodes", "").upper() != "ALL"
-    ):
+    if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
         raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
-    if "users" not in given and "accounts" not in given and not flags["maintenance"]:
+    fields = _fields(flags)
+    if not (given.get("users") or given.get("accounts") or fields["maintenance"]):
         raise Misread(NO_WHO)
+    if fields["replace"] and given.get("nodes"):
+        raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
+    if fields["any_nodes"] and counted:
+        raise Refused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
+    now = time.time()
     start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
-    whose = {"users": _users(given.get("users", "")), "accounts": _listed(given.get("accounts", ""))}
+    end = _end(given, start)
+    is_counted = bool(counted) and not given.get("nodes")
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
-        "nodes": _nodes(client, given),
+        "nodes": _nodes(client, given, count=counted, times=(start, end)),
         "start_unix": start,
-        "end_unix": _end(given, start),
-        **whose,
-        **flags,
+        "end_unix": end,
+        **_whose("users", given.get("users", "")),
+        **_whose("accounts", given.get("accounts", "")),
+        **fields,
+        **_floating(flags, start, now, end),
+        "node_count": counted if is_counted else 0,
+        "partition": _partition(client, given) if is_counted else given.get("partitionname", ""),
     }
 
 
@@ -231,15 +252,36 @@ def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[st
     start = row["start"]
     if "starttime" in given:
         start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
+        if row["state"] == "active" or row["float_s"] is not None:
+            raise Refused("Reservation already started")
     own = expand(row["node_list"])
+    flags = _changed_flags(row, given)
+    fields = {**{name: row[name] for name in AS_IT_IS}, **flags}
+    counted = _count(given)
+    if fields["replace"] and (given.get("nodes") or not fields["node_count"]):
+        raise Refused(f"{NOT_SUPPORTED}\nREPLACE goes with NodeCnt: nodes that are named stay")
+    if "nodes" in given and not given["nodes"]:  # as many others
+        fields |= {"node_count": len(own), "partition": _partition(client, given)}
+        counted = counted or len(own)
+    elif "nodes" in given:
+        fields["node_count"] = 0
+    elif counted and fields["node_count"]:
+        fields["node_count"] = counted
+    if "partitionname" in given:
+        _pool(client, given["partitionname"])
+        fields["partition"] = given["partitionname"]
+    end = _changed_end(row, given, start)
+    nodes: list[str] | None = list(own)
+    if "nodes" in given or counted:
+        nodes = _nodes(client, given, count=counted, times=(start, end), own=own, name=row["name"])
     return {
+        **fields,
         "name": row["name"],
-        "nodes": _nodes(client, given, own=own) if given.keys() & {"nodes", "nodecnt"} else own,
+        "nodes": nodes,
         "start_unix": start,
-        "end_unix": _changed_end(row, given, start),
-        "users": _members(row["users"], given, "users"),
-        "accounts": _members(row["accounts"], given, "accounts"),
-        **_changed_flags(row, given),
+        "end_unix": end,
+        **_members(row, given, "users"),
+        **_members(row, given, "accounts"),
     }
 
 
@@ -261,24 +303,45 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
 
 
 def _changed_flags(row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    now = [flag for flag in ("MAINT", "OVERLAP") if row[OF_ROW[flag]]]
-    now += [row["repeat"].upper()] if row["repeat"] else []
-    words = _flag_words(given["flags"]) if "flags" in given else now
-    words = [*words, *_flag_words(given.get("flags+", ""))]
-    less = _flag_words(given.get("flags-", ""))
-    return _flags([word for word in dict.fromkeys(words) if word not in less])
+    now = dict(flag.partition("=")[::2] for flag in told_flags(row))
+    asked = [_flags(given.get(f"flags{sign}", ""), sign=sign) for sign in ("", "+", "-")]
+    if any("TIME_FLOAT" in each.more for each in asked):
+        raise Refused("Invalid time specified\na reservation floats from the first or never: make another")
+    for each in asked:
+        now |= each.more
+    less = frozenset().union(*(each.less for each in asked))
+    return _fields({name: value for name, value in now.items() if name not in less})
 
 
-def _members(now: list[str], given: dict[str, str], key: str) -> list[str]:
-    known = _users if key == "users" else _listed
-    names = _listed(given.get(key, ""))
-    if names and all(name.startswith("-") for name in names):  # as key-=NAMES
-        less = [name[1:] for name in names]
-        return [name for name in now if name not in less]
-    if key in given:
-        return known(given[key])
-    more, less = known(given.get(f"{key}+", "")), _listed(given.get(f"{key}-", ""))
-    return [name for name in dict.fromkeys([*now, *more]) if name not in less]
+def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, list[str]]:
+    """Who may, or who may not, from now on."""
+    denied = bool(row[f"deny_{key}"])
+    now = row[f"deny_{key}"] if denied else row[key]
+    words = _listed(given.get(key, ""))
+    less = _listed(given.get(f"{key}-", ""))
+    if now and words and all(word.startswith("-") for word in words):  # as key-=NAMES
+        less, words = [*less, *(word[1:] for word in words)], []
+    elif key in given:
+        return _whose(key, given[key])
+    if denied and given.get(f"{key}+"):
+        raise Refused(
+            f"Invalid {key} list specified\nsome {key} are shut out: write all anew, {key}=-NAME,..."
+        )
+    more = _whose(key, given.get(f"{key}+", ""))[key]
+    left = [name for name in dict.fromkeys([*now, *more]) if name not in less]
+    return {key: [] if denied else left, f"deny_{key}": left if denied else []}
+
+
+def _whose(key: str, text: str) -> dict[str, list[str]]:
+    try:
+        found = whose(key, text)
+    except UserError as error:
+        first = "Invalid user id" if key == "users" else NO_ACCOUNT
+        raise Refused(f"{first}\n{error.message}") from error
+    for name in [*found["users"], *found["deny_users"]] if key == "users" else ():
+        if uid_of(name) is None:
+            raise Refused("Invalid user id")
+    return found
 
 
 def _end(given: dict[str, str], start: float) -> float | None:
@@ -305,39 +368,29 @@ def _moment(text: str, what: str) -> float:
         raise Misread(f"Invalid {what}.", before=f"Invalid time specification (pos=0): {text}\n") from error
 
 
-def _flag_words(text: str) -> list[str]:
-    """In capitals and in full: a flag may be cut, as long as it is the only one that begins so. Raises Misread."""
-    known = [*sorted(NO_EFFECT | NOT_HERE), "MAINT", "OVERLAP", *(word.upper() for word in REPEATS)]
-    found = []
-    for word in _listed(text):
-        upper = word.upper().partition("=")[0]
-        meant = [upper] if upper in known else [each for each in known if each.startswith(upper)]
-        if len(meant) != 1:
-            raise Misread(f"Error parsing flags {text}.")
-        found += meant
-    return found
+def _flags(text: str, *, sign: str = "") -> Asked:
+    try:
+        return parse_flags(text, sign=sign)
+    except BadFlags as error:
+        told = ",".join(f"{sign}{word}" for word in text.split(","))
+        raise Misread(f"Error parsing flags {told}.") from error
 
 
-def _flags(words: list[str]) -> dict[str, Any]:
-    refused = next((word for word in words if word in NOT_HERE), "")
-    if refused:
-        raise Misread(f"Flag {refused} is not supported.")
-    repeats = [word.lower() for word in words if word.lower() in REPEATS]
-    if len(repeats) > 1:
-        raise Misread("A reservation comes again in one way only.")
-    return {
-        "maintenance": "MAINT" in words,
-        "overlap": "OVERLAP" in words,
-        "repeat": repeats[0] if repeats else "",
-    }
+def _fields(flags: dict[str, str]) -> dict[str, Any]:
+    try:
+        return flag_fields(flags)
+    except UserError as error:
+        said = next((words for part, words in WORDS if part in error.message), "")
+        if said:
+            raise Refused(f"{said}\n{error.message}") from error
+        raise Misread(f"{error.message[0].upper()}{error.message[1:]}.") from error
 
 
-def _users(text: str) -> list[str]:
-    names = _listed(text)
-    for name in names:
-        if uid_of(name) is None:
-            raise Refused("Invalid user id")
-    return names
+def _floating(flags: dict[str, str], start: float, now: float, end: float | None) -> dict[str, int | None]:
+    try:
+        return floating(flags, start, now, None if end is None else end - start)
+    except UserError as error:
+        raise Refused(f"Invalid time specified\n{error.message}") from error
 
 
 def _listed(text: str) -> list[str]:
@@ -351,22 +404,72 @@ def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)
 
 
-def _nodes(client: Any, given: dict[str, str], *, own: Sequence[str] = ()) -> list[str] | None:
-    """Those that are named, or so many: of `own` first. None is all that there are."""
-    pool = _pool(client, given["partitionname"]) if "partitionname" in given else None
-    if given.get("nodes", "").upper() == "ALL" or not given.keys() & {"nodes", "nodecnt"}:
-        return pool
-    if "nodecnt" not in given:
+def _count(given: dict[str, str]) -> int:
+    """How many nodes are asked for; 0: they are named."""
+    text = given.get("nodecnt", "")
+    for word in filter(None, given.get("tres", "").split(",")):
+        name, _, amount = word.partition("=")
+        if name.lower() != "node":
+            raise Misread(f"Unsupported parameter tres={given['tres']}: only whole nodes are reserved here.")
+        text = amount
+    if not text:
+        return 0
+    digits, times = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
+    if not digits.isdecimal() or len(digits) > MAX_COUNT_DIGITS:
+        raise Misread(f"Invalid node count {text}.")
+    return int(digits) * times
+
+
+def _nodes(
+    client: Any,
+    given: dict[str, str],
+    *,
+    count: int,
+    times: tuple[float, float | None],
+    own: Sequence[str] = (),
+    name: str = "",
+) -> list[str] | None:
+    """Those that are named, or so many: of `own` first, and of what others have not set aside then. None is all there are."""
+    if not count and given.get("nodes", "").upper() not in ("", "ALL"):
         return list(dict.fromkeys(expand(given["nodes"])))
-    count = given["nodecnt"]
-    if not count.isdecimal() or len(count) > MAX_COUNT_DIGITS:
-        raise Misread(f"Invalid node count {count}.")
+    partition = given.get("partitionname") or (_partition(client, given) if count else "")
+    pool = _pool(client, partition) if partition else None
+    if not count:
+        return pool
+    taken = _taken(client, times, besides=name)
     rows = [row for row in client.call("nodes")["nodes"] if pool is None or row["name"] in pool]
+    rows = [row for row in rows if row["name"] not in taken]
+    if own and count <= len(own):  # fewer: those that are idle go first
+        mine = sorted(
+            (row for row in rows if row["name"] in own), key=lambda row: (row["state"] != "idle", row["name"])
+        )
+        return [row["name"] for row in mine[len(mine) - count :]]
     # Those that are idle first, so that the fewest jobs run into it.
     rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
-    if len(rows) < int(count):
+    if len(rows) < count:
         raise Refused("Requested node configuration is not available")
-    return [row["name"] for row in rows[: int(count)]]
+    return [row["name"] for row in rows[:count]]
+
+
+def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:
+    """The nodes that other reservations have in that time."""
+    start, end = times
+    meet = [
+        row
+        for row in client.call("reservations")["reservations"]
+        if row["name"] != besides
+        and (end is None or (row["start"] or 0.0) < end)
+        and (row["end"] is None or row["end"] > start)
+    ]
+    return {name for row in meet for name in expand(row["node_list"])}
+
+
+def _partition(client: Any, given: dict[str, str]) -> str:
+    """From which so many nodes are taken, "" where the site has none."""
+    if "partitionname" in given:
+        return given["partitionname"]
+    parts = client.call("partitions")["partitions"]
+    return next((row["name"] for row in parts if row["default"] and row["name"] != ALL_NODES), "")
 
 
 def _pool(client: Any, partition: str) -> list[str]:

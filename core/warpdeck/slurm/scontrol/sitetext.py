@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warpdeck.notation.arrays import number_ranges
+from warpdeck.notation.reservationflags import told_flags
 from warpdeck.slurm.people import uid_of
 from warpdeck.slurm.units import clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
@@ -162,19 +163,23 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
 
     own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
     cpus = sum(node["cpus"] for node in own)
-    flags = [*(["MAINT"] if row["maintenance"] else []), *(["OVERLAP"] if row["overlap"] else [])]
-    flags += ["IGNORE_JOBS", *([row["repeat"].upper()] if row["repeat"] else []), "SPEC_NODES"]
+    flags = ",".join([*told_flags(row, named="" if row["node_count"] else "SPEC_NODES")])
     start, end = row["start"], row["end"]
     return [
         f"ReservationName={row['name']} StartTime={moment(start)} EndTime={moment(end)} "
         f"Duration={clock(end - start if start and end else None)}",
         f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features=(null) "
-        f"PartitionName=(null) Flags={','.join(flags)}",
+        f"PartitionName={or_null(row['partition'])} Flags={flags}",
         f"TRES=cpu={cpus}",
-        f"Users={or_null(','.join(row['users']))} Groups=(null) Accounts={or_null(','.join(row['accounts']))} "
+        f"Users={or_null(_whose(row, 'users'))} Groups=(null) Accounts={or_null(_whose(row, 'accounts'))} "
         f"Licenses=(null) State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
         "MaxStartDelay=(null)",
     ]
+
+
+def _whose(row: Row, key: str) -> str:
+    """Those who may, or with a - those who may not."""
+    return ",".join([*row[key], *(f"-{name}" for name in row[f"deny_{key}"])])
 
 
 def license_lines(row: Row) -> list[str]:

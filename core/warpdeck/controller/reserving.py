@@ -1,0 +1,131 @@
+"""Reservations are made and removed: handlers of the reducer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from warpdeck.errors import UserError
+from warpdeck.model import JobId, Reservation
+from warpdeck.model.reservation import PERIOD_S
+from warpdeck.policy import ReservationView
+
+from .amended import Amended
+from .events import Outcome, ReservationMade, ReservationRemoved
+from .reservations import occurrences_of, reservations, view_of
+from .state import State, amend
+from .transaction import Transaction
+
+MAX_RESERVATIONS = 1000
+"""Made at run time: each costs every pass."""
+KEPT_S = 86_400.0
+"""One that is over can still be seen for so long, and goes when another is made."""
+
+
+def make(txn: Transaction, event: ReservationMade) -> Outcome:
+    """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
+    state, wanted = txn.state, event.reservation
+    for each in list(state.reserved.values()):
+        if each.end_unix is not None and not each.repeat and each.end_unix + KEPT_S < txn.now:
+            txn.drop_reservation(each.name)
+    if event.instead:
+        _check_made(state, wanted.name)
+    _check(state, wanted, now=txn.now, instead=event.instead)
+    txn.put_reservation(wanted)
+    return Outcome()
+
+
+def _check_made(state: State, name: str) -> None:
+    """Raises UserError where it was not made at run time."""
+    if name in state.reserved:
+        return
+    if any(each.name == name for each in state.site.reservations):
+        raise UserError(
+            f"reservation {name} stands in config.toml", "take it out there, then `warpdeck config reload`"
+        )
+    raise UserError(f"there is no reservation {name}", "see `warpdeck reservations`", code="not_found")
+
+
+def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> None:
+    others = [each for each in reservations(state, now) if not (instead and each.name == wanted.name)]
+    there = [window for each in others for window in occurrences_of(each, now, until_unix=now)]
+    if any(each.name == wanted.name for each in others):
+        raise UserError(f"there is a reservation {wanted.name} already", "see `warpdeck reservations`")
+    if len(state.reserved) >= MAX_RESERVATIONS and not instead:
+        raise UserError(f"there are {MAX_RESERVATIONS:,} reservations already", "remove some")
+    unknown = [name for name in wanted.nodes or () if name not in state.nodes]
+    if unknown:
+        raise UserError(f"there is no node {unknown[0]}", "see `warpdeck node ls`")
+    if wanted.nodes == ():
+        raise UserError("the reservation names no node", "name some, or ALL")
+    if wanted.repeat:
+        _check_repeat(wanted)
+    elif wanted.float_s is not None:
+        pass  # it never begins, so it is never over
+    elif wanted.end_unix is not None and wanted.end_unix <= max(now, wanted.start_unix):
+        raise UserError("the reservation would be over before it begins", "give a later start or duration")
+    whose = (wanted.users, wanted.accounts, wanted.deny_users, wanted.deny_accounts)
+    if not (wanted.maintenance or any(whose)):
+        raise UserError(
+            "a reservation is for somebody or for maintenance",
+            "give users or accounts, or the flag MAINT (--maintenance)",
+        )
+    _check_accounts(state, wanted)
+    if not (wanted.maintenance or wanted.overlap):
+        _check_alone(state, wanted, there, now=now)
+
+
+def _check_alone(state: State, wanted: Reservation, there: list[ReservationView], *, now: float) -> None:
+    """That no other has one of its nodes in its time."""
+    for new, each in itertools.product(occurrences_of(view_of(state, wanted), now, until_unix=now), there):
+        if max(new.start_unix, each.start_unix) < min(new.end_unix, each.end_unix):
+            both = sorted(new.nodes & each.nodes)
+            if both:
+                raise UserError(
+                    f"reservation {each.name} has {both[0]} at that time", "see `warpdeck reservations`"
+                )
+
+
+def _check_repeat(wanted: Reservation) -> None:
+    if wanted.float_s is not None:
+        raise UserError(
+            "a reservation that floats does not come again", "leave out one of TIME_FLOAT and the repetition"
+        )
+    length_s = None if wanted.end_unix is None else wanted.end_unix - wanted.start_unix
+    if length_s is None or length_s <= 0:
+        raise UserError("a reservation that comes again needs a duration", "give one, such as 2:00:00")
+    if length_s > PERIOD_S[wanted.repeat]:
+        raise UserError("the reservation would come again before it is over", "give a shorter duration")
+
+
+def _check_accounts(state: State, wanted: Reservation) -> None:
+    known = {account.name for account in state.site.accounts}
+    unknown = [name for name in wanted.accounts if name not in known]
+    if unknown:
+        raise UserError(f"there is no account {unknown[0]}", "see `warpdeck share`")
+
+
+def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
+    """Its nodes are everybody's again; jobs that wait for it are held, or wait on without it."""
+    _check_made(txn.state, event.name)
+    losers = [
+        job_id
+        for job_id in txn.state.in_reservations
+        if job_id in txn.state.pending and txn.state.jobs[job_id].reservation == event.name
+    ]
+    lose(txn, losers, hold=txn.state.reserved[event.name].hold_jobs_after)
+    txn.drop_reservation(event.name)
+    return Outcome()
+
+
+def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
+    """These waiting jobs have waited for a reservation that is over: they wait on without it, held unless it says otherwise."""
+    amended = Amended()
+    for job_id in losers:
+        job = txn.state.jobs[job_id]
+        name = job.request.reservation
+        job = amended.of(txn, job, amend(job.request, reservation=""))
+        if hold and not job.held:
+            job = amend(job, held=True, lost_reservation=name)
+        txn.put_job(job)
+        txn.log(job.id, f"its reservation {name} is over" + (", held" if hold else ""))

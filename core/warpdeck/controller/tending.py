@@ -1,0 +1,177 @@
+"""Reservations as time goes on: policy.tending says what is to be done, this finds what it asks and does it.
+
+Looked at after what has changed, a moment later and no more often than every REST_S, and when the clock alone has something to
+be done; never on a site without reservations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from warpdeck.errors import InvalidTransition, UserError
+from warpdeck.model import Job, JobId, JobState
+from warpdeck.policy import ReservationView
+from warpdeck.policy.tending import NodePool, Tended, Use, next_deed_unix, tend
+
+from .events import Effect, Outcome, ReservationsTended
+from .jobs import end_job
+from .reservations import ends_for, next_begin_unix, reservations, taken_nodes
+from .reserving import lose
+from .state import State
+from .transaction import Transaction
+from .view import why_unavailable
+
+if TYPE_CHECKING:
+    from .app import Controller
+
+log = logging.getLogger("warpdeck.controller")
+REST_S = 1.0
+MOST_S = 3600.0
+"""A clock that was set anew is noticed after so long."""
+
+
+class Tender:
+    """One for each controller."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._wanted = asyncio.Event()
+
+    def note_change(self) -> None:
+        """Jobs, nodes or reservations are others now."""
+        if has_reservations(self._controller.state):
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Looks at them for ever."""
+        moment = self._controller.clock()
+        while True:
+            await self._wait(moment - self._controller.clock())
+            moment = math.inf
+            if has_reservations(self._controller.state):
+                moment = await self._look()
+                await asyncio.sleep(REST_S)
+
+    async def _wait(self, most_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(MOST_S, most_s))):
+                await self._wanted.wait()
+        self._wanted.clear()
+
+    async def _look(self) -> float:
+        """Does what is to be done. When the clock calls again."""
+        controller = self._controller
+        if is_due(controller.state, controller.clock()):
+            try:
+                await controller.apply(ReservationsTended())
+            except (UserError, InvalidTransition) as error:
+                log.warning("reservations were not tended: %s", error)
+        return next_moment(controller.state, controller.clock())
+
+
+def has_reservations(state: State) -> bool:
+    """Whether there is anything to look at."""
+    return bool(state.reserved or state.site.reservations or state.in_reservations)
+
+
+def is_due(state: State, now: float) -> bool:
+    """Whether something is to be done."""
+    return any(deed != _nothing(each) for each, deed in _deeds(state, now)) or bool(_orphans(state, now))
+
+
+def next_moment(state: State, now: float) -> float:
+    """When the clock alone makes something to be done; inf for never."""
+    uses = _uses(state)
+    moments = (next_deed_unix(each, uses.get(each.name, Use())) for each in reservations(state, now))
+    return min((at for at in moments if at > now), default=math.inf)
+
+
+def tend_all(txn: Transaction) -> Outcome:
+    """Does what is to be done."""
+    state, now = txn.state, txn.now
+    effects: list[Effect] = []
+    for each, deed in list(_deeds(state, now)):
+        lose(txn, deed.losers, hold=each.hold_jobs_after)
+        for job_id in deed.overrun:
+            txn.log(job_id, f"its reservation {each.name} is over, and so is its time")
+            effects += end_job(txn, state.jobs[job_id], "timeout")
+        if each.name in state.reserved and deed != _nothing(each):
+            _keep(txn, each, deed)
+    lose(txn, _orphans(state, now), hold=True)
+    return Outcome(effects=tuple(effects))
+
+
+def _keep(txn: Transaction, each: ReservationView, deed: Tended) -> None:
+    """The reservation as it is from now on."""
+    made = txn.state.reserved[each.name]
+    if deed.purged and not made.repeat:
+        txn.drop_reservation(made.name)
+        return
+    if deed.purged:
+        begin = next_begin_unix(each, txn.now)
+        length_s = each.end_unix - each.start_unix
+        made = msgspec.structs.replace(made, start_unix=begin, end_unix=begin + length_s)
+    if deed.nodes != each.nodes:
+        made = msgspec.structs.replace(made, nodes=tuple(sorted(deed.nodes)))
+    txn.put_reservation(msgspec.structs.replace(made, idle_since_unix=deed.idle_since_unix))
+
+
+def _deeds(state: State, now: float) -> list[tuple[ReservationView, Tended]]:
+    uses = _uses(state)
+    return [
+        (each, tend(each, uses.get(each.name, Use()), _pool(state, each, now), now))
+        for each in reservations(state, now)
+    ]
+
+
+def _nothing(each: ReservationView) -> Tended:
+    return Tended(nodes=each.nodes, idle_since_unix=each.idle_since_unix)
+
+
+def _uses(state: State) -> dict[str, Use]:
+    """The jobs by reservation."""
+    jobs = sorted((state.jobs[job_id] for job_id in state.in_reservations), key=_reservation)
+    return {name: _use(state, list(some)) for name, some in itertools.groupby(jobs, key=_reservation)}
+
+
+def _reservation(job: Job) -> str:
+    return job.reservation
+
+
+def _use(state: State, jobs: list[Job]) -> Use:
+    running = [job for job in jobs if job.id not in state.pending]
+    return Use(
+        waiting=tuple(job.id for job in jobs if job.id in state.pending),
+        running=tuple(
+            (job.id, ends_for(state, job) if job.state is JobState.RUNNING else math.inf) for job in running
+        ),
+    )
+
+
+def _orphans(state: State, now: float) -> list[JobId]:
+    """Waiting jobs of reservations that are not there any more: taken out of the configuration."""
+    known = {each.name for each in reservations(state, now)}
+    return [
+        job_id
+        for job_id in state.in_reservations
+        if job_id in state.pending and state.jobs[job_id].reservation not in known
+    ]
+
+
+def _pool(state: State, each: ReservationView, now: float) -> NodePool:
+    """What it may have instead of its nodes, where any are to be replaced."""
+    if not each.node_count or each.static:
+        return NodePool()
+    able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))
+    idle = frozenset(name for name in state.nodes if not state.jobs_on(name))
+    taken = taken_nodes(state, each, now)
+    table = next((part for part in state.site.partitions if part.name == each.partition), None)
+    inside = able if table is None or table.nodes is None else table.nodes
+    return NodePool(able=able, idle=idle, spare=tuple(sorted((able & idle & inside) - taken)))
