@@ -130,7 +130,7 @@ def _reason(sight: Sight, job: Job) -> str:
         return NEXT
     if _is_held(job):
         if job.lost_reservation:
-            return "ReservationDeleted"
+            return f"Reservation {job.lost_reservation} was deleted"
         return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
     if job.state is JobState.PENDING:
         why = sight.state.whys.get(job.id)

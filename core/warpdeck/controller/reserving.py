@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 from warpdeck.errors import UserError
-from warpdeck.model import JobId, Reservation
+from warpdeck.model import JobId, JobState, Reservation
 from warpdeck.model.reservation import PERIOD_S
 from warpdeck.policy import ReservationView
 
@@ -119,13 +119,15 @@ def remove(txn: Transaction, event: ReservationRemoved) -> Outcome:
 
 
 def lose(txn: Transaction, losers: Iterable[JobId], *, hold: bool) -> None:
-    """These waiting jobs have waited for a reservation that is over: they wait on without it, held unless it says otherwise."""
+    """The reservation of these jobs is over: they go on without one, and wait held unless it says otherwise."""
     amended = Amended()
     for job_id in losers:
         job = txn.state.jobs[job_id]
-        name = job.request.reservation
-        job = amended.of(txn, job, amend(job.request, reservation=""))
-        if hold and not job.held:
+        name = job.reservation
+        if job.request.reservation:
+            job = amended.of(txn, job, amend(job.request, reservation=""))
+        waits = job.state is JobState.PENDING
+        if hold and waits and not job.held:
             job = amend(job, held=True, lost_reservation=name)
-        txn.put_job(job)
-        txn.log(job.id, f"its reservation {name} is over" + (", held" if hold else ""))
+        txn.put_job(amend(job, drawn_into=""))
+        txn.log(job.id, f"its reservation {name} is over" + (", held" if hold and waits else ""))

@@ -215,6 +215,9 @@ class _Explainer:
 
     def _find_words(self, obstacle: Obstacle, shape: Shape, ahead: PendingJob | None) -> tuple[str, str]:
         field = self._pass.fields[obstacle.reservation]
+        begins = self._begins(obstacle.reservation)
+        if begins:
+            return "Reservation", begins
         code, sentence = self._shortage(field, shape)
         if code != "Priority":
             return code, sentence
@@ -224,6 +227,14 @@ class _Explainer:
         if ahead is None:
             return "Resources", "fits now, but not for as long as it asks for"
         return code, f"would fit now, but would delay job {ahead.name} of {ahead.user}, which is ahead"
+
+    def _begins(self, name: str) -> str:
+        """Words for a reservation whose jobs wait for it to begin, "" for another."""
+        now = self._pass.now
+        each = next((each for each in self._pass.view.reservations if name and each.name == name), None)
+        if each is None or each.flex or each.start_unix <= now:
+            return ""
+        return f"its reservation {name} begins in {roughly(each.start_unix - now)}"
 
     def _shortage(self, field: Field, shape: Shape) -> tuple[str, str]:
         """(reason code, what is missing) for this kind of request."""

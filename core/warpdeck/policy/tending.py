@@ -44,7 +44,7 @@ class Tended(msgspec.Struct, frozen=True, kw_only=True):
     nodes: frozenset[NodeName] = frozenset()
     """Its nodes from now on."""
     losers: tuple[JobId, ...] = ()
-    """Waiting jobs for which it is over."""
+    """Jobs for which it is over: those that wait, and those that run on."""
     overrun: tuple[JobId, ...] = ()
     """Running jobs that have to end."""
 
@@ -60,15 +60,19 @@ def tend(each: ReservationView, use: Use, pool: NodePool, now: float) -> Tended:
         purged=purged,
         idle_since_unix=None if purged else idle_since,
         nodes=each.nodes if is_over or purged else _nodes(each, pool),
-        losers=use.waiting if is_over else (),
+        losers=(*use.waiting, *(_running_on(use) if each.flex else ())) if is_over else (),
         overrun=tuple(job_id for job_id, closes_unix in use.running if closes_unix <= now),
     )
+
+
+def _running_on(use: Use) -> tuple[JobId, ...]:
+    return tuple(job_id for job_id, _ in use.running)
 
 
 def next_deed_unix(each: ReservationView, use: Use) -> float:
     """When the clock alone makes something to be done about it; inf for never."""
     moments = [closes_unix for _, closes_unix in use.running]
-    if use.waiting and not each.repeat:
+    if (use.waiting or use.running) and not each.repeat and each.float_s is None:
         moments.append(each.end_unix)
     if each.purge_after_s is not None and each.float_s is None:
         since = each.start_unix if each.idle_since_unix is None else each.idle_since_unix + each.purge_after_s

@@ -12,7 +12,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.times import format_duration
 
 from .fields import NULL, Field, Row, cut, whole
-from .jobstates import CODES, ENDED
+from .jobstates import CODES, ENDED, told_state
 from .people import group_of
 from .stamps import Stamps
 from .tasklists import DEFAULT_LENGTH, length_of, task_list
@@ -64,7 +64,7 @@ PLAIN = {
     "partition": ("PARTITION", "partition", ""), "qos": ("QOS", "qos", NULL), "reason": ("REASON", "reason", "None"),
     "reqnodes": ("REQ_NODES", "req_nodes", ""), "reqswitch": ("REQ_SWITCH", "max_switches", "0"),
     "reservation": ("RESERVATION", "reservation", NULL), "restartcnt": ("RESTART_COUNT", "restarts", "0"),
-    "schednodes": ("SCHEDNODES", "sched_nodes", NULL), "state": ("STATE", "state", ""),
+    "schednodes": ("SCHEDNODES", "sched_nodes", NULL),
  "stderr": ("STDERR", "stderr", ""), "stdout": ("STDOUT", "stdout", ""),
     "tres-per-job": ("TRES_PER_JOB", "tres_per_job", NOT_ASKED),
     "tres-per-node": ("TRES_PER_NODE", "tres_per_node", NOT_ASKED),
@@ -141,7 +141,8 @@ class JobFields:
                 lambda row: str(row["het_job_offset"]) if row["het_job_id"] else NOT_ASKED,
             ),
             "jobarrayid": Field("JOBID", "array_job_id tasks_text het_job_id label", self.job_id),
-            "statecompact": Field("ST", "state", lambda row: CODES[row["state"]]),
+            "state": Field("STATE", "state reason", told_state),
+            "statecompact": Field("ST", "state reason", lambda row: CODES[told_state(row)]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
             "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason),
         }

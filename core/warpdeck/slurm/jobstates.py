@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 CODES = {
     "PENDING": "PD", "RUNNING": "R", "SUSPENDED": "S", "COMPLETED": "CD", "CANCELLED": "CA", "FAILED": "F",
     "TIMEOUT": "TO", "NODE_FAIL": "NF", "PREEMPTED": "PR", "BOOT_FAIL": "BF", "DEADLINE": "DL", "OUT_OF_MEMORY": "OOM",
@@ -13,3 +16,9 @@ CODES = {
 OURS = frozenset(list(CODES)[:14])
 """States that our jobs can be in; of the others there are none."""
 ENDED = frozenset(list(CODES)[3:12])
+
+
+def told_state(row: Mapping[str, Any]) -> str:
+    """The state as a listing has it, which tells a job apart that is held because its reservation is over."""
+    lost = row["state"] == "PENDING" and row["reason"].startswith("Reservation ")
+    return "RESV_DEL_HOLD" if lost else str(row["state"])

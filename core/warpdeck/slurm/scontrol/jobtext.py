@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from warpdeck.slurm.jobstates import told_state
 from warpdeck.slurm.people import group_of
 from warpdeck.slurm.tasklists import told_tasks
 from warpdeck.slurm.units import clock, exact, moment, or_null, tres_text
@@ -105,7 +106,7 @@ def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
         f"UserId={job['user']}({job['uid']}) GroupId={group}({gid}) MCS_label=N/A",
         f"Priority={max(0, job['priority_told'] or 0)} Nice={job['nice']} Account={or_null(job['account'])} "
         f"QOS={or_null(job['qos'])}",
-        f"JobState={job['state']} Reason={job['reason']} Dependency={or_null(job['dependency'])}",
+        f"JobState={told_state(job)} Reason={job['reason'].replace(' ', '_')} Dependency={or_null(job['dependency'])}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
         f"ExitCode={job['exit_code'] or '0:0'}",
     ]
