@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -146,7 +147,10 @@ def placements_are_allowed(view: View, plan: Plan, now: float) -> None:
         listed = set(asked.nodelist)
         assert not listed or set(names) <= listed or listed < set(names)
         if asked.contiguous:
-            ordered = sorted(nodes, key=lambda name: int(name[1:]))
+            # Within a reservation: side by side among its nodes.
+            own = next((each for each in view.reservations if each.name == start.reservation), None)
+            among = nodes if own is None or own.is_everywhere else own.nodes
+            ordered = sorted(among, key=lambda name: int(name[1:]))
             places = sorted(ordered.index(name) for name in names)
             assert places == list(range(places[0], places[0] + len(places)))
         assert meets(asked.constraint, [nodes[name].features for name in names])
@@ -181,17 +185,22 @@ def _partition_allows(part: PartitionView, job: PendingJob, start: Start, qos: Q
 
 
 def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -> None:
-    end, names = _end(job, start, now), set(start.allocation.node_names())
-    own = next((each for each in view.reservations if each.name == job.reservation), None)
+    names = set(start.allocation.node_names())
+    own = next((each for each in view.reservations if each.name == start.reservation), None)
+    end = min(_end(job, start, now), math.inf if own is None else own.closes_unix())
     if job.reservation:
-        assert own is not None and names <= own.nodes and own.start_unix <= now and end <= own.end_unix
-        assert job.user in own.users or job.account in own.accounts
+        assert start.reservation == job.reservation
+    if start.reservation:
+        assert own is not None and own.admits(job.user, job.account) and (job.reservation or own.magnetic)
+        assert own.is_everywhere or names <= own.nodes
+        assert own.flex or own.start_unix <= now < own.end_unix
     for each in view.reservations:
+        ours = names & own.nodes if own is not None else set()
         overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
         if overlaps and each is not own:
-            assert own is not None and (own.maintenance or not each.maintenance), (
-                f"{job.id} runs into {each.name}"
-            )
+            assert (
+                own is not None and names & each.nodes <= ours and (own.maintenance or not each.maintenance)
+            ), f"{job.id} runs into {each.name}"
 
 
 def _exclusive_jobs_are_alone(view: View, plan: Plan) -> None:
@@ -387,6 +396,9 @@ def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, fl
         spans += [(share.node, now, ends, share) for share in held.shares]
     for start in plan.starts:
         ends = float("inf") if start.time_limit_s is None else now + start.time_limit_s
+        ends = min(
+            [ends, *(each.closes_unix() for each in view.reservations if each.name == start.reservation)]
+        )
         spans += [(share.node, now, ends, share) for share in start.allocation.shares]
     jobs = {job.id: job for job in view.pending}
     types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}

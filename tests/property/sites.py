@@ -348,7 +348,17 @@ def _reservations(rng: Random, some: Callable[[], frozenset[NodeName]]) -> tuple
         for number in range(2)
         if rng.random() < 0.2
     )
-    return tuple(each for each in made if each.end_unix > each.start_unix)
+    kinds = Random(rng.getstate()[1][0])  # apart, so that known examples stay what they are
+    return tuple(_of_a_kind(kinds, each) for each in made if each.end_unix > each.start_unix)
+
+
+def _of_a_kind(rng: Random, each: ReservationView) -> ReservationView:
+    kind = rng.choice(["", "", "magnetic", "flex", "any_nodes", "both"])
+    odd: dict[str, Any] = {name: kind in (name, "both") for name in ("magnetic", "flex")}
+    odd["any_nodes"] = kind == "any_nodes"
+    if rng.random() < 0.2:
+        odd |= {"users": frozenset(), "deny_users": each.users}
+    return msgspec.structs.replace(each, **odd)
 
 
 def settings_of(rng: Random) -> Settings:
@@ -402,6 +412,22 @@ def with_users_apart(rng: Random, view: View) -> View:
             msgspec.structs.replace(part, exclusive_user=rng.random() < odds) for part in view.partitions
         ),
     )
+
+
+def reserved_site_of(rng: Random) -> tuple[View, Settings]:
+    """A site of which much is reserved, in every way, and whose jobs ask for that or may be drawn in."""
+    view, chosen = site_of(rng)
+    names = [node.name for node in view.nodes]
+    some = lambda: frozenset(rng.sample(names, rng.randint(1, len(names))))  # noqa: E731
+    made = (each for _ in range(6) for each in _reservations(rng, some))
+    reservations = tuple(
+        msgspec.structs.replace(each, name=f"r{number}") for number, each in enumerate(made) if number < 4
+    )
+    pending = tuple(
+        msgspec.structs.replace(job, reservation=rng.choice(["", "", "r0", "r1", "r2", "r3"]))
+        for job in view.pending
+    )
+    return msgspec.structs.replace(view, reservations=reservations, pending=pending), chosen
 
 
 def plain_site_of(rng: Random) -> tuple[View, Settings]:

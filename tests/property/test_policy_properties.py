@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
-from tests.property.sites import NOW, contested_site_of, plain_site_of, site_of
+from tests.property.sites import NOW, contested_site_of, plain_site_of, reserved_site_of, site_of
 
 from warpdeck.model import JobId
 from warpdeck.policy import Plan, Settings, View, admit, advise, plan
@@ -37,7 +37,14 @@ def test_whatever_starts_is_whole_allowed_and_within_limits(seed: int) -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(seeds, st.sampled_from([site_of, contested_site_of]))
+@given(seeds)
+def test_whatever_starts_where_much_is_reserved_is_allowed_there_and_fits(seed: int) -> None:
+    view, chosen = reserved_site_of(Random(seed))
+    check(view, plan(view, NOW, chosen))
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of]))
 @example(234, site_of)  # two reservations begin before the job could end: the words named either
 def test_the_plan_does_not_depend_on_the_order_of_lists(
     seed: int, make: Callable[[Random], tuple[View, Settings]]
