@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_viewers_beside_slurm import GRES, THEIR_SITE
 from tests.lab.ours import OurSlurm
+from tests.lab.pair import H100_GRES as GRES
+from tests.lab.pair import H100_SITE as THEIR_SITE
 from tests.lab.peer import Done, RealSlurm
 from tests.waiting import eventually
 
