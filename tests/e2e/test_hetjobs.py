@@ -145,6 +145,31 @@ def test_input_goes_to_the_tasks_of_all_components(home: Home, work: Path) -> No
     assert sorted(lines) == ["0: 3", "1: 3", "2: 3"]
 
 
+def test_each_program_writes_and_reads_files_of_its_own(home: Home, work: Path) -> None:
+    for number in range(2):
+        (work / f"in.{number}").write_text(f"told {number}\n")
+    (job, lines) = run(
+        home,
+        work,
+        "srun -i in.0 -o out.0 -e err.0 sh -c 'cat; echo bad 0 >&2' : -i in.1 -o out.1-%t -e err.1 sh -c 'cat; echo bad 1 >&2'\n"
+        "srun -o every sh -c 'echo first' : echo second\nsrun echo mine : -o its.%j echo its\nsrun echo bare : -l echo told",
+    )
+    files = {path.name: read(path) for path in work.iterdir() if path.name not in ("job.sh", "out")}
+    assert files == {
+        "in.0": "told 0\n",
+        "in.1": "told 1\n",
+        "out.0": "told 0\n",
+        "out.1-1": "told 1\n",
+        "out.1-2": "told 1\n",
+        "err.0": "bad 0\n",
+        "err.1": "bad 1\nbad 1\n",
+        "every": files["every"],
+        f"its.{job + 1}": "its\nits\n",
+    }
+    assert sorted(files["every"].split()) == ["first", "second", "second"]
+    assert sorted(lines) == ["1: told", "2: told", "bare", "mine"]
+
+
 def test_ranks_of_all_components_meet_at_one_address(lab: Lab, home: Home, work: Path) -> None:
     _, lines = run(home, work, "srun --het-group=0,1 sh -c 'echo $MASTER_ADDR $MASTER_PORT'")
     (where,) = set(lines)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from warpdeck.model import Job
 from warpdeck.model.step import Step, StepAsk
 from warpdeck.notation.patterns import resolve
-from warpdeck.notation.srun import Srun, Streams
+from warpdeck.notation.srun import Streams
+from warpdeck_agent.wire.steps import EVERY_TASK
 
 OUT, ERR = "1", "2"
 _TASK_LETTERS = ("%t", "%n", "%N")
@@ -20,30 +22,70 @@ def task_number(mode: str) -> int:
     return int(mode) if mode.isdecimal() and len(mode) <= _MOST_DIGITS else -1
 
 
-def stream_plan(job: Job, step: Step, asked: Srun, wanted: StepAsk, *, cwd: str) -> dict[str, Any]:
-    """The answer to Srun."""
-    streams = asked.streams
+class Part(NamedTuple):
+    """What runs in one component of the job, and what becomes of its streams. A job without components is one."""
+
+    job: Job
+    wanted: StepAsk
+    streams: Streams
+
+
+def stream_plan(parts: Sequence[Part], steps: Sequence[Step], *, cwd: str) -> dict[str, Any]:
+    """The answer to Srun; the steps are those of the parts. The first part says what holds for srun as a whole."""
+    job, wanted, streams = parts[0]
+    tasks = sum(step.task_count() for step in steps)
+    places = [
+        Place(part.job, step, tasks=tasks, name=job.request.name, cwd=cwd)
+        for part, step in zip(parts, steps, strict=True)
+    ]
     outputs = {}
-    for channel, pattern in ((OUT, streams.output), (ERR, streams.error or streams.output)):
-        found = _sinks(pattern, job, step, cwd=cwd)
+    for channel in (OUT, ERR):
+        patterns = [_pattern(part.streams, channel) for part in parts]
+        found = _joined(
+            [_sinks(pattern, place) for pattern, place in zip(patterns, places, strict=True)], places
+        )
         if found:
             outputs[channel] = found
+    inputs = [_sources(part.streams.input, place) for part, place in zip(parts, places, strict=True)]
     return {
         "job_id": job.id,
-        "step": step.number,
-        "tasks": step.task_count(),
-        "nodes": list(step.node_names()),
-        "label": streams.label,
+        "step": steps[0].number,
+        "tasks": tasks,
+        "nodes": [node for step in steps for node in step.node_names()],
+        "label": _labelled(parts, places),
         "quiet": streams.quiet,
         "quits": streams.quits_on_interrupt,
         "append": streams.append,
         "pty": wanted.pty,
         "outputs": outputs,
         "reads": (wanted.input_rank != -1 and streams.input in ("", "all"))
-        or _names_task(streams.input, step),
+        or task_number(streams.input) in range(tasks),
         "input_rank": wanted.input_rank if wanted.input_rank >= 0 else 0,
-        "inputs": _sources(streams.input, job, step, cwd=cwd),
+        "inputs": [source for found in inputs for source in found],
     }
+
+
+def _pattern(streams: Streams, channel: str) -> str:
+    return streams.output if channel == OUT else streams.error or streams.output
+
+
+def _joined(found: Sequence[Any], places: Sequence[Place]) -> Any:
+    """The sinks of all components as one: the same for all tasks, or one for each."""
+    if all(each == found[0] for each in found) and not isinstance(found[0], dict):
+        return found[0]
+    return {
+        str(rank): sinks[str(rank)] if isinstance(sinks, dict) else sinks
+        for sinks, place in zip(found, places, strict=True)
+        for rank in place.ranks()
+    }
+
+
+def _labelled(parts: Sequence[Part], places: Sequence[Place]) -> bool | list[int]:
+    """Whether lines have a label, or the tasks whose lines have one."""
+    labels = [part.streams.label for part in parts]
+    if all(labels) or not any(labels):
+        return labels[0]
+    return [rank for label, place in zip(labels, places, strict=True) if label for rank in place.ranks()]
 
 
 def written_paths(streams: Streams, *, cwd: str) -> list[str]:
@@ -59,56 +101,63 @@ def written_paths(streams: Streams, *, cwd: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _sinks(pattern: str, job: Job, step: Step, *, cwd: str) -> Any:
+class Place(NamedTuple):
+    """What the patterns of one component are filled with. `tasks` is the number of all, `name` the first component's."""
+
+    job: Job
+    step: Step
+    tasks: int
+    name: str
+    cwd: str
+
+    def ranks(self) -> list[int]:
+        return sorted(rank for share in self.step.shares for rank in share.ranks)
+
+    def path(self, pattern: str, rank: int) -> str:
+        """The file of a task."""
+        at, share = next((at, share) for at, share in enumerate(self.step.shares) if rank in share.ranks)
+        job, task = self.job, self.job.array_task_id
+        values = {
+            "j": str(job.id),
+            "J": f"{job.id}.{self.step.number}",
+            "A": str(job.array_job_id),
+            "a": str(task) if task is not None else "4294967294",
+            "x": self.name,
+            "u": job.user,
+            "N": share.node,
+            "n": str(at),
+            "t": str(rank),
+            "s": str(self.step.number),
+        }
+        path = resolve(pattern, values)
+        return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
+
+
+def _sinks(pattern: str, place: Place) -> Any:
     """ "" for srun's own stream, one path, or a path for each task. A mode that names a task drops all others."""
     if pattern in ("", "all"):
         return ""
     if pattern == "none":
         return "/dev/null"
-    if _names_task(pattern, step):
-        return {str(rank): "" if rank == int(pattern) else "/dev/null" for rank in _ranks(step)}
+    if task_number(pattern) in range(
+        place.tasks
+    ):  # a number that no task has is the name of a file, as in Slurm
+        return {str(rank): "" if rank == int(pattern) else "/dev/null" for rank in place.ranks()}
     if not any(_has(pattern, letter) for letter in _TASK_LETTERS):
-        return _path(pattern, job, step, 0, cwd=cwd)
-    return {str(rank): _path(pattern, job, step, rank, cwd=cwd) for rank in _ranks(step)}
+        return place.path(pattern, place.ranks()[0])
+    return {str(rank): place.path(pattern, rank) for rank in place.ranks()}
 
 
-def _sources(pattern: str, job: Job, step: Step, *, cwd: str) -> list[list[Any]]:
+def _sources(pattern: str, place: Place) -> list[list[Any]]:
     """[rank, path] of each file that is read: one for all tasks, or one for each."""
-    if pattern in ("", "all", "none") or _names_task(pattern, step):
+    if pattern in ("", "all", "none") or task_number(pattern) in range(place.tasks):
         return []
-    if not any(_has(pattern, letter) for letter in _TASK_LETTERS):
-        return [[0xFFFFFFFF, _path(pattern, job, step, 0, cwd=cwd)]]
-    return [[rank, _path(pattern, job, step, rank, cwd=cwd)] for rank in _ranks(step)]
-
-
-def _names_task(pattern: str, step: Step) -> bool:
-    """A number that no task has is the name of a file, as in Slurm."""
-    return task_number(pattern) in range(step.task_count())
+    ranks = place.ranks()
+    if len(ranks) == place.tasks and not any(_has(pattern, letter) for letter in _TASK_LETTERS):
+        return [[EVERY_TASK, place.path(pattern, ranks[0])]]
+    return [[rank, place.path(pattern, rank)] for rank in ranks]
 
 
 def _has(pattern: str, letter: str) -> bool:
     """Also with a width, %3t."""
     return letter in "".join(char for char in pattern if not char.isdecimal())
-
-
-def _ranks(step: Step) -> list[int]:
-    return sorted(rank for share in step.shares for rank in share.ranks)
-
-
-def _path(pattern: str, job: Job, step: Step, rank: int, *, cwd: str) -> str:
-    at, share = next((at, share) for at, share in enumerate(step.shares) if rank in share.ranks)
-    task = job.array_task_id
-    values = {
-        "j": str(job.id),
-        "J": f"{job.id}.{step.number}",
-        "A": str(job.array_job_id),
-        "a": str(task) if task is not None else "4294967294",
-        "x": job.request.name,
-        "u": job.user,
-        "N": share.node,
-        "n": str(at),
-        "t": str(rank),
-        "s": str(step.number),
-    }
-    path = resolve(pattern, values)
-    return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"

@@ -28,7 +28,7 @@ from warpdeck_agent.wire.steps import EVERY_TASK
 from . import protocol as ask
 from .allocations import FILE, Submission, Wish, begun, judged, make_allocation, wish_of
 from .connection import Connection
-from .stepplan import stream_plan, task_number, written_paths
+from .stepplan import Part, stream_plan, task_number, written_paths
 from .stepstream import StepStream
 
 RETRY_S = 10.0
@@ -46,9 +46,9 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
             connection.send({"t": "told", "id": message.id, "text": asked.told, "code": asked.told_code})
             return
         wanted = _convert(asked, has_input=message.has_input)
-        _have_tried(asked, message)
         job = _find_job(connection, asked)
         parts = _components(connection, message, job, asked, wanted, further)
+        _have_tried([part.streams for part in parts] or [asked.streams], message)
         if asked.passed_over or (job is None and wanted.relative is not None):
             judge(None)
         wish = _wish(connection, message, asked) if job is None else None
@@ -59,9 +59,9 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
         with connection.server.controller.first_steps.waiting(asked_for) as first:
             job = await begun(connection, message, made, immediate_s=wish.immediate_s)
     else:
-        job, wanted = parts[0]
-    parts = [(job, wanted), *parts[1:]]
-    first_event, *others = [_event(connection, message, *part) for part in parts]
+        job, wanted = parts[0].job, parts[0].wanted
+    parts = [Part(job, wanted, asked.streams), *parts[1:]]
+    first_event, *others = [_event(connection, message, part.job, part.wanted) for part in parts]
     event = first_event
     if others:  # ranks of different jobs: no fence of theirs is gathered
         alone = tuple(msgspec.structs.replace(each, mpi="none") for each in others)
@@ -80,11 +80,8 @@ async def run(connection: Connection, message: ask.Srun, submission: Submission)
     connection.server.steps.released(job.id)  # from here on its step holds it
     steps = whole_step(connection.server.controller.state, step)
     stream = StepStream(connection, message.id, steps, wait_s=wanted.wait_s)
-    shares = tuple(share for each in steps for share in each.shares)
-    whole = msgspec.structs.replace(step, shares=shares)
-    connection.send(
-        {"t": "ok", "id": message.id, "result": stream_plan(job, whole, asked, wanted, cwd=message.cwd)}
-    )
+    plan = stream_plan(parts, steps, cwd=message.cwd)
+    connection.send({"t": "ok", "id": message.id, "result": plan})
     await stream.join({})
 
 
@@ -95,20 +92,23 @@ def _components(
     asked: Srun,
     wanted: StepAsk,
     further: Sequence[list[str]],
-) -> list[tuple[Job, StepAsk]]:
-    """Which components of the job run what, in the order of their ranks; () where the job is yet to be made. Raises UserError."""
+) -> list[Part]:
+    """Which components of the job run what, in the order of their ranks; [] where the job is yet to be made. Raises UserError."""
     if job is None or (not further and asked.groups in ((), (0,))):
         if further or any(asked.groups):
             raise UserError(
                 "an srun of several components needs a job that has them",
                 "submit one: sbatch A : B, and write srun A : B in its script",
             )
-        return [] if job is None else [(job, _as_variables_say(wanted, job, message.env))]
+        if job is None:
+            return []
+        return [Part(job, _as_variables_say(wanted, job, message.env), asked.streams)]
     members = {each.component.offset: each for each in _members(connection, job) if each.component}
-    chosen: dict[int, StepAsk] = {}
+    chosen: dict[int, tuple[StepAsk, Streams]] = {}
     programs = [(asked, wanted)]
     for words in further:
         one = _parse(connection, message, words)
+        one.streams = one.streams.after(asked.streams)
         programs.append((one, _convert(one, has_input=message.has_input)))
     for number, (one, step) in enumerate(programs):
         for offset in one.groups or (number,):
@@ -116,18 +116,18 @@ def _components(
                 raise UserError(
                     f"component {offset} is named twice", "give each program components of its own"
                 )
-            chosen[offset] = step
+            chosen[offset] = step, one.streams
     highest, asks = (job.component.size - 1 if job.component is not None else 0), max(chosen)
     if asks > highest:
         raise UserError(
             f"Requested het-group offset exceeds highest hetjob index ({asks} > {highest})", exit_code=1
         )
-    if len(chosen) > 1 and any(step.mpi == "pmi2" for step in chosen.values()):
+    if len(chosen) > 1 and any(step.mpi == "pmi2" for step, _ in chosen.values()):
         raise UserError(
             "--mpi=pmi2 over several components is not supported",
             "start the program with mpirun, or in one component",
         )
-    return [(members[offset], chosen[offset]) for offset in sorted(chosen)]
+    return [Part(members[offset], *chosen[offset]) for offset in sorted(chosen)]
 
 
 def _members(connection: Connection, job: Job) -> list[Job]:
@@ -156,11 +156,11 @@ def _parse(connection: Connection, message: ask.Srun, words: list[str]) -> Srun:
     return asked
 
 
-def _have_tried(asked: Srun, message: ask.Srun) -> None:
+def _have_tried(streams: Sequence[Streams], message: ask.Srun) -> None:
     """Has the client look whether it can write its files, before a task begins whose output would be lost. Raises UserError."""
     if message.writes is None:
         return
-    for path in written_paths(asked.streams, cwd=message.cwd):
+    for path in (path for each in streams for path in written_paths(each, cwd=message.cwd)):
         if path not in message.writes:
             raise UserError(f"cannot write {path}", code=FILE, details={"writes": path})
 

@@ -109,6 +109,18 @@ class Streams(msgspec.Struct, kw_only=True):
     quiet: bool = False
     quits_on_interrupt: bool = False
 
+    def after(self, first: Streams) -> Streams:
+        """Those of a further program of `srun A : B`: what its own options do not say is as the first's."""
+        return Streams(
+            output=self.output or first.output,
+            error=self.error or first.error,
+            input=self.input or first.input,
+            label=self.label or first.label,
+            append=first.append,
+            quiet=first.quiet,
+            quits_on_interrupt=first.quits_on_interrupt,
+        )
+
 
 class Srun(msgspec.Struct, kw_only=True):
     """A command line, understood."""

@@ -6,19 +6,20 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Tuple
+    from typing import Dict, List, Tuple, Union
 
 
 class Lines:
-    """Writes tasks' bytes to a descriptor. `width` is that of the largest task number; 0 puts no label."""
+    """Writes tasks' bytes to a descriptor. `label`: whether lines have one, or the tasks whose lines have one."""
 
-    def __init__(self, *, label: bool, tasks: int) -> None:
-        self._width = len(str(max(0, tasks - 1))) if label else 0
+    def __init__(self, *, label: Union[bool, List[int]], tasks: int) -> None:
+        self._labelled = frozenset(range(tasks) if label is True else label or ())
+        self._width = len(str(max(0, tasks - 1)))
         self._open: Dict[Tuple[int, int], bytes] = {}
 
     def write(self, descriptor: int, rank: int, data: bytes) -> None:
         """Whole lines go out with their label; the start of a line waits for its end."""
-        if not self._width:
+        if rank not in self._labelled:
             write_all(descriptor, data)
             return
         key = (descriptor, rank)

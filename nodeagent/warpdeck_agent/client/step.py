@@ -206,7 +206,7 @@ class StepClient:
         if self._files is not None:
             return  # came back to it
         self._step = result
-        self._lines = Lines(label=bool(result["label"]), tasks=int(result["tasks"]))
+        self._lines = Lines(label=result["label"], tasks=int(result["tasks"]))
         self._files = StepFiles(result, REQUEST)
 
     def _take_piece(self, piece: bytes) -> None:
