@@ -15,6 +15,8 @@ from .options import NONE, OPTIONAL, REQUIRED, SBATCH, Table
 
 UNKNOWN = "unknown_option"
 """The code of the error about an option that nobody knows: a site's plug-in may."""
+MISUSED = "misused_option"
+"""That of the error about any other word that getopt does not take."""
 
 
 class Word(NamedTuple):
@@ -128,7 +130,9 @@ class Reader:
         option = full_name(text, self._known)
         takes = self._known.options[option].takes
         if takes == NONE and equals:
-            raise UserError(f"option '--{option}' doesn't allow an argument", f"write --{option}")
+            raise UserError(
+                f"option '--{option}' doesn't allow an argument", f"write --{option}", code=MISUSED
+            )
         if equals or takes != REQUIRED:
             return Word(option, value if equals else None)
         return Word(option, self._next(f"option '--{option}' requires an argument"))
@@ -137,7 +141,9 @@ class Reader:
         letter, self._letters = self._letters[0], self._letters[1:]
         option = self._known.shorts.get(letter)
         if option is None:
-            raise UserError(f"invalid option -- '{letter}'", f"see {self._known.command} --help")
+            raise UserError(
+                f"invalid option -- '{letter}'", f"see {self._known.command} --help", code=MISUSED
+            )
         takes = self._known.options[option].takes
         if takes == NONE:
             return Word(option, None)
@@ -148,7 +154,7 @@ class Reader:
 
     def _next(self, words: str) -> str:
         if self.at >= len(self._words):
-            raise UserError(words, "give it a value")
+            raise UserError(words, "give it a value", code=MISUSED)
         self.at += 1
         return self._words[self.at - 1]
 
@@ -164,7 +170,9 @@ def full_name(text: str, known: Table) -> str:
         return (old or matches)[0]
     if matches:
         words = "".join(f" '--{name}'" for name in matches)
-        raise UserError(f"option '--{text}' is ambiguous; possibilities:{words}", "write more of it")
+        raise UserError(
+            f"option '--{text}' is ambiguous; possibilities:{words}", "write more of it", code=MISUSED
+        )
     raise UserError(f"unrecognized option '--{text}'", near(given, known), code=UNKNOWN)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from warpdeck.api.submission import MAX_FILE_CHARS
-from warpdeck.notation.options import SBATCH_22_05
+from warpdeck.notation.options import SBATCH_22_05, Table
 from warpdeck.notation.sbatch.fields import Place
 from warpdeck.notation.sbatch.verdict import Fault, judge
 
@@ -17,13 +17,23 @@ from .console import CommandError, Console
 from .people import group_there, user_there
 
 _NOT_THERE = 'Try "sbatch'
-"""The end of what is said of an option that 22.05 has not: we may have it."""
+"""The end of what is said of an option that there is not, or not so."""
 
 
 def check(
-    text: str, name: str, words: Sequence[str], console: Console, *, others: Sequence[Sequence[str]] = ()
+    text: str,
+    name: str,
+    words: Sequence[str],
+    console: Console,
+    *,
+    others: Sequence[Sequence[str]] = (),
+    refused_by: Table | None = None,
 ) -> None:
-    """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better."""
+    """Raises CommandError in sbatch's words, with its exit code, where it would refuse; ours is how to do better.
+
+    `refused_by`: the table of options by which we do not understand the options either. Else an option that 22.05 has not is
+    passed over: we may have it.
+    """
     place = Place(
         cwd=console.folder,
         environ=console.env,
@@ -33,13 +43,14 @@ def check(
         group_id=group_there,
         read_text=lambda path: console.read_file(os.path.join(console.folder, path), MAX_FILE_CHARS).decode(),
     )
-    fault = judge(text, name, place, words=words, others=others, known=SBATCH_22_05).fault
+    fault = judge(text, name, place, words=words, others=others, known=refused_by or SBATCH_22_05).fault
     if fault is not None and fault.is_answer:
         raise CommandError("\n".join(fault.words), exit_code=fault.exit_code, is_answer=True)
-    if fault is not None and not fault.words[-1].startswith(_NOT_THERE):
+    if fault is not None and (refused_by or not fault.words[-1].startswith(_NOT_THERE)):
         raise CommandError(_said(fault), exit_code=fault.exit_code, bare=True)
 
 
 def _said(fault: Fault) -> str:
     where = f"  line {fault.line}: {fault.hint}" if fault.line else f"  {fault.hint}"
-    return "\n".join([*(f"sbatch: {line}" for line in fault.words), *([where] if fault.hint else [])])
+    said = [line if line.startswith(_NOT_THERE) else f"sbatch: {line}" for line in fault.words]
+    return "\n".join([*said, *([where] if fault.hint else [])])

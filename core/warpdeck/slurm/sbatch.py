@@ -25,7 +25,7 @@ from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, CLUSTER_OPTIONS
 from warpdeck.errors import UserError
 from warpdeck.notation.directives import MAX_SCRIPT_BYTES
 from warpdeck.notation.exitcodes import exit_code
-from warpdeck.notation.getopt import UNKNOWN, as_word, parse_components
+from warpdeck.notation.getopt import MISUSED, UNKNOWN, as_word, parse_components
 from warpdeck.notation.options import COMMAND, SBATCH, Table
 
 from .console import CommandError, Console
@@ -64,7 +64,7 @@ def main(words: list[str], console: Console) -> int:
         if error.code != UNKNOWN:
             raise
     try:
-        return _run(words, console, _with_plugins(console))
+        return _run(words, console, _with_plugins(console), is_last=True)
     except UserError as error:
         if error.code != UNKNOWN:
             raise
@@ -80,7 +80,7 @@ def _with_plugins(console: Console) -> Table:
         return SBATCH
 
 
-def _run(words: list[str], console: Console, known: Table) -> int:
+def _run(words: list[str], console: Console, known: Table, *, is_last: bool = False) -> int:
     try:
         parts, rest = parse_components(words, "sbatch", known)
     except UserError as error:
@@ -94,7 +94,7 @@ def _run(words: list[str], console: Console, known: Table) -> int:
     if own.keys() & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in own else USAGE)
         return 0
-    draft = _draft(words, parts, rest, own, console, known)
+    draft = _draft(words, parts, rest, own, console, known, is_last=is_last)
     asked = own.keys() | draft.own
     with console.connect() as client:
         return (
@@ -109,6 +109,8 @@ def _draft(
     own: dict[str, str],
     console: Console,
     known: Table,
+    *,
+    is_last: bool,
 ) -> Draft:
     text, name = _script(rest, own, console)
     options, *others = [
@@ -129,8 +131,9 @@ def _draft(
             read=lambda path: _text(path, console),
         )
     except UserError as error:
-        if error.code != UNKNOWN:
-            check(text, name, options, console, others=others)
+        if is_last or error.code != UNKNOWN:
+            refused_by = known if error.code in (UNKNOWN, MISUSED) else None
+            check(text, name, options, console, others=others, refused_by=refused_by)
         if error.code in WORDS:
             raise _failed(error, console) from error
         raise

@@ -135,6 +135,26 @@ def test_options_of_a_sites_plugins_are_accepted_and_told_to_do_nothing(run: Run
     assert (done.returncode, done.stderr.splitlines()) == (255, words)
 
 
+@pytest.mark.parametrize(
+    ("line", "words", "hint"),
+    [
+        ("--workdir=/tmp", "unrecognized option '--workdir=/tmp'", ""),
+        ("--ntsks=2", "unrecognized option '--ntsks=2'", "did you mean --ntasks?"),
+        ("-@", "invalid option -- '@'", "see sbatch --help"),
+        ("-n", "option requires an argument -- 'n'", "give it a value"),
+        ("--hold=3", "option '--hold' doesn't allow an argument", "write --hold"),
+    ],
+)
+def test_what_getopt_does_not_take_in_a_script_sbatch_tells_as_of_its_own_words(
+    site: Home, short_tmp: Path, line: str, words: str, hint: str
+) -> None:
+    (short_tmp / "job.sh").write_text(f"#!/bin/sh\n#SBATCH {line}\ntrue\n")
+    done = site.slurm("sbatch", "job.sh", cwd=short_tmp)
+    theirs = [f"sbatch: {words}", 'Try "sbatch --help" for more information']
+    assert (done.returncode, done.stderr.splitlines()[:2]) == (255, theirs)
+    assert all(hint in told and told.startswith("  line 2: ") for told in done.stderr.splitlines()[2:])
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("option", ["uid", "gid"])
 @pytest.mark.parametrize(
