@@ -2,8 +2,8 @@
 
 The command lines are those of the programs as they are published: Nextflow, AiiDA, Cylc, JupyterHub's batchspawner, PSI/J, Parsl,
 Snakemake, seml, clusterfutures, pysqa, signac-flow, adaptive-scheduler, Toil, NeMo-Run, TorchX, RADICAL-SAGA,
-Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel. Most were
-also run by hand, whole.
+Open OnDemand, the Prometheus exporters, pestat, slurm_gpustat, turm, nodetop, ClusterShell, Maestro, ipyparallel, dpdispatcher,
+gwf, R's batchtools, nipype, Pulsar, FireWorks, ERT, slurm-usage, Xsinfo, slurmtop. Most were also run by hand, whole.
 """
 
 from __future__ import annotations
@@ -99,6 +99,22 @@ ASKED = (
         r"JobID +JobName +State +ExitCode *\n[- ]+\n1 +runs +RUNNING +0:0 *\n(1\.\w+ .*\n)+2 +waits +PENDING +0:0 *\n",
     ),
     ("ipyparallel", "squeue -h '--job' 1 -o %T", r"RUNNING\n"),
+    ("dpdispatcher", "squeue -h -o '%.18i %.2t' -j 1", r" +1  R\n"),
+    ("gwf", "squeue --noheader --format='%i;%t' --all", r"2;PD\n1;R\n"),
+    ("batchtools", "squeue --user=root --states=R,S,CG,RS,SI,SO,ST --noheader --format=%i -r", r"1\n"),
+    ("batchtools' queue", "squeue --user=root --states=PD,CF,RF,RH,RQ,SE --noheader --format=%i -r", r"2\n"),
+    ("nipype", "squeue -j 1", r" +JOBID PARTITION .*\n +1 +main +runs +root +R +\d+:\d\d +1 \S+\n"),
+    ("pulsar", "squeue -a -o '%A %t' -j 1", r"JOBID ST\n1 R\n"),
+    ("fireworks", "squeue '-o \"%u\"' -u root -h -p main", r' "root"\n "root"\n'),
+    ("ert", "scontrol show job 1", r"JobId=1 JobName=runs\n.*\n   Priority=[1-9]\d* (.*\n)+   JobState=RUNNING (.*\n)+\n"),
+    ("ert's held job", "scontrol show job 2", r"JobId=2 JobName=waits\n.*\n   Priority=0 (.*\n)+   JobState=PENDING (.*\n)+\n"),
+    ("slurm-usage", "squeue -ro %u/%t/%D/%P/%C/%N/%h", r"USER/ST/.*\nroot/PD/1/main/1//OK\nroot/R/1/main/1/\S+/OK\n"),
+    (
+        "xsinfo",
+        "sinfo --Node -h -O NodeList:10,Partition:10,StateLong:10,CPUsLoad:10,CPUsState:12,Sockets:4,Cores:4,Memory:12,FreeMem:12",
+        r"\S+ +main\* +(mixed|allocated) +[\d.]+ +1/\d+/0/\d+ +\d+ +\d+ +\d+ +\d+ *\n",
+    ),
+    ("slurmtop", "scontrol -d -o show node", r"NodeName=\S+ .* CPUAlloc=1 .* RealMemory=\d+ .*\n"),
     (
         "nodetop",
         "sacctmgr -nP show qos format=Name,MaxWall,MaxTRESPerUser,MaxTRESPerJob,MaxJobsPerUser,MaxSubmitJobsPerUser,Priority,Flags",

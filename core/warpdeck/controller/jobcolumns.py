@@ -306,9 +306,10 @@ def _priority(sight: Sight, job: Job) -> int | None:
 
 
 def _priority_told(sight: Sight, job: Job) -> int | None:
-    if job.state is not JobState.PENDING:
-        return job.priority
-    return 0 if job.held else _priority(sight, job)
+    """As Slurm tells it, where 0 is that of a held job alone: tools take any job with it for held."""
+    if job.state is JobState.PENDING:
+        return 0 if job.held else max(1, _priority(sight, job) or 0)
+    return None if job.priority is None else max(1, job.priority)
 
 
 def _batch_host(_: Sight, job: Job) -> str:
