@@ -19,7 +19,7 @@ from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
-from .values import NEEDS, WIDTHS, Window, job_values, label, step_values
+from .values import NEEDS, WIDTHS, Window, job_values, label, recorded_state, step_values
 
 Record = dict[str, Any]
 OPTIONS = options(
@@ -166,8 +166,8 @@ class Asked:
 
             asked["nodes"] = expand(self.given["nodelist"])
         if self.has("state"):
-            asked["states"] = [_state(word) for word in listed(self.given["state"])]
-            asked["states"] = [state for state in asked["states"] if state in OURS] or [NEVER]
+            wanted = {_state(word) for word in listed(self.given["state"])}
+            asked["states"] = [state for state in sorted(OURS) if recorded_state(state) in wanted] or [NEVER]
             asked["until"] = until if until is not None else self.now
         users = self._users()
         return {**asked, "users": users} if users else asked

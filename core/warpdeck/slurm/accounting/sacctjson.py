@@ -10,7 +10,7 @@ from warpdeck.slurm.people import group_of, name_of
 from warpdeck.slurm.scontrol.jobtext import derived_exit
 
 from .usage import cpu_times
-from .values import Window, exit_code, step_state, waiting_reason
+from .values import Window, exit_code, recorded_state, step_state, waiting_reason
 
 Record = dict[str, Any]
 META = {
@@ -67,7 +67,7 @@ def _job(job: Record, window: Window) -> Record:
         "kill_request_user": None if job["ended_by_uid"] is None else name_of(job["ended_by_uid"]),
         "reservation": {"id": 0, "name": job["reservation"] or 0},
         "state": {
-            "current": "REQUEUED" if job["exit_cause"] == "requeued" else job["state"],
+            "current": "REQUEUED" if job["exit_cause"] == "requeued" else recorded_state(job["state"]),
             "reason": waiting_reason(job),
         },
         "steps": [_step(step, job, window) for step in job.get("steps", ())],

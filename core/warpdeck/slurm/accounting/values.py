@@ -202,7 +202,12 @@ def state_text(facts: Mapping[str, Any]) -> str:
         return "REQUEUED"
     if facts["state"] == "CANCELLED" and facts["ended_by_uid"] is not None:
         return f"CANCELLED by {facts['ended_by_uid']}"
-    return str(facts["state"])
+    return recorded_state(facts["state"])
+
+
+def recorded_state(state: str) -> str:
+    """As Slurm's accounting has it, which knows no job that is about to begin: it has begun."""
+    return "RUNNING" if state == "CONFIGURING" else str(state)
 
 
 def label(job: Record) -> str:
