@@ -85,7 +85,7 @@ class Meta:
         return folders_of(self.tmp_dir, self.private)
 
 
-PID_BYTES, STATUS_BYTES, MESSAGE_BYTES = 16, 32, 512
+PID_BYTES, STATUS_BYTES = 16, 32
 """How much is kept free for what a supervisor writes."""
 MAX_PID = 1 << 22
 """The kernel's own limit."""
@@ -149,18 +149,13 @@ class JobFolder(Folder):
     """A process under a shell of its own: `lock` is held (flock) by that shell through its standard input. Free and no `pid`
     means it never started; free, `pid` and no whole `rc` means it was killed. What it writes is made of spaces before."""
 
-    def create(self, *, uid: int, gid: int, terminal: bool) -> None:
+    def create(self, *, uid: int, gid: int) -> None:
         """Makes it, anew if an agent died before its supervisor began."""
         if os.path.exists(self.path):
             self.remove()
         os.makedirs(self.path, mode=_passable())
-        sizes = {"pid": PID_BYTES, "rc": STATUS_BYTES, "message": MESSAGE_BYTES}
-        for name, size in sizes.items():
+        for name, size in (("pid", PID_BYTES), ("rc", STATUS_BYTES)):
             self.give(name, b" " * size, uid=uid, gid=gid)
-        if terminal:
-            os.mkdir(self.file("terminal"), 0o700)
-            if os.geteuid() == 0:
-                os.chown(self.file("terminal"), uid, gid)
 
     def give(self, name: str, data: bytes = b"", *, uid: int, gid: int, mode: int = 0o600) -> str:
         """Makes a file that is the user's; its path."""
@@ -180,17 +175,6 @@ class JobFolder(Folder):
         if not signal and 128 < code <= 128 + 64:
             return 0, code - 128
         return code, signal
-
-    def sync_exit(self) -> None:
-        """The exit status outlives a power cut from here on."""
-        try:
-            descriptor = os.open(self.file("rc"), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def open_lock(self) -> int:
         """A descriptor that holds the lock, for the supervisor's standard input."""
@@ -213,13 +197,24 @@ class JobFolder(Folder):
         return False
 
     def remove(self) -> None:
-        """Most hold plain files only; rmtree is there for the others, at five times the cost."""
+        """With the folders of a step's tasks in it, if it is that. They hold plain files only; rmtree is there for all else, at five
+        times the cost."""
         try:
-            for name in os.listdir(self.path):
-                os.unlink(self.file(name))
+            for entry in list(os.scandir(self.path)):
+                if entry.is_dir(follow_symlinks=False):
+                    _remove_plain(entry.path)
+                else:
+                    os.unlink(entry.path)
             os.rmdir(self.path)
         except OSError:
             shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _remove_plain(path: str) -> None:
+    """Goes into no folder below: whose it is, it may be another by then."""
+    for name in os.listdir(path):
+        os.unlink(f"{path}/{name}")
+    os.rmdir(path)
 
 
 class LaunchFolder(Folder):

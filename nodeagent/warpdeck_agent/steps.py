@@ -267,7 +267,7 @@ class Steps:
         step.folder.write("meta.json", json.dumps(meant), durable=False)
         for asked in launch.tasks:
             path = step.folder.file(str(asked.rank))
-            step.tasks[asked.rank] = make_folder(path, asked, uid=meta.uid, gid=group_of(meta))
+            step.tasks[asked.rank] = make_folder(path, asked, launch=launch, uid=meta.uid, gid=group_of(meta))
 
     async def _give_up(self, step: Step, error: BaseException) -> None:
         """It could not be started whole: what runs of it ends."""

@@ -21,7 +21,7 @@ from .procfs import number, pairs
 from .program import JOB_UMASK, SYSTEM_PATH
 from .rlimits import impose
 from .spool import JobFolder, write_all
-from .wire.steps import ERR, OUT, StepTask, TaskEnded
+from .wire.steps import ERR, OUT, StepLaunch, StepTask, TaskEnded
 
 SCRIPT_NAME = "task.sh"
 OUTPUTS = {OUT: "out", ERR: "err"}
@@ -68,7 +68,7 @@ export PWD="$WARPDECK_CWD"
             esac
         done <"$WARPDECK_DIR/said"
     done
-    echo "$WARPDECK_PID" >"$WARPDECK_DIR/said"
+    [ -z "$WARPDECK_AFTER$WARPDECK_THEN_AFTER" ] || echo "$WARPDECK_PID" >"$WARPDECK_DIR/said"
     [ -z "${WARPDECK_BOUND-}" ] || printf "%s\n" "${WARPDECK_BOUND%%@*}$WARPDECK_PID${WARPDECK_BOUND#*@}" >&2
     unset WARPDECK_BOUND
     case $1 in
@@ -166,13 +166,14 @@ class Task:
         return number(facts.get("rchar", "")), number(facts.get("wchar", ""))
 
 
-def make_folder(path: str, asked: StepTask, *, uid: int, gid: int) -> Task:
-    """The files of a task; nothing runs yet."""
+def make_folder(path: str, asked: StepTask, *, launch: StepLaunch, uid: int, gid: int) -> Task:
+    """The files of a task; nothing runs yet. Each that is made and removed again costs it a part of its start."""
     folder = JobFolder(path)
-    folder.create(uid=uid, gid=gid, terminal=False)
+    folder.create(uid=uid, gid=gid)
     for name in OUTPUTS.values():
         folder.give(name, uid=uid, gid=gid)
-    folder.give("said", uid=uid, gid=gid)
+    if launch.prologs or launch.epilogs:
+        folder.give("said", uid=uid, gid=gid)
     folder.give("times", b" " * USAGE_BYTES, uid=uid, gid=gid)
     return Task(folder, asked.rank, reads=asked.reads)
 

@@ -168,10 +168,11 @@ def test_a_task_whose_prolog_fails_does_not_begin(agent: AgentProcess, job: int)
 def test_a_task_epilog_runs_behind_its_task_and_says_nothing_of_its_end(
     agent: AgentProcess, job: int
 ) -> None:
-    epilog = program(agent.folder.parent, "epilog", "echo behind $SLURM_PROCID\nexit 9\n")
-    start(agent, job, "sh", "-c", "echo task; exit 4", epilogs=[epilog])
+    epilog = program(agent.folder.parent, "epilog", "echo behind $SLURM_PROCID $SLURM_TASK_PID\nexit 9\n")
+    start(agent, job, "sh", "-c", "echo $$; exit 4", epilogs=[epilog])
     assert ended(agent, job).ends[0].code == 4
-    assert agent.text(job, "steps/0/0/out") == "task\nbehind 0"
+    pid, behind = agent.text(job, "steps/0/0/out").splitlines()
+    assert behind == f"behind 0 {pid}"
 
 
 def test_a_step_is_asked_for_twice_and_begun_once(agent: AgentProcess, job: int) -> None:
