@@ -19,7 +19,7 @@ import time
 from typing import Any, Dict, List
 
 from .keeping import UNIT, scope_command
-from .program import build_id, own_command
+from .program import OWN, build_id, own_command
 from .wire.frames import SENTINEL
 
 START_S = 15.0
@@ -170,7 +170,7 @@ def _detach(argv: List[str], log: str) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.closerange(3, 256)
-    os.execv(argv[0], argv)
+    os.execve(argv[0], argv, {**os.environ, OWN: "1"})
 
 
 def _say(words: Dict[str, Any]) -> int:

@@ -1,5 +1,5 @@
-"""Disks that are full and mounts that hang. A look may hang with its mount for ever, and in a way that no signal ends: it is
-made by a child, stat(1), that can be left behind (see probes).
+"""Disks that are full or read-only, and mounts that hang. A look may hang with its mount for ever, and in a way that no signal
+ends: it is made by a child, stat(1), that can be left behind (see probes).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .mounts import mounted
+from .mounts import is_read_only, mounted
 from .probes import ANSWER_S, Probe, Probes
 from .program import OWN, SYSTEM_PATH
 from .wire.messages import Check
@@ -106,6 +106,8 @@ class Disks:
         full = free < least * (ROOM_AGAIN if self._full.get(path) else 1)
         no_files = state.f_files > 0 and state.f_favail == 0
         self._full[path] = full or no_files
+        if is_read_only(path):
+            return f"{path} may not be written: its file system is read-only"
         if full:
             return f"{path} is full: {free // MIB} MiB are free"
         return f"{path} can hold no more files" if no_files else ""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List
 
-from .program import SYSTEM_PATH, own_command
+from .program import OWN, SYSTEM_PATH, own_command
 
 CANDIDATES = ("/usr/bin/python3", "/usr/local/bin/python3", "/opt/python3/bin/python3") + tuple(
     f"/usr/bin/python3.{minor}" for minor in range(14, 8, -1)
@@ -63,7 +63,7 @@ def _can(argv: List[str], drop: Dict[str, Any]) -> bool:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={"PATH": SYSTEM_PATH},
+            env={"PATH": SYSTEM_PATH, OWN: "1"},
             cwd="/",
             timeout=CHECK_S,
             check=False,

@@ -22,6 +22,7 @@ class Mount(NamedTuple):
 
     path: str
     kind: str
+    read_only: bool = False
 
 
 def mounted() -> List[Mount]:
@@ -29,8 +30,16 @@ def mounted() -> List[Mount]:
     found = []
     for line in text("/proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")
-        found.append(Mount(_unescaped(left.split()[4]), right.split(" ", 1)[0]))
+        fields, (kind, *_, options) = left.split(), right.split(" ")
+        read_only = "ro" in fields[5].split(",") or "ro" in options.split(",")
+        found.append(Mount(_unescaped(fields[4]), kind, read_only))
     return found
+
+
+def is_read_only(path: str) -> bool:
+    """Whether the file system there takes no writes: a disk with errors does so of itself. Found by the path's name alone."""
+    above = [each for each in mounted() if (path + "/").startswith(each.path.rstrip("/") + "/")]
+    return bool(above) and max(reversed(above), key=lambda each: len(each.path)).read_only
 
 
 def detach_below(folder: str) -> bool:

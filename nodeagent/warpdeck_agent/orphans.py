@@ -19,7 +19,7 @@ from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Optio
 
 from . import processes
 from .procfs import content, number, table, text
-from .program import OWN
+from .program import OWN, SUBREAPER
 from .subreaper import adopt_orphans
 
 LOOK_S = 1.0
@@ -60,7 +60,8 @@ class Orphans:
         self._supervisor = supervisor
         self._begins = begins
         self._ended: Dict[int, float] = {}
-        os.environ[OWN] = identity
+        self._says_own = bool(processes.variable(os.getpid(), OWN))
+        os.environ[OWN] = os.environ[SUBREAPER] = identity
         adopt_orphans()
 
     async def run(self) -> None:
@@ -103,9 +104,15 @@ class Orphans:
         does, while that begins. What begins is asked last, so that nobody is taken for a stray who has begun meanwhile."""
         if processes.value(environ, processes.MARK) or processes.value(environ, OWN):
             return False
-        if child.parent == os.getpid() and child.age_s < YOUNG_S:
+        if child.parent == os.getpid() and child.age_s < YOUNG_S and not self._is_no_helper(child, environ):
             return False
         return bool(environ or not self._begins()) and child.uid not in self._busy()
+
+    def _is_no_helper(self, child: Child, environ: bytes) -> bool:
+        """Whether it cannot be what the agent has started for itself, which has OWN from its first moment if the agent itself has."""
+        if not self._says_own or self._begins():
+            return False
+        return bool(environ) or _stays_empty(child.pid)
 
     def sweep(self, mark: str, uid: int, known: Collection[int]) -> int:
         """Kills all processes of a launch that has ended: `known`, which carry its mark, and the user's strays, each with all that
@@ -178,6 +185,15 @@ def _tree(roots: Collection[int]) -> Set[int]:
             found.add(pid)
             left += _pids_below(pid)
     return found
+
+
+def _stays_empty(pid: int) -> bool:
+    """Whether it lives without an environment, and is not just becoming another program."""
+    for _ in range(processes.LOOKS):
+        time.sleep(processes.LOOK_S)
+        if content(f"/proc/{pid}/environ", most_bytes=1):
+            return False
+    return processes.stat_fields(pid)[:1] not in ([], ["Z"], ["X"])
 
 
 def _pids_below(pid: int) -> List[int]:

@@ -7,6 +7,7 @@ nothing is left.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from dataclasses import dataclass
@@ -128,4 +129,6 @@ def _no_folder(error: OSError, where: str) -> LaunchError:
     if error.errno in NO_ROOM:
         return full_disk(where)
     reason = os.strerror(error.errno or 0)
+    if error.errno == errno.EROFS:
+        return LaunchError(f"{where} may not be written on this node: {reason}", check="disk")
     return LaunchError(f"no folder for temporary files can be made in {where}: {reason}")

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .hold import contain, hold_from
 from .linestore import LineStore
 from .procfs import number, table
-from .program import OWN
+from .program import SUBREAPER
 from .starter import START, Order, start
 from .table import MESSAGE, PROCESS, STATUS, LaunchTable
 from .wire.jsontext import dumps, loads
@@ -319,7 +319,7 @@ def main(folder: str) -> int:
         return 1
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # jobs end one by one; it ends with the last
-    if OWN in os.environ:  # no group holds jobs together
+    if SUBREAPER in os.environ:  # no group holds jobs together
         from .subreaper import adopt_orphans  # with ctypes, which the others need not hold
 
         adopt_orphans()
