@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,6 +97,28 @@ def test_jobs_of_a_host_that_lost_its_power_end_or_begin_again_and_others_go_on(
     ), "nobody ran twice under one start"
     assert state(home, "gpu1") == "idle"
     assert ended(home, submit(home, short_tmp, "gpu1", "true"))["state"] == "COMPLETED"
+
+
+def test_allocations_that_are_held_and_waited_for_see_a_reboot(home: Home, lab: Lab, short_tmp: Path) -> None:
+    """The one that is held is told that its node is gone; the one that waits gets its turn on the node that comes back."""
+    environ = {**home.environ, "PYTHONUNBUFFERED": "1"}
+    salloc = [sys.executable, "-m", "warpdeck.slurm.entry", "salloc", "-w", "gpu1", "--gpus=4"]
+    held, waits = short_tmp / "held", short_tmp / "waits"
+    with held.open("w") as first, waits.open("w") as second:
+        command = ["sh", "-c", "echo here; sleep 1000 & wait"]
+        holder = subprocess.Popen([*salloc, *command], env=environ, cwd="/", stdout=first, stderr=first)
+        eventually(lambda: "here" in held.read_text(), what="it is held")
+        command = ["srun", "hostname"]
+        waiter = subprocess.Popen([*salloc, *command], env=environ, cwd="/", stdout=second, stderr=second)
+        eventually(lambda: "queued and waiting" in waits.read_text(), what="the other waits")
+        with power_cut(lab, 1):
+            eventually(lambda: state(home, "gpu1") == "down", timeout_s=BACK_S, what="the link is lost")
+            assert (holder.poll(), waiter.poll()) == (None, None)
+        assert waiter.wait(BACK_S) == 0
+        assert "host1" in waits.read_text()
+        eventually(lambda: "NODE_FAIL" in held.read_text(), what="who held it is told")
+        holder.terminate()
+        holder.wait(60)
 
 
 def test_an_end_that_was_written_before_the_power_went_is_told_after_it(

@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from warpdeck.errors import UserError
-from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, Link, Node, NodeName, Topology
+from warpdeck.model import Facility, Gpu, GpuDrain, GpuUuid, Job, JobId, Link, Node, NodeName, Topology
 from warpdeck_agent.wire import messages as wire
 
 from . import steps
@@ -121,8 +121,11 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
     effects: list[Effect] = []
     told = {(said.job_id, said.restarts) for said in welcome.jobs}
     for said in welcome.jobs:
-        if rebooted and said.phase == "lost":
-            said = dataclasses.replace(said, cause="node_fail", message=f"{name} was rebooted", exit_code=1)
+        if rebooted and said.phase != "exited":
+            effects += _end_before_boot(said, name)
+            said = dataclasses.replace(
+                said, phase="lost", cause="node_fail", message=f"{name} was rebooted", exit_code=1
+            )
         effects += apply_report(txn, name, said)
     for job in (*txn.state.jobs_on(name), *txn.state.handed_to(name)):
         job = txn.state.jobs[job.id]
@@ -130,6 +133,13 @@ def up(txn: Transaction, event: NodeUp) -> Outcome:
             effects += _settle_untold(txn, job, name, rebooted=rebooted)
     effects += steps.settle_node(txn, name, welcome.steps)
     return Outcome(effects=tuple(effects))
+
+
+def _end_before_boot(said: wire.JobReport, name: NodeName) -> list[Effect]:
+    """What only holds a part of the node outlives a reboot as a record, and nothing else of it does: the agent is to let it go."""
+    if said.phase != "running":
+        return []
+    return [KillShare(node=name, job_id=JobId(said.job_id), restarts=said.restarts, at_once=True)]
 
 
 def _settle_untold(txn: Transaction, job: Job, name: NodeName, *, rebooted: bool) -> list[Effect]:

@@ -8,6 +8,7 @@ import pytest
 from tests.core import Core, ask, done
 
 from warpdeck.controller.events import (
+    KillShare,
     LaunchShare,
     NodeDrained,
     NodeLost,
@@ -67,6 +68,23 @@ def test_a_rebooted_node_fails_or_requeues_its_jobs(requeue: bool, records: str)
         assert (job.state, job.restarts) == (JobState.PENDING, 1)
     else:
         assert job.state is JobState.NODE_FAIL and job.exit is not None and job.exit.cause == "node_fail"
+
+
+def test_what_only_held_a_part_of_a_rebooted_node_is_gone_with_it_and_let_go() -> None:
+    """An allocation of salloc's, or a share of a gang without the batch script: the agent has its record yet."""
+    core = Core("a", "b")
+    job_id = core.run(ask(nodes=2, requeue=False))
+    core.lose("b")
+    agent = core.agents[NodeName("b")]
+    held = dict(agent.jobs)
+    agent.reboot()
+    agent.jobs = held
+    effects = core.up("b").effects
+    kills = [effect for effect in effects if isinstance(effect, KillShare)]
+    assert ("b", True) in [(kill.node, kill.at_once) for kill in kills]
+    core.told("a", core.agents[NodeName("a")].end((job_id, 0)))
+    job = core.job(job_id)
+    assert job.state is JobState.NODE_FAIL and job.exit is not None and "b was rebooted" in job.exit.message
 
 
 def test_a_launch_that_a_reboot_may_have_cut_short_is_not_repeated() -> None:
