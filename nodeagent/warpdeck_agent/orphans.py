@@ -29,6 +29,8 @@ BURY_S = 2.0
 """Whoever starts a process of ours waits for it at once: what is dead for so long has nobody who will."""
 HUNT_S = 0.3
 """How long one sweep goes after processes that fork faster than they are found; whoever asks for it asks again."""
+QUIET_LOOKS = 2
+"""Nobody new, one after the other: the kernel's list of children may leave one out while others end."""
 MANY = 64
 """Processes found in one sweep: so many may be a bomb, and may fork no more."""
 TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -121,20 +123,19 @@ class Orphans:
         found: Set[int] = set()
         dead: Set[int] = set()
         left: Collection[int] = known
-        while time.monotonic() < deadline:
+        quiet = 0
+        while quiet < QUIET_LOOKS and time.monotonic() < deadline:
             children, is_clear = self._stop_children(mark, uid, dead)
             new = _tree({*children, *left}) - found - {os.getpid(), self._supervisor()}
             processes.send(new, signal.SIGSTOP)
             found |= new
             if len(found) > MANY:
                 _forbid_forks(found, uid)
-            left = ()
-            if is_clear and not new:
-                left = set(processes.marked().get(mark, ())) - found
-                if not left:
-                    break
+            is_quiet = is_clear and not new
+            left = set(processes.marked().get(mark, ())) - found if is_quiet and not quiet else ()
+            quiet = quiet + 1 if is_quiet and not left else 0
         processes.send(sorted(found), signal.SIGKILL)
-        return len(found)
+        return max(len(found), int(not quiet))
 
     def _stop_children(self, mark: str, uid: int, dead: Set[int]) -> Tuple[Set[int], bool]:
         """Stops those children that are the launch's, or strays of its user, each as soon as it is seen: a link of a chain lives
@@ -142,21 +143,22 @@ class Orphans:
         found, ended, supervisor = set(), set(), self._supervisor()
         for parent in (os.getpid(), supervisor):
             for pid in _pids_below(parent) if parent else ():
-                environ = content(f"/proc/{pid}/environ", most_bytes=processes.MAX_ENVIRON_BYTES)
-                if not environ and processes.stat_fields(pid)[:1] in ([], ["Z"], ["X"]):
-                    ended.add(pid)
-                elif environ is None:
-                    continue  # another user's, of whom we are not
-                elif processes.value(environ, processes.MARK) == mark or self._is_stray_of(pid, environ, uid):
+                environ = content(f"/proc/{pid}/environ", most_bytes=processes.MAX_ENVIRON_BYTES) or b""
+                child = None
+                is_marked = processes.value(environ, processes.MARK) == mark
+                if not is_marked:
+                    child = _child(pid)
+                    if child is None or (child.ended and child.uid == uid):
+                        ended.add(pid)
+                if is_marked or (child is not None and self._is_stray_of(child, environ, uid)):
                     _stop(pid, spare=supervisor)
                     found.add(pid)
-        is_clear = ended <= dead
+        is_clear = ended <= dead or uid in self._busy()  # beside others of the user's that end all the time
         dead |= ended
         return found, is_clear
 
-    def _is_stray_of(self, pid: int, environ: bytes, uid: int) -> bool:
-        child = _child(pid)
-        return child is not None and child.uid == uid and self._is_stray(child, environ)
+    def _is_stray_of(self, child: Child, environ: bytes, uid: int) -> bool:
+        return child.uid == uid and not child.ended and self._is_stray(child, environ)
 
 
 def _stop(pid: int, *, spare: int) -> None:
