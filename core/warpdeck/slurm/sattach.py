@@ -9,7 +9,7 @@ from warpdeck.notation.jobids import is_job_id
 
 from .console import CommandError, Console
 from .refusals import WORDS
-from .words import WordsError, is_informed, options, read
+from .words import is_informed, options, read
 
 Row = dict[str, Any]
 OPTIONS = options(
@@ -35,13 +35,9 @@ UNREAD = "Failed to parse stepid from command line options"
 
 def main(words: list[str], console: Console) -> int:
     """Prints the layout; the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    found, rest = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
     asked = dict(found)
     for name in FILTERS:
         if name in asked and not asked[name].isdecimal():

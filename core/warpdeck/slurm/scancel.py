@@ -23,7 +23,7 @@ from .console import CommandError, Console
 from .jobstates import CODES, OURS
 from .refusals import WORDS
 from .version import VERSION
-from .words import WordsError, listed, only_ours
+from .words import listed, only_ours
 
 OPTIONS = table(
     "scancel",
@@ -170,10 +170,7 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
 
 def _check(given: Options) -> int:
     """The signal's number, 0 for none. Raises CommandError."""
-    try:
-        only_ours("scancel", given.get("clusters", ""))
-    except WordsError as error:
-        raise CommandError(error.message, bare=True) from None
+    only_ours("scancel", given.get("clusters", ""))
     if given.get("state"):
         given["state"] = _state(given["state"], "Invalid job state specified")
     if "signal" not in given:

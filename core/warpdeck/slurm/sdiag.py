@@ -15,7 +15,7 @@ from warpdeck.errors import UserError
 from .console import Console
 from .people import uid_of
 from .stamps import ctime
-from .words import WordsError, is_informed, only_ours, options, read
+from .words import is_informed, only_ours, options, read
 
 OPTIONS = options(
     "sdiag",
@@ -36,20 +36,16 @@ DENIED_EXIT = 255
 
 def main(words: list[str], console: Console) -> int:
     """Prints, or resets."""
-    try:
-        found, _ = read(words, OPTIONS)
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-        asked = dict(found)
-        only_ours("sdiag", asked.get("cluster") or console.env.get("SLURM_CLUSTERS", ""))
-        with console.connect() as client:
-            orders = [name for name, _ in found if name in ("all", "reset")]
-            if orders[-1:] == ["reset"]:
-                return _reset(client, console)
-            figures = client.call("diagnosis")
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    found, _ = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    asked = dict(found)
+    only_ours("sdiag", asked.get("cluster") or console.env.get("SLURM_CLUSTERS", ""))
+    with console.connect() as client:
+        orders = [name for name, _ in found if name in ("all", "reset")]
+        if orders[-1:] == ["reset"]:
+            return _reset(client, console)
+        figures = client.call("diagnosis")
     if asked.keys() & {"json", "yaml"}:
         from .serial import dump
 

@@ -75,18 +75,14 @@ class Asked(NamedTuple):
 
 def main(words: list[str], console: Console) -> int:
     """Lists once, or for ever with --iterate."""
-    try:
-        found, _ = read_anywhere(words, OPTIONS)
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-        asked = _asked(found, console)
-        text = asked.values.get("iterate")
-        every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
-        iterate(console, every_s, lambda client: _list(asked, console, client))
+    found, _ = read_anywhere(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    asked = _asked(found, console)
+    text = asked.values.get("iterate")
+    every_s = pause_s(text, f"sinfo: error: Error: invalid entry for --iterate={text}")
+    iterate(console, every_s, lambda client: _list(asked, console, client))
+    return 0
 
 
 def _asked(found: Words, console: Console) -> Asked:

@@ -38,15 +38,11 @@ PRIORITY_SCALE = 2**32 - 1
 
 def main(words: list[str], console: Console) -> int:
     """One listing."""
-    try:
-        found, rest = read(words, OPTIONS, optional=("jobs",))
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-        refuse_rest(rest, OPTIONS, USAGE)
-        return _list(dict(found), console)
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    found, rest = read(words, OPTIONS, optional=("jobs",))
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
+    refuse_rest(rest, OPTIONS, USAGE)
+    return _list(dict(found), console)
 
 
 def _list(asked: dict[str, str], console: Console) -> int:

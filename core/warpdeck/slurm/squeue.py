@@ -75,19 +75,15 @@ class View(NamedTuple):
 
 def main(words: list[str], console: Console) -> int:
     """Lists once, or for ever with --iterate."""
-    try:
-        found, rest = read(words, OPTIONS, optional=("jobs", "steps"))
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-        refuse_rest(rest, OPTIONS, USAGE)
-        asked = _asked(found, console)
-        text = asked.values.get("iterate")
-        every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
-        iterate(console, every_s, lambda client: _list(asked, console, client))
+    found, rest = read(words, OPTIONS, optional=("jobs", "steps"))
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    refuse_rest(rest, OPTIONS, USAGE)
+    asked = _asked(found, console)
+    text = asked.values.get("iterate")
+    every_s = pause_s(text, f"squeue: error: --iterate={text}\n")
+    iterate(console, every_s, lambda client: _list(asked, console, client))
+    return 0
 
 
 def _asked(found: Words, console: Console) -> Asked:

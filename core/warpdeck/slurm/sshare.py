@@ -49,19 +49,15 @@ class Chosen(NamedTuple):
 
 def main(words: list[str], console: Console) -> int:
     """One listing."""
-    try:
-        found, _ = read(words, OPTIONS)
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-        asked = dict(found)
-        if "helpformat" in asked:
-            print(_help_format(), file=console.out)
-            return 0
-        _list(asked, console)
+    found, _ = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
         return 0
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    asked = dict(found)
+    if "helpformat" in asked:
+        print(_help_format(), file=console.out)
+        return 0
+    _list(asked, console)
+    return 0
 
 
 def _list(asked: Mapping[str, str], console: Console) -> None:

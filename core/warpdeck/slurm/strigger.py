@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .console import CommandError, Console
-from .words import WordsError, is_informed, options, read
+from .words import is_informed, options, read
 
 OPTIONS = options(
     "strigger",
@@ -25,13 +25,9 @@ INSTEAD = "events start no programs here: take --mail-type or --dependency for j
 
 def main(words: list[str], console: Console) -> int:
     """There are none to list or to clear, and none can be set."""
-    try:
-        found, _ = read(words, OPTIONS)
-        if is_informed(found, console, usage=USAGE, help_text=HELP):
-            return 0
-    except WordsError as error:
-        print(error.message, file=console.err)
-        return error.exit_code
+    found, _ = read(words, OPTIONS)
+    if is_informed(found, console, usage=USAGE, help_text=HELP):
+        return 0
     asked = dict(found)
     if len(asked.keys() & {"set", "get", "clear"}) != 1:
         raise CommandError("You must use exactly one of the following options: --set, --get or --clear")

@@ -9,20 +9,18 @@ from warpdeck.errors import UserError
 from warpdeck.notation.getopt import parse_leading
 from warpdeck.notation.options import NONE, OPTIONAL, REQUIRED, Table, table
 
-from .console import Console
+from .console import CommandError, Console
 from .version import VERSION
 
 TAKES = {"": NONE, "=": REQUIRED, "?": OPTIONAL}
 Words = list[tuple[str, str]]
 
 
-class WordsError(Exception):
+class WordsError(CommandError):
     """The command line cannot be read. Printed as it is, and the command ends with `exit_code`."""
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.message = message
-        self.exit_code = exit_code
+        super().__init__(message, exit_code=exit_code, bare=True)
 
 
 def options(command: str, text: str) -> Table:

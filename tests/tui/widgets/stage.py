@@ -20,7 +20,6 @@ from warpdeck_tui.themes import load_theme, shipped_folder, text_styles, to_text
 
 THEME = load_theme(shipped_folder() / "deck-dark.toml")
 STYLES = text_styles(THEME)
-TIMEOUT_S = 30.0
 Colours = Literal["truecolor", "256", "standard"] | None
 _HARMLESS = re.compile(
     r"\x1b\[[0-9;]*[mH]|\x1b\[\?[0-9;]*[hl]|\x1b\[\?2026\$p|\x1b\[>[0-9;]*u|\x1b\[<u|\x1b\]22;[a-z]+\x07"

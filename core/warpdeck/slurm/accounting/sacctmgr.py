@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.prompting import prompted
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, listed, options, read_anywhere
+from warpdeck.slurm.words import listed, options, read_anywhere
 
 from .changing import change
 from .entities import NO_ENTITY, Entity, all_widths, find
@@ -112,11 +112,7 @@ LEAST = 2
 
 def main(words: list[str], console: Console) -> int:
     """Prints a table, or changes what it shows; the exit code."""
-    try:
-        found, rest = read_anywhere(words, OPTIONS)
-    except WordsError as error:
-        console.err.write(f"{error.message}\n")
-        return error.exit_code
+    found, rest = read_anywhere(words, OPTIONS)
     given = {name for name, _ in found}
     if given & {"help", "usage", "version"}:
         console.out.write(VERSION if "version" in given else HELP)

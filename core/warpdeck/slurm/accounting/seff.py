@@ -15,7 +15,7 @@ from warpdeck.slurm.console import CommandError, Console
 from warpdeck.slurm.people import group_of
 from warpdeck.slurm.units import clock
 from warpdeck.slurm.version import VERSION
-from warpdeck.slurm.words import WordsError, options, read
+from warpdeck.slurm.words import options, read
 
 Record = dict[str, Any]
 OPTIONS = options("seff", "debug,d help,h version,v")
@@ -36,11 +36,7 @@ MIB_IN_KIB = 1024
 
 def main(words: list[str], console: Console) -> int:
     """Prints the report; the exit code."""
-    try:
-        found, rest = read(words, OPTIONS)
-    except WordsError as error:
-        console.err.write(error.message + "\n")
-        return error.exit_code
+    found, rest = read(words, OPTIONS)
     given = dict(found)
     if "version" in given:
         console.out.write(VERSION)

@@ -64,9 +64,6 @@ def main(words: list[str], console: Console) -> int:
             _run(rest, session)
         else:
             _converse(session)
-    except WordsError as error:
-        console.err.write(error.message + "\n")
-        return error.exit_code
     finally:
         session.close()
     return session.code
