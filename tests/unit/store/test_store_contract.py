@@ -344,8 +344,10 @@ async def test_what_nodes_were_at_a_moment_is_known_until_they_are_removed(store
 
 
 async def test_of_a_node_that_is_never_the_same_the_last_conditions_are_kept(store: Store) -> None:
-    for at in range(MOST_CONDITIONS + 3):
-        await store.commit(Changes(conditions=(condition("a", float(at), down=bool(at % 2)),)))
+    was = [condition("a", float(at), down=bool(at % 2)) for at in range(MOST_CONDITIONS + 3)]
+    await store.commit(Changes(conditions=tuple(was[:MOST_CONDITIONS])))
+    for each in was[MOST_CONDITIONS:]:
+        await store.commit(Changes(conditions=(each,)))
     await store.commit(Changes(conditions=(condition("b", 0.0),)))
     assert [each.node for each in await store.conditions(2.5)] == ["b"]
     assert [each.at_unix for each in await store.conditions(3.5)] == [3.0, 0.0]
