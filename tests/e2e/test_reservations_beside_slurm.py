@@ -6,15 +6,11 @@ Slurm's flags and keys that a reservation here does not have are refused by thei
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.lab.ours import OurSlurm
-from tests.lab.pair import H100_GRES as GRES
-from tests.lab.pair import H100_SITE as THEIR_SITE
+from tests.lab.pair import Pair, side_by_side
 from tests.lab.peer import Done, RealSlurm
 from tests.waiting import eventually
 
@@ -80,14 +76,10 @@ NOT_KEPT = ("IGNORE_JOBS", "ALL_NODES", "PART_NODES")
 """Jobs that run there are always left alone here, and all nodes are as good as named."""
 
 
-class Pair:
+class EmptyPair(Pair):
     """Both, without reservations before and after each case."""
 
-    def __init__(self, theirs: RealSlurm, ours: OurSlurm) -> None:
-        self.theirs = theirs
-        self.ours = ours
-
-    def same(self, *lines: str) -> None:
+    def same_after(self, *lines: str) -> None:
         theirs, ours = (self._after(cluster, lines) for cluster in (self.theirs, self.ours))
         assert ours == theirs
 
@@ -119,26 +111,24 @@ def _fields(line: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    folder = Path(tempfile.mkdtemp(prefix="wdo", dir="/tmp"))
-    with RealSlurm(THEIR_SITE, gres=GRES) as theirs, OurSlurm(folder) as ours:
-        yield Pair(theirs, ours)
-    shutil.rmtree(folder, ignore_errors=True)
+def pair() -> Iterator[EmptyPair]:
+    with side_by_side(EmptyPair) as both:
+        yield both
 
 
 @pytest.mark.parametrize("line", CREATED)
-def test_one_is_made_alike(pair: Pair, line: str) -> None:
-    pair.same(line)
+def test_one_is_made_alike(pair: EmptyPair, line: str) -> None:
+    pair.same_after(line)
 
 
 @pytest.mark.parametrize("words", CHANGED)
-def test_one_is_changed_alike(pair: Pair, words: str) -> None:
-    pair.same(ONE, f"{UPDATE} {words}")
+def test_one_is_changed_alike(pair: EmptyPair, words: str) -> None:
+    pair.same_after(ONE, f"{UPDATE} {words}")
 
 
 @pytest.mark.parametrize("words", ["reservation=R", "reservationname=R", "res=R", "reservation R"])
-def test_one_is_deleted_alike(pair: Pair, words: str) -> None:
-    pair.same(ONE, f"delete {words}")
+def test_one_is_deleted_alike(pair: EmptyPair, words: str) -> None:
+    pair.same_after(ONE, f"delete {words}")
 
 
 @pytest.mark.parametrize(
@@ -163,28 +153,28 @@ def test_one_is_deleted_alike(pair: Pair, words: str) -> None:
         ("users=root,nobody", "users=-root"),
     ],
 )
-def test_one_of_another_kind_is_changed_alike(pair: Pair, flags: str, words: str) -> None:
-    pair.same(f"create reservation reservationname=R {WHEN} nodes=n1 {flags}", f"{UPDATE} {words}")
+def test_one_of_another_kind_is_changed_alike(pair: EmptyPair, flags: str, words: str) -> None:
+    pair.same_after(f"create reservation reservationname=R {WHEN} nodes=n1 {flags}", f"{UPDATE} {words}")
 
 
 @pytest.mark.parametrize(
     "words", ["flags+=replace", "nodes=n3", "nodecnt=1", "nodes=", "flags+=static", "partitionname=debug"]
 )
 @pytest.mark.parametrize("flags", ["", "flags=replace"])
-def test_one_whose_nodes_were_chosen_is_changed_alike(pair: Pair, flags: str, words: str) -> None:
-    pair.same(f"{WHOSE} nodecnt=2 {flags}".strip(), f"{UPDATE} {words}")
+def test_one_whose_nodes_were_chosen_is_changed_alike(pair: EmptyPair, flags: str, words: str) -> None:
+    pair.same_after(f"{WHOSE} nodecnt=2 {flags}".strip(), f"{UPDATE} {words}")
 
 
-def test_two_do_not_have_the_same_nodes(pair: Pair) -> None:
-    pair.same(ONE, ONE.replace("reservationname=R", "reservationname=Q"))
+def test_two_do_not_have_the_same_nodes(pair: EmptyPair) -> None:
+    pair.same_after(ONE, ONE.replace("reservationname=R", "reservationname=Q"))
 
 
 @pytest.mark.parametrize("flag", ["MAINT", "OVERLAP"])
-def test_two_may_have_the_same_nodes_where_that_is_said(pair: Pair, flag: str) -> None:
-    pair.same(ONE, f"{ONE.replace('reservationname=R', 'reservationname=Q')} flags={flag}")
+def test_two_may_have_the_same_nodes_where_that_is_said(pair: EmptyPair, flag: str) -> None:
+    pair.same_after(ONE, f"{ONE.replace('reservationname=R', 'reservationname=Q')} flags={flag}")
 
 
-def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pair: Pair) -> None:
+def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pair: EmptyPair) -> None:
     line = "create reservation reservationname=M starttime=now duration=60 users=root nodes=n2 flags=MAINT,IGNORE_JOBS"
     told = []
     for cluster in (pair.theirs, pair.ours):
@@ -204,7 +194,7 @@ def test_who_is_named_may_try_nodes_in_maintenance_and_it_stays_while_they_do(pa
     assert told[0] == told[1]
 
 
-def test_a_flag_that_would_make_it_another_is_refused_by_its_name(pair: Pair) -> None:
+def test_a_flag_that_would_make_it_another_is_refused_by_its_name(pair: EmptyPair) -> None:
     done = pair.ours.run(["scontrol", *ONE.split(), "flags=FIRST_CORES"])
     assert done.rc == 1 and "Flag FIRST_CORES is not supported" in done.err
 
@@ -212,6 +202,6 @@ def test_a_flag_that_would_make_it_another_is_refused_by_its_name(pair: Pair) ->
 @pytest.mark.parametrize(
     "words", ["corecnt=2", "licenses=a:1", "groups=root", "features=x", "maxstartdelay=5"]
 )
-def test_a_key_that_it_does_not_have_is_refused_by_its_name(pair: Pair, words: str) -> None:
+def test_a_key_that_it_does_not_have_is_refused_by_its_name(pair: EmptyPair, words: str) -> None:
     done = pair.ours.run(["scontrol", *ONE.split(), words])
     assert done.rc == 1 and f"Unsupported parameter {words}." in done.err
