@@ -21,6 +21,7 @@ from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
 from .preemption import Claimant, Preemption, Rules, claimant
+from .search import Due, Search
 from .settings import MOST_PROTECTED
 from .site import PartitionView, Tres
 from .terms import Terms
@@ -77,13 +78,9 @@ class Pass:
         self._protected: Counter[int] = Counter()
         """By pool how many of its jobs have a place of their own."""
         self._most_protected = settings.most_protected()
-        self._due: list[tuple[Field, Shape, float, float]] = []
-        """Where reservations hold a time only: (field, shape, duration, start)."""
-        self._too_long: dict[int, float] = {}
-        self._never: dict[int, float] = {}
+        self._search = Search(now, most_tests=settings.max_backfill_tests)
         self._no_victims: set[Claimant] = set()
         self._without_place = without_place
-        self._tests = 0
         self._trail: list[tuple[Place, Start]] | None = None
         """What has started since somebody asked for the way back."""
         self._started: Counter[JobId] = Counter()
@@ -120,16 +117,12 @@ class Pass:
         obstacle = self.met[kind]
         if obstacle.shape is None or obstacle.reservation or self.rules.active:
             return None
-        if (
-            obstacle.shape.is_spread or self.terms.draws
-        ):  # others may have it on fewer nodes, or in a reservation
-            return None
-        of_all = obstacle.shape.of_all
-        shape = of_all if id(of_all) in self._too_long else obstacle.shape
-        failed = self._too_long.get(id(shape))
+        if obstacle.shape.is_spread or self.terms.draws:
+            return None  # others may have it on fewer nodes, or in a reservation
+        failed = self._search.failed(obstacle.shape)
         if failed is None:
             return None
-        same = self._misfits.as_hard_as(shape, failed)
+        same = self._misfits.as_hard_as(*failed)
         self._certain |= same
         return same
 
@@ -229,7 +222,7 @@ class Pass:
     def start_all(self, jobs: Sequence[PendingJob]) -> tuple[PendingJob, Obstacle] | None:
         """Starts all of them, or none: then who could not, and why."""
         trail = self._trail = []
-        before, too_long = self.ledger.mark(), dict(self._too_long)
+        before, looked = self.ledger.mark(), self._search.mark()
         try:
             for job in jobs:
                 obstacle = self.start(job)
@@ -243,7 +236,7 @@ class Pass:
             place.field.give_back(place.allocation, place.duration_s, place.tenant)
             self.starts.remove(start)
         self.ledger.undo(before)
-        self._too_long = too_long  # what did not fit beside the others may fit by itself
+        self._search.undo(looked)
         return job, obstacle
 
     def _start_in(
@@ -302,8 +295,8 @@ class Pass:
         found = found or self._find(field, shape, duration_s)
         given_s = None
         if found is None and job.time_min_s is not None:
-            found, given_s = self._shortened(field, shape, job, duration_s)
-        if found is None or not self._keeps_promises(field, found, given_s or duration_s):
+            found, given_s = self._search.shortened(field, shape, least_s=job.time_min_s, limit_s=duration_s)
+        if found is None or not self._search.keeps_promises(field, found, given_s or duration_s):
             return None
         if given_s is not None:
             limit_s, duration_s = int(given_s), given_s
@@ -330,49 +323,12 @@ class Pass:
             return shape
         return shape.spread(self.ledger.most_per_node(job))
 
-    def _keeps_promises(self, field: Field, spot: Spot, duration_s: float) -> bool:
-        """Whether those who have only a time reserved can still start by then if this spot is taken now."""
-        due = [each for each in self._due if each[0] is field and self.now + duration_s > each[3]]
-        if not due:
-            return True
-        taken = field.reserve(spot, self.now, duration_s)
-        later = [(field.find_later(shape, length_s), at) for _, shape, length_s, at in due]
-        field.release(taken)
-        return all(found is not None and found[0] <= at for found, at in later)
-
     def _find(self, field: Field, shape: Shape, duration_s: float) -> Spot | None:
-        """A spot for so long from now; what failed once fails for as long or longer."""
-        key = id(shape)
-        failed = self._too_long.get(key)
-        if failed is not None and duration_s >= failed:
-            return None
-        if self._tests >= self.settings.max_backfill_tests:
-            self.stopped = self.stopped or bool(self.starts)
-            return None
-        if not field.may_fit(shape):
-            return None
-        if shape.tenant is not None and self._find(field, shape.of_all, duration_s) is None:
-            return None
-        self._tests += 1
-        found = field.find_now(shape, duration_s)
-        if found is None:
-            self._too_long[key] = duration_s
+        """A spot for so long from now."""
+        found = self._search.spot_now(field, shape, duration_s)
+        if found is None and self._search.is_over and self.starts:
+            self.stopped = True
         return found
-
-    def _shortened(
-        self, field: Field, shape: Shape, job: PendingJob, limit_s: float
-    ) -> tuple[Spot | None, float | None]:
-        """With --time-min: as long as it can have now, if that is enough."""
-        assert job.time_min_s is not None
-        longest = 0.0
-        for gang in shape.gangs:
-            for mask in shape.masks:
-                longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
-        given_s = float(int(min(longest, limit_s)))
-        if given_s < job.time_min_s or given_s <= 0:
-            return None, None
-        found = field.find_now(shape, given_s)
-        return found, None if found is None else given_s
 
     def _block(self, job: PendingJob, kind: int, obstacle: Obstacle) -> None:
         """Notes that the job waits; reserves for it, or makes room, if it has the right to that."""
@@ -408,7 +364,7 @@ class Pass:
         self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape, *, protects: bool, pushes: bool
     ) -> bool:
         """Reserves the earliest interval, or has others leave. Whether the job now has a place of its own."""
-        later = self._find_later(field, shape, obstacle.duration_s)
+        later = self._search.spot_later(field, shape, obstacle.duration_s)
         room, patience = self._room(job, field, shape), self.now + self._patience_s
         if room is not None and (there := field.find_later(room, obstacle.duration_s)) is not None:
             later = there if there[0] <= patience else later
@@ -421,9 +377,8 @@ class Pass:
         if later is None or not (protects or soon):
             return False
         if self.settings.reservation_holds == "start":
-            if any(each[0] is field for each in self._due):
-                return False  # times that hold on any nodes cannot be kept together: one at a time
-            self._due.append((field, shape, obstacle.duration_s, later[0]))
+            if not self._search.promise(Due(field, shape, obstacle.duration_s, later[0])):
+                return False
         else:
             field.reserve(later[1], later[0], obstacle.duration_s)
         self._promise(job, field, later[1], later[0])
@@ -445,15 +400,6 @@ class Pass:
     def claimant(self, job: PendingJob) -> Claimant:
         """Jobs of one claimant may push the same others aside."""
         return claimant(job, tenant=self.fields[""].ground.tenant_of(job))
-
-    def _find_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
-        failed = self._never.get(id(shape))
-        if failed is not None and duration_s >= failed:
-            return None
-        later = field.find_later(shape, duration_s)
-        if later is None:
-            self._never[id(shape)] = duration_s
-        return later
 
     def _make_room(self, job: PendingJob, obstacle: Obstacle, field: Field, shape: Shape) -> bool:
         """Has victims leave, if there are some that would help."""
