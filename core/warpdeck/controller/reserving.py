@@ -26,7 +26,10 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
     """A new reservation. Raises UserError where it names what is not there, or gets into another's way."""
     state, wanted = txn.state, event.reservation
     for each in list(state.reserved.values()):
-        if each.end_unix is not None and not each.repeat and each.end_unix + KEPT_S < txn.now:
+        if each.end_unix is None or each.repeat or each.float_s is not None:
+            continue
+        kept_s = 0.0 if each.name == wanted.name and not event.instead else KEPT_S
+        if each.end_unix + kept_s <= txn.now:
             txn.drop_reservation(each.name)
     if event.instead:
         _check_made(state, wanted.name)

@@ -99,3 +99,26 @@ def test_as_many_occurrences_bind_as_the_longest_job_could_meet() -> None:
     assert len(seen()) == MAX_OCCURRENCES
     last = max(build_view(core.state, now=core.now).reservations, key=lambda each: each.start_unix)
     assert last.end_unix == float("inf"), "nobody is promised anything behind the last one"
+
+
+def test_the_name_of_one_that_is_over_is_free_and_one_that_floats_stays() -> None:
+    core = Core("a")
+    once = Reservation(name="once", start_unix=core.now, end_unix=core.now + 60, users=("ann",), overlap=True)
+    floats = Reservation(
+        name="floats", start_unix=core.now, end_unix=core.now + 60, users=("ann",), float_s=600, overlap=True
+    )
+    for made in (once, floats):
+        core.apply(ReservationMade(reservation=made))
+    core.now += 2 * DAY_S
+    again = Reservation(
+        name="once", start_unix=core.now, end_unix=core.now + 60, users=("bob",), overlap=True
+    )
+    core.apply(ReservationMade(reservation=again))
+    assert core.state.reserved.keys() == {"once", "floats"}
+    core.now += 61
+    core.apply(
+        ReservationMade(
+            reservation=Reservation(name="once", start_unix=core.now, users=("ann",), overlap=True)
+        )
+    )
+    assert core.state.reserved["once"].users == ("ann",)
