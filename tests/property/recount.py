@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 
 import msgspec
 
 from warpdeck.model import Allocation, JobId, NodeName, Resources, Share
 from warpdeck.policy import (
-    AccountView,
-    Limits,
     PartitionView,
     PendingJob,
     Plan,
@@ -20,8 +17,6 @@ from warpdeck.policy import (
     Start,
     View,
 )
-
-Tres = dict[str, int]
 
 
 def holdings(view: View, plan: Plan) -> list[tuple[str, Allocation]]:
@@ -247,135 +242,6 @@ def everyone_is_accounted_for(view: View, plan: Plan) -> None:
             tasks = sum(start.job_id == job.id for start in plan.starts)
             there = sum(each.array_job_id == job.array_job_id for each in view.running)
             assert not job.throttle or tasks == 0 or tasks + there <= job.throttle
-
-
-def _held(allocation: Allocation, types: dict[str, str], licenses: tuple[tuple[str, int], ...]) -> Tres:
-    found: Tres = {"cpu": 0, "mem": 0, "node": len(allocation.shares), "gres/gpu": 0}
-    for share in allocation.shares:
-        found["cpu"] += share.cpus
-        found["mem"] += share.mem_bytes >> 20
-        found["gres/gpu"] += len(share.gpus)
-        for uuid in share.gpu_uuids:
-            found[f"gres/gpu:{types[uuid]}"] = found.get(f"gres/gpu:{types[uuid]}", 0) + 1
-    found["billing"] = found["cpu"]
-    for name, count in licenses:
-        found[f"license/{name}"] = count
-    return found
-
-
-class Use:
-    """One job that holds resources, as limits see it."""
-
-    def __init__(
-        self,
-        job: RunningJob | PendingJob,
-        partition: str,
-        allocation: Allocation,
-        types: dict[str, str],
-        limit_s: float | None,
-    ) -> None:
-        self.user, self.account, self.qos = job.user, job.account, job.qos
-        self.partition, self.limit_s = partition, limit_s
-        self.tres = _held(allocation, types, job.licenses)
-        parts = [_held(Allocation(shares=(share,)), types, ()) for share in allocation.shares]
-        self.per_node = {name: max(part.get(name, 0) for part in parts) for name in parts[0]}
-
-
-def no_limit_is_broken(view: View, plan: Plan, now: float) -> None:
-    """Limits after each start, in the order of the plan; those of running jobs alone may be broken already."""
-    types = {gpu.uuid: gpu.type.lower() for node in view.nodes for gpu in node.gpus}
-    uses = [
-        Use(
-            job,
-            job.partition,
-            job.allocation,
-            types,
-            None if job.ends_by_unix is None else max(0.0, job.ends_by_unix - now),
-        )
-        for job in view.running
-    ]
-    jobs = {job.id: job for job in view.pending}
-    owned = dict(view.licenses)
-    for job in view.running:
-        for name, count in job.licenses:
-            owned[name] = owned.get(name, 0) - count
-    for start in plan.starts:
-        job_now = jobs[start.job_id]
-        one = Use(job_now, start.partition, start.allocation, types, start.time_limit_s)
-        uses.append(one)
-        for name, count in job_now.licenses:
-            owned[name] = owned.get(name, 0) - count
-            assert owned[name] >= 0, f"license {name} is given too often"
-        for what, limits, group in _scopes(view, one, uses):
-            _check(what, limits, one, group)
-
-
-def _scopes(view: View, one: Use, uses: list[Use]) -> Iterator[tuple[str, Limits, list[Use]]]:
-    qos = {each.name: each for each in view.qos}
-    for name in _qos_of(view, one, qos):
-        yield f"QoS {name}", qos[name].limits, [each for each in uses if name in _qos_of(view, each, qos)]
-    accounts = {each.name: each for each in view.accounts}
-    for user in view.users:
-        if (user.account, user.user) == (one.account, one.user):
-            group = [each for each in uses if (each.account, each.user) == (one.account, one.user)]
-            yield f"user {user.user}", user.limits, group
-    for name in ancestors(accounts, one.account):
-        group = [each for each in uses if name in ancestors(accounts, each.account)]
-        yield f"account {name}", accounts[name].limits, group
-
-
-def ancestors(accounts: dict[str, AccountView], name: str) -> list[str]:
-    """An account and those above it."""
-    found = []
-    while name in accounts:
-        found.append(name)
-        name = accounts[name].parent
-    return found
-
-
-def _qos_of(view: View, one: Use, qos: dict[str, QosView]) -> list[str]:
-    if one.qos in qos and qos[one.qos].overrides_partition:
-        return [one.qos]
-    found = [part.qos for part in view.partitions if part.name == one.partition]
-    return sorted({name for name in (*found, one.qos) if name in qos})
-
-
-def _check(what: str, limits: Limits, one: Use, group: list[Use]) -> None:
-    of_user = [each for each in group if each.user == one.user]
-    of_account = [each for each in group if each.account == one.account]
-    for table, members in (
-        (limits.grp_tres, group),
-        (limits.max_tres_per_job, [one]),
-        (limits.max_tres_per_user, of_user if what.startswith("QoS") else []),
-        (limits.max_tres_per_account, of_account if what.startswith("QoS") else []),
-    ):
-        for name, most in table.items():
-            used = sum(each.tres.get(name, 0) for each in members)
-            assert not one.tres.get(name, 0) or used <= most, f"{what}: {used} {name} of {most}"
-    assert limits.grp_jobs is None or len(group) <= limits.grp_jobs, f"{what}: GrpJobs"
-    if what.startswith("QoS"):
-        assert limits.max_jobs_per_user is None or len(of_user) <= limits.max_jobs_per_user
-        assert limits.max_jobs_per_account is None or len(of_account) <= limits.max_jobs_per_account
-    if what.startswith("user"):
-        assert limits.max_jobs_per_user is None or len(group) <= limits.max_jobs_per_user
-    if limits.max_wall_s is not None:
-        assert one.limit_s is not None and one.limit_s <= limits.max_wall_s, f"{what}: MaxWall"
-    for name, most in limits.max_tres_mins_per_job.items():
-        minutes = one.tres.get(name, 0) * (float("inf") if one.limit_s is None else one.limit_s) / 60
-        assert not one.tres.get(name, 0) or minutes <= most, f"{what}: {minutes} minutes of {name}"
-    for name, most in limits.max_tres_per_node.items():
-        assert one.per_node.get(name, 0) <= most, f"{what}: {one.per_node} a node"
-    if limits.grp_wall_s is not None:
-        total = sum(float("inf") if each.limit_s is None else each.limit_s for each in group)
-        assert total <= limits.grp_wall_s + 1e-6, f"{what}: {total} s of running jobs"
-    for name, most in (*limits.grp_tres_mins.items(), *limits.grp_tres_run_mins.items()):
-        if one.tres.get(name, 0):
-            total = sum(
-                each.tres.get(name, 0) * (float("inf") if each.limit_s is None else each.limit_s) / 60
-                for each in group
-                if each.tres.get(name, 0)
-            )
-            assert total <= most + 1e-6, f"{what}: {total} minutes of {name}"
 
 
 def the_future_fits(view: View, plan: Plan, now: float, limits_s: dict[JobId, float]) -> None:

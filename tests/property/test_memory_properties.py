@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.play import begun
-from tests.property.sites import LENGTHS, NOW, nodes_of, queue_of, running_on, settings_of, site_of, tables_of
+from tests.property.sites import LENGTHS, nodes_of, queue_of, running_on, settings_of, site_of
+from tests.property.sitetables import NOW, tables_of
 
 from warpdeck.model import JobId
 from warpdeck.policy import Memory, Plan, Settings, View, Weights, plan

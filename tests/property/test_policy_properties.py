@@ -9,7 +9,9 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
-from tests.property.sites import NOW, contested_site_of, plain_site_of, reserved_site_of, site_of
+from tests.property.recountlimits import no_limit_is_broken
+from tests.property.sites import contested_site_of, plain_site_of, reserved_site_of, site_of
+from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
 from warpdeck.policy import Plan, Settings, View, admit, advise, plan
@@ -25,7 +27,7 @@ def check(view: View, made: Plan, now: float = NOW) -> None:
     recount.nothing_is_held_twice(view, made)
     recount.gangs_are_whole(view, made)
     recount.placements_are_allowed(view, made, now)
-    recount.no_limit_is_broken(view, made, now)
+    no_limit_is_broken(view, made, now)
     recount.everyone_is_accounted_for(view, made)
 
 

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
 from tests.property.play import Stage
-from tests.property.sites import NOW, contested_site_of, site_of
+from tests.property.sites import contested_site_of, site_of
+from tests.property.sitetables import NOW
 
 from warpdeck.model import GpuUuid, JobId
 from warpdeck.policy import Plan, Preempt, RunningJob, Settings, View, plan

@@ -8,7 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property import recount
-from tests.property.sites import NOW, plain_site_of, site_of
+from tests.property.recountlimits import no_limit_is_broken
+from tests.property.sites import plain_site_of, site_of
+from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
 from warpdeck.policy import Memory, PendingJob, Settings, View, plan
@@ -52,7 +54,7 @@ def test_all_start_or_none_and_the_others_are_told(seed: int) -> None:
     recount.nothing_is_held_twice(apart, made)
     recount.gangs_are_whole(apart, made)
     recount.placements_are_allowed(apart, made, NOW)
-    recount.no_limit_is_broken(apart, made, NOW)
+    no_limit_is_broken(apart, made, NOW)
 
 
 @settings(max_examples=EXAMPLES)
