@@ -159,18 +159,24 @@ def test_an_srun_that_is_killed_takes_its_step_along(batch: Batch) -> None:
 
 
 def test_more_than_the_job_has_is_refused_at_once(batch: Batch) -> None:
-    lines = batch.run("srun -n9 true; echo $?\nsrun -N3 true; echo $?\nsrun -w nowhere true; echo $?\n")
+    lines = batch.run(
+        "srun -n9 true; echo $?\nsrun -N3 true; echo $?\nsrun -w nowhere true; echo $?\nsrun --mem=201M true; echo $?\n",
+        "-n2",
+        "--mem=200M",
+    )
     said = [line.partition(": ")[2] for line in lines if line.startswith("srun: error: Unable")]
     said = [line.partition("job ")[2].partition(": ")[2] for line in said]
     assert said == [
         "More processors requested than permitted",
         "Requested node configuration is not available",
         "Requested node configuration is not available",
+        "Memory required by task is not available",
     ]
     assert "srun: error: 9 tasks of 1 CPUs on 1 nodes are more than it has" in lines[1]
     assert "it asks for 3 nodes" in lines[4]
     assert "the job has no node nowhere" in lines[7]
-    assert [lines[2], lines[5], lines[8]] == ["1", "1", "1"]
+    assert "it asks for 201M of memory" in lines[10]
+    assert [lines[2], lines[5], lines[8], lines[11]] == ["1", "1", "1", "1"]
 
 
 def test_scripts_choose_the_exit_code_of_what_never_ran(batch: Batch) -> None:

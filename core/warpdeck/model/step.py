@@ -11,7 +11,19 @@ import msgspec
 
 from .ids import GpuUuid, JobId, NodeName
 from .job import ExitStatus
-from .request import Container, Count, CountOrNone, GpuAsk, Limit, NodeCount, Seconds, Signed64, Text, Word
+from .request import (
+    Bytes,
+    Container,
+    Count,
+    CountOrNone,
+    GpuAsk,
+    Limit,
+    NodeCount,
+    Seconds,
+    Signed64,
+    Text,
+    Word,
+)
 from .states import JobState
 from .usage import GpuUsage, Spread
 
@@ -39,6 +51,9 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     nodes_max: NodeCount | None = None
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
+    mem_per_node_bytes: Bytes | None = None
+    """0: all that the job has there. Of a step without an amount nothing is counted."""
+    mem_per_cpu_bytes: Bytes | None = None
     gpus: GpuAsk | None = None
     """None: all that the job has on the step's nodes; a count of 0: none of them."""
     gpu_bind: Word = ""
@@ -88,6 +103,8 @@ class StepShare(msgspec.Struct, frozen=True, kw_only=True):
     node: NodeName
     ranks: tuple[int, ...]
     cpus: int
+    mem_bytes: int = 0
+    """What it asked for; 0: nothing that counts."""
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[GpuUuid, ...] = ()
     task_gpus: tuple[tuple[int, ...], ...] = ()

@@ -25,6 +25,7 @@ from .getopt import parse_components, parse_leading
 from .gres import parse_gpus, parse_gres
 from .hostfile import names_in
 from .hostlist import expand
+from .memory import parse_memory
 from .multiprog import parse_programs
 from .options import COMMAND, HONOURED, NONE, NOTED, REFUSED, SALLOC, SBATCH, SRUN, with_plugins
 from .request import Options
@@ -459,6 +460,12 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "jobid": lambda asked, value: setattr(asked, "job", value),
     "kill-on-bad-exit": _kill_on_bad_exit,
     "label": _stream_flag("label"),
+    "mem": lambda asked, value: asked.ask.update(
+        mem_per_node_bytes=parse_memory(value), mem_per_cpu_bytes=None
+    ),
+    "mem-per-cpu": lambda asked, value: asked.ask.update(
+        mem_per_cpu_bytes=parse_memory(value), mem_per_node_bytes=None
+    ),
     "mpi": _mpi,
     "nodelist": lambda asked, value: asked.ask.update(nodelist=expand(value)),
     "nodes": _nodes,

@@ -19,6 +19,7 @@ import msgspec
 from warpdeck.errors import UserError
 from warpdeck.model import Allocation, GpuUuid, Resources, Share
 from warpdeck.model.step import MAX_STEP_TASKS, Step, StepAsk, StepShare
+from warpdeck.notation.memory import format_memory
 
 from .dealing import deal, pack
 
@@ -41,6 +42,7 @@ class _Room(msgspec.Struct, kw_only=True):
 
     share: Share
     cpus: int
+    mem_bytes: int
     gpus: tuple[int, ...]
     """Positions in the share's GPUs."""
     holders: tuple[int, ...]
@@ -68,15 +70,18 @@ def lay_out(
 
 
 def _room(share: Share, holding: Sequence[Step]) -> _Room:
-    cpus, taken, holders = share.cpus, set[int](), []
+    cpus, mem_bytes, taken, holders = share.cpus, share.mem_bytes, set[int](), []
     for step in holding:
         for part in step.shares:
             if part.node == share.node:
                 holders.append(step.number)
                 cpus -= share.cpus if step.whole else part.cpus
+                mem_bytes -= part.mem_bytes
                 taken.update(share.gpus if step.whole else part.gpus)
     free = tuple(at for at, index in enumerate(share.gpus) if index not in taken)
-    return _Room(share=share, cpus=max(0, cpus), gpus=free, holders=tuple(holders))
+    return _Room(
+        share=share, cpus=max(0, cpus), mem_bytes=max(0, mem_bytes), gpus=free, holders=tuple(holders)
+    )
 
 
 def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int) -> Layout | UserError:
@@ -103,6 +108,8 @@ def _place(ask: StepAsk, rooms: list[_Room], job: Resources, *, most_nodes: int)
     each = _cpus_per_task(ask, job, rooms, tasks)
     chosen = _choose(ask, rooms, nodes, each)
     per_node = ask.tasks_per_node or (job.tasks_per_node if ask.tasks is None else None)
+    if not chosen and all(_memory(ask, room, each) > room.mem_bytes for room in rooms):
+        return _too_much_memory(ask, rooms)
     counts = _counts(ask, chosen, tasks, each, per_node=per_node)
     if counts is None:
         return _never(
@@ -193,7 +200,11 @@ def _cpus_per_task(ask: StepAsk, job: Resources, rooms: list[_Room], tasks: int)
 
 def _choose(ask: StepAsk, rooms: list[_Room], nodes: int, each: int) -> list[_Room]:
     """The first nodes that can hold a task; those that are named, before all others."""
-    able = [room for room in rooms if ask.overcommit or room.cpus >= each]
+    able = [
+        room
+        for room in rooms
+        if (ask.overcommit or room.cpus >= each) and _memory(ask, room, each) <= room.mem_bytes
+    ]
     named = [room for room in able if room.share.node in ask.nodelist]
     others = [room for room in able if room.share.node not in ask.nodelist]
     kept = {room.share.node for room in [*named, *others][:nodes]}
@@ -245,20 +256,44 @@ def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], eac
     gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
         return gpus
+    memory = [_memory(ask, room, len(ranks) * each) for room, ranks in zip(rooms, placed, strict=True)]
+    if any(asked > room.mem_bytes for asked, room in zip(memory, rooms, strict=True)):
+        return _too_much_memory(ask, rooms)
     shares = []
-    for room, ranks, got in zip(rooms, placed, gpus, strict=True):
+    for room, ranks, got, asked in zip(rooms, placed, gpus, memory, strict=True):
         share, count = room.share, len(ranks)
         shares.append(
             StepShare(
                 node=share.node,
                 ranks=ranks,
                 cpus=min(room.cpus, count * each) if ask.exact else room.cpus,
+                mem_bytes=asked,
                 gpus=tuple(share.gpus[at] for at in got),
                 gpu_uuids=tuple(GpuUuid(share.gpu_uuids[at]) for at in got),
                 task_gpus=_task_gpus(ask, count, len(got)),
             )
         )
     return Layout(shares=tuple(shares), cpus_per_task=each)
+
+
+def _memory(ask: StepAsk, room: _Room, cpus: int) -> int:
+    """What the step asks for of a node on which it has so many CPUs; nothing of a job that has no amount itself."""
+    if not room.share.mem_bytes:
+        return 0
+    if ask.mem_per_cpu_bytes is not None:
+        return cpus * ask.mem_per_cpu_bytes
+    return room.share.mem_bytes if ask.mem_per_node_bytes == 0 else ask.mem_per_node_bytes or 0
+
+
+def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
+    each = " a CPU" if ask.mem_per_cpu_bytes is not None else ""
+    asked = format_memory(ask.mem_per_cpu_bytes or ask.mem_per_node_bytes)
+    return _never(
+        f"it asks for {asked} of memory{each}, and on its nodes there are "
+        + " + ".join(format_memory(room.mem_bytes) for room in rooms),
+        "ask the job for more (sbatch --mem), or srun for less",
+        code="step_mem",
+    )
 
 
 def _gpus(ask: StepAsk, rooms: list[_Room], counts: list[int]) -> list[tuple[int, ...]] | UserError:

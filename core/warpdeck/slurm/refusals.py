@@ -43,6 +43,7 @@ WORDS = {
     "limit": "Requested time limit is invalid (missing or exceeds some limit)",
     "no_requeue": "Requested operation is presently disabled",
     "step_cpus": "More processors requested than permitted",
+    "step_mem": "Memory required by task is not available",
     "step_gpus": "Invalid generic resource (gres) specification",
     "step_nodes": "Requested node configuration is not available",
     "no_batch": "Only batch jobs are accepted or processed",

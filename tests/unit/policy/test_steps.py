@@ -12,14 +12,14 @@ from warpdeck.model.step import Program, Step, StepAsk
 from warpdeck.policy.steps import Busy, Layout, lay_out
 
 
-def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = ()) -> Allocation:
+def job(*cpus: int, gpus: int = 0, tasks: tuple[int, ...] = (), mem_bytes: int = 0) -> Allocation:
     """One share for each number of CPUs, on n1, n2 ..."""
     return Allocation(
         shares=tuple(
             Share(
                 node=NodeName(f"n{at}"),
                 cpus=count,
-                mem_bytes=0,
+                mem_bytes=mem_bytes,
                 tasks=tasks[at - 1] if tasks else 1,
                 gpus=tuple(range(gpus)),
                 gpu_uuids=tuple(GpuUuid(f"n{at}-{index}") for index in range(gpus)),
@@ -158,6 +158,27 @@ def test_an_exact_step_holds_what_it_asks_for() -> None:
     assert (second.shares[0].cpus, second.shares[0].gpus) == (1, (1,))
     assert place(one, first, tasks=2, exact=True, gpus=GpuAsk(total=0)) == Busy(steps=(0,))
     assert place(one, first, tasks=1, exact=True) == Busy(steps=(0,))  # all GPUs, as nothing else is said
+
+
+def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> None:
+    one = job(4, mem_bytes=200)
+    for asked in ({"mem_per_node_bytes": 201}, {"mem_per_cpu_bytes": 51, "tasks": 4}):
+        with pytest.raises(UserError, match="of memory") as refused:
+            place(one, **asked)
+        assert refused.value.code == "step_mem"
+    first = running(0, place(one, tasks=1, exact=True, mem_per_node_bytes=150), whole=False)
+    assert place(one, first, tasks=1, exact=True, mem_per_node_bytes=51) == Busy(steps=(0,))
+    assert place(one, first, tasks=1, exact=True, mem_per_node_bytes=0) == Busy(steps=(0,))
+    assert counts(place(one, first, tasks=2, exact=True, mem_per_cpu_bytes=25)) == {"n1": 2}
+    assert counts(place(one, first, tasks=1, exact=True)) == {"n1": 1}
+    assert counts(place(one, first, overlap=True, mem_per_node_bytes=200)) == {"n1": 1}
+    assert counts(place(job(4), mem_per_node_bytes=201)) == {"n1": 1}, "a job without an amount"
+
+
+def test_a_step_goes_where_there_is_memory() -> None:
+    two = job(4, 4, mem_bytes=200)
+    first = running(0, place(two, tasks=1, nodes_min=1, exact=True, mem_per_node_bytes=150), whole=False)
+    assert counts(place(two, first, tasks=1, nodes_min=1, exact=True, mem_per_node_bytes=100)) == {"n2": 1}
 
 
 def test_each_task_may_have_gpus_of_its_own() -> None:
