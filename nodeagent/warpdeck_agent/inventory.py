@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import socket
+import time
 from typing import List, Tuple
 
 from .containers import find_runtimes
 from .procfs import number, table, text
 from .topology import find_topology, temporary_bytes
 from .wire.messages import Facility, GpuInfo, Inventory
+
+STARTED_UNIX = time.time()
 
 
 def take_inventory(
@@ -37,6 +40,8 @@ def take_inventory(
         facilities=facilities,
         containers=find_runtimes(),
         gpu_error=gpu_error,
+        booted_unix=float(number(table("/proc/stat").get("btime", ""))),
+        agent_unix=STARTED_UNIX,
     )
 
 

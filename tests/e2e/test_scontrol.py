@@ -107,6 +107,11 @@ def test_the_node_and_the_partitions_have_slurms_lines(home: Home) -> None:
         "ActiveFeatures",
         "Gres",
     ]
+    booted = next(
+        int(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if "btime" in line
+    )
+    assert fields(out)["BootTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(booted))
+    assert fields(out)["BootTime"] < fields(out)["SlurmdStartTime"] <= time.strftime("%Y-%m-%dT%H:%M:%S")
     _, out, _ = scontrol(home, "show", "partition", "debug")
     assert out.startswith(
         "PartitionName=debug\n   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n   AllocNodes=ALL "

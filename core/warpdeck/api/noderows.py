@@ -108,6 +108,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gpus: list[GpuRow] = []
     driver: str = ""
     kernel: str = ""
+    booted: float | None = None
+    agent_start: float | None = None
+    """When its agent began."""
     containment: str = ""
     facilities: list[FacilityRow] = []
     containers: list[str] = []
@@ -182,5 +185,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     features: list[str]
     weight: int
     kernel: str
-    added: float
+    booted: float | None
+    agent_start: float | None
     partitions: list[str]

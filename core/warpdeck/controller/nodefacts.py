@@ -59,7 +59,8 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
         features=sorted(known.features) if known else [],
         weight=known.weight if known else 1,
         kernel=node.kernel,
-        added=node.added_at_unix,
+        booted=node.booted_at_unix or None,
+        agent_start=node.agent_at_unix or None,
         partitions=_partitions(state, node.name),
     )
 

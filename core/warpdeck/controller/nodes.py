@@ -191,6 +191,8 @@ def describe(node: Node, found: wire.Inventory) -> Node:
         hostname=found.hostname,
         address=found.address,
         boot_id=found.boot_id,
+        booted_at_unix=found.booted_unix,
+        agent_at_unix=found.agent_unix,
         cpus=found.cpus,
         mem_bytes=found.mem_bytes,
         topology=Topology(

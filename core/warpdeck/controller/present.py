@@ -257,6 +257,8 @@ def node_row(state: State, node: Node) -> NodeRow:
         gpus=gpus,
         driver=node.driver,
         kernel=node.kernel,
+        booted=node.booted_at_unix or None,
+        agent_start=node.agent_at_unix or None,
         containment=node.containment,
         facilities=[
             FacilityRow(name=each.name, strength=each.strength, how=each.how) for each in node.facilities

@@ -129,6 +129,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The file system of jobs' temporary files; 0 is unknown."""
     gpus: tuple[Gpu, ...] = ()
     boot_id: str = ""
+    booted_at_unix: float = 0.0
+    """0 is unknown."""
+    agent_at_unix: float = 0.0
+    """When its agent began."""
     hostname: str = ""
     address: str = ""
     """At which it was reached last, as it sees it itself; other nodes reach it there too."""

@@ -69,6 +69,10 @@ class Inventory:
     threads_per_core: int = 0
     tmp_disk_bytes: int = 0
     """The file system of jobs' temporary files; 0 is unknown."""
+    booted_unix: float = 0.0
+    """When the node was; 0 is unknown."""
+    agent_unix: float = 0.0
+    """When this agent began."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
         f"State={node_state(node)} ThreadsPerCore={node['threads']} TmpDisk={node['tmp_disk_bytes'] // MIB}"
         f" Weight={node['weight']} Owner={_owner(node)} MCS_label=N/A",
         f"Partitions={','.join(partitions)} ",
-        "BootTime=None SlurmdStartTime=None",
+        f"BootTime={moment(node['booted'], none='None')} SlurmdStartTime={moment(node['agent_start'], none='None')}",
         f"LastBusyTime={moment(node['at'])}",
         f"CfgTRES={tres_text(node_tres(node))}",
         f"AllocTRES={tres_text(held_tres(node))}",
