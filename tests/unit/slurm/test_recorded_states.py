@@ -18,3 +18,8 @@ def test_a_job_that_is_about_to_begin_runs_in_the_records(short_tmp: Path) -> No
         assert slurm.run(["sacct", "-nXP", "-s", "completed", "-o", "jobid"]).out == ""
         (told,) = json.loads(slurm.run(["sacct", "--json", "-j", job]).out)["jobs"]
         assert told["state"]["current"] == "RUNNING"
+        slurm.run(["scancel", job])
+        eventually(
+            lambda: slurm.run(["squeue", "-h", "-o", "%T"]).out == "COMPLETING\n", what="its nodes are told"
+        )
+        assert slurm.run(["sacct", "-nXPj", job, "-o", "state"]).out == "RUNNING\n"

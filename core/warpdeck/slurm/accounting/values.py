@@ -206,8 +206,8 @@ def state_text(facts: Mapping[str, Any]) -> str:
 
 
 def recorded_state(state: str) -> str:
-    """As Slurm's accounting has it, which knows no job that is about to begin: it has begun."""
-    return "RUNNING" if state == "CONFIGURING" else str(state)
+    """As Slurm's accounting has it, which knows no job that is about to begin, and none that is about to end: they run."""
+    return "RUNNING" if state in ("CONFIGURING", "COMPLETING") else str(state)
 
 
 def label(job: Record) -> str:
