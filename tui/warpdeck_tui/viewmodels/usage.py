@@ -18,7 +18,7 @@ from .queue import ran_s
 
 LONGEST_TABLE = 20
 """Lines of one table; the rest is one line more. A file has all."""
-NAME_WIDTH, SHARE_WIDTH = 18, 5
+NAME_WIDTH, SHARE_WIDTH = 19, 5
 """A whole line has at most 71 characters: what a dialog has room for on a terminal of 80."""
 FEW_HOURS, LEAST_HOURS = 10.0, 0.01
 """Below the first hundredths count; what is less than the second would be read as 0, and is not told of."""
@@ -84,7 +84,7 @@ def _summary(total: Cost) -> list[str]:
 
 
 def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[str]:
-    heads = f"{'JOBS':>7}{'FAILED':>7}{'CPU-H':>8}{'GPU-H':>8}{'USED':>8}{'WASTED':>8}  SHARE"
+    heads = f"{'JOBS':>7}{'FAILED':>7}{'CPU-H':>8}{'GPU-H':>8}{'USED':>8}{'WASTED':>8} SHARE"
     lines = [f"{BOLD}{fit('BY ' + title.upper(), NAME_WIDTH)}{heads}{PLAIN}"]
     places, shown = _places(total), list(groups[:LONGEST_TABLE])
     if len(groups) > LONGEST_TABLE:
@@ -97,7 +97,7 @@ def _table(title: str, groups: Sequence[tuple[str, Cost]], total: Cost) -> list[
         lines.append(
             f"{fit(name, NAME_WIDTH)}{each.jobs:>7,}{each.failed:>7,}{_hours(each.cpu_hours, places):>8}"
             f"{_hours(each.allocated, places):>8}{_known(each.used, each, places):>8}{_known(each.wasted, each, places):>8}"
-            f"  {bar(share, SHARE_WIDTH)}".rstrip()
+            f" {bar(share, SHARE_WIDTH)}".rstrip()
         )
     return [*lines, ""]
 
