@@ -66,6 +66,19 @@ def test_it_shows_a_lab_at_work(demo: Tmux, short_tmp: Path) -> None:
     demo.close()
 
 
+def test_who_looks_at_it_may_submit_jobs_there(demo: Tmux, short_tmp: Path) -> None:
+    demo.keys("n")
+    demo.shows("or command")
+    demo.keys("Tab", "Tab")
+    demo.type("python train.py")
+    demo.keys("Enter")
+    demo.shows("submitted job")
+    demo.keys("q")
+    demo.shows("left with 0")
+    leaves_nothing(short_tmp)
+    demo.close()
+
+
 def test_its_shell_is_one_to_try(demo: Tmux, short_tmp: Path) -> None:
     demo.keys("/")
     demo.type("interactive")

@@ -30,6 +30,7 @@ from warpdeck.controller.trees import TreeFiles
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState, Node, NodeName, Request
 from warpdeck.paths import Paths
+from warpdeck.slurm.people import name_of
 from warpdeck.store import SqliteStore
 from warpdeck_agent.wire import messages as wire
 
@@ -214,7 +215,7 @@ async def _work(paths: Paths, store: Store, rng: random.Random, *, stop: asyncio
         clock=clock,
         run_time=lambda launch: workload.run_time(rng, launch),
         stop=stop,
-        config=lab.config(datetime.now()),
+        config=lab.config(datetime.now(), visitor=name_of(os.getuid())),
     )
     async with cluster as (controller, server):
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
+
+from .workload import USERS
 
 _CONFIG = """\
 grace_s = 2.0 # jobs that are cancelled are soon gone
@@ -47,7 +50,7 @@ default_qos = "normal"
 users.alice = {{ default = true }}
 users.dave = {{ default = true }}
 users.erin = {{ default = true }}
-
+{visitor}
 [accounts.vision]
 parent = "lab"
 default_qos = "normal"
@@ -63,7 +66,11 @@ accounts = ["vision"]
 _WORKSHOP_AT = 9
 
 
-def config(today: datetime) -> str:
-    """Its text: the workshop is tomorrow morning, for the account vision."""
+def config(today: datetime, *, visitor: str) -> str:
+    """Its text: the workshop is tomorrow morning, for the account vision; who looks at it may submit jobs there."""
+    known = visitor in USERS
     tomorrow = (today + timedelta(days=1)).replace(hour=_WORKSHOP_AT, minute=0, second=0, microsecond=0)
-    return _CONFIG.format(workshop=tomorrow.isoformat())
+    return _CONFIG.format(
+        workshop=tomorrow.isoformat(),
+        visitor="" if known else f"users.{json.dumps(visitor)} = {{ default = true }}\n",
+    )
