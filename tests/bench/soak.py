@@ -69,7 +69,7 @@ STATIONS = (
         (ESCAPE, "1", "/", *"state:R !sweep", "\r", "g", "\r", "/", *"step", "\r", "n", "N", "w", "E", "f"),
         "[Log]",
     ),
-    Station(("m", "v", "x", "S"), "[Metrics]"),
+    Station(("m", "v", "x", "~"), "[Metrics]"),
     Station(("\t",), "[Details]"),
     Station(("\t",), "[GPUs]"),
     Station(("\t",), "[Code]"),

@@ -51,7 +51,12 @@ def test_what_a_session_by_ssh_leaves_ends_with_its_job(home: Home, lab: Lab, sh
         assert open_session.wait(60) != 0
 
 
-def test_a_full_tmp_keeps_nobody_from_working(home: Home, lab: Lab, short_tmp: Path) -> None:
+def test_a_full_tmp_keeps_nobody_from_working(home: Home, lab: Lab) -> None:
+    """Where the site lets nodes be that full."""
+    config = home.path / "config.toml"
+    before = config.read_text() if config.exists() else ""
+    config.write_text(f"{before}\n[health]\nmin_free = "0"\n")
+    home.ok("config", "reload")
     with lab.small_disk(3, "/tmp", size="1m"):
         lab.on(3, "sh", "-c", "cat /dev/zero >/tmp/filler 2>/dev/null || true")
         said = home.slurm("srun", "-w", "gpu3", "-D", "/var/tmp", "hostname")
@@ -59,6 +64,8 @@ def test_a_full_tmp_keeps_nobody_from_working(home: Home, lab: Lab, short_tmp: P
         command = ("sh", "-c", "srun -D /var/tmp hostname; echo $?")
         said = home.slurm("salloc", "-w", "gpu3", *command)
         assert said.stdout == "host3\n0\n", said.stderr
+    config.write_text(before)
+    home.ok("config", "reload")
 
 
 def test_a_read_only_tmp_drains_the_node_and_fails_no_job(home: Home, lab: Lab, short_tmp: Path) -> None:

@@ -100,7 +100,11 @@ class Site:
             )  # again: the last one may have met one that was dying
             return listens(self.paths)
 
-        eventually(can_be_asked, what="a submitter can be asked")
+        try:
+            eventually(can_be_asked, what="a submitter can be asked")
+        except AssertionError as error:
+            said = Path(log_of(self.paths))
+            raise AssertionError(f"{error}\n{said.read_text() if said.exists() else ''}") from error
         return self.submitter()
 
     def submitter(self) -> int:

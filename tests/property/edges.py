@@ -35,6 +35,8 @@ def values(
             return st.booleans()
         case types.NoneType():
             return st.none()
+        case types.LiteralType():
+            return st.sampled_from(of.values)
         case types.UnionType():
             return st.one_of(*map(inner, of.types))
         case types.ListType() | types.VarTupleType():

@@ -282,7 +282,7 @@ ACTIONS = (
     Action(
         "job",
         "smooth",
-        "S",
+        "tilde",
         "Smooth",
         "the curves: the mean of the points around each, or as they are",
         "Smooth",

@@ -65,8 +65,12 @@ class TerminalDriver(LinuxDriver):
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def stop_application_mode(self) -> None:
-        """Erases what it shows before it leaves: else tmux, made larger meanwhile, puts lines of it above the shell's."""
+        """Erases what it shows before it leaves: else tmux, made larger meanwhile, puts lines of it above the shell's.
+
+        From then on no key is the app's: who sees the app gone may type.
+        """
         if self._is_shown:
+            self.disable_input()
             self.write(_ERASE)
         self._is_shown = False
         super().stop_application_mode()

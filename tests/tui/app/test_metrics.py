@@ -256,7 +256,7 @@ async def test_the_page_draws_what_a_running_job_prints_with_its_gpus(folder: Pa
         await stage.shows("2 of 3")
         await stage.press("x")
         await stage.shows("step ╵4")
-        await stage.press("S")
+        await stage.press("tilde")
         await stage.shows("2 of 3   smoothed")
 
 

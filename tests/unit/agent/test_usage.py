@@ -337,8 +337,9 @@ def test_what_a_task_wrote_into_the_file_of_its_use_cannot_spoil_the_report(
     tmp_path: Path, digits: int
 ) -> None:
     """The file is the user's; a message with what is no number would cost the node its link."""
+    launch = stepwire.StepLaunch(job_id=1, restarts=0, step=0, env={}, cwd="/")
     user = {"uid": os.getuid(), "gid": os.getgid()}
-    task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), **user)
+    task = make_folder(str(tmp_path / "task"), stepwire.StepTask(rank=0), launch=launch, **user)
     words = f"0m0s 0m0s\n0mnans 0m1s\n \nrchar: {'9' * digits}\nwchar: 7\n"
     (tmp_path / "task" / "times").write_text(words)
     (told,) = spreads({0: task})
