@@ -55,7 +55,7 @@ def test_a_full_tmp_keeps_nobody_from_working(home: Home, lab: Lab) -> None:
     """Where the site lets nodes be that full."""
     config = home.path / "config.toml"
     before = config.read_text() if config.exists() else ""
-    config.write_text(f"{before}\n[health]\nmin_free = "0"\n")
+    config.write_text(f'{before}\n[health]\nmin_free = "0"\n')
     home.ok("config", "reload")
     with lab.small_disk(3, "/tmp", size="1m"):
         lab.on(3, "sh", "-c", "cat /dev/zero >/tmp/filler 2>/dev/null || true")
