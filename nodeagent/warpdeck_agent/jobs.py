@@ -107,7 +107,23 @@ class Jobs:
         self._signals = Signals(pool)
         self._notices = Notices(pool)
         self._orphans = self._watch_orphans()
-        clearing = Clearing(
+        self._ending = Ending(
+            pool,
+            self._signals,
+            self._make_clearing(pool, leftovers),
+            tell,
+            notices=self._notices,
+            on_free=self.beginnings.place_is_free,
+        )
+        self._alone: Watch[Job] = Watch(
+            self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
+        )
+        self._memory = MemoryWatch(pool, self._out_of_memory)
+        install(spool.file(START), SCRIPT)
+        install(spool.file("tasks.sh"), FANOUT)
+
+    def _make_clearing(self, pool: ThreadPoolExecutor, leftovers: Leftovers) -> Clearing:
+        return Clearing(
             pool,
             self.containment,
             leftovers,
@@ -118,15 +134,6 @@ class Jobs:
             remark=self._remark,
             on_free=self.beginnings.place_is_free,
         )
-        self._ending = Ending(
-            pool, self._signals, clearing, tell, notices=self._notices, on_free=self.beginnings.place_is_free
-        )
-        self._alone: Watch[Job] = Watch(
-            self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
-        )
-        self._memory = MemoryWatch(pool, self._out_of_memory)
-        install(spool.file(START), SCRIPT)
-        install(spool.file("tasks.sh"), FANOUT)
 
     def reports(self) -> List[JobReport]:
         """Every launch held, for Welcome."""

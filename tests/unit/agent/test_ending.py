@@ -47,19 +47,27 @@ def launch(spool: Spool, number: int) -> Job:
     return Job(folder, Meta(job_id=number, restarts=0, **plain, **files), agent=spool.identity)
 
 
+def ending_of(
+    pool: ThreadPoolExecutor, clearing: CountedClearing, told: list[Any], **options: float
+) -> Ending:
+    notices = Notices(pool)
+    return Ending(
+        pool,
+        Signals(pool),
+        clearing,  # type: ignore[arg-type]
+        told.append,
+        notices=notices,
+        on_free=lambda job: None,
+        **options,
+    )
+
+
 async def test_ends_that_come_closely_are_told_together_and_their_places_looked_at_one_by_one(
     tmp_path: Path,
 ) -> None:
     spool, clearing, told = Spool(str(tmp_path)), CountedClearing(), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = Ending(
-            pool,
-            Signals(pool),
-            clearing,  # type: ignore[arg-type]
-            told.append,
-            notices=Notices(pool),
-            on_free=lambda job: None,
-        )
+        ending = ending_of(pool, clearing, told)
         jobs = [launch(spool, number) for number in range(1, TASKS + 1)]
         for count, job in enumerate(jobs, 1):
             ending.ended(job)
@@ -74,15 +82,7 @@ async def test_ends_that_come_closely_are_told_together_and_their_places_looked_
 async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(tmp_path: Path) -> None:
     spool, clearing, told = Spool(str(tmp_path)), CountedClearing(3), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = Ending(
-            pool,
-            Signals(pool),
-            clearing,  # type: ignore[arg-type]
-            told.append,
-            notices=Notices(pool),
-            on_free=lambda job: None,
-            gather_s=1e6,
-        )
+        ending = ending_of(pool, clearing, told, gather_s=1e6)
         ending.ended(launch(spool, 1))
         await comes(lambda: len(told) == 1, what="the first end after a pause is told")
         ending.ended(launch(spool, 2))
@@ -96,15 +96,9 @@ async def test_who_keeps_a_place_until_the_end_is_settled_waits_for_no_company(t
 async def test_ends_whose_places_others_have_are_told_later_unless_another_waits(tmp_path: Path) -> None:
     spool, clearing, told = Spool(str(tmp_path)), CountedClearing(followed=(1, 2)), list[Any]()
     with ThreadPoolExecutor(1) as pool:
-        ending = Ending(
-            pool,
-            Signals(pool),
-            clearing,  # type: ignore[arg-type]
-            told.append,
-            notices=Notices(pool),
-            on_free=lambda job: None,
-            gather_s=2 * time.monotonic(),  # told once that long ago: time for some, not yet for the others
-        )
+        ending = ending_of(
+            pool, clearing, told, gather_s=2 * time.monotonic()
+        )  # told once that long ago: time for some, not yet for the others
         for number in (1, 2):
             ending.ended(launch(spool, number))
             await asyncio.sleep(0)
