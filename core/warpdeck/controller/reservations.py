@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from warpdeck.model import Job, NodeName, Reservation
+from warpdeck.notation.reservationflags import AS_ASKED
 from warpdeck.policy import PendingJob, ReservationView, RunningJob
 
 from .recurrence import occurrences
@@ -25,20 +26,7 @@ FURTHER = 7
 daily one."""
 MAX_OCCURRENCES = 64
 """Of one reservation that the planner minds: over two days of an hourly one, two months of a daily one. Each costs every pass."""
-AS_MADE = (
-    *(
-        "maintenance",
-        "overlap",
-        "repeat",
-        "magnetic",
-        "flex",
-        "any_nodes",
-        "hold_jobs_after",
-        "float_s",
-        "purge_after_s",
-    ),
-    *("idle_since_unix", "node_count", "partition", "replace", "static"),
-)
+AS_MADE = (*AS_ASKED, "idle_since_unix")
 """Fields that the planner's view of a reservation has as they were made."""
 
 

@@ -13,10 +13,10 @@ from warpdeck.config import Config
 from warpdeck.config.tables import LimitTable, Partition, Qos
 from warpdeck.model import Node, NodeName
 from warpdeck.notation.hostlist import collapse
+from warpdeck.notation.reservationflags import AS_ASKED
 from warpdeck.policy import ReservationView
 
 from .present import node_state
-from .reservations import AS_MADE
 from .state import State
 from .view import gpu_holders, shares_on
 
@@ -111,7 +111,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             accounts=sorted(each.accounts),
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
-            **{name: getattr(each, name) for name in AS_MADE if name != "idle_since_unix"},
+            **{name: getattr(each, name) for name in AS_ASKED},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))
     ]

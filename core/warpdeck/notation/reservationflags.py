@@ -19,6 +19,11 @@ class Flag(NamedTuple):
     takes_back: bool = True
 
 
+AS_ASKED = (
+    *("maintenance", "overlap", "repeat", "magnetic", "flex", "any_nodes", "hold_jobs_after", "float_s"),
+    *("purge_after_s", "node_count", "partition", "replace", "static"),
+)
+"""Fields of model.Reservation that all who know one have as they were asked for: its kind."""
 REPEATS = ("HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY")
 """In small letters they are model.reservation.Repeat; repeated because importing that costs msgspec."""
 _TABLE = (

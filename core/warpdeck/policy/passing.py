@@ -21,7 +21,7 @@ from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
 from .preemption import Claimant, Preemption, Rules, claimant
-from .search import Due, Search
+from .search import Due, Search, shortened
 from .settings import MOST_PROTECTED
 from .site import PartitionView, Tres
 from .terms import Terms
@@ -295,7 +295,7 @@ class Pass:
         found = found or self._find(field, shape, duration_s)
         given_s = None
         if found is None and job.time_min_s is not None:
-            found, given_s = self._search.shortened(field, shape, least_s=job.time_min_s, limit_s=duration_s)
+            found, given_s = shortened(field, shape, least_s=job.time_min_s, limit_s=duration_s)
         if found is None or not self._search.keeps_promises(field, found, given_s or duration_s):
             return None
         if given_s is not None:

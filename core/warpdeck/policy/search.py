@@ -65,20 +65,6 @@ class Search:
             self._too_long[key] = duration_s
         return found
 
-    def shortened(
-        self, field: Field, shape: Shape, *, least_s: float, limit_s: float
-    ) -> tuple[Spot | None, float | None]:
-        """(spot, seconds) for as long as it can have now, if that is enough (--time-min)."""
-        longest = 0.0
-        for gang in shape.gangs:
-            for mask in shape.masks:
-                longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
-        given_s = float(int(min(longest, limit_s)))
-        if given_s < least_s or given_s <= 0:
-            return None, None
-        found = field.find_now(shape, given_s)
-        return found, None if found is None else given_s
-
     def spot_later(self, field: Field, shape: Shape, duration_s: float) -> tuple[float, Spot] | None:
         """(unix seconds, spot) of the earliest start."""
         failed = self._never.get(id(shape))
@@ -106,3 +92,18 @@ class Search:
         later = [(field.find_later(each.shape, each.duration_s), each.at_unix) for each in due]
         field.release(taken)
         return all(found is not None and found[0] <= at for found, at in later)
+
+
+def shortened(
+    field: Field, shape: Shape, *, least_s: float, limit_s: float
+) -> tuple[Spot | None, float | None]:
+    """(spot, seconds) for as long as it can have now, if that is enough (--time-min)."""
+    longest = 0.0
+    for gang in shape.gangs:
+        for mask in shape.masks:
+            longest = max(longest, field.timeline.longest_now(gang.wanted, mask))
+    given_s = float(int(min(longest, limit_s)))
+    if given_s < least_s or given_s <= 0:
+        return None, None
+    found = field.find_now(shape, given_s)
+    return found, None if found is None else given_s

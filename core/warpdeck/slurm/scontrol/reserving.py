@@ -10,7 +10,7 @@ from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
 from warpdeck.notation.moments import parse_moment
-from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, parse_flags, told_flags
+from warpdeck.notation.reservationflags import AS_ASKED, Asked, BadFlags, flag_fields, parse_flags, told_flags
 from warpdeck.notation.reservations import floating, whose
 from warpdeck.notation.times import parse_limit
 from warpdeck.slurm.people import uid_of
@@ -52,29 +52,7 @@ NO_ACCOUNT = "Invalid account or account/partition combination specified"
 NO_WHO = "Either Users/Groups and/or Accounts must be specified."
 NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
 NOT_SUPPORTED = "Requested operation not supported on this system"
-AS_IT_IS = (
-    *(
-        "users",
-        "accounts",
-        "deny_users",
-        "deny_accounts",
-        "float_s",
-        "node_count",
-        "partition",
-        "maintenance",
-    ),
-    *(
-        "overlap",
-        "repeat",
-        "magnetic",
-        "flex",
-        "any_nodes",
-        "hold_jobs_after",
-        "purge_after_s",
-        "replace",
-        "static",
-    ),
-)
+AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
 """Fields of a row that a change leaves, but for those that it names."""
 WORDS = (
     ("has", "Requested reservation overlaps with another reservation"),
