@@ -28,7 +28,7 @@ SWEEP_S = 10.0
 """A slot that was taken and never asked with goes after two such times; a shell asks at once."""
 MAX_LINE_BYTES = 256
 READ_BYTES = 1 << 16
-SLOT, TAKEN = ".slot", ".taken"
+SLOT, TAKEN, MADE = ".slot", ".taken", ".new"
 FLAGS = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 
 _LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,9}) ([0-9a-f-]{1,64}\.slot)")
@@ -73,8 +73,8 @@ class Question:
 
 
 def hold(folder: str) -> int:
-    """Makes the folder, for this process alone as long as the descriptor is open. Raises BlockingIOError where another has it,
-    PermissionError where others could reach it, OSError where it cannot be."""
+    """Makes the folder, for this process alone as long as the descriptor is open. Raises BlockingIOError where another has it or
+    has just removed it, PermissionError where others could reach it, OSError where it cannot be."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -82,6 +82,8 @@ def hold(folder: str) -> int:
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not this user's alone")
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not os.fstat(descriptor).st_nlink:  # what is made there from now on is another's
+        raise BlockingIOError(f"{folder} was removed meanwhile")
     return descriptor
 
 
@@ -98,9 +100,12 @@ class Slots:
         self._stale: set[str] = set()
         self._swept = 0.0
         self._rest = b""
+        ask = os.path.join(folder, ASK)
+        os.mkfifo(ask + MADE, 0o600)
+        self._ask = os.open(ask + MADE, FLAGS)
+        # Over the file that a shell's opening may have made, which had a slot of one that was killed.
+        os.rename(ask + MADE, ask)
         self.refill()
-        os.mkfifo(os.path.join(folder, ASK), 0o600)
-        self._ask = os.open(os.path.join(folder, ASK), FLAGS)
 
     def fileno(self) -> int:
         """For select."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import time
@@ -52,6 +53,45 @@ def test_a_folder_is_served_once(folder: Path) -> None:
 
 def test_nothing_is_left_of_it(folder: Path) -> None:
     Slots(str(folder)).close()
+    assert not folder.exists()
+
+
+def test_a_folder_that_goes_before_it_is_held_is_not_held(
+    short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lock = short_tmp / "asked", fcntl.flock
+
+    def after_it_went(descriptor: int, how: int) -> None:
+        made.rmdir()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", after_it_went)
+    with pytest.raises(BlockingIOError, match="removed"):
+        hold(str(made))
+
+
+def test_what_shells_open_too_early_is_in_nobodys_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that has a slot makes a file of what it asks with, if that is not there."""
+    os.mkfifo(folder / "old.slot")
+    forget, make = os.unlink, os.mkfifo
+
+    def late_shell(path: str) -> None:
+        forget(path)
+        (folder / "ask").touch()
+
+    def early_shell(path: str, mode: int) -> None:
+        make(path, mode)
+        if ready(folder):
+            (folder / "ask").touch()
+
+    monkeypatch.setattr(os, "unlink", late_shell)
+    monkeypatch.setattr(os, "mkfifo", early_shell)
+    slots = Slots(str(folder))
+    monkeypatch.undo()
+    ask(folder, f"17 3 {ready(folder)[0]}\n")
+    (found,) = slots.questions()
+    found.slot.close()
+    slots.close()
     assert not folder.exists()
 
 
