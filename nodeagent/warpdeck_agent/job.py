@@ -14,7 +14,7 @@ from .spool import LaunchFolder, Meta
 from .wire.messages import JobReport, OwnUse
 
 if TYPE_CHECKING:
-    from .steps import Step
+    from .step import Step
 
 Key = Tuple[int, int]
 """(job id, restarts): one launch."""

@@ -13,25 +13,23 @@ import contextlib
 import dataclasses
 import json
 import os
-import signal
 import time
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
-from . import groups, processes
+from . import groups
 from .accounts import group_of
 from .affinity import BOUND, allowed_cpus, bind, in_words, own_cpus
-from .cputime import CpuTime, sum_of
 from .exchange import Exchange
 from .job import Job
-from .metering import Meter
 from .ports import Ports
 from .refusal import LaunchError
 from .spool import Folder, JobFolder, Spool
-from .spreads import spreads
+from .step import Step, StepKey, step_folder
+from .stepending import end_step, signal_step
 from .tasks import Task, make_folder
-from .taskstarter import RANK_VARIABLE, STEP_VARIABLE, TaskStarter, line_name
+from .taskstarter import TaskStarter, line_name
 from .watching import Watch
 from .wire.steps import (
     FENCE_PIECE_BYTES,
@@ -46,10 +44,6 @@ from .wire.steps import (
     pieces,
 )
 
-TERM_AGAIN_S = 0.5
-"""How often, within the grace time, processes are looked for that have not had TERM yet."""
-KILL_AGAIN_S = 0.5
-"""How often KILL is repeated for what a step still forks while it is being ended."""
 SHORT_S = 0.02
 """A step that is over sooner is told once: for its begin alone the controller would make a transaction, and its end wait for that."""
 MAX_CURVES = 500
@@ -58,87 +52,6 @@ NOTES = "pmi"
 """The file with what the ranks of a step have told each other, a line each."""
 KILLED = ((0, 9), (137, 0))
 """How a task ends that was killed, or whose shell tells of what was."""
-StepKey = Tuple[int, int, int]
-
-
-class Step:
-    """A step's share of this node. `listeners` are set whenever a task has ended."""
-
-    def __init__(
-        self, job: Job, number: int, folder: Folder, *, gpus: Sequence[str], begin_unix: float
-    ) -> None:
-        self.job = job
-        self.gpus = tuple(gpus)
-        self.begin_unix = begin_unix
-        self.meter = Meter(begin_unix=begin_unix, share_pct=job.meta.gpu_share_pct)
-        self.peak_mem_bytes = 0
-        self.cpu = CpuTime()
-        """While it runs; its tasks know it at the end."""
-        self.number = number
-        self.oom_kills = groups.oom_kills(job.meta.hold.groups)
-        """Those of the job before it began."""
-        self.cpus: Tuple[int, ...] = ()
-        """Its own of the job's; () for all."""
-        self.folder = folder
-        self.tasks: Dict[int, Task] = {}
-        self.message = ""
-        self.failed = False
-        self.started = asyncio.Event()
-        self.done = asyncio.Event()
-        self.listeners: Set[asyncio.Event] = set()
-        self.timer: Optional[asyncio.TimerHandle] = None
-        self.exchange: Optional[Exchange] = None
-        self.abort: Optional[TaskEnded] = None
-        self.is_ending = False
-        """It was told to end: that its ranks end is no news."""
-
-    @property
-    def phase(self) -> str:
-        return "exited" if self.done.is_set() else "running"
-
-    def take_cpu(self) -> None:
-        """Counts what its tasks have used, now that all have ended: once."""
-        if not self.done.is_set():
-            self.cpu = sum_of(task.cpu() for task in self.tasks.values())
-            self.job.steps_cpu = sum_of((self.job.steps_cpu, self.cpu))
-
-    def report(self, ends: Optional[List[TaskEnded]] = None, *, curve: bool = True) -> StepReport:
-        """The agent's word on it: these ends, or all."""
-        if ends is None:
-            ends = [task.end() for _, task in sorted(self.tasks.items()) if task.ended is not None]
-        over = self.done.is_set()
-        cpu = self.cpu if over else CpuTime()
-        return StepReport(
-            job_id=self.job.meta.job_id,
-            restarts=self.job.meta.restarts,
-            step=self.number,
-            phase=self.phase,
-            ends=ends,
-            cpu_seconds=cpu.total_s,
-            system_s=cpu.system_s,
-            spreads=spreads(self.tasks) if over else [],
-            peak_mem_bytes=self.peak_mem_bytes if over else 0,
-            gpu=self.meter.usage() if over else None,
-            curve=self.meter.curve() if over and curve else None,
-            message=self.message,
-            abort=self.abort,
-        )
-
-    def members(self, rank: int = -1) -> List[int]:
-        """The processes of the step, or of one task, less the supervisors. One walk over /proc."""
-        found = self.members_by_rank()
-        return found.get(rank, []) if rank >= 0 else [pid for pids in found.values() for pid in pids]
-
-    def members_by_rank(self) -> Dict[int, List[int]]:
-        """The same, task by task."""
-        supervisors = self.job.step_supervisors()
-        found: Dict[int, List[int]] = {}
-        for pid in processes.marked().get(self.job.mark, ()):
-            if pid in supervisors or processes.variable(pid, STEP_VARIABLE) != str(self.number):
-                continue
-            rank = processes.numbered(pid, RANK_VARIABLE)
-            found.setdefault(int(rank) if rank else -1, []).append(pid)
-        return found
 
 
 class Steps:
@@ -274,7 +187,7 @@ class Steps:
         text = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         step.message = f"the step's tasks cannot be started on this node: {text}"
         step.started.set()
-        await self._end(step, 0.0)
+        await end_step(step, grace_s=0.0, pool=self._pool)
         for task in step.tasks.values():
             if task.process is None and task.ended is None:
                 task.ended = (1, 0)
@@ -367,7 +280,7 @@ class Steps:
 
     def _time_is_over(self, step: Step) -> None:
         step.message = "its time limit is over"
-        self._spawn(self._end(step, step.job.meta.grace_s))
+        self._spawn(end_step(step, grace_s=step.job.meta.grace_s, pool=self._pool))
 
     def kill(self, asked: StepKill) -> None:
         """Ends a step, or sends a signal to it."""
@@ -380,40 +293,9 @@ class Steps:
         """What is being started is complete first: of a task that only begins it cannot be told which process is whose."""
         await step.started.wait()
         if asked.signal:
-            await self._signal(step, asked.rank, asked.signal)
+            await signal_step(step, asked.signal, rank=asked.rank, pool=self._pool)
         else:
-            await self._end(step, asked.grace_s)
-
-    async def _signal(self, step: Step, rank: int, *numbers: int) -> None:
-        loop = asyncio.get_running_loop()
-        members = await loop.run_in_executor(self._pool, step.members, rank)
-        for number in numbers:
-            processes.send(members, number)
-
-    async def _end(self, step: Step, grace_s: float) -> None:
-        """TERM, the grace time, KILL until nothing of it is left."""
-        step.is_ending = True
-        loop = asyncio.get_running_loop()
-        done = loop.create_task(step.done.wait())
-        until = loop.time() + grace_s
-        told: Set[int] = set()
-        while grace_s > 0 and not done.done() and (left_s := until - loop.time()) > 0:
-            if len(told) < len(
-                step.tasks
-            ):  # one may only just begin; what a told one starts now is its own affair
-                found = await loop.run_in_executor(self._pool, step.members_by_rank)
-                for rank in found.keys() - told:
-                    processes.send(found[rank], signal.SIGTERM)
-                    processes.send(found[rank], signal.SIGCONT)
-                told.update(found)
-            await asyncio.wait([done], timeout=min(left_s, TERM_AGAIN_S))
-        while step.job.phase == "running" and any(
-            task.ended is None and (task.process is not None or id(task) in self._owners)
-            for task in step.tasks.values()
-        ):
-            await self._signal(step, -1, signal.SIGKILL)
-            await asyncio.wait([done], timeout=KILL_AGAIN_S)
-        done.cancel()
+            await end_step(step, grace_s=asked.grace_s, pool=self._pool)
 
     def forget(self, asked: ForgetStep) -> None:
         """The controller has its end, and its output was taken."""
@@ -459,6 +341,7 @@ class Steps:
         task = Task(JobFolder(step.folder.file(str(rank))), rank, reads=False)
         step.tasks[rank] = task
         if task.folder.supervisor_lives():
+            task.adopted = True
             self._owners[id(task)] = step
             self._watch.add(task)
         else:
@@ -488,8 +371,3 @@ def _put_down(step: Step, said: Dict[str, Any]) -> None:
     """On a full disk the ranks go on; only an agent that starts anew then has to end them."""
     with contextlib.suppress(OSError):
         step.folder.append(NOTES, json.dumps(said))
-
-
-def step_folder(job: Job, number: int) -> str:
-    """Where a step's files are."""
-    return os.path.join(job.folder.path, "steps", str(number))

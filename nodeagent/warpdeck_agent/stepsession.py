@@ -8,7 +8,7 @@ from typing import Any, Callable, Coroutine, Dict, Optional
 from .access import Call
 from .jobs import Jobs
 from .readfile import LogError
-from .steps import Step
+from .step import Step
 from .stepstreams import StepInput, StepOutput
 from .streams import OutStream
 from .wire.steps import (

@@ -15,7 +15,7 @@ from typing import Callable, Deque, Dict, List, Tuple
 
 from . import processes
 from .filewatch import FileWatch, punch_hole
-from .steps import Step
+from .step import Step
 from .streams import OutStream
 from .tasks import OUTPUTS, Task
 from .wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES

@@ -110,6 +110,8 @@ class Task:
         self.rank = rank
         self.reads = reads
         self.process: Optional[subprocess.Popen[bytes]] = None
+        self.adopted = False
+        """Started by an earlier agent."""
         self.grouped = False
         """Began inside its job's groups."""
         self.input_fd = -1
@@ -125,6 +127,11 @@ class Task:
     def supervisor_pid(self) -> int:
         """Our own child's, or that of an earlier agent's."""
         return self.process.pid if self.process is not None else self.folder.pid()
+
+    @property
+    def runs(self) -> bool:
+        """It was started, and its end has not been read."""
+        return self.ended is None and (self.process is not None or self.adopted)
 
     def reap(self) -> None:
         """Takes the end of its supervisor."""

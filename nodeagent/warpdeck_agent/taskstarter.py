@@ -23,7 +23,7 @@ from .tasks import SCRIPT_NAME, install_script, run_task
 from .wire.steps import StepLaunch, StepTask
 
 if TYPE_CHECKING:
-    from .steps import Step
+    from .step import Step
 
 STEP_VARIABLE = "WARPDECK_STEP"
 RANK_VARIABLE = "SLURM_PROCID"

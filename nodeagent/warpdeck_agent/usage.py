@@ -11,7 +11,7 @@ from .jobs import Jobs
 from .looks import OWN, Looks, Part, Spent
 from .record import Values
 from .spool import Folder
-from .steps import Step
+from .step import Step
 from .wire.messages import AskCurves, AskMoment, Curves, GpuInfo, GpuSample, Moment
 
 
