@@ -45,6 +45,14 @@ def test_parsable_prints_the_id_alone_and_quiet_prints_nothing(home: Home, work:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_what_decides_nothing_is_remarked_on_except_to_programs(home: Home, work: Path) -> None:
+    words = ("--account=lab", "--mail-type=END", "--wrap", "true")
+    said = home.slurm("sbatch", *words, cwd=work)
+    assert "--account=lab is recorded" in said.stderr and "--mail-type has no effect" in said.stderr
+    parsable = home.slurm("sbatch", "--parsable", *words, cwd=work)
+    assert (parsable.returncode, parsable.stderr) == (0, ""), "some read both streams as one"
+
+
 def test_who_names_clusters_is_told_the_jobs_cluster(home: Home, work: Path) -> None:
     said = home.slurm("sbatch", "-M", "all", "job.sh", cwd=work)
     assert re.fullmatch(r"Submitted batch job \d+ on cluster warpdeck\n", said.stdout), said.stderr

@@ -195,8 +195,9 @@ def _submit(client: SyncClient, draft: Draft, asked: Collection[str], console: C
     if console.record is not None:
         console.record(done.job_id, draft.request.get("chdir") or console.folder)
     if "quiet" not in asked:
-        for line in done.notes:
-            console.err.write(f"sbatch: {line}\n")
+        if "parsable" not in asked:  # "outputs only the job id", and programs read both streams as one
+            for line in done.notes:
+                console.err.write(f"sbatch: {line}\n")
         console.out.write(_told(done.job_id, asked) + "\n")
         console.out.flush()
     if "wait" not in asked:
