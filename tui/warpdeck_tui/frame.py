@@ -80,11 +80,13 @@ def _pieces(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def cells_of(strip: Strip) -> list[FrameCell]:
-    """A strip's cells: one for each column."""
+    """A strip's cells: one for each column. Textual notes in a style, too, from which place of a text it comes: nobody sees that,
+    and to write the cell anew for it, or to remember how each place is written, would be in vain."""
     cells: list[FrameCell] = []
-    for text, style, control in strip:
+    for text, noted, control in strip:
         if control:
             continue
+        style = noted if noted is None or noted.link else noted.clear_meta_and_links()
         if text.isascii():
             cells += [(char, style) for char in text]
             continue

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import itertools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
@@ -375,8 +376,7 @@ class Client:
         parts: list[dict[str, Any]] = []
         try:
             while True:
-                async with asyncio.timeout(ANSWER_S):
-                    item = await inbox.get()
+                item = await _in_time(inbox)
                 if isinstance(item, bytes):
                     continue
                 if item["t"] == "ok":
@@ -472,6 +472,14 @@ class LogStream:
 
 def _gone() -> UserError:
     return UserError("the controller went away", "try again; `warpdeck status` tells how it is", code=GONE)
+
+
+async def _in_time(inbox: Inbox) -> dict[str, Any] | bytes:
+    """What comes next. Raises TimeoutError. A timer that is not needed any more lies in the loop until its time: in a context of
+    its own, or it would keep whatever the asker's holds, such as a screen that was closed since."""
+    async with asyncio.timeout(None) as limit:
+        contextvars.Context().run(limit.reschedule, asyncio.get_running_loop().time() + ANSWER_S)
+        return await inbox.get()
 
 
 def _convert(value: Any, kind: type[T]) -> T:

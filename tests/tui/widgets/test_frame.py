@@ -13,6 +13,7 @@ from rich.style import Style
 from textual._compositor import LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.style import Style as ContentStyle
 
 from warpdeck_tui.frame import Frame, cells_of
 
@@ -91,6 +92,16 @@ def test_only_cells_that_differ_are_written() -> None:
     assert frame.difference(update([("time 2:00 go", 0)]), CONSOLE) == ""
     assert frame.difference(update([("time 2:01 g!", 0)]), CONSOLE) == "\x1b[1;9H1 g!"
     assert frame.difference(update([("Time 2:01 g?", 0)]), CONSOLE) == "\x1b[1;1HT\x1b[10C?"
+
+
+def test_where_in_its_text_a_cell_stands_is_not_written() -> None:
+    """Textual notes it in the style, for who selects text."""
+    frame, looks = Frame(), ContentStyle(bold=True)
+    for x, y in ((0, 0), (5, 0), (0, 7)):
+        noted = Strip([Segment("steady", looks.rich_style_with_offset(x, y))])
+        shown = frame.difference(LayoutUpdate([[noted]], Region(0, 0, 6, 1)), CONSOLE)
+        assert ("steady" in shown) == (x == y == 0)
+    assert cells_of(noted) == [(char, Style(bold=True)) for char in "steady"]
 
 
 def test_of_a_wide_character_both_columns_are_written() -> None:
