@@ -224,7 +224,7 @@ def test_a_running_job_is_given_time_suspended_and_requeued(home: Home) -> None:
     assert [job, "batch"] in there
     assert scontrol(home, "requeuehold", job)[0] == 0
     eventually(
-        lambda: "JobState=PENDING Reason=JobHeldUser" in scontrol(home, "show", "job", job)[1],
+        lambda: "JobState=PENDING Reason=job_requeued_in_held_state" in scontrol(home, "show", "job", job)[1],
         what="it waits, held",
     )
 

@@ -179,7 +179,15 @@ class Handlers:
             case ask.Release():
                 return await self._change(message.jobs, Released)
             case ask.Requeue():
-                return await self._change(message.jobs, partial(Requeued, hold=message.hold))
+                return await self._change(
+                    message.jobs,
+                    partial(
+                        Requeued,
+                        hold=message.hold,
+                        special_exit=message.special_exit,
+                        unfinished_only=message.unfinished_only,
+                    ),
+                )
             case ask.Tell():
                 return await self._change(message.jobs, partial(Told, text=message.text))
             case ask.Suspend():

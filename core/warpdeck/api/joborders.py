@@ -32,9 +32,13 @@ class Release(OnJobs, frozen=True, kw_only=True, tag="release"):
 
 
 class Requeue(OnJobs, frozen=True, kw_only=True, tag="requeue"):
-    """A running job is ended first; a finished one goes back to PENDING. With `hold` it waits until it is released."""
+    """A running job is ended first; a finished one goes back to PENDING, but for
+    `unfinished_only`, which leaves alone whatever neither runs nor is suspended. With `hold` it waits until it
+    is released; with `special_exit` too, and tools see it apart from others (Slurm's state SPECIAL_EXIT)."""
 
     hold: bool = False
+    special_exit: bool = False
+    unfinished_only: bool = False
 
 
 class Rerun(Message, frozen=True, kw_only=True, tag="rerun"):

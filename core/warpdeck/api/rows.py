@@ -129,6 +129,12 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """It was told to leave for another job: when its grace time ends."""
     suspended_at: float | None
     suspended_s: float
+    stopped_at: float | None
+    """When it was last suspended, or went on after that."""
+    before_stop_s: float
+    """How long it had run when it was last suspended."""
+    special_exit: bool
+    """It waits, requeued with State=SpecialExit."""
     used_s: float
     """How long it has run until now, less the time that it was suspended."""
     dependency: str

@@ -76,9 +76,12 @@ class Released(Order, frozen=True, kw_only=True):
 
 
 class Requeued(Order, frozen=True, kw_only=True):
-    """Running and ended jobs wait again; with `hold` until they are released."""
+    """Running and ended jobs wait again; with `hold` or `special_exit` until they are released."""
 
     hold: bool = False
+    special_exit: bool = False
+    unfinished_only: bool = False
+    """Those that neither run nor are suspended stay as they are."""
 
 
 class Told(Order, frozen=True, kw_only=True):

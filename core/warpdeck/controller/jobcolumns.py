@@ -119,6 +119,19 @@ def _used_s(sight: Sight, job: Job) -> float:
     return max(0.0, until - job.start_at_unix - job.suspended_s)
 
 
+def _stopped_at(job: Job) -> float | None:
+    """When it was last suspended, or went on after that."""
+    return job.suspended_at_unix or job.resumed_at_unix
+
+
+def _before_stop_s(_: Sight, job: Job) -> float:
+    """How long it had run when it was last suspended."""
+    stopped_at = _stopped_at(job)
+    if stopped_at is None or job.start_at_unix is None:
+        return 0.0
+    return max(0.0, stopped_at - job.start_at_unix - job.suspended_s)
+
+
 def _expected_start(sight: Sight, job: Job) -> float | None:
     why = _why(sight, job) if job.state is JobState.PENDING else None
     return why.expected_start if why is not None else None
@@ -128,10 +141,8 @@ def _reason(sight: Sight, job: Job) -> str:
     """Without the sentence, which most do not print."""
     if job.state is JobState.PENDING and job.behind is not None:
         return NEXT
-    if _is_held(job):
-        if job.lost_reservation:
-            return f"Reservation {job.lost_reservation} was deleted"
-        return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
+    if _is_held(job) or (job.held and job.state not in FINISHED):
+        return _hold_reason(job)
     if job.state is JobState.PENDING:
         why = sight.state.whys.get(job.id)
         return why.code if why is not None else "None"
@@ -141,6 +152,17 @@ def _reason(sight: Sight, job: Job) -> str:
     if cause in CAUSES or job.state is not JobState.FAILED:
         return CAUSES.get(cause, "None")
     return "JobLaunchFailure" if job.exit and job.exit.signal else "NonZeroExitCode"  # as slurmctld has it
+
+
+def _hold_reason(job: Job) -> str:
+    """Of one that is held, or will be once it is requeued."""
+    if job.lost_reservation:
+        return f"Reservation {job.lost_reservation} was deleted"
+    if job.requeued_held:
+        return "job requeued in held state"
+    if job.special_exit:
+        return "job requeued in special exit state"
+    return "JobHeldAdmin" if job.held_by_admin else "JobHeldUser"
 
 
 def _dependency(sight: Sight, job: Job) -> str:
@@ -307,8 +329,10 @@ def _priority(sight: Sight, job: Job) -> int | None:
 
 def _priority_told(sight: Sight, job: Job) -> int | None:
     """As Slurm tells it, where 0 is that of a held job alone: tools take any job with it for held."""
+    if job.state is JobState.SUSPENDED or (job.held and job.state not in FINISHED):
+        return 0
     if job.state is JobState.PENDING:
-        return 0 if job.held else max(1, _priority(sight, job) or 0)
+        return max(1, _priority(sight, job) or 0)
     return None if job.priority is None else max(1, job.priority)
 
 
@@ -368,6 +392,9 @@ FACTS: dict[str, Column] = {
     "leaves": lambda _, job: job.leaves_by_unix,
     "suspended_at": lambda _, job: job.suspended_at_unix,
     "suspended_s": lambda _, job: job.suspended_s,
+    "stopped_at": lambda _, job: _stopped_at(job),
+    "before_stop_s": _before_stop_s,
+    "special_exit": lambda _, job: job.special_exit and job.state is JobState.PENDING,
     "dependency": _dependency,
     "reason": _reason,
     "features": lambda _, job: job.request.resources.constraint,

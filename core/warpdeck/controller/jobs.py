@@ -28,6 +28,8 @@ from .naming import Naming
 from .state import amend
 from .transaction import Transaction
 
+ROOT_UID = 0
+
 
 def recall(txn: Transaction, ended: tuple[Job, ...]) -> None:
     """Brings ended jobs back into memory, so that an event can refer to them; the store has them already."""
@@ -109,8 +111,7 @@ def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
 
 
 def hold(txn: Transaction, event: Held) -> Outcome:
-    """Waiting jobs stay where they are until released; one that runs waits so once it is requeued. What an admin holds of
-    somebody else's only an admin releases."""
+    """Waiting jobs stay where they are until released; one that runs waits so once it is requeued."""
     return on_each(txn, event, lambda job: _hold_one(txn, job, event))
 
 
@@ -122,14 +123,19 @@ def release(txn: Transaction, event: Released) -> Outcome:
 
 def _hold_one(txn: Transaction, job: Job, event: Held) -> list[Effect]:
     _check_unfinished(job)
-    who = event.who
-    by_admin = job.held_by_admin or (who.admin and who.uid != job.uid)
-    if who.admin and event.for_owner:
-        by_admin = False
-    if not job.held or by_admin is not job.held_by_admin:
-        txn.put_job(amend(job, held=True, held_by_admin=by_admin))
-        txn.log(job.id, f"held by {who.user}")
+    set_held(txn, job, event.who, for_owner=event.for_owner)
     return []
+
+
+def set_held(txn: Transaction, job: Job, who: Who, *, for_owner: bool = False) -> Job:
+    """What root holds, or an admin of somebody else's, only an admin releases, but for `for_owner`."""
+    by_admin = job.held_by_admin or (who.admin and (who.uid == ROOT_UID or who.uid != job.uid))
+    if who.admin and for_owner:
+        by_admin = False
+    if job.held and by_admin is job.held_by_admin:
+        return job
+    txn.log(job.id, f"held by {who.user}")
+    return txn.put_job(amend(job, held=True, held_by_admin=by_admin))
 
 
 def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list[Effect]:
@@ -146,7 +152,15 @@ def _release_one(txn: Transaction, job: Job, who: Who, amended: Amended) -> list
         # Who was held did not wait for anybody.
         eligible = max(job.eligible_at_unix, txn.now) if waits else job.eligible_at_unix
         txn.put_job(
-            amend(job, held=False, held_by_admin=False, lost_reservation="", eligible_at_unix=eligible)
+            amend(
+                job,
+                held=False,
+                held_by_admin=False,
+                lost_reservation="",
+                requeued_held=False,
+                special_exit=False,
+                eligible_at_unix=eligible,
+            )
         )
         txn.log(job.id, f"released by {who.user}")
     return []
@@ -171,6 +185,12 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         raise UserError(
             f"job {job.label()} is a component", f"requeue all of it: {job.array_job_id}", code="not_leader"
         )
+    if event.unfinished_only and job.state not in (
+        JobState.CONFIGURING,
+        JobState.RUNNING,
+        JobState.SUSPENDED,
+    ):
+        return []
     if not job.request.requeue:
         raise UserError(
             f"job {job.label()} was submitted with --no-requeue", "submit it again", code="no_requeue"
@@ -181,9 +201,10 @@ def _requeue_one(txn: Transaction, job: Job, event: Requeued) -> list[Effect]:
         raise UserError(
             f"job {job.label()} is interactive; it cannot be requeued", "start a new one", code="no_batch"
         )
-    txn.log(job.id, "requeue asked" + (", held" if event.hold else ""))
-    if event.hold:
-        job = amend(job, held=True, held_by_admin=event.who.admin and event.who.uid != job.uid)
+    held = event.hold or event.special_exit
+    txn.log(job.id, "requeue asked" + (", held" if held else ""))
+    if held:
+        job = amend(job, held=True, requeued_held=event.hold, special_exit=event.special_exit)
     if job.is_finished:
         put_back(txn, job)
         return []
@@ -229,6 +250,7 @@ def put_back(txn: Transaction, job: Job) -> Job:
             suspended_at_unix=None,
             suspended_by="",
             suspended_s=0.0,
+            resumed_at_unix=None,
             kept=None,
             start_at_unix=None,
             end_at_unix=None,
@@ -275,7 +297,7 @@ def on_each(txn: Transaction, order: Order, act: Callable[[Job], list[Effect]]) 
             denied = [job for job in found if not may_touch(who, job)]
             if denied:
                 raise UserError(
-                    f"job {reference} belongs to {denied[0].user}, not to {who.user}", code="denied"
+                    f"job {reference} belongs to {denied[0].user}, not to {who.user}", code="not_owner"
                 )
             effects += _on_some(txn, found, act)
             labels.append(reference)

@@ -31,7 +31,7 @@ from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.sweep import swept, swept_by_all
 from warpdeck.policy import NO_BACKLOG, TOLD, Backlog
-from warpdeck.policy.why import lost
+from warpdeck.policy.why import held
 
 from .launching import output_paths
 from .measurements import summed
@@ -178,13 +178,9 @@ def why_row(job: Job, why: Why | None, likely: Backlog = NO_BACKLOG) -> WhyRow |
         return WhyRow(code=code, sentence=sentence) if code else None
     if job.behind is not None:
         return WhyRow(code=NEXT, sentence="next in the place of another task of its array, which runs")
-    if job.held and job.lost_reservation:
-        why = lost(job.lost_reservation, job.array_job_id)
-        return WhyRow(code=why.code, sentence=why.sentence)
-    if job.held_by_admin:
-        return WhyRow(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
     if job.held:
-        return WhyRow(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
+        why = held(job)
+        return WhyRow(code=why.code, sentence=why.sentence)
     if why is None:
         return WhyRow(code="None", sentence="not looked at yet")
     if why.expected_start_unix is None and why.code in TOLD and len(likely):

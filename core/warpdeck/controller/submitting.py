@@ -52,6 +52,9 @@ def _checked(txn: Transaction, request: Request, who: Who) -> Request:
     _check_array(request)
     _check_rights(request, who)
     check_times(request, txn.now)
+    if not who.admin or request.priority == 0:
+        # As in Slurm, where scripts of other users may say one: it counts for nothing.
+        request = amend(request, priority=None)
     parse_constraint(request.resources.constraint)
     parse_constraint(request.resources.prefer, "prefer")
     _check_dependencies(txn, request)
@@ -93,10 +96,6 @@ def _check_rights(request: Request, who: Who) -> None:
     if request.nice < 0:
         raise UserError(
             "only admins may ask for a negative --nice", "leave it out, or write one above 0", code="denied"
-        )
-    if request.priority is not None:
-        raise UserError(
-            "only admins may set a --priority", "leave it out; --nice lowers your own jobs", code="denied"
         )
 
 

@@ -100,6 +100,7 @@ def resume_job(txn: Transaction, job: Job, *, by: str = "") -> list[Effect]:
             kept=None,
             suspended_at_unix=None,
             suspended_by="",
+            resumed_at_unix=txn.now,
             suspended_s=job.suspended_s + stopped_s,
         )
     )

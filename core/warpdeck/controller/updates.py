@@ -3,7 +3,8 @@
 Who may change what, and when, is as in Slurm (job_mgr's update): of a waiting job everything, and the site's rules and the
 cluster are asked again as if it were submitted now; of a running one its time limit, and what decides nothing any more or
 not yet (name, comment, mails, priority and nice, requeue, the array's throttle, deadline, time-min, switches). Users shorten
-limits, lower priorities and set a `nice` from 0 on; admins do all.
+limits, lower priorities and set a `nice` from 0 on; admins do all. A priority of 0 is a hold; any other stays as it was set, in
+place of age and `nice`, until a release.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .amended import Amended
 from .cores import with_core_threads
 from .dependencies import clause_name, targets
 from .events import Effect, LimitShare, Outcome, Updated, Who
-from .jobs import on_each
+from .jobs import on_each, set_held
 from .state import amend
 from .submitting import check_reservation, check_times
 from .transaction import Transaction
@@ -50,7 +51,15 @@ def update(txn: Transaction, event: Updated) -> Outcome:
 def _update_one(txn: Transaction, job: Job, event: Updated, amended: Amended) -> list[Effect]:
     change, wanted = event.change, event.change.asked()
     _check_state(job, wanted)
+    _check_hold(job, change)
     _check_rights(job, change, event.who, txn)
+    if change.priority == 0:
+        job = set_held(txn, job, event.who)
+        was_set = job.request.priority is not None
+        change = msgspec.structs.replace(change, priority=None if was_set else msgspec.UNSET)
+        wanted = change.asked()
+        if not wanted:
+            return []
     changed = job
     effects: list[Effect] = []
     if job.state is JobState.PENDING:
@@ -85,13 +94,18 @@ def _check_state(job: Job, wanted: frozenset[str]) -> None:
         )
 
 
+def _check_hold(job: Job, change: JobChange) -> None:
+    if job.held and change.priority:
+        raise UserError(f"job {job.label()} is held", "release it first", code="held")
+
+
 def _check_rights(job: Job, change: JobChange, who: Who, txn: Transaction) -> None:
     if who.admin:
         return
     request = job.request
     if isinstance(change.nice, int) and change.nice < min(0, request.nice):
         raise _denied("only admins may ask for a negative --nice")
-    if change.priority is not msgspec.UNSET:
+    if change.priority is not msgspec.UNSET and change.priority != 0:
         now = txn.state.priorities.get(job.id) if request.priority is None else request.priority
         if change.priority is None or now is None or change.priority > now:
             raise _denied("only admins may raise a priority")
@@ -152,6 +166,8 @@ def _replaced(request: Request, change: JobChange) -> Request:
         resources["nodes_open"] = "nodes_max" not in resources
         resources["nodes_max"] = max(low, resources.get("nodes_max", low))
     plain = {name: value for name, value in values.items() if name in OF_REQUEST}
+    if values.get("priority", request.priority) is not None:
+        plain["nice"] = 0 if "priority" in values else request.nice
     if "throttle" in wanted and request.array is not None:
         plain["array"] = ArraySpec(ranges=request.array.ranges, throttle=values["throttle"])
     if resources:

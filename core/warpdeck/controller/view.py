@@ -266,6 +266,7 @@ def pending_job(state: State, job: Job, namesakes: Namesakes, *, now: float) -> 
         deadline_unix=request.deadline_unix,
         held_by_admin=job.held_by_admin,
         lost_reservation=job.lost_reservation,
+        requeued_held=job.requeued_held,
         room=job.room,
         partition=request.partition,
         account=request.account,

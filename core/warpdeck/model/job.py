@@ -142,6 +142,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     held_by_admin: bool = False
     lost_reservation: str = ""
     """Of a waiting job that is held: the reservation that it waited for and that is over."""
+    requeued_held: bool = False
+    """It is held because it was requeued so."""
+    special_exit: bool = False
+    """Who requeued it wants it seen apart from others that are held (Slurm's state SPECIAL_EXIT)."""
     room: Room | None = None
     """Of a waiting job: what was cleared for it."""
     partition: str = ""
@@ -157,6 +161,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     suspended_at_unix: float | None = None
     suspended_by: str = ""
     """The admin who suspended it; "": the planner did, and lets it go on by itself."""
+    resumed_at_unix: float | None = None
+    """The last time that it went on after a suspension."""
     suspended_s: float = 0.0
     """Time it has spent suspended before; it does not count against the limit."""
     kept: Allocation | None = None

@@ -119,6 +119,7 @@ class PendingJob(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
     held_by_admin: bool = False
     lost_reservation: str = ""
+    requeued_held: bool = False
     waits_for: str = ""
     never: str = ""
     kill_invalid: bool | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpdeck.model import JobId, Resources, Why, count_tasks
+from warpdeck.model import Job, Resources, Why, count_tasks
 from warpdeck.notation.times import roughly
 
 from .demand import WHOLE_NODE, needs
@@ -31,21 +31,18 @@ def before_its_time(job: PendingJob, now: float) -> Why | None:
     return None
 
 
-def held(job: PendingJob) -> Why:
+def held(job: Job | PendingJob) -> Why:
     """By whom."""
+    release = f"`warpdeck release {job.array_job_id}`"
     if job.lost_reservation:
-        return lost(job.lost_reservation, job.array_job_id)
+        return Why(
+            code="ReservationDeleted",
+            sentence=f"held: its reservation {job.lost_reservation} is over; {release} lets it go without one",
+        )
     if job.held_by_admin:
-        return Why(code="JobHeldAdmin", sentence="held by an admin, who alone can release it")
-    return Why(code="JobHeldUser", sentence=f"held; `warpdeck release {job.array_job_id}` lets it go")
-
-
-def lost(reservation: str, job_id: JobId) -> Why:
-    """Of a job that is held because the reservation that it waited for is over."""
-    return Why(
-        code="ReservationDeleted",
-        sentence=f"held: its reservation {reservation} is over; `warpdeck release {job_id}` lets it go without one",
-    )
+        return Why(code="JobHeldAdmin", sentence=f"held by an admin, who alone can release it: {release}")
+    how = "requeued and held" if job.requeued_held else "held"
+    return Why(code="JobHeldUser", sentence=f"{how}; {release} lets it go")
 
 
 def throttled(job: PendingJob) -> Why:

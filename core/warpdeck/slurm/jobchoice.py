@@ -17,7 +17,7 @@ from warpdeck.notation.jobids import TaskRanges, parse_job_id
 from warpdeck.notation.lists import words_of
 
 from .fields import Row
-from .jobstates import CODES, ENDED, OURS
+from .jobstates import CODES, ENDED, OURS, SPECIAL, STATE_FIELDS, told_state
 from .people import uid_of
 from .words import WordsError, listed
 
@@ -25,6 +25,8 @@ MAX_JOBS = 100_000
 """Of one answer, as the controller has it."""
 _STEP = re.compile(r"(\.\w+|\+\d+)$")
 """Behind a job's id, of a step of it or of a component: as in Slurm each stands for all of them."""
+LISTED = (OURS - ENDED) | SPECIAL
+"""The states of what is listed where none are named."""
 BY_NAME = ("account", "licenses", "name", "partition", "qos", "reservation", "user", "nodelist")
 """Options that let through what they name; an empty list lets nothing through."""
 
@@ -51,17 +53,21 @@ def job_rows(asked: Asked, client: SyncClient, *, needs: list[str]) -> list[Row]
     filters = _filters(asked, client)
     if filters is None or not states:
         return []
-    if not ids and states != OURS - ENDED:
-        filters["states"] = sorted(
-            states
-        )  # else those that have not ended, which is what the controller takes
+    if states != LISTED:  # which is what the controller takes
+        needs = [*needs, *STATE_FIELDS.split()]
+        if not ids:
+            filters["states"] = sorted({"PENDING" if state in SPECIAL else state for state in states})
     rows = _ask(client, "jobs", **filters, ids=ids, limit=MAX_JOBS, fields=needs)
     if len(ids) == 1 and not rows and not _exists(ids[0], client):
         raise WordsError("slurm_load_jobs error: Invalid job id specified")
+    if ids and states == LISTED:
+        rows = [row for row in rows if row["state"] in states]
+    elif states != LISTED:
+        rows = [row for row in rows if told_state(row) in states]
     named = [parse_job_id(word) for word in ids]
     if not named and not asked.has("array"):
         return rows
-    return [line for row in rows if row["state"] in states for line in _lines(row, asked, named)]
+    return [line for row in rows for line in _lines(row, asked, named)]
 
 
 def step_rows(asked: Asked, client: SyncClient) -> list[Row]:
@@ -94,9 +100,9 @@ def _states(asked: Asked) -> frozenset[str]:
     """The states that are wanted. Raises WordsError."""
     text = asked.values.get("states", "PENDING" if asked.has("start") else None)
     if text is None:
-        return OURS - ENDED
+        return LISTED
     if text.lower() == "all":
-        return OURS
+        return OURS | SPECIAL
     wanted: set[str] = set()
     for word in listed(text):
         named = [state for state, code in CODES.items() if word.upper() in (state, code)]
@@ -106,7 +112,7 @@ def _states(asked: Asked) -> frozenset[str]:
                 f"squeue: error: Valid job states include: {','.join(CODES)}\n"
             )
         wanted |= set(named)
-    return frozenset(wanted) & OURS
+    return frozenset(wanted) & (OURS | SPECIAL)
 
 
 def _ids(asked: Asked) -> list[str]:

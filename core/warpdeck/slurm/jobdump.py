@@ -9,16 +9,17 @@ from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
 from .jobfields import start_of, wait_status
+from .jobstates import told_state
 from .people import group_of
 from .units import MIB, tres_text
 
 NEEDS = """
 account array_job_id array_task_id batch batch_host command comment container contiguous cpus cpus_per_gpu cpus_per_task deadline
-dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
+before_stop_s dependency eligible ends end exc_nodes exit_code expected_start features gpus_held gpu_type
 het_job_id het_job_id_set het_job_offset id licenses
 mem_per_cpu_bytes mem_per_gpu_bytes mem_per_node_bytes name nice node_list nodes nodes_max oversubscribe partition
 prefer priority_told qos reason
-req_nodes requeue reservation restarts shares start state stderr stdout submit suspended_at suspended_s tasks tasks_per_node
+req_nodes requeue reservation restarts shares special_exit start state stderr stdout stopped_at submit tasks tasks_per_node
 tasks_text tmp_disk_bytes limit_s time_min_s tres tres_per_job tres_per_node tres_per_task uid user work_dir
 """
 _EMPTY = """
@@ -76,7 +77,7 @@ def _what(row: Row) -> dict[str, Any]:
         "het_job_id_set": row["het_job_id_set"],
         "het_job_offset": row["het_job_offset"],
         "job_id": row["id"],
-        "job_state": row["state"],
+        "job_state": told_state(row),
         "name": row["name"],
         "partition": row["partition"],
         "priority": row["priority_told"] or 0,
@@ -99,10 +100,10 @@ def _when(row: Row) -> dict[str, Any]:
         "deadline": _second(row["deadline"]),
         "eligible_time": _second(row["eligible"]),
         "end_time": _second(row["ends"]),
-        "pre_sus_time": int(row["suspended_s"]),
+        "pre_sus_time": int(row["before_stop_s"]),
         "start_time": _second(start_of(row)),
         "submit_time": _second(row["submit"]),
-        "suspend_time": _second(row["suspended_at"]),
+        "suspend_time": _second(row["stopped_at"]),
         "time_limit": _minutes(row["limit_s"]),
         "time_minimum": _minutes(row["time_min_s"]) or 0,
     }

@@ -12,7 +12,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.times import format_duration
 
 from .fields import NULL, Field, Row, cut, whole
-from .jobstates import CODES, ENDED, told_state
+from .jobstates import CODES, ENDED, STATE_FIELDS, told_state
 from .people import group_of
 from .stamps import Stamps
 from .tasklists import DEFAULT_LENGTH, length_of, task_list
@@ -141,8 +141,8 @@ class JobFields:
                 lambda row: str(row["het_job_offset"]) if row["het_job_id"] else NOT_ASKED,
             ),
             "jobarrayid": Field("JOBID", "array_job_id tasks_text het_job_id label", self.job_id),
-            "state": Field("STATE", "state reason", told_state),
-            "statecompact": Field("ST", "state reason", lambda row: CODES[told_state(row)]),
+            "state": Field("STATE", STATE_FIELDS, told_state),
+            "statecompact": Field("ST", STATE_FIELDS, lambda row: CODES[told_state(row)]),
             "requeue": Field("REQUEUE", "requeue", lambda row: "1" if row["requeue"] else "0"),
             "reasonlist": Field("NODELIST(REASON)", "state reason node_list", _reason_list, _fit_reason),
         }
@@ -225,7 +225,8 @@ def _plain(key: str, empty: str) -> Callable[[Row], str]:
 
 
 def _reason_list(row: Row) -> str:
-    waits = row["state"] == "PENDING" or row["reason"] != "None"
+    """Of one that runs the nodes, though it be held already for the time after."""
+    waits = row["state"] == "PENDING" or (row["state"] in ENDED and row["reason"] != "None")
     return f"({row['reason']})" if waits else str(row["node_list"])
 
 

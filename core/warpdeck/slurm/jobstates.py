@@ -15,10 +15,16 @@ CODES = {
 """All states that may be asked for, in the order of squeue's message."""
 OURS = frozenset(list(CODES)[:14])
 """States that our jobs can be in; of the others there are none."""
+SPECIAL = frozenset({"RESV_DEL_HOLD", "SPECIAL_EXIT"})
+"""What some of those are that wait."""
+STATE_FIELDS = "state reason special_exit"
 ENDED = frozenset(list(CODES)[3:12])
 
 
 def told_state(row: Mapping[str, Any]) -> str:
-    """The state as a listing has it, which tells a job apart that is held because its reservation is over."""
+    """The state as a listing has it, which tells jobs apart that are held because their reservation is over, or for whoever
+    requeued them. Of the row it needs STATE_FIELDS."""
+    if row["special_exit"]:
+        return "SPECIAL_EXIT"
     lost = row["state"] == "PENDING" and row["reason"].startswith("Reservation ")
     return "RESV_DEL_HOLD" if lost else str(row["state"])

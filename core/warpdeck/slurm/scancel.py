@@ -83,7 +83,7 @@ MAX_SELECTED = 100_000
 """Jobs that filters may stand for: as many as one request may name."""
 SILENT = ("already_done", "not_found")
 """What is no error of a job that was to end."""
-EXITS = {"component": 60, "denied": 210, "not_found": 1}
+EXITS = {"component": 60, "denied": 210, "not_owner": 210, "not_found": 1}
 STEP_EXITS = {"denied": 218, "no_step": 225}
 """Code -> how scancel ends where it is no 1: Slurm's error number, cut to a byte."""
 STEP_WORDS = {"denied": "Invalid user id", "already_done": WORDS["not_found"], "no_step": WORDS["not_found"]}

@@ -85,7 +85,7 @@ def test_all_tasks_of_an_array_have_the_one_record() -> None:
 def test_only_the_owner_records_and_only_what_waits_for_it() -> None:
     core = Core("a")
     job, other = submit(core), core.submit(ask())
-    assert record(core, job, who=BOB).codes == ("denied",)
+    assert record(core, job, who=BOB).codes == ("not_owner",)
     assert record(core, other).codes == ("not_recording",)
     assert not record(core, job).errors
     assert record(core, job, snapshot=None).codes == ("not_recording",)

@@ -66,7 +66,6 @@ def test_a_submission_gets_the_next_id_and_waits() -> None:
         (ask(array=ArraySpec(ranges=((0, 9, 1), (5, 12, 1)))), "empty or overlap"),
         (ask(array=ArraySpec(ranges=((0, 2_000_000, 1),))), "over 1,000,000"),
         (ask(nice=-1), "only admins"),
-        (ask(priority=9), "only admins"),
         (ask(deadline_unix=1060.0, time_limit_s=60), "before its deadline"),
         (ask(resources=Resources(constraint="(a")), "a '\\)' is missing"),
         (ask(resources=Resources(constraint="a")), "can never start"),

@@ -22,6 +22,7 @@ from warpdeck.controller.events import (
 )
 from warpdeck.controller.launching import build_launch
 from warpdeck.controller.view import build_view, gpu_holders
+from warpdeck.controller.who import Who
 from warpdeck.errors import UserError
 from warpdeck.model import JobId, JobState, NodeName, Room, WarnSignal
 from warpdeck.policy import Preempt, Resume
@@ -268,8 +269,9 @@ def test_a_job_that_never_wants_to_be_requeued_is_not() -> None:
     assert "--no-requeue" in said.errors[0]
 
 
-def test_an_admin_holds_own_jobs_like_anybody() -> None:
+def test_who_has_a_controller_for_himself_holds_his_jobs_like_anybody() -> None:
     core = Core("a")
-    job_id = core.submit(who=ROOT)
-    core.apply(Held(who=ROOT, jobs=(str(job_id),)))
+    me = Who(user="ann", uid=1, admin=True)
+    job_id = core.submit(who=me)
+    core.apply(Held(who=me, jobs=(str(job_id),)))
     assert core.job(job_id).held and not core.job(job_id).held_by_admin

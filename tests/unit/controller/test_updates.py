@@ -8,7 +8,7 @@ import pytest
 from tests.core import ANN, BOB, ROOT, Core, ask
 
 from warpdeck.config import build_site, decode
-from warpdeck.controller.events import Cancelled, LimitShare, NodeLost, Outcome, Released, Updated, Who
+from warpdeck.controller.events import Cancelled, Held, LimitShare, NodeLost, Outcome, Released, Updated, Who
 from warpdeck.errors import UserError
 from warpdeck.model import (
     ArraySpec,
@@ -24,6 +24,7 @@ from warpdeck.model.change import JobChange
 from warpdeck.model.request import MAX_LIMIT_S
 
 HOUR_S = 3600
+LATER = 4e9
 
 
 def update(core: Core, job: int | str, who: Who = ANN, **fields: Any) -> Outcome:
@@ -111,8 +112,8 @@ def test_a_change_must_be_such_as_could_be_submitted() -> None:
 
 def test_users_may_only_ask_for_less() -> None:
     core = Core("a")
-    waiting = core.submit(ask(hold=True, nice=5))
     running = core.run(ask(time_limit_s=HOUR_S))
+    waiting = core.submit(ask(begin_at_unix=LATER, nice=5))
     for job, fields in (
         (waiting, {"nice": -1}),
         (waiting, {"priority": 10}),
@@ -121,19 +122,21 @@ def test_users_may_only_ask_for_less() -> None:
         (running, {"time_limit_s": None}),
     ):
         assert refusal(core, job, ANN, **fields)[0] == "denied", fields
-        assert refusal(core, job, BOB, **fields)[0] == "denied", fields
+        assert refusal(core, job, BOB, **fields)[0] == "not_owner", fields
         change(core, job, ROOT, **fields)
+    change(core, waiting, priority=3)
+    core.apply(Released(who=ANN, jobs=(str(waiting),)))
     for nice in (100, 4):
         change(core, waiting, nice=nice)
-    change(core, waiting, priority=3)
     change(core, waiting, time_limit_s=5 * HOUR_S)
 
 
 def test_a_release_takes_a_set_priority_away_for_the_whole_array_and_for_good() -> None:
     core = Core("a")
-    array = core.submit(ask(hold=True, priority=None, array=ArraySpec(ranges=((0, 3, 1),))))
+    array = core.submit(ask(begin_at_unix=LATER, array=ArraySpec(ranges=((0, 3, 1),))))
     update(core, f"{array}_[0-1]", ROOT, priority=7)
     update(core, f"{array}_[2-3]", ROOT, priority=7)
+    core.apply(Held(who=ANN, jobs=(str(array),)))
     for _ in ("held", "not held"):
         core.apply(Released(who=ANN, jobs=(str(array),)))
         tasks = core.reload().jobs.values()
@@ -208,11 +211,13 @@ def test_a_limit_is_moved_no_further_than_one_may_ask_for() -> None:
 def test_a_running_jobs_nice_priority_and_mails_count_from_its_next_start_on() -> None:
     core = Core("a")
     job_id = core.run(ask())
+    change(core, job_id, ANN, nice=5)
+    assert kept(core, job_id).request.nice == 5
     change(core, job_id, ROOT, priority=7)
-    change(core, job_id, ANN, nice=5, mail_types=("END",), mail_user="ann@lab")
+    change(core, job_id, ANN, nice=6, mail_types=("END",), mail_user="ann@lab")
     request = kept(core, job_id).request
     assert (request.nice, request.priority, request.mail_types, request.mail_user) == (
-        5,
+        0,  # while a priority is set it counts for nothing
         7,
         ("END",),
         "ann@lab",

@@ -12,7 +12,7 @@ from warpdeck.slurm.refusals import WORDS
 
 from .jobkeys import KEYS, Change, key_of
 from .nodefacts import fact_of, set_facts
-from .orders import complain_of, named_jobs, of_name
+from .orders import as_id, as_update, complain_of, named_jobs, of_name
 from .session import Failed, Session
 
 NO_ENTITY = (
@@ -89,9 +89,7 @@ def _complain(session: Session, error: UserError, word: str) -> None:
     if error.code == "limit_decrement":
         session.complain(f"scontrol: error: {error.message}")
         return
-    if "is no job id" in error.message:
-        error = UserError(error.message, code="not_found")
-    complain_of(session, error, word)
+    complain_of(session, as_update(as_id(error)), word)
 
 
 def _names_a_job(pairs: list[tuple[str, str]]) -> bool:

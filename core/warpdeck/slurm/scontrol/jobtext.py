@@ -56,6 +56,9 @@ FIELDS = [
     "deadline",
     "ends",
     "suspended_at",
+    "stopped_at",
+    "before_stop_s",
+    "special_exit",
     "suspended_s",
     "dependency",
     "features",
@@ -147,7 +150,7 @@ def _times(job: Record, now: float) -> list[str]:
         f"SubmitTime={moment(job['submit'])} EligibleTime={moment(job['eligible'])}",
         f"AccrueTime={moment(job['eligible'])}",
         f"StartTime={moment(start)} EndTime={moment(end)} Deadline={moment(job['deadline'], none='N/A')}",
-        f"SuspendTime={moment(job['suspended_at'], none='None')} SecsPreSuspend={int(job['suspended_s'])} "
+        f"SuspendTime={moment(job['stopped_at'], none='None')} SecsPreSuspend={int(job['before_stop_s'])} "
         f"LastSchedEval={moment(job['start'])} Scheduler=Main",
     ]
 

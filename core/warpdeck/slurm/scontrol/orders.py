@@ -30,6 +30,9 @@ SAYS_ALL = frozenset(
         "finished",
         "ending",
         "denied",
+        "held",
+        "not_owner",
+        "not_user",
     }
 )
 """Codes for which Slurm's words are enough."""
@@ -60,7 +63,8 @@ def complain_of(session: Session, error: UserError, word: str) -> None:
 def on_jobs(
     kind: str, *, alike: frozenset[str] = frozenset(), after: str = "", **fields: Any
 ) -> Callable[[Session, list[str]], None]:
-    """An order for each of the jobs named. Refusals with a code of `alike` are none; `after` follows each complaint."""
+    """An order for each of the jobs named. Refusals with a code of `alike` are none; `after` follows each complaint of what is an
+    update to Slurm."""
 
     def order(session: Session, words: list[str]) -> None:
         with session.connect() as client:
@@ -70,15 +74,38 @@ def on_jobs(
                     client.call(kind, jobs=[word], **fields)
                 except UserError as error:
                     if error.code not in alike:
-                        complain_of(session, _as_id(error), word)
-                        last = words_for(_as_id(error)).partition("\n")[0] if "_" not in word else last
+                        told = as_update(as_id(error)) if after else as_id(error)
+                        complain_of(session, told, word)
+                        last = words_for(told).partition("\n")[0] if "_" not in word else last
             if after and last:
                 session.complain(f"{after} error: {last}")
 
     return order
 
 
-def _as_id(error: UserError) -> UserError:
+def requeue(*, hold: bool) -> Callable[[Session, list[str]], None]:
+    """Running and ended jobs wait again. The first word may be an option: Incomplete, or State=SpecialExit."""
+
+    def order(session: Session, words: list[str]) -> None:
+        key, _, value = words[0].lower().partition("=")
+        fields: dict[str, Any] = {}
+        if key == "state" and value.startswith(("specialexit", "se")):
+            fields["special_exit"] = True
+        elif "incomplete".startswith(key):
+            fields["unfinished_only"] = True
+        on_jobs("requeue", hold=hold, **fields)(session, words[1:] if fields else words)
+
+    return order
+
+
+def as_update(error: UserError) -> UserError:
+    """Whoever updates a job of somebody else's is, in Slurm's words, no user of it."""
+    if error.code == "not_owner":
+        return UserError(error.message, error.hint, code="not_user")
+    return error
+
+
+def as_id(error: UserError) -> UserError:
     """What is no job id is, in Slurm's words, an invalid one."""
     if "is no job id" in error.message:
         return UserError(error.message, error.hint, code="not_found")
@@ -91,8 +118,8 @@ def named_jobs(session: Session, words: list[str]) -> list[str]:
     for word in words:
         key, equals, value = word.partition("=")
         if equals and key.lower() == "state":
-            raise Failed(f"scontrol: error: {word} is not supported: take requeuehold")
-        if equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
+            found.append(word)
+        elif equals and (key.lower() == "name" or ("jobname".startswith(key.lower()) and len(key) > 3)):
             found += of_name(session, value)
         else:
             found += (name for part in (value if equals else word).split() for name in words_of(part))
@@ -135,7 +162,7 @@ def notify(session: Session, words: list[str]) -> None:
         try:
             client.call("tell", jobs=[words[0]], text=" ".join(words[1:]))
         except UserError as error:
-            raise Failed(f"job notify failure: {words_for(_as_id(error))}") from error
+            raise Failed(f"job notify failure: {words_for(as_update(as_id(error)))}") from error
 
 
 def wait_job(session: Session, words: list[str]) -> None:
