@@ -192,7 +192,7 @@ def _reservations_allow(view: View, job: PendingJob, start: Start, now: float) -
     for each in view.reservations:
         ours = names & own.nodes if own is not None else set()
         overlaps = each.start_unix < end and each.end_unix > now and names & each.nodes
-        if overlaps and each is not own:
+        if overlaps and each is not own and not each.parts:  # those are counted apart: partcount
             assert (
                 own is not None and names & each.nodes <= ours and (own.maintenance or not each.maintenance)
             ), f"{job.id} runs into {each.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from warpdeck.model import (
     Share,
     Topology,
 )
+from warpdeck.model.reservation import ReservedPart
 from warpdeck.policy import (
     AccountView,
     GpuView,
@@ -26,6 +28,7 @@ from warpdeck.policy import (
     PartitionView,
     PendingJob,
     QosView,
+    ReservationView,
     RunningJob,
     Settings,
     View,
@@ -291,6 +294,56 @@ def reserved_site_of(rng: Random) -> tuple[View, Settings]:
         for job in view.pending
     )
     return msgspec.structs.replace(view, reservations=reservations, pending=pending), chosen
+
+
+def parted_site_of(rng: Random) -> tuple[View, Settings]:
+    """The same, of which some have parts of nodes; some jobs run in them."""
+    view, chosen = reserved_site_of(rng)
+    nodes = {node.name: node for node in view.nodes}
+    reservations = tuple(
+        msgspec.structs.replace(each, parts=tuple(_part_of(rng, nodes[name]) for name in sorted(each.nodes)))
+        if rng.random() < 0.7
+        else each
+        for each in view.reservations
+    )
+    left = {(each.name, part.node): [part.cpus, sum(count for _, count in part.gpus)]
+            for each in reservations for part in each.parts}  # fmt: skip
+    running = tuple(_may_be_in(rng, job, reservations, left) for job in view.running)
+    return msgspec.structs.replace(view, reservations=reservations, running=running), chosen
+
+
+def _part_of(rng: Random, node: NodeView) -> ReservedPart:
+    types = [gpu.type.lower() for gpu in node.gpus]
+    some = rng.sample(types, rng.randint(0, len(types)))
+    gpus = tuple((name, some.count(name)) for name in sorted(set(some)))
+    return ReservedPart(node=node.name, cpus=rng.randint(1, node.cpus - 1), gpus=gpus)
+
+
+def _may_be_in(
+    rng: Random,
+    job: RunningJob,
+    reservations: Sequence[ReservationView],
+    left: dict[tuple[str, str], list[int]],
+) -> RunningJob:
+    """In one that has its nodes, as far as its parts reach."""
+    held = (job.resumes_to or job.allocation).shares
+    for each in reservations:
+        rooms = [left.get((each.name, share.node), [0, 0]) for share in held]
+        fits = all(
+            share.cpus <= room[0] and share.gpu_share_pct == 100 and len(share.gpus) <= room[1]
+            for share, room in zip(held, rooms, strict=True)
+        )
+        if each.start_unix <= NOW and fits and rng.random() < 0.7:
+            for share, room in zip(held, rooms, strict=True):
+                room[:] = room[0] - share.cpus, room[1] - len(share.gpus)
+            ends = min(each.end_unix, ENDLESS if job.ends_by_unix is None else job.ends_by_unix)
+            return msgspec.structs.replace(
+                job, reservation=each.name, ends_by_unix=None if ends == ENDLESS else ends
+            )
+    return job
+
+
+ENDLESS = float("inf")
 
 
 def plain_site_of(rng: Random) -> tuple[View, Settings]:

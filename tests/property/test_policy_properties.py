@@ -9,8 +9,15 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.property import recount
+from tests.property.partcount import parts_are_kept
 from tests.property.recountlimits import no_limit_is_broken
-from tests.property.sites import contested_site_of, plain_site_of, reserved_site_of, site_of
+from tests.property.sites import (
+    contested_site_of,
+    parted_site_of,
+    plain_site_of,
+    reserved_site_of,
+    site_of,
+)
 from tests.property.sitetables import NOW
 
 from warpdeck.model import JobId
@@ -46,7 +53,16 @@ def test_whatever_starts_where_much_is_reserved_is_allowed_there_and_fits(seed: 
 
 
 @settings(max_examples=EXAMPLES)
-@given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of]))
+@given(seeds)
+def test_parts_of_nodes_that_are_set_aside_are_for_those_whose_they_are(seed: int) -> None:
+    view, chosen = parted_site_of(Random(seed))
+    made = plan(view, NOW, chosen)
+    check(view, made)
+    parts_are_kept(view, made, NOW)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seeds, st.sampled_from([site_of, contested_site_of, reserved_site_of, parted_site_of]))
 @example(234, site_of)  # two reservations begin before the job could end: the words named either
 def test_the_plan_does_not_depend_on_the_order_of_lists(
     seed: int, make: Callable[[Random], tuple[View, Settings]]

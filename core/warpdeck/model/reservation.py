@@ -29,6 +29,15 @@ Replacement = Literal["", "down", "busy"]
 these can be replaced; those that are down, as far as they can (REPLACE_DOWN); those that run jobs, too (REPLACE)."""
 
 
+class ReservedPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set aside of one node; everybody has the rest of it."""
+
+    node: NodeName
+    cpus: Annotated[int, msgspec.Meta(ge=0)]
+    gpus: tuple[tuple[str, Annotated[int, msgspec.Meta(ge=1)]], ...] = ()
+    """(type in small letters, how many); () names none: its jobs share those of the node with everybody."""
+
+
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody, or for
     who tries the nodes; it may overlap with others and goes before them."""
@@ -68,3 +77,5 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     replace: Replacement = ""
     static: bool = False
     """The nodes that were chosen stay (STATIC_ALLOC)."""
+    parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
+    """So much of each of its nodes; () is the nodes as a whole."""

@@ -261,7 +261,11 @@ class _Explainer:
     def _holder(self, field: Field, takes: Mask) -> str:
         """Words for the site reservations that have all of these nodes now, "" if some node is in none."""
         now = self._pass.now
-        active = [each for each in self._pass.view.reservations if each.start_unix <= now < each.end_unix]
+        active = [
+            each
+            for each in self._pass.view.reservations
+            if each.start_unix <= now < each.end_unix and not each.parts
+        ]
         if not active or field is not self._pass.fields[""]:
             return ""
         theirs = [(each, field.cluster.named(each.nodes) & takes) for each in active]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from warpdeck.model import Allocation, NodeName
+from warpdeck.model import Allocation, NodeName, Share
 
 from .cluster import CPUS, FIRST_TYPE, GPUS, MEM, Ints, Mask
 from .demand import Need, Tenant
@@ -27,10 +27,12 @@ from .placement import (
     uncommit,
     whole_amounts,
 )
+from .portions import Named, Neighbour, Users, apart_on, beyond, keep, narrow, users_of
 from .site import PartitionView, ReservationView
 from .timeline import ENDLESS_S
-from .view import PendingJob, View
+from .view import PendingJob, RunningJob, View
 
+NOTHING_APART: Mapping[NodeName, Named] = {}
 MAX_SCREENED = 4_000_000
 """Shapes x nodes that are compared one by one; of more only the freest of all nodes is asked."""
 
@@ -42,8 +44,8 @@ class Field:
         """`closes_unix`: when the reservation is over whose field this is; nothing starts there from then on."""
         self.now = now
         self.closes_unix = closes_unix
-        self._beside: tuple[Field, ...] = ()
-        """Other fields that have the same nodes at the same time: what is taken of one is taken of all."""
+        self._beside: list[Neighbour] = []
+        """Other fields that have some of these nodes at the same time: what is taken of one is taken of all."""
         self.ground = ground
         self.cluster = ground.cluster
         self.board = ground.board(now)
@@ -57,18 +59,22 @@ class Field:
         self._some_free: Ints = free[:FIRST_TYPE, free[CPUS] > 0]
         self._may_fit: Mask = np.zeros(0, dtype=np.bool_)
 
-    def set_aside(self, reservation: ReservationView) -> None:
-        """Nobody without a right to it may use the reservation's nodes in its time."""
-        self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
+    def set_aside(self, reservation: ReservationView, jobs: Sequence[RunningJob] = ()) -> None:
+        """Nobody without a right to it may use the reservation's nodes in its time, or its parts of them; `jobs` run in it."""
+        if not reservation.parts:
+            self._block(reservation.nodes, reservation.start_unix, reservation.end_unix)
+        elif reservation.end_unix > self.now:
+            keep(self.timeline, reservation, jobs)
 
     def keep_until(self, reservation: ReservationView) -> None:
         """Jobs of the reservation do not run before it begins. When it is over they are ended, so their limits do not count."""
         if reservation.start_unix > self.now:
             self._block(frozenset(self.cluster.row), self.now, reservation.start_unix)
 
-    def share_with(self, others: Iterable[Field]) -> None:
-        """These have the same nodes at the same time."""
-        self._beside = tuple(field for field in others if field is not self)
+    def share_with(self, other: Field, apart: Mapping[NodeName, Named] = NOTHING_APART) -> None:
+        """They have nodes in common at the same time; `apart` as in portions.Neighbour."""
+        self._beside.append(Neighbour(other.timeline, other.board, apart))
+        other._beside.append(Neighbour(self.timeline, self.board, apart))
 
     def shape(self, job: PendingJob, partition: PartitionView | None) -> Shape:
         """The kind of the job's request; equal requests get the same one."""
@@ -122,29 +128,44 @@ class Field:
 
     def start(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes the allocation from now on."""
-        for field in (self, *self._beside):
-            commit(field.timeline, field.board, allocation, self.now + duration_s, tenant=tenant)
+        commit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for other in self._beside:
+            other.start(allocation, self.now + duration_s, tenant)
 
     def give_back(self, allocation: Allocation, duration_s: float, tenant: Tenant | None) -> None:
         """Takes back a `start`, the last one first."""
-        for field in (self, *self._beside):
-            uncommit(field.timeline, field.board, allocation, self.now + duration_s, tenant=tenant)
+        uncommit(self.timeline, self.board, allocation, self.now + duration_s, tenant=tenant)
+        for other in self._beside:
+            other.give_back(allocation, self.now + duration_s, tenant, origin=self.board)
+
+    def resume(self, row: int, share: Share, *, kept: Share, ends: float) -> None:
+        """Takes what a share has of a row beyond what was kept of it."""
+        more: Ints = self.cluster.amounts(share) - self.cluster.amounts(kept)
+        self.timeline.take(row, self.now, ends, more)
+        self.board.hold(self.timeline, row, share, besides=kept.gpus, ends=ends)
+        for other in self._beside:
+            other.resume(share, kept=kept, ends=ends)
 
     def reserve(self, spot: Spot, start: float, duration_s: float) -> list[Taken]:
         """Keeps the spot for later."""
-        return [reserve(field.timeline, spot, start, start + duration_s) for field in (self, *self._beside)]
+        return self._keep(spot, start, start + duration_s, ready=start)
 
     def clear(self, spot: Spot, ready: float, duration_s: float) -> list[Taken]:
         """Keeps the spot from now on for the one for whom others leave until `ready`."""
-        return [
-            reserve(field.timeline, spot, self.now, ready + duration_s, ready=ready)
-            for field in (self, *self._beside)
-        ]
+        return self._keep(spot, self.now, ready + duration_s, ready=ready)
+
+    def _keep(self, spot: Spot, start: float, end: float, *, ready: float) -> list[Taken]:
+        own = reserve(self.timeline, spot, start, end, ready=ready)
+        if not self._beside:
+            return [own]
+        names = self.names(spot)
+        return [own, *(other.reserve(spot, names, start, end, ready) for other in self._beside)]
 
     def release(self, taken: list[Taken]) -> None:
         """Takes back a `reserve`."""
-        for field, each in zip((self, *self._beside), taken, strict=True):
-            release(field.timeline, each)
+        release(self.timeline, taken[0])
+        for other, each in zip(self._beside, taken[1:], strict=True):
+            other.release(each)
 
     def amounts(self, row: int, need: Need) -> tuple[int, int, int]:
         """CPUs, bytes of memory and GPUs that a need takes of a node, at the most."""
@@ -198,20 +219,32 @@ def open_fields(view: View, now: float, memory: Memory) -> Fields:
     asked = {job.reservation for job in view.running if job.suspended}
     asked.update(memory.queue.reservations.keys)
     lasting = [reservation for reservation in view.reservations if reservation.end_unix > now]
+    users = users_of(lasting, view.running)
     for reservation in lasting:
-        general.set_aside(reservation)
+        general.set_aside(reservation, users.get(reservation.name, ()))
         if reservation.name in asked or reservation.magnetic:
-            fields[reservation.name] = _own_field(view, now, memory.ground, reservation)
-    everywhere = [
-        general,
-        *(fields[each.name] for each in lasting if each.is_everywhere and each.name in fields),
-    ]
-    for field in everywhere if len(everywhere) > 1 else ():
-        field.share_with(everywhere)
+            fields[reservation.name] = _own_field(view, now, memory.ground, reservation, users)
+    opened = [each for each in lasting if each.name in fields]
+    _join(general, [(each, fields[each.name]) for each in opened])
     return fields
 
 
-def _own_field(view: View, now: float, general: Ground, reservation: ReservationView) -> Field:
+def _join(general: Field, opened: Sequence[tuple[ReservationView, Field]]) -> None:
+    """Tells the fields which others have the same nodes at the same time."""
+    for at, (one, field) in enumerate(opened):
+        parts = [one] if one.is_of_parts else []
+        if one.is_everywhere or parts:
+            general.share_with(field, apart_on(parts))
+        for other, another in opened[:at]:
+            of_parts = [*parts, *([other] if other.is_of_parts else [])]
+            both_everywhere = one.is_everywhere and other.is_everywhere
+            if both_everywhere or (
+                of_parts and (one.is_everywhere or other.is_everywhere or one.nodes & other.nodes)
+            ):
+                field.share_with(another, apart_on(of_parts))
+
+
+def _own_field(view: View, now: float, general: Ground, reservation: ReservationView, users: Users) -> Field:
     """Where the jobs of a reservation can be placed, and when."""
     field = Field(reserved_ground(view, general, reservation), now, closes_unix=reservation.closes_unix())
     if not reservation.flex:
@@ -219,11 +252,19 @@ def _own_field(view: View, now: float, general: Ground, reservation: Reservation
     for other in view.reservations:
         if other is reservation or other.end_unix <= now:
             continue
-        if _goes_before(other, reservation):
-            field.set_aside(other)
+        jobs = users.get(other.name, ())
+        if _goes_before(other, reservation) or (
+            other.parts and reservation.parts and reservation.is_everywhere
+        ):
+            field.set_aside(other, jobs)
         elif reservation.is_everywhere:
             for nodes, start, end in _apart(other, reservation):
-                field.set_aside(msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end))
+                apart = msgspec.structs.replace(other, nodes=nodes, start_unix=start, end_unix=end)
+                field.set_aside(apart, jobs)
+        elif other.is_of_parts and reservation.is_of_parts:
+            field.set_aside(beyond(other, reservation), jobs)
+    if reservation.is_of_parts:
+        narrow(field.timeline, reservation, users.get(reservation.name, ()))
     return field
 
 

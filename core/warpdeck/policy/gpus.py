@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from warpdeck.model import Share
+from warpdeck.model import NodeName, Share
 
 from .cluster import Cluster, Ints
 from .demand import Need
@@ -103,6 +103,15 @@ class GpuBoard:
             return None
         best = min(fitting, key=lambda gpu: (gpu.left_now, gpu.index))
         return next(gpu for gpu in self._cluster.nodes[row].gpus if gpu.index == best.index)
+
+    def free_on(self, node: str) -> set[int]:
+        """The wholly free GPUs of the node of this name."""
+        return set(self._free_at(self._cluster.row[NodeName(node)]))
+
+    def give_back(self, row: int, indices: Iterable[int]) -> None:
+        """Takes back a `take`."""
+        free = self._free_at(row)
+        free.update((gpu.index, gpu) for gpu in self._cluster.usable_gpus(row) if gpu.index in set(indices))
 
     def share_from_now(self, timeline: Timeline, row: int, gpu: GpuView, pct: int, ends: float) -> None:
         """A part of a GPU is taken now, and the timeline knows until when the GPU is not whole."""

@@ -20,6 +20,7 @@ from .limits import Ledger
 from .memory import Memory
 from .obstacle import BUSY, Obstacle
 from .placement import Shape, Spot
+from .portions import outside_of_parts
 from .preemption import Claimant, Preemption, Rules, claimant
 from .search import Due, Search, shortened
 from .settings import MOST_PROTECTED
@@ -74,7 +75,7 @@ class Pass:
         self.partly: dict[JobId, tuple[str, str]] = {}
         """Arrays of which tasks started: the reason of the rest."""
         self.stopped = False
-        self._preemption = Preemption(self.rules, self.fields[""].timeline, view.running, now)
+        self._preemption = Preemption(self.rules, self.fields[""].timeline, outside_of_parts(view), now)
         self._protected: Counter[int] = Counter()
         """By pool how many of its jobs have a place of their own."""
         self._most_protected = settings.most_protected()

@@ -7,7 +7,7 @@ first (Slurm's topology/tree).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -356,19 +356,35 @@ class Reserved(NamedTuple):
 
 
 Taken = list[Reserved]
+ALL_COMMON: Mapping[int, Mask] = {}
 
 
-def reserve(timeline: Timeline, spot: Spot, start: float, end: float, *, ready: float | None = None) -> Taken:
-    """The gang will have these nodes in that interval; nothing else may. `ready`: when those who must leave are gone."""
+def reserve(
+    timeline: Timeline,
+    spot: Spot,
+    start: float,
+    end: float,
+    *,
+    ready: float | None = None,
+    common: Mapping[int, Mask] = ALL_COMMON,
+) -> Taken:
+    """The gang will have these nodes in that interval; nothing else may. `ready`: when those who must leave are gone.
+
+    `common` by row, where not all columns are taken of: those that are.
+    """
     begins = start if ready is None else ready
     taken: Taken = []
     for row, need in spot:
         amounts = whole_amounts(timeline.cluster, row, need)
-        part = _part_on(timeline, row, need, begins, end)
+        taken_here = common.get(row)
+        has_gpus = taken_here is None or taken_here[GPUS]
+        part = _part_on(timeline, row, need, begins, end) if has_gpus else None
         if part is not None:
             amounts[GPUS:] = 0
-        else:
+        elif has_gpus:
             _name_types(timeline, row, amounts, start, end)
+        if taken_here is not None:
+            amounts *= taken_here
         kept = Reserved(row, start, end, amounts, part, (begins, end, need.gpu_share_pct), need.tenant)
         timeline.take(row, start, end, amounts)
         timeline.settle(row, start, end, need.tenant)

@@ -67,10 +67,9 @@ def _take_back(field: Field, job: RunningJob) -> bool:
             return False
         if not _has_gpus(field, row, share, kept, ends):
             return False
-        takes.append((row, more, share, kept))
-    for row, more, share, kept in takes:
-        field.timeline.take(row, field.now, ends, more)
-        field.board.hold(field.timeline, row, share, besides=kept.gpus, ends=ends)
+        takes.append((row, share, kept))
+    for row, share, kept in takes:
+        field.resume(row, share, kept=kept, ends=ends)
     return True
 
 

@@ -10,7 +10,7 @@ import math
 import msgspec
 
 from warpdeck.model import NodeName
-from warpdeck.model.reservation import Repeat, Replacement
+from warpdeck.model.reservation import Repeat, Replacement, ReservedPart
 
 Tres = dict[str, int]
 """TRES name -> count. A TRES that is absent is not limited, or not used."""
@@ -153,6 +153,8 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     replace: Replacement = ""
     static: bool = False
+    parts: tuple[ReservedPart, ...] = ()
+    """In place of whole nodes."""
 
     def admits(self, user: str, account: str) -> bool:
         """Whether this user's jobs under this account may use it: as in Slurm both must do."""
@@ -171,6 +173,11 @@ class ReservationView(msgspec.Struct, frozen=True, kw_only=True):
     def is_everywhere(self) -> bool:
         """Whether its jobs may use other nodes too."""
         return self.flex or self.any_nodes
+
+    @property
+    def is_of_parts(self) -> bool:
+        """Whether its jobs have parts of its nodes, and nothing else."""
+        return bool(self.parts) and not self.is_everywhere
 
     def closes_unix(self) -> float:
         """Past which its jobs do not run; inf where they may."""

@@ -114,4 +114,9 @@ class Terms:
             return "ReservationDeleted", f"reservation {job.reservation} is over or was deleted"
         if not asked.admits(job.user, job.account):
             return "Reservation", f"reservation {job.reservation} is not for {job.user}"
+        if job.resources.gpus.share_pct is not None and any(part.gpus for part in asked.parts):
+            return (
+                "Reservation",
+                f"reservation {job.reservation} has whole GPUs: ask for those, not for a part of one",
+            )
         return None

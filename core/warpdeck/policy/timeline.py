@@ -228,6 +228,18 @@ class Timeline:
         if first == 0 < last:
             self.free_now[:, row] -= amounts
 
+    def limit(self, row: int, start: float, end: float, most: Ints) -> None:
+        """No more than this is free on one node in an interval."""
+        first, last = self._breakpoint(row, start), self._breakpoint(row, end)
+        self.free[:, row, first:last] = np.minimum(self.free[:, row, first:last], most[:, None])
+        if first == 0 < last:
+            self.free_now[:, row] = self.free[:, row, 0]
+
+    def renew(self, row: int, start: float, amounts: Ints) -> None:
+        """From then on so much is free on one node, whatever was taken of it."""
+        first = self._breakpoint(row, start)
+        self.free[:, row, first:] = amounts[:, None]
+
     def settle(self, row: int, start: float, end: float, tenant: Tenant | None) -> None:
         """Somebody is on the node in an interval for which something of it was taken."""
         if self.tenants is not None and tenant is not None:
