@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.test_tui_tmux import Tmux
 from tests.home import Home
+from tests.terminal import AtTerminal
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.tmux
@@ -113,3 +114,15 @@ def test_a_killed_app_takes_its_cluster_along(demo: Tmux, short_tmp: Path, guard
         demo.shows("left with 137")
     leaves_nothing(short_tmp)
     demo.close()
+
+
+def test_who_waits_for_it_is_told_so_until_it_opens(home: Home) -> None:
+    terminal = AtTerminal(home, "demo")
+    try:
+        waiting = terminal.until("\x1b[?1049h")
+        assert waiting.index("a simulated cluster starts") < waiting.index("\r\x1b[K")
+        terminal.until("WHERE OR WHY")
+    finally:
+        terminal.process.terminate()
+        terminal.ended()
+        terminal.close()

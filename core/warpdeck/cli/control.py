@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 
 from warpdeck.api.sync import SyncClient
 from warpdeck.controller.daemon import ensure_running, stop, wait_for_start
@@ -72,14 +74,27 @@ def _demo(args: argparse.Namespace) -> int:
         argv = [sys.executable, "-m", "warpdeck.sim.demo", "--home", home, "--remove"]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     try:
-        app = importlib.import_module("warpdeck_tui.entry")
-        wait_for_start(default_paths(), child)
+        with _told("a simulated cluster starts, with two hours of work behind it ..."):
+            app = importlib.import_module("warpdeck_tui.entry")
+            wait_for_start(default_paths(), child)
         return int(app.start(args, everybody=True))
     finally:
         assert child.stdin is not None
         child.stdin.close()
         child.wait()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _told(line: str) -> Iterator[None]:
+    """Who waits at a terminal reads it meanwhile."""
+    shown = line if sys.stderr.isatty() else ""
+    print(end=shown, file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
 
 def _up(*, local_node: bool, shared: bool) -> int:
