@@ -193,7 +193,7 @@ class AgentProcess:
             wire.JobReport, lambda found: found.job_id == job_id and found.phase != "running"
         )
 
-    def begin_step(self, job_id: int, step: int, command: str, *, tasks: int = 1) -> None:
+    def begin_step(self, job_id: int, step: int, command: str, *, tasks: int = 1, mem_bytes: int = 0) -> None:
         """A step of a shell's command inside a job that runs."""
         ranks = [steps.StepTask(rank=rank, env={"SLURM_PROCID": str(rank)}) for rank in range(tasks)]
         launch = steps.StepLaunch(
@@ -204,6 +204,7 @@ class AgentProcess:
             cwd="/",
             argv=["sh", "-c", command],
             tasks=ranks,
+            mem_bytes=mem_bytes,
         )
         self.link.send(launch)
 

@@ -97,9 +97,11 @@ class Containment:
         """The launch has ended. False while a group is still not empty; its CPUs are free in any case. `used`: in its groups, in
         which nothing was found to run, so that they may be kept for another launch."""
         self._cpus.release(name)
-        kept = [path for path in held if used is not None and self._spares.knows(path)]
-        empty = groups.remove([path for path in held if path not in kept])
-        return empty and groups.remove(
+        kept = [
+            path for path in held if used is not None and self._spares.knows(path) and not groups.below(path)
+        ]
+        empty = groups.remove_whole([path for path in held if path not in kept])
+        return empty and groups.remove_whole(
             [path for path in kept if used is None or not self._spares.keep(path, used)]
         )
 
@@ -114,7 +116,7 @@ class Containment:
         True if only those are left.
         """
         found = [entry.path for each in self._used for entry in os.scandir(each.base) if entry.is_dir()]
-        return groups.remove([path for path in found if path not in keep])
+        return groups.remove_whole([path for path in found if path not in keep])
 
     def close(self) -> None:
         """Leaves nothing behind, unless jobs go on."""
@@ -203,15 +205,11 @@ def _made(path: str, hierarchy: Hierarchy, cpus: Cpus) -> bool:
 
 def _limit(path: str, controller: str, version: int, limits: Limits, cpus: Cpus) -> bool:
     """Writes the launch's limit. False where the kernel does not take it; where there is none to write it is kept."""
-    unified = version == 2
     if controller == "memory" and limits.mem_bytes:
-        names = (
-            ("memory.max", "memory.swap.max")
-            if unified
-            else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        )
-        swap = 0 if unified else limits.mem_bytes
-        return _set(path, names[0], limits.mem_bytes) and (_set(path, names[1], swap) or True)
+        try:
+            groups.limit_memory(path, groups.V2 if version == 2 else groups.V1, limits.mem_bytes)
+        except OSError:
+            return False
     if controller == "pids" and limits.processes:
         return _set(path, "pids.max", limits.processes)
     if controller == "cpuset" and cpus:

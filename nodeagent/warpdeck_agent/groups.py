@@ -6,11 +6,12 @@ itself. All of a launch's groups hold the same processes.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
 from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, List, NamedTuple, Pattern, Sequence
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Pattern, Sequence
 
 from .cputime import NOTHING, CpuTime
 from .procfs import number, table, text, write
@@ -34,13 +35,22 @@ class MemoryFiles(NamedTuple):
     now: str
     peak: str
     limit: str
+    swap_limit: str
     events: str
 
 
 V1 = MemoryFiles(
-    "memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.limit_in_bytes", "memory.oom_control"
+    "memory.usage_in_bytes",
+    "memory.max_usage_in_bytes",
+    "memory.limit_in_bytes",
+    "memory.memsw.limit_in_bytes",
+    "memory.oom_control",
 )
-V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.events")
+V2 = MemoryFiles("memory.current", "memory.peak", "memory.max", "memory.swap.max", "memory.events")
+REST = "rest"
+"""The group below a launch's in which all of it is that has no group of its own, where that may not be beside them (v2)."""
+NO_GROUPS_BELOW = 2
+"""Links of a group's folder."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +73,38 @@ def join(groups: Sequence[str], pid: int) -> bool:
         try:
             write(f"{group}/cgroup.procs", str(pid))
             joined = True
-        except OSError:
-            continue
+        except OSError as error:
+            joined |= error.errno == errno.EBUSY and _written(f"{group}/{REST}/cgroup.procs", str(pid))
     return joined
 
 
 def pids(groups: Sequence[str]) -> List[int]:
     """The processes in the groups."""
     found: List[int] = []
-    for group in groups[:1]:
+    for group in [each for first in groups[:1] for each in (first, *below(first))]:
         found += [int(line) for line in text(f"{group}/cgroup.procs").split()]
     return found
+
+
+def below(group: str) -> List[str]:
+    """The groups in one that may be divided: by its memory alone."""
+    try:
+        if memory_files(group) is None or os.stat(group).st_nlink <= NO_GROUPS_BELOW:
+            return []
+        return [entry.path for entry in os.scandir(group) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def memory_files(group: str) -> Optional[MemoryFiles]:
+    """None where the group has no memory controller."""
+    return V2 if has(group, V2.limit) else V1 if has(group, V1.limit) else None
+
+
+def limit_memory(group: str, names: MemoryFiles, mem_bytes: int) -> None:
+    """So much, and none of the swap beside it where the kernel counts that. Raises OSError."""
+    write(f"{group}/{names.limit}", str(mem_bytes))
+    _written(f"{group}/{names.swap_limit}", "0" if names is V2 else str(mem_bytes))
 
 
 def kill(groups: Sequence[str]) -> None:
@@ -125,9 +156,9 @@ def usage(groups: Sequence[str]) -> Usage:
         files = _files(group)
         if "cgroup.controllers" in files:  # v2
             cpu = cpu if cpu.total_s else _cpu_v2(group)
-            if "memory.max" in files:
+            if V2.limit in files:
                 memory = _memory(group, V2)
-        elif "memory.limit_in_bytes" in files:
+        elif V1.limit in files:
             memory = _memory(group, V1)
         if not cpu.total_s and "cpuacct.usage" in files:
             cpu = _cpu_v1(group)
@@ -137,10 +168,18 @@ def usage(groups: Sequence[str]) -> Usage:
 def oom_kills(groups: Sequence[str]) -> int:
     """How many processes of the groups the kernel has killed for their memory."""
     for group in groups:
-        for limit, names in (("memory.max", V2), ("memory.limit_in_bytes", V1)):
-            if has(group, limit):
-                return number(table(f"{group}/{names.events}").get("oom_kill", ""))
+        names = memory_files(group)
+        if names is not None:
+            return _oom_kills(group, names)
     return 0
+
+
+def _oom_kills(group: str, names: MemoryFiles) -> int:
+    """In the group, without those in groups of its steps: v2 counts them for all groups above too."""
+    files = [f"{group}/{names.events}"]
+    if names is V2 and below(group):
+        files = [f"{group}/{names.events}.local", f"{group}/{REST}/{names.events}"]
+    return sum(number(table(file).get("oom_kill", "")) for file in files)
 
 
 def _cpu_v2(group: str) -> CpuTime:
@@ -157,7 +196,7 @@ def _cpu_v1(group: str) -> CpuTime:
 def _memory(group: str, names: MemoryFiles) -> Usage:
     """What the group's memory controller says. v2 has no peak before Linux 5.19. The limit is asked for where it was in the way."""
     peak_bytes, now_bytes = (number(text(f"{group}/{name}")) for name in (names.peak, names.now))
-    oom_kills = number(table(f"{group}/{names.events}").get("oom_kill", ""))
+    oom_kills = _oom_kills(group, names)
     if not oom_kills:
         kept_bytes = _file_bytes(group) if now_bytes >= FEW_BYTES else 0
         return Usage(peak_mem_bytes=max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
@@ -190,6 +229,12 @@ def remove(groups: Sequence[str]) -> bool:
         except OSError:
             gone = False
     return gone
+
+
+def remove_whole(groups: Sequence[str]) -> bool:
+    """The same of launches' groups, with those of their steps."""
+    gone = [remove([group]) or (remove(below(group)) and remove([group])) for group in groups]
+    return all(gone)
 
 
 def _written(path: str, words: str) -> bool:

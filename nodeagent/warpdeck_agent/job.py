@@ -98,6 +98,10 @@ class Job:
         """Whether that process, if there is one, is the launch's: pids are given out again."""
         return processes.mark_of(pid) == self.mark or pid in groups.pids(self.meta.hold.groups)
 
+    def note_memory(self, mem_bytes: int) -> None:
+        """All its processes have had so much."""
+        self.peak_mem_bytes = max(self.peak_mem_bytes, mem_bytes)
+
     def call_begins(self, pid: int) -> None:
         """A process of it has a connection to the controller from here on."""
         self._callers[pid] += 1

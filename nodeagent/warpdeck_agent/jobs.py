@@ -27,7 +27,7 @@ from .job import Job, Key
 from .launching import Launcher
 from .leftovers import Leftovers, Report
 from .limit import TimeLimit
-from .memorywatch import MemoryWatch
+from .memorywatch import MemoryWatch, Watched
 from .notices import Notices
 from .orphans import Orphans
 from .parts import Parts, Turns
@@ -101,8 +101,15 @@ class Jobs:
         self.beginnings = Beginnings(
             self._launcher, self._jobs, tell, on_begin=self._limit_time, on_end=self._take_end
         )
+        self._memory = MemoryWatch(pool)
         self.steps = Steps(
-            spool, self.find, tell, pool=pool, ports=self.ports, expect_move=self.containment.lock.expect
+            spool,
+            self.find,
+            tell,
+            pool=pool,
+            ports=self.ports,
+            memory=self._memory,
+            expect_move=self.containment.lock.expect,
         )
         self._signals = Signals(pool)
         self._notices = Notices(pool)
@@ -118,7 +125,6 @@ class Jobs:
         self._alone: Watch[Job] = Watch(
             self._ending.ended, pid=lambda job: job.folder.pid(), lives=lambda job: job.owns(job.folder.pid())
         )
-        self._memory = MemoryWatch(pool, self._out_of_memory)
         install(spool.file(START), SCRIPT)
         install(spool.file("tasks.sh"), FANOUT)
 
@@ -249,9 +255,20 @@ class Jobs:
             over=lambda: self._ending.kill(job, cause="timeout", grace_s=job.meta.grace_s),
         )
         job.limit.run()
-        self._memory.add(job)
+        if job.meta.hold.watch_mem_bytes:
+            self._memory.add(
+                Watched(
+                    mark=job.mark,
+                    limit_bytes=job.meta.hold.watch_mem_bytes,
+                    runs=lambda: job.phase == "running",
+                    used=job.note_memory,
+                    over=lambda mem_bytes: self._out_of_memory(job, mem_bytes),
+                )
+            )
 
     def _out_of_memory(self, job: Job, mem_bytes: int) -> None:
+        if job.cause:
+            return
         limit = job.meta.hold.watch_mem_bytes
         job.message = (
             f"out of memory: it used {mem_bytes / GIB:.2f} GiB, and its limit is {limit / GIB:.2f} GiB"

@@ -11,11 +11,16 @@ DUE_TO = {"timeout": "TIME LIMIT", "preempted": "PREEMPTION", "requeued": "JOB R
 """Cause of an end -> Slurm's words for it; the others have none."""
 
 
+def oom_words(step_id: str) -> str:
+    """Of a step in which processes were killed for their memory."""
+    told = f"Detected 1 oom-kill event(s) in StepId={step_id}. Some of your processes may have been killed"
+    return f"{told} by the cgroup out-of-memory handler."
+
+
 def last_words(job_id: int, node: str, *, cause: str, at_unix: float) -> str:
     """The line, without its end."""
     if cause == "oom":
-        told = f"Detected 1 oom-kill event(s) in StepId={job_id}.batch. Some of your processes may have been killed"
-        return f"slurmstepd: error: {told} by the cgroup out-of-memory handler."
+        return f"slurmstepd: error: {oom_words(f'{job_id}.batch')}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))
     why = f" DUE TO {DUE_TO[cause]}" if cause in DUE_TO else ""
     return f"slurmstepd: error: *** JOB {job_id} ON {node} CANCELLED AT {moment}{why} ***"

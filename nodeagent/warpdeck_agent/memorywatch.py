@@ -1,4 +1,4 @@
-"""Keeps jobs to the memory they asked for where the kernel cannot: every second the memory of all their processes is summed.
+"""Keeps jobs and steps to the memory they asked for where the kernel cannot: every second that of all their processes is summed.
 
 Resident memory counts what processes share once for each of them, so a job that seems to be over its limit is asked again
 by proportional shares, which cost more to read. What a job takes and gives back between two looks is not seen; a job that is
@@ -10,31 +10,41 @@ from __future__ import annotations
 import asyncio
 import os
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import processes
-from .job import Job
 from .procfs import number, table, text
+from .taskstarter import STEP_VARIABLE
 
 LOOK_S = 1.0
 """A look costs 10 us a process of the machine, and 10 us more for each of a watched job."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-class MemoryWatch:
-    """Calls `over` with a job and how many bytes it has, once."""
+@dataclass(frozen=True)
+class Watched:
+    """The processes of a mark, or of one step of it. `over` hears once of what is over the limit, `used` of every look."""
 
-    def __init__(self, pool: Executor, over: Callable[[Job, int], None]) -> None:
+    mark: str
+    limit_bytes: int
+    runs: Callable[[], bool]
+    used: Callable[[int], None]
+    over: Callable[[int], None]
+    step: str = ""
+
+
+class MemoryWatch:
+    """Looks for as long as there is something to be watched."""
+
+    def __init__(self, pool: Executor) -> None:
         self._pool = pool
-        self._over = over
-        self._watched: List[Job] = []
+        self._watched: List[Watched] = []
         self._task: Optional[asyncio.Task[None]] = None
 
-    def add(self, job: Job) -> None:
-        """From now on, if the kernel does not see to its limit."""
-        if not job.meta.hold.watch_mem_bytes:
-            return
-        self._watched.append(job)
+    def add(self, watched: Watched) -> None:
+        """From now on."""
+        self._watched.append(watched)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._watch())
 
@@ -42,24 +52,27 @@ class MemoryWatch:
         loop = asyncio.get_running_loop()
         while self._watched:
             await asyncio.sleep(LOOK_S)
-            self._watched = [job for job in self._watched if job.phase == "running"]
-            used = await loop.run_in_executor(self._pool, _measure, list(self._watched))
-            for job, mem_bytes, is_over in used:
-                job.peak_mem_bytes = max(job.peak_mem_bytes, mem_bytes)
-                if is_over and job.phase == "running" and not job.cause:
-                    self._over(job, mem_bytes)
+            self._watched = [each for each in self._watched if each.runs()]
+            found = await loop.run_in_executor(self._pool, _measure, list(self._watched))
+            for each, mem_bytes, is_over in found:
+                each.used(mem_bytes)
+                if is_over and each.runs():
+                    self._watched.remove(each)
+                    each.over(mem_bytes)
 
 
-def _measure(jobs: List[Job]) -> List[Tuple[Job, int, bool]]:
-    """(job, bytes, whether that is over its limit). Runs in a thread."""
+def _measure(watched: List[Watched]) -> List[Tuple[Watched, int, bool]]:
+    """(what, bytes, whether that is over its limit). Runs in a thread."""
     known: Dict[str, List[int]] = processes.marked()
     found = []
-    for job in jobs:
-        pids = known.get(job.mark, [])
-        mem_bytes, limit = sum(map(_resident, pids)), job.meta.hold.watch_mem_bytes
-        if mem_bytes > limit:
+    for each in watched:
+        pids = known.get(each.mark, [])
+        if each.step:
+            pids = [pid for pid in pids if processes.variable(pid, STEP_VARIABLE) == each.step]
+        mem_bytes = sum(map(_resident, pids))
+        if mem_bytes > each.limit_bytes:
             mem_bytes = _proportional(pids)
-        found.append((job, mem_bytes, mem_bytes > limit))
+        found.append((each, mem_bytes, mem_bytes > each.limit_bytes))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 from . import groups, processes
 from .cputime import CpuTime, sum_of
 from .exchange import Exchange
+from .hold import Hold
 from .job import Job
 from .metering import Meter
 from .spool import Folder
@@ -17,6 +18,8 @@ from .tasks import Task
 from .taskstarter import RANK_VARIABLE, STEP_VARIABLE
 from .wire.steps import StepReport, TaskEnded
 
+KILLED = ((0, 9), (137, 0))
+"""How a task ends that was killed, or whose shell tells of what was."""
 StepKey = Tuple[int, int, int]
 
 
@@ -34,8 +37,12 @@ class Step:
         self.cpu = CpuTime()
         """While it runs; its tasks know it at the end."""
         self.number = number
-        self.oom_kills = groups.oom_kills(job.meta.hold.groups)
+        self.hold = job.meta.hold
+        """Its job's; with a group of its own where it asked for less memory."""
+        self.oom_kills = groups.oom_kills(self.hold.groups)
         """Those of the job before it began."""
+        self.out_of_memory = False
+        """It was found over its limit where the kernel does not see to that."""
         self.cpus: Tuple[int, ...] = ()
         """Its own of the job's; () for all."""
         self.folder = folder
@@ -55,9 +62,39 @@ class Step:
     def phase(self) -> str:
         return "exited" if self.done.is_set() else "running"
 
-    def take_cpu(self) -> None:
+    @property
+    def own_groups(self) -> List[str]:
+        """Those that are not its job's."""
+        return [group for group in self.hold.groups if group not in self.job.meta.hold.groups]
+
+    def hold_in(self, hold: Hold) -> None:
+        """From here on; nothing of it runs yet, or all of it does there already."""
+        self.hold = hold
+        if self.own_groups:
+            self.oom_kills = 0
+
+    def ran_out_of_memory(self, task: Task) -> bool:
+        """Whether a task that has ended was killed for that, or what it waited for was."""
+        if task.ended not in KILLED:
+            return False
+        return self.out_of_memory or groups.oom_kills(self.hold.groups) > self.oom_kills
+
+    def note_memory(self, mem_bytes: int) -> None:
+        """All its processes have had so much; of a task alone, that is its own."""
+        self.peak_mem_bytes = max(self.peak_mem_bytes, mem_bytes)
+        if len(self.tasks) == 1:
+            (task,) = self.tasks.values()
+            task.peak_mem_bytes = max(task.peak_mem_bytes, mem_bytes)
+
+    def take_memory(self) -> None:
+        """What the kernel has counted in a group of its own."""
+        if own := self.own_groups:
+            self.note_memory(groups.usage(own).peak_mem_bytes)
+
+    def take_usage(self) -> None:
         """Counts what its tasks have used, now that all have ended: once."""
         if not self.done.is_set():
+            self.take_memory()
             self.cpu = sum_of(task.cpu() for task in self.tasks.values())
             self.job.steps_cpu = sum_of((self.job.steps_cpu, self.cpu))
 

@@ -22,16 +22,21 @@ from . import groups
 from .accounts import group_of
 from .affinity import BOUND, allowed_cpus, bind, in_words, own_cpus
 from .exchange import Exchange
+from .hold import hold_from
 from .job import Job
+from .lastwords import oom_words
+from .memorywatch import MemoryWatch, Watched
 from .ports import Ports
 from .refusal import LaunchError
 from .spool import Folder, JobFolder, Spool
 from .step import Step, StepKey, step_folder
 from .stepending import end_step, signal_step
-from .tasks import Task, make_folder
+from .stepgroups import held_to
+from .tasks import OUTPUTS, Task, make_folder
 from .taskstarter import TaskStarter, line_name
 from .watching import Watch
 from .wire.steps import (
+    ERR,
     FENCE_PIECE_BYTES,
     ForgetStep,
     Pmi,
@@ -50,8 +55,6 @@ MAX_CURVES = 500
 """Ended steps whose curves one Welcome carries: some kilobytes each, and a message has a limit."""
 NOTES = "pmi"
 """The file with what the ranks of a step have told each other, a line each."""
-KILLED = ((0, 9), (137, 0))
-"""How a task ends that was killed, or whose shell tells of what was."""
 
 
 class Steps:
@@ -65,12 +68,14 @@ class Steps:
         *,
         pool: Executor,
         ports: Ports,
+        memory: MemoryWatch,
         expect_move: Callable[[], object],
     ) -> None:
         self._starter = TaskStarter(spool, ports=ports, pool=pool)
         self._find = find
         self._tell = tell
         self._pool = pool
+        self._memory = memory
         self._expect_move = expect_move
         self._steps: Dict[StepKey, Step] = {}
         self._owners: Dict[int, Step] = {}
@@ -120,6 +125,7 @@ class Steps:
         except (OSError, ValueError, LaunchError) as error:
             await self._give_up(step, error)
             return
+        self._watch_memory(step)
         step.started.set()
         if launch.time_limit_s:
             step.timer = loop.call_later(launch.time_limit_s, self._time_is_over, step)
@@ -165,8 +171,10 @@ class Steps:
             self._starter.run(step, launch, asked, env={**env, **asked.env}, cpus=cpus[at])
 
     def _prepare(self, step: Step, launch: StepLaunch) -> None:
-        """The files of all tasks. Runs in a thread."""
+        """The files of all tasks, and a group for them where they have one. Runs in a thread."""
         meta = step.job.meta
+        if launch.mem_bytes:
+            step.hold_in(held_to(meta.hold, step.number, launch.mem_bytes))
         os.makedirs(step.folder.path, mode=0o711 if os.geteuid() == 0 else 0o700, exist_ok=True)
         for path in (os.path.dirname(step.folder.path), step.folder.path):
             os.chmod(path, 0o711 if os.geteuid() == 0 else 0o700)
@@ -176,6 +184,7 @@ class Steps:
             "begin_unix": step.begin_unix,
             "cpus": step.cpus,
             "pmi": launch.pmi and dataclasses.asdict(launch.pmi),
+            "hold": step.hold.__dict__,
         }
         step.folder.write("meta.json", json.dumps(meant), durable=False)
         for asked in launch.tasks:
@@ -199,7 +208,8 @@ class Steps:
         task.reap()
         task.read_end()
         assert task.ended is not None
-        task.oom = task.ended in KILLED and groups.oom_kills(step.job.meta.hold.groups) > step.oom_kills
+        if step.ran_out_of_memory(task):
+            self._note_oom(step, task)
         if step.exchange is not None:
             step.exchange.ended(task.rank, *task.ended)
         self._settle(step, [task.end()])
@@ -268,7 +278,9 @@ class Steps:
         if step.started.is_set() and all(task.ended is not None for task in step.tasks.values()):
             if step.timer is not None:
                 step.timer.cancel()
-            step.take_cpu()
+            step.take_usage()
+            if own := step.own_groups:
+                self._pool.submit(groups.remove, own)  # what it has left behind stays in it
             step.done.set()
             if step.exchange is not None:
                 step.exchange.close()
@@ -277,6 +289,34 @@ class Steps:
             listener.set()
         if ends or step.done.is_set():
             self._tell(step.report(ends if not step.done.is_set() else None))
+
+    def _watch_memory(self, step: Step) -> None:
+        """Of a step that the kernel does not hold to its own."""
+        limit_bytes = step.hold.watch_mem_bytes
+        if limit_bytes in (0, step.job.meta.hold.watch_mem_bytes):
+            return
+        self._memory.add(
+            Watched(
+                mark=step.job.mark,
+                step=str(step.number),
+                limit_bytes=limit_bytes,
+                runs=lambda: not step.done.is_set(),
+                used=step.note_memory,
+                over=lambda mem_bytes: self._out_of_memory(step),
+            )
+        )
+
+    def _out_of_memory(self, step: Step) -> None:
+        step.out_of_memory = True
+        self._spawn(end_step(step, grace_s=0.0, pool=self._pool))
+
+    def _note_oom(self, step: Step, task: Task) -> None:
+        """The first one of its step here leaves slurmstepd's words on its error output."""
+        if not any(each.oom for each in step.tasks.values()):
+            step_id = f"{step.job.meta.job_id}.{step.number}"
+            with contextlib.suppress(OSError):
+                task.folder.append(OUTPUTS[ERR], f"slurmstepd: error: {oom_words(step_id)}")
+        task.oom = True
 
     def _time_is_over(self, step: Step) -> None:
         step.message = "its time limit is over"
@@ -328,6 +368,9 @@ class Steps:
             step = Step(job, int(name), folder, gpus=meant["gpus"], begin_unix=meant["begin_unix"])
             step.cpus = tuple(meant.get("cpus", ()))
             step.meter.restore(folder)
+            if "hold" in meant:
+                step.hold_in(hold_from(meant["hold"]))
+                self._watch_memory(step)
             step.started.set()
             self._steps[job.meta.job_id, job.meta.restarts, step.number] = step
             job.steps[step.number] = step

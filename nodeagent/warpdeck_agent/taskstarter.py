@@ -91,7 +91,7 @@ class TaskStarter:
             env=env,
             cwd=launch.cwd,
             other=meta.work_dir,
-            hold=meta.hold,
+            hold=step.hold,
             private=meta.private,
             cpus=cpus,
             user=user,

@@ -83,6 +83,7 @@ class Usage:
     def _take_step(
         self, step: Step, by_uuid: Dict[str, GpuSample], spent: Dict[Part, Spent], now: float
     ) -> None:
+        step.take_memory()
         own = [by_uuid[uuid] for uuid in step.gpus if uuid in by_uuid]
         more = self._values((step.job.key, str(step.number), ""), step.begin_unix, spent, now)
         if own or more:

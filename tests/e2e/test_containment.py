@@ -62,6 +62,33 @@ def test_a_step_over_the_memory_is_out_of_memory_and_the_script_goes_on(home: Ho
     assert "srun: error: gpu1: task 0: Out Of Memory\n" in out.read_text()
 
 
+def test_a_step_is_held_to_the_memory_that_srun_asks_for_and_the_job_to_its_own(
+    home: Home, short_tmp: Path
+) -> None:
+    out, hog = short_tmp / "out", "python3 -c 'held = bytearray({} << 20)'"
+    script = "; ".join(
+        [
+            f"srun --mem=60M {hog.format(150)}",
+            "echo first $?",
+            f"srun --mem=0 {hog.format(150)}",
+            f"echo all $?; srun --exact -n1 --mem-per-cpu=200M {hog.format(150)}",
+            "echo each $?",
+        ]
+    )
+    job = submit(home, short_tmp, script, "--mem=400M", "--cpus-per-task=2", "--output", f"{out}")
+    row = ended(home, job)
+    assert row["state"] == "COMPLETED", row["message"]
+    eventually(lambda: out.exists() and "each" in out.read_text(), what="its output is home")
+    said = out.read_text()
+    assert [line for line in said.splitlines() if line[0] in "fae"] == ["first 137", "all 0", "each 0"]
+    assert f"slurmstepd: error: Detected 1 oom-kill event(s) in StepId={job}.0." in said
+    states = home.slurm("sacct", "-nPXj", str(job), "-o", "State").stdout.split()
+    words = ["-nPj", f"{job}.0", "-o", "State,MaxRSS,AllocTRES", "--noconvert"]
+    states += home.slurm("sacct", *words).stdout.split("|")
+    assert states[:2] == ["COMPLETED", "OUT_OF_MEMORY"] and "mem=60M" in states[3]
+    assert 50 << 20 <= int(states[2]) <= 60 << 20, "the peak of its own group"
+
+
 def test_who_stays_on_a_gpu_is_named_to_the_next_in_line(home: Home, lab: Lab, short_tmp: Path) -> None:
     stays, seen = short_tmp / "stays", short_tmp / "seen"
     command = f"cp /proc/self/stat {seen}; while [ ! -e {stays} ]; do sleep 0.1; done"

@@ -57,7 +57,7 @@ def _job_parts(shares: Iterable[ShareStatus]) -> list[PartRecord]:
 
 
 def _step_tres(job: Job, shares: Iterable[StepShare]) -> dict[str, int]:
-    """Memory in proportion to the CPUs: a step has no share of it that is its own."""
+    """Memory as asked for, else in proportion to the CPUs."""
     held = {share.node: share for share in (job.allocation.shares if job.allocation else ())}
     found = {"cpu": 0, "mem": 0, "node": 0, "gres/gpu": 0}
     for share in shares:
@@ -66,7 +66,8 @@ def _step_tres(job: Job, shares: Iterable[StepShare]) -> dict[str, int]:
         found["gres/gpu"] += len(share.gpus)
         found["node"] += 1
         if whole is not None and whole.cpus:
-            found["mem"] += whole.mem_bytes * min(share.cpus, whole.cpus) // whole.cpus >> 20
+            part = whole.mem_bytes * min(share.cpus, whole.cpus) // whole.cpus
+            found["mem"] += (share.mem_bytes or part) >> 20
     return {name: count for name, count in found.items() if count}
 
 

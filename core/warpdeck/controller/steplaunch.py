@@ -10,7 +10,7 @@ import os.path
 from collections.abc import Mapping, Sequence
 
 from warpdeck.config.tables import Hooks
-from warpdeck.model import Job, Node, NodeName
+from warpdeck.model import Job, Node, NodeName, Share
 from warpdeck.model.step import Step, StepAsk, StepShare
 from warpdeck.notation.hostlist import collapse
 from warpdeck.notation.multiprog import program_of
@@ -77,12 +77,18 @@ def build_step_launch(
         bind_verbose=ask.bind_verbose,
         cpus=0 if step.whole else share.cpus,
         time_limit_s=float(ask.time_limit_s or 0),
+        mem_bytes=_own_memory(share, job.allocation.shares[rank_in_job]),
         limits=dict(ask.limits),
         pmi=pmi_of(step) if event.mpi == "pmi2" else None,
         container=build_container(ask.container),
         prologs=[program for program in (hooks.task_prolog, ask.task_prolog) if program],
         epilogs=[program for program in (ask.task_epilog, hooks.task_epilog) if program],
     )
+
+
+def _own_memory(share: StepShare, whole: Share) -> int:
+    """What the node has to hold the step to; 0 where it is already held to no more, with its job."""
+    return share.mem_bytes if not whole.mem_bytes or share.mem_bytes < whole.mem_bytes else 0
 
 
 def _task(ask: StepAsk, share: StepShare, local: int, rank: int) -> wire.StepTask:

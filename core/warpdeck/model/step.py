@@ -52,8 +52,9 @@ class StepAsk(msgspec.Struct, frozen=True, kw_only=True):
     tasks_per_node: Count | None = None
     cpus_per_task: Count | None = None
     mem_per_node_bytes: Bytes | None = None
-    """0: all that the job has there. Of a step without an amount nothing is counted."""
+    """0: all that the job has there, as for a step without an amount: then nothing is counted, and only the job is held to its own."""
     mem_per_cpu_bytes: Bytes | None = None
+    mem_per_gpu_bytes: Bytes | None = None
     gpus: GpuAsk | None = None
     """None: all that the job has on the step's nodes; a count of 0: none of them."""
     gpu_bind: Word = ""
@@ -104,7 +105,7 @@ class StepShare(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     cpus: int
     mem_bytes: int = 0
-    """What it asked for; 0: nothing that counts."""
+    """What it asked for, and is held to; 0: no more than the job is."""
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[GpuUuid, ...] = ()
     task_gpus: tuple[tuple[int, ...], ...] = ()

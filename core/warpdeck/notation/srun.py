@@ -338,6 +338,11 @@ def _number(field: str, option: str, least: int = 1) -> Callable[[Srun, str], No
     return act
 
 
+def _memory(field: str) -> Callable[[Srun, str], None]:
+    amounts = dict.fromkeys(["mem_per_node_bytes", "mem_per_cpu_bytes", "mem_per_gpu_bytes"])
+    return lambda asked, value: asked.ask.update({**amounts, field: parse_memory(value)})
+
+
 def _flag(field: str) -> Callable[[Srun, str], None]:
     return lambda asked, value: asked.ask.update({field: True})
 
@@ -460,12 +465,9 @@ _ACTS: dict[str, Callable[[Srun, str], object]] = {
     "jobid": lambda asked, value: setattr(asked, "job", value),
     "kill-on-bad-exit": _kill_on_bad_exit,
     "label": _stream_flag("label"),
-    "mem": lambda asked, value: asked.ask.update(
-        mem_per_node_bytes=parse_memory(value), mem_per_cpu_bytes=None
-    ),
-    "mem-per-cpu": lambda asked, value: asked.ask.update(
-        mem_per_cpu_bytes=parse_memory(value), mem_per_node_bytes=None
-    ),
+    "mem": _memory("mem_per_node_bytes"),
+    "mem-per-cpu": _memory("mem_per_cpu_bytes"),
+    "mem-per-gpu": _memory("mem_per_gpu_bytes"),
     "mpi": _mpi,
     "nodelist": lambda asked, value: asked.ask.update(nodelist=expand(value)),
     "nodes": _nodes,

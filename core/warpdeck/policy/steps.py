@@ -23,6 +23,9 @@ from warpdeck.notation.memory import format_memory
 
 from .dealing import deal, pack
 
+NO_AMOUNT = 1 << 62
+"""Of memory that a job has which asked for none: it is held to nothing."""
+
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
     """Other steps hold what this one needs; their numbers."""
@@ -80,7 +83,11 @@ def _room(share: Share, holding: Sequence[Step]) -> _Room:
                 taken.update(share.gpus if step.whole else part.gpus)
     free = tuple(at for at, index in enumerate(share.gpus) if index not in taken)
     return _Room(
-        share=share, cpus=max(0, cpus), mem_bytes=max(0, mem_bytes), gpus=free, holders=tuple(holders)
+        share=share,
+        cpus=max(0, cpus),
+        mem_bytes=max(0, mem_bytes) if share.mem_bytes else NO_AMOUNT,
+        gpus=free,
+        holders=tuple(holders),
     )
 
 
@@ -256,7 +263,10 @@ def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], eac
     gpus = _gpus(ask, rooms, [len(ranks) for ranks in placed])
     if isinstance(gpus, UserError):
         return gpus
-    memory = [_memory(ask, room, len(ranks) * each) for room, ranks in zip(rooms, placed, strict=True)]
+    memory = [
+        _memory(ask, room, len(ranks) * each, gpus=len(got))
+        for room, ranks, got in zip(rooms, placed, gpus, strict=True)
+    ]
     if any(asked > room.mem_bytes for asked, room in zip(memory, rooms, strict=True)):
         return _too_much_memory(ask, rooms)
     shares = []
@@ -276,18 +286,22 @@ def _shares(ask: StepAsk, rooms: list[_Room], placed: list[tuple[int, ...]], eac
     return Layout(shares=tuple(shares), cpus_per_task=each)
 
 
-def _memory(ask: StepAsk, room: _Room, cpus: int) -> int:
-    """What the step asks for of a node on which it has so many CPUs; nothing of a job that has no amount itself."""
-    if not room.share.mem_bytes:
-        return 0
+def _memory(ask: StepAsk, room: _Room, cpus: int, *, gpus: int = 0) -> int:
+    """What the step takes of a node on which its tasks need so many CPUs; 0: nothing of its own.
+
+    A step that has its nodes whole has them with all their CPUs, as in Slurm, but for what there is no memory for.
+    """
     if ask.mem_per_cpu_bytes is not None:
-        return cpus * ask.mem_per_cpu_bytes
-    return room.share.mem_bytes if ask.mem_per_node_bytes == 0 else ask.mem_per_node_bytes or 0
+        all_cpus = cpus if ask.exact else room.share.cpus
+        return max(cpus * ask.mem_per_cpu_bytes, min(all_cpus * ask.mem_per_cpu_bytes, room.mem_bytes))
+    if ask.mem_per_gpu_bytes is not None:
+        return gpus * ask.mem_per_gpu_bytes
+    return ask.mem_per_node_bytes or 0
 
 
 def _too_much_memory(ask: StepAsk, rooms: list[_Room]) -> UserError:
-    each = " a CPU" if ask.mem_per_cpu_bytes is not None else ""
-    asked = format_memory(ask.mem_per_cpu_bytes or ask.mem_per_node_bytes)
+    amounts = {" a CPU": ask.mem_per_cpu_bytes, " a GPU": ask.mem_per_gpu_bytes, "": ask.mem_per_node_bytes}
+    each, asked = next((words, format_memory(amount)) for words, amount in amounts.items() if amount)
     return _never(
         f"it asks for {asked} of memory{each}, and on its nodes there are "
         + " + ".join(format_memory(room.mem_bytes) for room in rooms),

@@ -72,6 +72,8 @@ class StepLaunch:
     """Each task's CPUs are told on its error output before it begins."""
     cpus: int = 0
     """So many of the job's CPUs here are the step's own; 0: it may use all."""
+    mem_bytes: int = 0
+    """So much of the job's memory here it may use; 0: all."""
     time_limit_s: float = 0.0
     """0: the job's alone."""
     limits: Dict[str, int] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class TaskEnded:
     code: int = 0
     signal: int = 0
     oom: bool = False
-    """The kernel killed it, or what it waited for, because the job had no more memory."""
+    """It was killed, or what it waited for, because the step or its job had no more memory."""
 
 
 @dataclass(frozen=True)

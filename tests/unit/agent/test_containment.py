@@ -303,3 +303,45 @@ def test_a_task_that_has_no_more_memory_says_so_and_the_job_goes_on(agent: Agent
         assert agent.link.report(job, "exited").cause == "cancelled"
     else:
         assert not end.oom and agent.link.report(job, "exited").cause == "oom"
+
+
+def test_a_step_over_its_own_memory_ends_alone_and_its_peak_is_told(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    agent.launch(job, "sleep 1000", mem_bytes=600 * MIB)
+    agent.link.report(job, "running")
+    hog = "import signal; held = bytearray(b'1') * ({} << 20); print(1, flush=True); signal.pause()"
+    hog = f'exec python3 -c "{hog}"'
+    agent.begin_step(job, 0, hog.format(200), mem_bytes=300 * MIB)
+    eventually(lambda: agent.text(job, "steps/0/0/out") == "1", what="it has all that it wants")
+    agent.begin_step(job, 1, hog.format(300), mem_bytes=100 * MIB)
+    over = agent.step_end(job, 1)
+    assert [(end.signal, end.oom) for end in over.ends] == [(9, True)]
+    assert over.peak_mem_bytes >= 90 * MIB and not over.message
+    assert f"oom-kill event(s) in StepId={job}.1." in agent.text(job, "steps/1/0/err")
+    agent.begin_step(job, 2, "exit 3")
+    assert [(end.code, end.oom) for end in agent.step_end(job, 2).ends] == [(3, False)], (
+        "in no group of its own"
+    )
+    assert not agent.text(job, "steps/0/0/rc"), "another step with as much runs on"
+    agent.link.send(wire.Kill(job_id=job, restarts=0, cause="cancelled"))
+    said = agent.link.report(job, "exited")
+    assert said.cause == "cancelled" and not said.message
+    held = meta(agent, job)["hold"]["groups"]
+    assert not any(os.path.exists(f"{group}/step-{step}") for group in held for step in range(3))
+
+
+def test_what_a_step_with_a_group_of_its_own_leaves_behind_ends_with_the_job(agent: AgentProcess) -> None:
+    job = agent.new_id()
+    agent.launch(job, "sleep 1000", mem_bytes=300 * MIB)
+    agent.link.report(job, "running")
+    agent.begin_step(job, 0, "env -i setsid sleep 1007 & echo $!", mem_bytes=100 * MIB)
+    said = agent.step_end(job, 0)
+    left = agent.text(job, "steps/0/0/out")
+    assert [(end.code, end.oom) for end in said.ends] == [(0, False)] and ran(left)
+    agent.connect()
+    agent.link.send(wire.Kill(job_id=job, restarts=0, grace_s=0.0))
+    agent.link.report(job, "exited")
+    if strength(agent, "end") == "enforced":
+        assert not ran(left)
+    held = meta(agent, job)["hold"]["groups"]
+    assert not any(os.path.exists(str(group)) and os.path.exists(f"{group}/step-0") for group in held)

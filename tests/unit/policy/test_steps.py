@@ -168,11 +168,30 @@ def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> Non
         assert refused.value.code == "step_mem"
     first = running(0, place(one, tasks=1, exact=True, mem_per_node_bytes=150), whole=False)
     assert place(one, first, tasks=1, exact=True, mem_per_node_bytes=51) == Busy(steps=(0,))
-    assert place(one, first, tasks=1, exact=True, mem_per_node_bytes=0) == Busy(steps=(0,))
+    assert counts(place(one, first, tasks=1, exact=True, mem_per_node_bytes=0)) == {"n1": 1}
     assert counts(place(one, first, tasks=2, exact=True, mem_per_cpu_bytes=25)) == {"n1": 2}
     assert counts(place(one, first, tasks=1, exact=True)) == {"n1": 1}
     assert counts(place(one, first, overlap=True, mem_per_node_bytes=200)) == {"n1": 1}
     assert counts(place(job(4), mem_per_node_bytes=201)) == {"n1": 1}, "a job without an amount"
+
+
+def memory(found: Layout | Busy) -> list[int]:
+    assert isinstance(found, Layout)
+    return [share.mem_bytes for share in found.shares]
+
+
+def test_what_a_step_asks_for_of_memory_is_what_it_may_use() -> None:
+    one = job(4, gpus=2, mem_bytes=200)
+    assert memory(place(one, tasks=1)) == memory(place(one, tasks=1, mem_per_node_bytes=0)) == [0], "all"
+    assert memory(place(one, tasks=1, mem_per_node_bytes=50)) == [50]
+    assert memory(place(one, tasks=2, exact=True, mem_per_cpu_bytes=30)) == [60]
+    assert memory(place(one, tasks=2, mem_per_cpu_bytes=30)) == [120], "it has the node's CPUs"
+    assert memory(place(one, tasks=2, mem_per_cpu_bytes=90)) == [200], "and no more memory than there is"
+    assert memory(place(one, tasks=2, mem_per_gpu_bytes=70, gpus=GpuAsk(per_task=1))) == [140]
+    with pytest.raises(UserError, match="of memory a GPU") as refused:
+        place(one, tasks=2, mem_per_gpu_bytes=101, gpus=GpuAsk(per_task=1))
+    assert refused.value.code == "step_mem"
+    assert memory(place(job(4), mem_per_node_bytes=50)) == [50], "of a job that is held to none"
 
 
 def test_a_step_goes_where_there_is_memory() -> None:
