@@ -116,7 +116,9 @@ def test_allocations_that_are_held_and_waited_for_see_a_reboot(home: Home, lab: 
             assert (holder.poll(), waiter.poll()) == (None, None)
         assert waiter.wait(BACK_S) == 0
         assert "host1" in waits.read_text()
-        eventually(lambda: "NODE_FAIL" in held.read_text(), what="who held it is told")
+        eventually(
+            lambda: "revoked. Reason: gpu1 was rebooted" in held.read_text(), what="who held it is told"
+        )
         holder.terminate()
         holder.wait(60)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import signal
 import subprocess
 import sys
@@ -185,9 +186,23 @@ def test_the_command_of_an_allocation_that_is_cancelled_may_be_ended_with_it(
     script = 'trap "exit 7" USR1; echo $SLURM_JOB_ID > job; while :; do sleep 0.1; done'
     child = start(home, "salloc", "-n1", "-KUSR1", "sh", "-c", script, cwd=short_tmp)
     eventually(lambda: (short_tmp / "job").exists() and (short_tmp / "job").read_text(), what="it holds one")
-    home.ok("cancel", (short_tmp / "job").read_text().strip())
+    job = (short_tmp / "job").read_text().strip()
+    home.ok("cancel", job)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 7, err
+    who = getpass.getuser()
+    assert f"salloc: Job allocation {job} has been revoked. Reason: it was cancelled by {who}.\n" in err
+
+
+def test_an_allocation_whose_time_is_over_says_so(home: Home, short_tmp: Path) -> None:
+    script = 'trap "exit 7" USR1; echo $SLURM_JOB_ID > job; while :; do sleep 0.1; done'
+    child = start(home, "salloc", "-n1", "-KUSR1", "sh", "-c", script, cwd=short_tmp)
+    eventually(lambda: (short_tmp / "job").exists() and (short_tmp / "job").read_text(), what="it holds one")
+    job = (short_tmp / "job").read_text().strip()
+    home.slurm("scontrol", "update", f"job={job}", "timelimit=00:00:01")
+    _, err = child.communicate(timeout=60)
+    words = f"salloc: Job {job} has exceeded its time limit and its allocation has been revoked.\n"
+    assert (words in err, child.returncode) == (True, 7), err
 
 
 def test_a_quiet_allocation_says_nothing_and_begins_in_the_folder_it_is_told(

@@ -156,6 +156,20 @@ def judged(
         raise
 
 
+def _revoked(job: Job) -> str:
+    """How salloc's people learn that the allocation is gone: Slurm's words, and behind them the reason."""
+    if job.state is JobState.TIMEOUT:
+        return f"Job {job.id} has exceeded its time limit and its allocation has been revoked."
+    why = job.exit.message if job.exit is not None else ""
+    if job.state is JobState.CANCELLED and job.ended_by_uid is not None:
+        from warpdeck.slurm.people import name_of  # seldom needed
+
+        why = f"it was cancelled by {name_of(job.ended_by_uid)}"
+    if not why and job.state is not JobState.COMPLETED:
+        why = f"it ended as {job.state}"
+    return f"Job allocation {job.id} has been revoked." + (f" Reason: {why}." if why else "")
+
+
 class HeldStream(ClientStream):
     """salloc's hold of its allocation."""
 
@@ -167,7 +181,7 @@ class HeldStream(ClientStream):
     async def watch(self) -> None:
         """Until the allocation has ended; the client is told."""
         job = await wait_for(self.connection, self._job, lambda now: now.is_finished)
-        self.say_end("" if job.state is JobState.COMPLETED else f"it was ended: {job.state}", None)
+        self.say_end(_revoked(job), None)
         self.connection.server.steps.released(job.id)
 
     async def order(self, order: ask.StepOrder) -> None:

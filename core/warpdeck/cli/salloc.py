@@ -134,7 +134,7 @@ class _Holder:
         try:
             for word, value in self._client.events(self._number):
                 if word == "end":
-                    note(f"salloc: Job allocation {self._job} has been revoked ({value['error'] or 'ended'})")
+                    note(f"salloc: {value['error']}")
                     self._client = None
                     self._next_try = float("inf")
                     self._revoked()

@@ -10,6 +10,7 @@ import numpy as np
 from .cluster import CPUS, GPUS, MEM, Ints, Mask
 from .demand import Need
 from .field import Field
+from .gangs import NO_ROW, Gang
 from .placement import Shape
 from .why import GIB, many
 
@@ -49,6 +50,9 @@ class Shortages:
             return "no node that it may use takes jobs now" + (f" ({named})" if named else "")
         gang = shape.gangs[0]
         need = gang.wanted[0][0]
+        named = self._named_words(gang, usable)
+        if named:
+            return named
         if gang.nodes > 1 and self._field.may_give(need):
             fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
             if fitting:
@@ -60,6 +64,21 @@ class Shortages:
         gpus = cluster.nodes[best].gpus if need.gpus else ()
         blocked = [f"{gpu.index} {gpu.blocked}" for gpu in gpus if gpu.blocked]
         return self._free_words(best, need) + (f"; GPU {', '.join(blocked[:2])}" if blocked else "")
+
+    def _named_words(self, gang: Gang, usable: Mask) -> str:
+        """Words for the first node of its --nodelist that could not take the least part of it now; "" if all could."""
+        if not gang.named:
+            return ""
+        need = min((each for each, _ in gang.wanted), key=lambda each: (each.gpus, each.cpus, each.mem_bytes))
+        able = self._field.timeline.enough(need, self._field.timeline.free_now) & usable
+        for row in gang.named:
+            if row == NO_ROW or able[row]:
+                continue
+            node = self._field.cluster.nodes[row]
+            if not usable[row]:
+                return f"{node.name}, which it names: {node.unavailable or 'it is not for such jobs'}"
+            return self._free_words(row, need, which="which it names")
+        return ""
 
     def _barred_words(self, usable: Mask, need: Need) -> str:
         """Words for nodes on which nothing is missing, but users who may not be there together; "" if there are none."""
@@ -90,14 +109,14 @@ class Shortages:
             found = self._freest[key] = int(rows[freest[0]])
         return found
 
-    def _free_words(self, row: int, need: Need) -> str:
+    def _free_words(self, row: int, need: Need, *, which: str = "the freest") -> str:
         cluster = self._field.cluster
         name = cluster.nodes[row].name
         free = [max(0, count) for count in self._field.timeline.free_now[:, row].tolist()]
         if need.gpus and free[self._column(need)] < need.gpus:
-            return f"{name}, the freest, has {free[self._column(need)]} free"
+            return f"{name}, {which}, has {free[self._column(need)]} free"
         if need.exclusive and free[CPUS] < cluster.capacity[CPUS, row]:
-            return "no node is empty"
+            return "no node is empty" if which == "the freest" else f"{name}, {which}, is not empty"
         if free[CPUS] < need.cpus:
-            return f"{name}, the freest, has {many(free[CPUS], 'CPU')} free"
-        return f"{name}, the freest, has {free[MEM] / GIB:.0f} GiB free"
+            return f"{name}, {which}, has {many(free[CPUS], 'CPU')} free"
+        return f"{name}, {which}, has {free[MEM] / GIB:.0f} GiB free"

@@ -68,7 +68,9 @@ def lay_out(
         rooms = [room for room in rooms if not room.holders]
     found = _place(ask, rooms, job, most_nodes=len(empty))
     if isinstance(found, UserError):
-        return Busy(steps=tuple(sorted({step.number for step in holding})))
+        wanted = {room.share.node for room in empty} & {*ask.nodelist} or {room.share.node for room in empty}
+        there = {step.number for step in holding if wanted & {*step.node_names()}}
+        return Busy(steps=tuple(sorted(there or {step.number for step in holding})))
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import node, pending, running, view
 
 from warpdeck.config import build_site, decode
-from warpdeck.model import GpuAsk, NodeMinimum, NodeName, Resources, Topology
+from warpdeck.model import GpuAsk, JobId, NodeMinimum, NodeName, Resources, Topology
 from warpdeck.policy import Limits, NodeView, PartitionView, QosView, RunningJob, Settings, admit, plan
 
 NOW = 1000.0
@@ -187,6 +187,26 @@ def test_all_nodes_that_are_named_are_given_and_others_beside_them() -> None:
     assert went(there, nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {"n2": 1, "n4": 1}
     assert went(there, held("n2"), nodelist=("n2", "n4"), nodes_min=2, nodes_max=2) == {}
     assert went(there, **open_to(40, nodelist=("n4",))) == {"n1": 16, "n2": 16, "n4": 8}
+
+
+def why(there: list[NodeView], busy: list[RunningJob], **asked: Any) -> str:
+    """What such a job is told that it waits for."""
+    made = plan(view(there, [pending(1, resources=Resources(**asked))], busy), NOW, Settings())
+    return made.whys[JobId(1)].sentence
+
+
+def test_who_waits_for_a_named_node_hears_of_that_and_of_no_other() -> None:
+    there = nodes("n1", "n2")
+    full = "n1, which it names, has 0 CPUs free"
+    assert why(there, held("n1"), **open_to(2, nodelist=("n1",))).endswith(full)
+    assert why(there, held("n1"), nodelist=("n1",), nodes_min=2, nodes_max=2).endswith(full)
+    out = [*nodes("n2"), node("n1", gpus=8, cpus=16, unavailable="drained")]
+    asked = {"nodelist": ("n1",), "nodes_min": 2, "nodes_max": 2}
+    assert "n1, which it names: drained" in why(out, [], **asked)
+    assert why(there, held("n1", cpus=1), exclusive=True, **asked).endswith(
+        "n1, which it names, is not empty"
+    )
+    assert "1 of the 2 nodes" in why(there, held("n2"), **asked), "it is the other that is missing"
 
 
 def test_a_job_that_waits_for_a_named_node_is_promised_it() -> None:

@@ -175,6 +175,14 @@ def test_a_step_has_no_more_memory_than_the_job_and_exact_ones_share_it() -> Non
     assert counts(place(job(4), mem_per_node_bytes=201)) == {"n1": 1}, "a job without an amount"
 
 
+def test_who_waits_for_a_named_node_hears_of_those_who_are_there() -> None:
+    two = job(4, 4)
+    first = running(0, place(two, tasks=1, nodelist=("n1",)))
+    second = running(1, place(two, tasks=1, nodelist=("n2",)))
+    assert place(two, first, second, nodelist=("n2",)) == Busy(steps=(1,))
+    assert place(two, first, second, tasks=1) == Busy(steps=(0, 1))
+
+
 def memory(found: Layout | Busy) -> list[int]:
     assert isinstance(found, Layout)
     return [share.mem_bytes for share in found.shares]
