@@ -35,6 +35,37 @@ FORM = (
 )
 
 
+FIELDS = [
+    "account",
+    "alloccpus",
+    "allocnodes",
+    "cputime",
+    "cputimeraw",
+    "elapsed",
+    "eligible",
+    "end",
+    "exitcode",
+    "gid",
+    "group",
+    "jobid",
+    "jobname",
+    "ncpus",
+    "nnodes",
+    "nodelist",
+    "partition",
+    "reqcpus",
+    "reqnodes",
+    "start",
+    "state",
+    "submit",
+    "suspended",
+    "timelimit",
+    "timelimitraw",
+    "uid",
+    "user",
+]
+
+
 class PastPair(Pair):
     """Both, with the same past."""
 
@@ -176,6 +207,11 @@ def test_every_field_of_jobs_and_their_batch_steps_is_sacct_s(pair: PastPair) ->
         "sacct -X -j x",
         "sacct -X -s nosuch",
         "sacct -e",
+        "sacct -X -n -j 3 -o jobid%,state%-,user%+5,jobname%x,exitcode%5x,nodelist%05,ncpus%-3",
+        "sacct -D -X -P -S now-1hours -E now -s RQ -o jobid,state",
+        "sacct -X -P -S now-1hours -E now -s RQ -o jobid,state",
+        "sacct -D -X -P -S now-1hours -E now -s RQ,F -o jobid,state",
+        "sacct -D -X -P -n -j 1,2 -o jobid,state",
     ],
 )
 def test_sacct_prints_what_slurms_prints(pair: PastPair, line: str) -> None:
@@ -217,6 +253,25 @@ def test_variables_mean_what_they_mean_to_slurms_sacct(pair: PastPair, setting: 
     name, _, value = setting.partition("=")
     fields = "jobid,submit,state" if value == "%Y" else "jobid,cluster"
     pair.same_rows(f"sacct -n -P -X -j 1,2,{ARRAY} -o {fields}", env={name: value})
+
+
+@pytest.mark.parametrize("width", ["1", "2", "-1", "7", "-12"])
+@pytest.mark.parametrize("options", ["-X", "--parsable"])
+def test_every_field_is_cut_to_its_width_as_slurm_s(pair: PastPair, width: str, options: str) -> None:
+    """Numbers not at all, moments without a sign that there is more, the rest with one. Of each, how long its text is."""
+    wanted, found = (
+        {
+            field: [_shape(line) for line in cluster.run(words).out.splitlines()]
+            for field in FIELDS
+            for words in (["sacct", "-n", "-j", "2", "-X", options, "-o", f"{field}%{width}"],)
+        }
+        for cluster in (pair.theirs, pair.ours)
+    )
+    assert {name: (wanted[name], found[name]) for name in FIELDS if wanted[name] != found[name]} == {}
+
+
+def _shape(line: str) -> tuple[int, bool]:
+    return len(line), line.rstrip().endswith("+")
 
 
 def test_each_start_of_a_requeued_job_has_a_line(pair: PastPair) -> None:

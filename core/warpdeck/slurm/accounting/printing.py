@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 
 FindField = Callable[[str, Mapping[str, int]], str]
 MAX_WIDTH = 10_000
-_FIELD = re.compile(r"([^%]*)(?:%(-?\d{1,9}))?")
+_WIDTH = re.compile(r"\s*([+-]?\d{1,9})")
 
 
 class Column(NamedTuple):
@@ -40,30 +40,34 @@ def columns_of(form: str, widths: Mapping[str, int], *, find: FindField | None =
     for word in form.split(","):
         if not word.strip():
             continue
-        match = _FIELD.fullmatch(word.strip())
-        if match is None:
-            raise UnknownField(word)
-        if match[1].lower() == "all":
+        given, width = _read(word)
+        if given.lower() == "all":
             found += [Column(name, width) for name, width in widths.items()]
             continue
-        name = find(match[1], widths)
+        name = find(given, widths)
         if not name:
-            raise UnknownField(match[1])
-        width = int(match[2]) if match[2] and int(match[2]) else widths[name]
-        found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width))))
+            raise UnknownField(given)
+        found.append(Column(name, max(-MAX_WIDTH, min(MAX_WIDTH, width or widths[name]))))
     return found
+
+
+def _read(word: str) -> tuple[str, int | None]:
+    """(field, width) of jobid%20; None without a %. As in Slurm what is no number is 0, and what stands behind one is nothing."""
+    name, is_given, text = word.strip().partition("%")
+    match = _WIDTH.match(text)
+    return name, (int(match[1]) if match is not None else 0) if is_given else None
 
 
 def with_one_width(columns: Iterable[Column], form: str) -> list[Column]:
     """As sacct and sstat have it: a field that comes twice has the width that was said last, and %0 is a width."""
     columns = list(columns)
-    said = [match[2] for word in form.split(",") if (match := _FIELD.fullmatch(word.strip())) is not None]
+    said = [_read(word)[1] for word in form.split(",") if word.strip()]
     if len(said) != len(columns):  # all of them
         return columns
     widths: dict[str, int] = {}
     for column, width in zip(columns, said, strict=True):
-        if width:
-            widths[column.name] = 0 if int(width) == 0 else column.width
+        if width is not None:
+            widths[column.name] = 0 if width == 0 else column.width
     return [column._replace(width=widths.get(column.name, column.width)) for column in columns]
 
 
@@ -92,15 +96,25 @@ def print_header(
     out.write("".join("-" * abs(column.width) + " " for column in columns) + "\n")
 
 
-def print_row(out: TextIO, columns: Iterable[Column], values: Iterable[str], style: Style) -> None:
-    """One line. What is too long for its column ends with a +."""
-    if style.delimiter:
-        out.write(_joined(list(values), style))
-        return
-    cells = (
-        _padded(_cut(value, abs(column.width)), column) for value, column in zip(values, columns, strict=True)
-    )
-    out.write("".join(cells) + "\n")
+def print_row(
+    out: TextIO,
+    columns: Iterable[Column],
+    values: Iterable[str],
+    style: Style,
+    *,
+    whole: frozenset[str] = frozenset(),
+    moments: frozenset[str] = frozenset(),
+) -> None:
+    """One line. What is too long for its column ends with a +; `moments` are just cut, behind a delimiter too; `whole` is not."""
+    cells = []
+    for value, column in zip(values, columns, strict=True):
+        width = abs(column.width)
+        if column.name in moments:
+            value = value[:width]
+        elif column.name not in whole and not style.delimiter:
+            value = _cut(value, width)
+        cells.append(value if style.delimiter else _padded(value, column))
+    out.write(_joined(cells, style) if style.delimiter else "".join(cells) + "\n")
 
 
 def _joined(values: list[str], style: Style) -> str:

@@ -19,7 +19,18 @@ from warpdeck.slurm.version import VERSION
 from warpdeck.slurm.words import WordsError, listed, options, read
 
 from .printing import Style, UnknownField, columns_of, print_header, print_names, print_row, with_one_width
-from .values import NEEDS, WIDTHS, Window, job_values, label, recorded_state, step_values
+from .values import (
+    MOMENTS,
+    NEEDS,
+    NUMBERS,
+    WIDTHS,
+    Window,
+    job_values,
+    label,
+    recorded_state,
+    state_text,
+    step_values,
+)
 
 Record = dict[str, Any]
 OPTIONS = options(
@@ -30,6 +41,7 @@ OPTIONS = options(
     "noheader,n parsable,p parsable2,P partition=,r qos=,q reason=,R starttime=,S state=,s timelimit-max=,K timelimit-min=,k "
     "truncate,T uid=,u user= units= usage use-local-uid verbose,v version,V wckeys=,W whole-hetjob? whetjob? yaml",
 )
+REQUEUED = "REQUEUED"
 NEVER = "BOOT_FAIL"
 """A state that no job of ours is in: what is asked of states that there are not here finds nothing."""
 DEFAULT = "jobid,jobname,partition,account,alloccpus,state,exitcode"
@@ -136,6 +148,12 @@ class Asked:
         clusters = listed(self.given.get("clusters", "") or self.given.get("cluster", ""))
         elsewhere = bool(clusters) and not {CLUSTER_NAME, "all", "-1"} & set(clusters)
         return elsewhere or any(self.given.get(name) for name in EMPTY)
+
+    @property
+    def wants_requeued(self) -> bool:
+        """Whether it asks for starts that ended in a requeue, which is no state that a job stays in."""
+        wanted = {_state(word) for word in listed(self.given.get("state", ""))}
+        return self.has("duplicates") and REQUEUED in wanted
 
     @property
     def whole_hetjob(self) -> str:
@@ -259,7 +277,8 @@ def _run(asked: Asked) -> int:
     style = asked.style()
     print_header(out, columns, style)
     for values in _lines(jobs, asked):
-        print_row(out, columns, [values.get(column.name, "") for column in columns], style)
+        cells = [values.get(column.name, "") for column in columns]
+        print_row(out, columns, cells, style, whole=NUMBERS, moments=MOMENTS)
     return 0
 
 
@@ -277,6 +296,9 @@ def _lines(jobs: list[Record], asked: Asked) -> Iterator[dict[str, str]]:
 def _jobs_of(asked: Asked, question: Record) -> list[Record]:
     with asked.console.connect() as client:
         jobs = client.call("records", **question)["jobs"]
+        if asked.wants_requeued:
+            starts = client.call("records", **{**question, "states": []})["jobs"]
+            jobs += [job for job in starts if state_text(job) == REQUEUED]
         leaders = sorted({str(job["het_job_id"]) for job in jobs if job["het_job_id"]})
         if asked.whole_hetjob == "yes" and leaders and asked.jobs:
             jobs = client.call("records", **{**question, "ids": [*asked.jobs, *leaders]})["jobs"]

@@ -31,6 +31,39 @@ TRESUsageOutTot:15 UID:6 User:9 UserCPU:10 WCKey:10 WCKeyID:10 WorkDir:20
 """
 WIDTHS = {name: int(width) for name, _, width in (word.partition(":") for word in FORM.split())}
 """Field -> width; below 0 the text stands to the left."""
+NUMBERS = frozenset(
+    [
+        "AllocCPUS",
+        "AllocNodes",
+        "AssocID",
+        "ConsumedEnergyRaw",
+        "CPUTime",
+        "CPUTimeRAW",
+        "DBIndex",
+        "Elapsed",
+        "ElapsedRaw",
+        "GID",
+        "NCPUS",
+        "NNodes",
+        "NTasks",
+        "Planned",
+        "PlannedCPU",
+        "PlannedCPURAW",
+        "Priority",
+        "QOSRAW",
+        "ReqCPUS",
+        "ReqNodes",
+        "ReservationId",
+        "Reserved",
+        "ResvCPU",
+        "ResvCPURAW",
+        "Suspended",
+        "UID",
+        "WCKeyID",
+    ]
+)
+"""Fields that Slurm prints whole, however narrow their column is: print_fields_uint and print_fields_time_from_secs."""
+MOMENTS = frozenset(("Eligible", "End", "Start", "Submit"))
 SIGNALLED = frozenset({"FAILED", "TIMEOUT", "PREEMPTED"})
 """What a step is here that a signal has ended; sacct tells of all of them as CANCELLED."""
 COLUMNS = """
