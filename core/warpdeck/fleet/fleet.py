@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import gc
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import asyncssh
@@ -38,7 +36,7 @@ from .channel import PROBE_S, Channel
 from .deploy import Progress, connect_ssh
 from .heap import Burst, Tidying
 from .local import connect_local
-from .probefile import ProbeFile
+from .probefile import there_for_a_moment
 from .transport import Transport, machine_name
 
 log = logging.getLogger("warpdeck.fleet")
@@ -427,23 +425,11 @@ class AgentFleet:
     async def _probe(self, link: Link, folder: str, uid: int) -> bool | None:
         """None where the folder does not answer on the node. Raises TimeoutError where the node, or this host's own file system,
         does not say."""
-        loop = asyncio.get_running_loop()
-        making = loop.run_in_executor(self._probing, partial(ProbeFile, folder, uid=uid))
         try:
-            async with asyncio.timeout(PROBE_S):
-                made = await asyncio.shield(making)
+            async with there_for_a_moment(self._probing, folder, uid=uid, answer_s=PROBE_S) as name:
+                return link.channel is not None and await link.channel.probe(folder, name)
+        except TimeoutError:
+            raise
         except OSError as error:
-            if not making.done():  # it hangs; should it come about later, it goes at once
-                making.add_done_callback(lambda _: loop.run_in_executor(self._probing, _remove, making))
-                raise TimeoutError from error
             log.debug("no probe in %s: %s", folder, error)
             return False
-        try:
-            return link.channel is not None and await link.channel.probe(folder, made.name)
-        finally:
-            await loop.run_in_executor(self._probing, _remove, making)
-
-
-def _remove(making: asyncio.Future[ProbeFile]) -> None:
-    with contextlib.suppress(OSError):
-        making.result().remove()

@@ -1,18 +1,22 @@
 """A file that is there for a moment, to find out whether a folder is the same folder on a node. Made with its user's rights.
 
-Standard library only, and blocking: a file system may hang. A root controller makes it itself in folders of the user's own alone; in
+Standard library only, and in threads: a file system may hang. A root controller makes it itself in folders of the user's own alone; in
 all others, and where a file server does not let root write, a child does that has become the user: whoever names a folder has nothing
 made or removed in it that they could not make or remove themselves.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
 import secrets
 import stat
 import subprocess
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor, Future
+from functools import partial
 
 CHILD_S = 10.0
 _OWN = stat.S_IWUSR | stat.S_IXUSR
@@ -43,6 +47,39 @@ class ProbeFile:
                 _as_user(_REMOVE, self.name, self._there, self._uid)
         finally:
             os.close(self._there)
+
+
+@contextlib.asynccontextmanager
+async def there_for_a_moment(pool: Executor, folder: str, *, uid: int, answer_s: float) -> AsyncIterator[str]:
+    """The name of such a file. It goes at the end, also where whoever asks is cancelled, or hears of a hang, while it is being made.
+
+    Raises TimeoutError where the file system gives no answer for so long, OSError where the user may not make one.
+    """
+    making = pool.submit(ProbeFile, folder, uid=uid)
+    made = asyncio.wrap_future(making)
+    made.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to hear it
+    try:
+        async with asyncio.timeout(answer_s):
+            name = (await asyncio.shield(made)).name
+        yield name
+    finally:
+        if making.done():
+            await asyncio.get_running_loop().run_in_executor(pool, _remove, making)
+        elif not making.cancel():
+            making.add_done_callback(partial(_remove_late, pool))
+
+
+def _remove(making: Future[ProbeFile]) -> None:
+    with contextlib.suppress(OSError):
+        making.result().remove()
+
+
+def _remove_late(pool: Executor, making: Future[ProbeFile]) -> None:
+    """In the thread that has made it, or in the loop's, which nothing may hold up."""
+    try:
+        pool.submit(_remove, making)
+    except RuntimeError:  # the program ends, and waits for this thread
+        _remove(making)
 
 
 def _may_here(there: int, uid: int) -> bool:
