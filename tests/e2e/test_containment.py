@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,11 @@ def test_a_job_over_its_memory_is_out_of_memory_with_its_peak(home: Home, short_
     assert (row["state"], row["exit_cause"]) == ("OUT_OF_MEMORY", "oom")
     assert row["message"].startswith("out of memory: it used")
     assert row["used"]["peak_mem_bytes"] >= 90 << 20
+    told = home.slurm("sacct", "-nXP", "-j", str(row["id"]), "-o", "State,ExitCode")
+    assert told.stdout == "OUT_OF_MEMORY|0:125\n", "as Slurm has it, which says nothing of the signal"
+    assert "ExitCode=0:125\n" in home.slurm("scontrol", "show", "job", str(row["id"])).stdout
+    [as_json] = json.loads(home.slurm("sacct", "--json", "-j", str(row["id"])).stdout)["jobs"]
+    assert as_json["exit_code"]["signal"]["signal_id"] == 125
 
 
 def test_a_step_over_the_memory_is_out_of_memory_and_the_script_goes_on(home: Home, short_tmp: Path) -> None:
@@ -60,6 +66,8 @@ def test_a_step_over_the_memory_is_out_of_memory_and_the_script_goes_on(home: Ho
     assert (steps[f"{job}.0"], steps[f"{job}.1"]) == ("OUT_OF_MEMORY", "COMPLETED")
     eventually(lambda: out.exists() and "rc 137" in out.read_text(), what="its output is home")
     assert "srun: error: gpu1: task 0: Out Of Memory\n" in out.read_text()
+    told = home.slurm("sacct", "-nP", "-j", f"{job}.0", "-o", "State,ExitCode").stdout
+    assert told == "OUT_OF_MEMORY|0:125\n"
 
 
 def test_a_step_is_held_to_the_memory_that_srun_asks_for_and_the_job_to_its_own(

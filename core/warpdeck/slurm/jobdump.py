@@ -9,7 +9,7 @@ from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
 from .jobfields import start_of, wait_status
-from .jobstates import told_state
+from .jobstates import told_exit, told_state
 from .people import group_of
 from .units import MIB, tres_text
 
@@ -69,7 +69,7 @@ def _what(row: Row) -> dict[str, Any]:
         "container": row["container"],
         "current_working_directory": row["work_dir"],
         "dependency": row["dependency"],
-        "exit_code": wait_status(row["exit_code"]),
+        "exit_code": wait_status(told_exit(row)),
         "flags": ["JOB_WAS_RUNNING"] if row["start"] else [],
         "group_id": gid,
         "group_name": group,

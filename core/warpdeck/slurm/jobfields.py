@@ -12,7 +12,7 @@ from warpdeck.cluster import CLUSTER_NAME
 from warpdeck.notation.times import format_duration
 
 from .fields import NULL, Field, Row, cut, whole
-from .jobstates import CODES, ENDED, STATE_FIELDS, told_state
+from .jobstates import CODES, ENDED, STATE_FIELDS, told_exit, told_state
 from .people import group_of
 from .stamps import Stamps
 from .tasklists import DEFAULT_LENGTH, length_of, task_list
@@ -128,7 +128,7 @@ class JobFields:
             "arraytaskid": Field("ARRAY_TASK_ID", "tasks_text", self._task),
             "batchflag": Field("BATCH_FLAG", "batch", lambda row: "1" if row["batch"] else "0"),
             "derivedec": Field("DERIVED_EC", "", _always("0")),
-            "exit_code": Field("EXIT_CODE", "exit_code", lambda row: str(wait_status(row["exit_code"]))),
+            "exit_code": Field("EXIT_CODE", "exit_code state", lambda row: str(wait_status(told_exit(row)))),
             "groupid": Field("GROUP", "uid", lambda row: str(group_of(row["uid"])[1])),
             "groupname": Field("GROUP", "uid", lambda row: group_of(row["uid"])[0]),
             "hetjobid": Field("HET_JOB_ID", "het_job_id", lambda row: str(row["het_job_id"] or NOT_ASKED)),
@@ -239,10 +239,10 @@ def _fit_reason(text: str, width: int, right: bool) -> str:
     return cut(text, width, right) if text.startswith("(") else whole(text, width, right)
 
 
-def wait_status(text: str | None) -> int:
+def wait_status(text: str) -> int:
     """An end (code:signal) as wait(2) gives it: the code times 256, or the signal."""
-    code, _, signal = (text or "0:0").partition(":")
-    return int(code) * 256 + int(signal or 0)
+    code, _, signal = text.partition(":")
+    return int(code) * 256 + int(signal)
 
 
 def _switches_wait(row: Row) -> str:

@@ -21,6 +21,15 @@ STATE_FIELDS = "state reason special_exit"
 ENDED = frozenset(list(CODES)[3:12])
 
 
+_OUT_OF_MEMORY = "0:125"
+"""Its place is taken by a signal that there is none of: SIG_OOM in slurm.h."""
+
+
+def told_exit(row: Mapping[str, Any]) -> str:
+    """The end of a job, or of a step, as code:signal. Of what has run out of memory it does not say how that ended it."""
+    return _OUT_OF_MEMORY if row["state"] == "OUT_OF_MEMORY" else row["exit_code"] or "0:0"
+
+
 def told_state(row: Mapping[str, Any]) -> str:
     """The state as a listing has it, which tells jobs apart that are held because their reservation is over, or for whoever
     requeued them. Of the row it needs STATE_FIELDS."""

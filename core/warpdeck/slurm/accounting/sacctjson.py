@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from signal import strsignal
+from signal import NSIG, strsignal
 from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.slurm.jobstates import told_exit
 from warpdeck.slurm.people import group_of, name_of
 from warpdeck.slurm.scontrol.jobtext import derived_exit
 
@@ -121,14 +122,15 @@ def _split(seconds: float) -> Record:
 
 def exit_object(code: str) -> Record:
     """{"status": "SUCCESS", "return_code": 0}"""
-    number, _, signal = (code or "0:0").partition(":")
-    if int(signal or 0):
+    number, signal = map(int, code.split(":"))
+    if signal:
+        name = strsignal(signal) if signal < NSIG else None  # that of what ran out of memory is none
         return {
             "status": "SIGNALED",
             "return_code": None,
-            "signal": {"signal_id": int(signal), "name": strsignal(int(signal)) or ""},
+            "signal": {"signal_id": signal, "name": name or f"Unknown signal {signal}"},
         }
-    return {"status": "ERROR" if int(number) else "SUCCESS", "return_code": int(number)}
+    return {"status": "ERROR" if number else "SUCCESS", "return_code": number}
 
 
 def tres_list(tres: dict[str, int]) -> list[Record]:
@@ -151,7 +153,7 @@ def _step(step: Record, job: Record, window: Window) -> Record:
         "nodes": {"list": expand(row["node_list"]), "count": row["nodes"], "range": row["node_list"]},
         "tres": {"requested": none, "consumed": none, "allocated": tres_list(step["tres"])},
         "time": _times(row, window),
-        "exit_code": exit_object(row["exit_code"]),
+        "exit_code": exit_object(told_exit(row)),
         "tasks": {"count": row["tasks"]},
         "pid": None,
         "CPU": {"requested_frequency": {"min": 0, "max": 0}, "governor": []},

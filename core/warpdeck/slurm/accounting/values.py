@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from warpdeck.cluster import CLUSTER_NAME
+from warpdeck.slurm.jobstates import told_exit
 from warpdeck.slurm.people import group_of
 from warpdeck.slurm.scontrol.jobtext import ENDED, derived_exit, plain_tres
 from warpdeck.slurm.tasklists import told_tasks
@@ -214,7 +215,7 @@ def _both(
         "Elapsed": clock(elapsed_s),
         "ElapsedRaw": str(elapsed_s),
         "End": moment(end),
-        "ExitCode": facts["exit_code"] or "0:0",
+        "ExitCode": told_exit(facts),
         "NCPUS": str(cpus),
         "NNodes": str(facts["nodes"]),
         "NodeList": facts["node_list"] or "None assigned",
@@ -252,7 +253,7 @@ def label(job: Record) -> str:
 
 def exit_code(job: Record) -> str:
     """0:0 of what was ended by an order: the job's record is written with the order."""
-    return "0:0" if job["exit_cause"] in ENDED else job["exit_code"] or "0:0"
+    return "0:0" if job["exit_cause"] in ENDED else told_exit(job)
 
 
 def waiting_reason(job: Record) -> str:

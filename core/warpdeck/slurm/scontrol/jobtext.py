@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpdeck.slurm.jobstates import told_state
+from warpdeck.slurm.jobstates import told_exit, told_state
 from warpdeck.slurm.people import group_of
 from warpdeck.slurm.tasklists import told_tasks
 from warpdeck.slurm.units import clock, exact, moment, or_null, tres_text
@@ -111,7 +111,7 @@ def job_lines(job: Record, *, details: bool, now: float) -> list[str]:
         f"QOS={or_null(job['qos'])}",
         f"JobState={told_state(job)} Reason={job['reason'].replace(' ', '_')} Dependency={or_null(job['dependency'])}",
         f"Requeue={int(job['requeue'])} Restarts={job['restarts']} BatchFlag={int(job['batch'])} Reboot=0 "
-        f"ExitCode={job['exit_code'] or '0:0'}",
+        f"ExitCode={told_exit(job)}",
     ]
     if details:
         lines.append(f"DerivedExitCode={derived_exit(job)}")
@@ -132,7 +132,7 @@ def derived_exit(job: Record) -> str:
     """The highest exit code of what srun began; batch and extern do not count, nor what an ordered end has killed."""
     rows = [step["row"] for step in job.get("steps", ())]
     codes = [
-        row["exit_code"].split(":")
+        told_exit(row).split(":")
         for row in rows
         if row["exit_code"]
         and (job["exit_cause"] not in ENDED or row["exit_code"].endswith(":0"))
