@@ -303,3 +303,12 @@ def test_jobs_and_partitions_as_json(home: Home) -> None:
     assert found["jobs"][0]["job_state"] == "PENDING"
     found = json.loads(scontrol(home, "show", "partition", "debug", "--json")[1])
     assert [row["name"] for row in found["partitions"]] == ["debug"]
+
+
+def test_nodes_as_json_are_what_sinfo_makes_of_them(home: Home) -> None:
+    found = json.loads(scontrol(home, "--json", "show", "nodes")[1])["nodes"]
+    listed = json.loads(home.slurm("sinfo", "--json").stdout)["nodes"]
+    moving = ("cpu_load", "free_memory")
+    assert [{**node, **dict.fromkeys(moving)} for node in found] == [
+        {**node, **dict.fromkeys(moving)} for node in listed
+    ]

@@ -306,6 +306,22 @@ def test_shapes_of_json_are_slurms(pair):
         for name, value in wanted.items():
             if value is not None and found.get(name) is not None:
                 assert isinstance(found[name], type(value)), name
+        assert found.get("cpus_per_task") is wanted.get("cpus_per_task") is None, (
+            "never told: no number is read"
+        )
+
+
+def test_nodes_as_json_have_slurms_values(pair):
+    """How many GPUs there are it counts in tres only where they are accounted for, as we always do."""
+
+    def told(text: str) -> list[list[str | None]]:
+        same = ("name", "architecture", "cpus", "alloc_cpus", "real_memory", "gres", "tres", "tres_used")
+        nodes = json.loads(text)["nodes"]
+        return sorted([node[name] for name in same] for node in nodes)
+
+    words = ("sinfo", "--json")
+    assert told(re.sub(r",gres/gpu=\d+", "", pair.ours.run(words).out)) == told(pair.theirs.ok(*words))
+    assert '"tres": "cpu=16,mem=64G,billing=16,gres/gpu=4"' in pair.ours.run(words).out
 
 
 def test_yaml_is_read_back_as_the_json(pair):

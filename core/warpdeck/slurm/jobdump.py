@@ -33,8 +33,9 @@ resize_time sockets_per_board tasks_per_board
 """
 _NULL = """
 core_spec thread_spec cores_per_socket cpu_frequency_minimum cpu_frequency_maximum cpu_frequency_governor profile
-sockets_per_node tasks_per_core tasks_per_socket threads_per_core
+cpus_per_task sockets_per_node tasks_per_core tasks_per_socket threads_per_core
 """
+"""cpus_per_task also where -c was given: 22.05 never tells it, and its clients read no number there."""
 _SHARED = {"NO": "none", "YES": "shared", "USER": "user", "MCS": "mcs"}
 """By squeue's word for how it shares its nodes; null for what nobody asked for."""
 
@@ -113,7 +114,6 @@ def _asked(row: Row) -> dict[str, Any]:
     per_gpu = row["mem_per_gpu_bytes"]
     return {
         "contiguous": row["contiguous"],
-        "cpus_per_task": row["cpus_per_task"],
         "cpus_per_tres": f"gres:gpu:{row['cpus_per_gpu']}" if row["cpus_per_gpu"] else "",
         "excluded_nodes": row["exc_nodes"],
         "features": row["features"],

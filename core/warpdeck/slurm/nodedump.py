@@ -7,14 +7,14 @@ from typing import Any
 from warpdeck.notation.arrays import number_ranges
 
 from .fields import Row
-from .units import MIB, exact
+from .units import ARCHITECTURE, MIB, tres_text
 from .version import RELEASE
 
 
 def node_object(node: Row) -> dict[str, Any]:
     """The node's facts as JSON values; memory is MiB, times are unix seconds."""
     return {
-        "architecture": "",
+        "architecture": ARCHITECTURE,
         "burstbuffer_network_address": "",
         "boards": 1,
         "boot_time": int(node["booted"] or 0),
@@ -66,23 +66,25 @@ def _state(node: Row) -> dict[str, Any]:
 
 def _amounts(node: Row) -> dict[str, Any]:
     mem, held = node["mem_bytes"] // MIB, node["mem_alloc_bytes"] // MIB
+    cpus, used_cpus = node["cpus"], node["cpus_used"]
     used, load = node["mem_used_bytes"], node["cpu_pct"]
     gpus = {kind: node["gpus_used"].get(kind, []) for kind in node["gpus"]}
     return {
-        "cpu_load": None if load is None else round(load * node["cpus"]),
+        "cpu_load": None if load is None else round(load * cpus),
         "free_memory": None if used is None else (node["mem_bytes"] - used) // MIB,
         "gres": ",".join(_gpu(kind, count) for kind, count in node["gpus"].items()),
         "gres_drained": "N/A",
         "gres_used": ",".join(
-            f"{_gpu(kind, len(held))}(IDX:{number_ranges(held) or 'N/A'})" for kind, held in gpus.items()
+            f"{_gpu(kind, len(used))}(IDX:{number_ranges(used) or 'N/A'})" for kind, used in gpus.items()
         ),
         "real_memory": mem,
-        "tres": f"cpu={node['cpus']},mem={exact(mem, 'M')},billing={node['cpus']}",
+        "tres": tres_text({"cpu": cpus, "mem": mem, "billing": cpus, "gres/gpu": sum(node["gpus"].values())}),
         "alloc_memory": held,
-        "alloc_cpus": node["cpus_used"],
-        "idle_cpus": node["cpus"] - node["cpus_used"],
-        "tres_used": f"cpu={node['cpus_used']},mem={exact(held, 'M')}" if node["cpus_used"] else None,
-        "tres_weighted": float(node["cpus_used"]),
+        "alloc_cpus": used_cpus,
+        "idle_cpus": cpus - used_cpus,
+        "tres_used": tres_text({"cpu": used_cpus, "mem": held, "gres/gpu": sum(map(len, gpus.values()))})
+        or None,
+        "tres_weighted": float(used_cpus),
     }
 
 

@@ -10,6 +10,7 @@ from warpdeck.notation.arrays import number_ranges, parse_array
 from warpdeck.notation.jobids import TaskRanges, is_job_id, parse_job_id
 from warpdeck.slurm import jobdump
 from warpdeck.slurm.jobdump import job_object
+from warpdeck.slurm.nodedump import node_object
 from warpdeck.slurm.units import moment
 from warpdeck.slurm.version import RELEASE
 from warpdeck_agent.wire import hostnames
@@ -130,11 +131,11 @@ def _steps(session: Session, word: str) -> None:
 
 def _nodes(session: Session, word: str) -> None:
     with session.connect() as client:
-        nodes = client.call("nodes")["nodes"]
+        nodes = client.call("nodes", facts=session.json)["nodes"]
         partitions = client.call("partitions")["partitions"]
     chosen = list(_named(session, word, nodes, "Node"))
     if session.json:
-        session.print_json({"nodes": chosen})
+        session.print_json({"nodes": [node_object(node) for node in chosen]})
         return
     if not nodes:
         session.console.out.write("No nodes in the system\n")

@@ -8,7 +8,7 @@ from typing import Any
 from warpdeck.notation.arrays import number_ranges
 from warpdeck.notation.reservationflags import told_flags
 from warpdeck.slurm.people import uid_of
-from warpdeck.slurm.units import clock, moment, or_null, tres_text
+from warpdeck.slurm.units import ARCHITECTURE, clock, moment, or_null, tres_text
 from warpdeck.slurm.version import RELEASE
 
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ def node_lines(node: Row, partitions: Iterable[Row], *, details: bool) -> list[s
     gres = gres_text(node["gpus"])
     cpus, load = node["cpus"], node["cpu_pct"]
     lines = [
-        f"NodeName={node['name']} Arch=x86_64 CoresPerSocket={node['cores']} ",
+        f"NodeName={node['name']} Arch={ARCHITECTURE} CoresPerSocket={node['cores']} ",
         f"CPUAlloc={node['cpus_used']} CPUEfctv={cpus} CPUTot={cpus} "
         f"CPULoad={'N/A' if load is None else f'{load * cpus / 100:.2f}'}",
         f"AvailableFeatures={or_null(','.join(node['features']))}",
