@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Callable, Optional, Protocol
 
-from .readfile import Look
+from .readfile import LogError, Look
 from .streams import OutStream
 from .wire.messages import StreamOpened
 
@@ -30,8 +30,10 @@ async def follow(
     path: str,
     offset: int,
     ended: asyncio.Event,
+    over: asyncio.Event,
 ) -> None:
-    """Streams the file until `ended`, which says that nothing more may come; the last look is taken after it. Closes the file."""
+    """Streams the file until `ended`, which says that nothing more may come; the last look is taken after it. Closes the file.
+    Raises LogError where there is none, and the job is `over`."""
     try:
         found = await file.look(None)
         size = 0 if found is None else found.size
@@ -47,6 +49,8 @@ async def follow(
             if found is not None and found.data:
                 await out.send(found.data)
             if last and not moved:
+                if found is None and over.is_set():
+                    raise LogError(f"there is no {path}: it was removed or moved, or could not be written")
                 return
             quiet = 0 if moved else quiet + 1
             if not moved:

@@ -230,11 +230,12 @@ class Session:
         else:
             kept = self._agent.jobs.kept_output(asked.job_id, asked.restarts, asked.channel)
             path, uid = (kept, -1) if kept else (asked.path, asked.uid)
-        ended = job.done if asked.follow and job is not None else _long_ago()
+        over = _long_ago() if job is None else job.done
+        ended = over if asked.follow else _long_ago()
         if not path or path.startswith("spool:"):
             raise LogError("the output is not kept any more")
         file = FarFile(path, uid) if leads_far(path) else OwnFile(path, uid)
-        await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended)
+        await follow(out, self.tell, file, path=path, offset=asked.offset, ended=ended, over=over)
 
     async def _send_terminal(self, asked: wire.OpenPty) -> None:
         out = self._out[asked.stream]

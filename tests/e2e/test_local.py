@@ -76,6 +76,22 @@ def test_an_output_file_that_cannot_be_written_is_said(home: Home) -> None:
     assert "/proc/nowhere" in home.json("show", str(job))["message"]
 
 
+def test_a_log_that_is_not_there_is_not_called_empty(home: Home) -> None:
+    gone, empty = submit(home, "echo a", "-o", "gone.txt"), submit(home, "true")
+    never = submit(home, "true", "--hold")
+    home.ok("cancel", str(never))
+    assert ended(home, gone)["state"] == ended(home, empty)["state"] == "COMPLETED"
+    path = home.path.parent / "gone.txt"
+    path.unlink()
+    for follow in ([], ["-f"]):
+        said = home.run("logs", *follow, str(gone))
+        assert said.returncode == 1 and f"there is no {path}: it was removed or moved" in said.stderr
+        assert f"warpdeck show {gone}" in said.stderr
+        said = home.run("logs", *follow, str(never))
+        assert said.returncode == 1 and f"job {never} has no log: it never started (CANCELLED)" in said.stderr
+    assert home.ok("logs", str(empty)) == ""
+
+
 def test_cancel_ends_daemons_and_setsid_children_too(home: Home) -> None:
     job = submit(home, "setsid sleep 1000 & (setsid sleep 1001 &) ; sleep 1002")
     eventually(lambda: home.state(job) == "RUNNING", what="it runs")

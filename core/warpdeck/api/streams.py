@@ -205,6 +205,11 @@ async def send_log(connection: Connection, message: ask.Log, job: Job) -> None:
         )
     if message.follow:
         job = await wait_for(connection, job, has_begun, tell=message.id)
+    if not job.shares and job.is_finished:
+        raise UserError(
+            f"job {job.label()} has no log: it never started ({job.state})",
+            f"warpdeck show {job.label()} tells why",
+        )
     if not job.shares:
         raise UserError(
             f"job {job.label()} has not started ({job.state}): it has no log yet",

@@ -189,7 +189,7 @@ def _logs(client: SyncClient, args: argparse.Namespace) -> int:
         elif word == "data":
             write_all(sys.stdout.fileno(), value)
         elif word == "end" and value["error"]:
-            raise UserError(value["error"], "try again")
+            raise UserError(value["error"], f"warpdeck show {args.job} tells where it lies; then try again")
     if args.json:
         print_json({**opened, "text": text.decode("utf-8", "replace")})
     return 0
