@@ -65,16 +65,18 @@ class Containment:
         made: List[str] = []
         cpus = self._cpus.take(name, limits.cpus)
         held = dict.fromkeys(GATED, False)
+        gpus = gpu_minors() if limits.gpus is not None else ()
         for hierarchy in self._used:
             path = f"{hierarchy.base}/{name}"
-            settings = self._settings(hierarchy, limits, cpus)
+            gates = bool(gpus) and self._gates(hierarchy)
+            settings = self._settings(hierarchy, limits, cpus, gpus=gpus if gates else None)
             own = [each for each in GATED if self._of.get(each) is hierarchy]
             if self._spares.take(path, settings):
                 held.update(dict.fromkeys(own, True))
             elif _made(path, hierarchy, cpus):
                 for controller in own:
                     held[controller] = _limit(path, controller, hierarchy.version, limits, cpus)
-                if limits.gpus is not None and self._gates(hierarchy):
+                if gates and limits.gpus is not None:
                     self._gate.close(path, given=limits.gpus)
                 if hierarchy.version == 1 and all(held[each] for each in own):
                     self._spares.made(path, settings)
@@ -135,14 +137,16 @@ class Containment:
             wanted.add(id(self._of["devices"]))
         return [each for each in self._hierarchies if id(each) in wanted]
 
-    def _settings(self, hierarchy: Hierarchy, limits: Limits, cpus: Cpus) -> Settings:
-        """All that a launch's group in this hierarchy is set to."""
+    def _settings(
+        self, hierarchy: Hierarchy, limits: Limits, cpus: Cpus, *, gpus: Optional[Tuple[int, ...]]
+    ) -> Settings:
+        """All that a launch's group in this hierarchy is set to. `gpus`: of the node, where it closes the others."""
         return (
             hierarchy.base,
             limits.mem_bytes if "memory" in hierarchy.controllers else 0,
             limits.processes if "pids" in hierarchy.controllers else 0,
             cpus if "cpuset" in hierarchy.controllers else (),
-            (limits.gpus, gpu_minors()) if limits.gpus is not None and self._gates(hierarchy) else None,
+            (limits.gpus, gpus) if gpus is not None else None,
         )
 
     def _gates(self, hierarchy: Hierarchy) -> bool:
@@ -191,10 +195,20 @@ class Containment:
         )
 
 
+def _make_folder(path: str) -> None:
+    """Not makedirs alone, which asks first whether the folder above is there."""
+    try:
+        os.mkdir(path)
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        return
+
+
 def _made(path: str, hierarchy: Hierarchy, cpus: Cpus) -> bool:
     """An empty group; v1's cpuset takes no process before it has CPUs (these, if any) and memory nodes."""
     try:
-        os.makedirs(path, exist_ok=True)
+        _make_folder(path)
         if hierarchy.version == 1 and "cpuset" in hierarchy.controllers:
             for file in ("cpuset.mems",) if cpus else ("cpuset.cpus", "cpuset.mems"):
                 write(os.path.join(path, file), text(os.path.join(hierarchy.base, file)))

@@ -194,8 +194,8 @@ class Ending:
         self._pool.submit(self._clearing.tidy)
 
     def _close(self, job: Job) -> None:
-        status = job.folder.exit_status()
-        job.message = job.folder.message() or job.message
+        status, message = job.folder.end()
+        job.message = message or job.message
         if status is not None:
             job.phase, job.status = "exited", status
             job.cause = "launch_failed" if job.message and not job.cause else job.cause

@@ -10,11 +10,10 @@ import errno
 import os
 import re
 import signal
-from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, NamedTuple, Optional, Pattern, Sequence
 
 from .cputime import NOTHING, CpuTime
-from .procfs import number, table, text, write
+from .procfs import entry, number, piece, text, write
 
 KILL_ROUNDS = 20
 """How often a group without cgroup.kill is read and killed. It may not fork meanwhile, where it has a pids controller."""
@@ -53,17 +52,16 @@ NO_GROUPS_BELOW = 2
 """Links of a group's folder."""
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """What a launch has used; zeros where the kernel does not say. `oom_kills`: processes killed for their memory; without any
     the limit is not told. The peak is without what the kernel still keeps of files that were read or written; where processes
-    were killed, it is all there was. `left_mem_bytes`: what is charged to its group now."""
+    were killed, it is all there was. `left_mem_bytes`: what is charged to its group now, or a little more."""
 
     peak_mem_bytes: int = 0
-    cpu: CpuTime = NOTHING
     oom_kills: int = 0
     limit_bytes: int = 0
     left_mem_bytes: int = 0
+    cpu: CpuTime = NOTHING
 
 
 def join(groups: Sequence[str], pid: int) -> bool:
@@ -162,7 +160,7 @@ def usage(groups: Sequence[str]) -> Usage:
             memory = _memory(group, V1)
         if not cpu.total_s and "cpuacct.usage" in files:
             cpu = _cpu_v1(group)
-    return replace(memory, cpu=cpu)
+    return memory._replace(cpu=cpu)
 
 
 def oom_kills(groups: Sequence[str]) -> int:
@@ -179,38 +177,40 @@ def _oom_kills(group: str, names: MemoryFiles) -> int:
     files = [f"{group}/{names.events}"]
     if names is V2 and below(group):
         files = [f"{group}/{names.events}.local", f"{group}/{REST}/{names.events}"]
-    return sum(number(table(file).get("oom_kill", "")) for file in files)
+    return sum(entry(piece(file), "oom_kill") for file in files)
 
 
 def _cpu_v2(group: str) -> CpuTime:
-    stat = table(f"{group}/cpu.stat")
-    return CpuTime(*(number(stat.get(name, "")) / 1e6 for name in ("usage_usec", "system_usec")))
+    stat = piece(f"{group}/cpu.stat")
+    return CpuTime(entry(stat, "usage_usec") / 1e6, entry(stat, "system_usec") / 1e6)
 
 
 def _cpu_v1(group: str) -> CpuTime:
     return CpuTime(
-        *(number(text(f"{group}/{name}")) / 1e9 for name in ("cpuacct.usage", "cpuacct.usage_sys"))
+        *(number(piece(f"{group}/{name}")) / 1e9 for name in ("cpuacct.usage", "cpuacct.usage_sys"))
     )
 
 
 def _memory(group: str, names: MemoryFiles) -> Usage:
     """What the group's memory controller says. v2 has no peak before Linux 5.19. The limit is asked for where it was in the way."""
-    peak_bytes, now_bytes = (number(text(f"{group}/{name}")) for name in (names.peak, names.now))
+    peak_bytes = number(piece(f"{group}/{names.peak}"))
+    # What it has now is no more than its peak, where there is one.
+    now_bytes = peak_bytes if 0 < peak_bytes < FEW_BYTES else number(piece(f"{group}/{names.now}"))
     oom_kills = _oom_kills(group, names)
     if not oom_kills:
         kept_bytes = _file_bytes(group) if now_bytes >= FEW_BYTES else 0
-        return Usage(peak_mem_bytes=max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
-    limit_bytes = number(text(f"{group}/{names.limit}"))
+        return Usage(max(0, peak_bytes - kept_bytes), left_mem_bytes=now_bytes)
+    limit_bytes = number(piece(f"{group}/{names.limit}"))
     return Usage(
         peak_mem_bytes=peak_bytes,
-        limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
         oom_kills=oom_kills,
+        limit_bytes=limit_bytes if limit_bytes < NO_LIMIT_BYTES else 0,
         left_mem_bytes=now_bytes,
     )
 
 
 def _file_bytes(group: str) -> int:
-    stat = text(f"{group}/memory.stat")
+    stat = piece(f"{group}/memory.stat")
     return _sum(_ALL_FILE_PAGES, stat) or _sum(_OWN_FILE_PAGES, stat)
 
 

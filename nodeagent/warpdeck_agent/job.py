@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from . import groups, processes
@@ -55,7 +54,7 @@ class Job:
         self.had_steps = False
         self.may_have_ungrouped = False
         """Of a share without a process of its own: tasks of steps may have begun outside its groups."""
-        self._callers: Counter[int] = Counter()
+        self._callers: Dict[int, int] = {}
         """Its processes that talk to the controller, and over how many connections: signals are for what they started, and reach
         that by itself."""
 
@@ -104,7 +103,7 @@ class Job:
 
     def call_begins(self, pid: int) -> None:
         """A process of it has a connection to the controller from here on."""
-        self._callers[pid] += 1
+        self._callers[pid] = self._callers.get(pid, 0) + 1
 
     def call_ends(self, pid: int) -> None:
         """One of that process's connections is over."""

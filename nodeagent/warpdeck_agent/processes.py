@@ -178,10 +178,11 @@ def send(pids: Iterable[int], number: int) -> int:
 
 
 def sweep(mark: str, held: Sequence[str], known: Optional[Dict[str, List[int]]] = None) -> int:
-    """Kills whatever is left of an ended launch; how many there were. `known` is a walk made for several launches."""
+    """Kills whatever is left of an ended launch; how many there were: more than none where its groups were closed, which are
+    of no use to another launch then. `known` is a walk made for several launches."""
     left = set((known if known is not None else marked()).get(mark, ()))
     grouped = groups.pids(held)
     if grouped:
         left.update(grouped)
         groups.kill(held)
-    return send(sorted(left), signal.SIGKILL)
+    return max(len(grouped), send(sorted(left), signal.SIGKILL))

@@ -35,6 +35,20 @@ def text(path: str) -> str:
     return (content(path, most_bytes=MOST_BYTES) or b"").decode("utf-8", "replace").strip()
 
 
+def piece(path: str) -> str:
+    """The text of a file that the kernel makes in one piece, such as a number in a group's folder: one read has all of it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, READ_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
 def table(path: str) -> Dict[str, str]:
     """A file of lines "key value" or "key: value"; empty if it cannot be read."""
     return pairs(text(path))
@@ -47,6 +61,15 @@ def pairs(words: str) -> Dict[str, str]:
         key, *rest = line.split(None, 1) or [""]
         found[key.rstrip(":")] = rest[0] if rest else ""
     return found
+
+
+def entry(words: str, key: str) -> int:
+    """The number in the line "key value", 0 where there is none: most of such a file nobody asks for."""
+    for line in words.splitlines():
+        name, _, rest = line.partition(" ")
+        if name == key:
+            return number(rest)
+    return 0
 
 
 def number(words: str) -> int:

@@ -14,6 +14,7 @@ from typing import Container, Dict, Tuple
 
 from .spool import give
 
+DIGEST_BYTES = 32
 KEEP_S = 600.0
 """How long a script is kept for a launch that may come."""
 
@@ -31,7 +32,7 @@ class Scripts:
     def path(self, text: str, *, uid: int, gid: int) -> str:
         """A file that holds this script and that the user may run. Raises OSError."""
         data = text.encode("utf-8", "surrogateescape")
-        key = (uid, hashlib.sha256(data).digest())
+        key = (uid, hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest())
         path = self._written.get(key, "")
         if not path or not self._is_as_written(path):
             path = os.path.join(self._folder, f"{next(self._numbers)}.sh")

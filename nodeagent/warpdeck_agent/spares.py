@@ -93,8 +93,6 @@ def _is_empty(path: str) -> bool:
 
 def _is_as_new(path: str, used: Usage) -> bool:
     """Its limits are those that were set, and its counts begin at zero again."""
-    if has(path, "pids.max") and text(f"{path}/pids.max") == "0":
-        return False  # it was closed, to end what forked in it
     try:
         return _reset_memory(path, used) and _reset_cpu(path)
     except OSError:

@@ -275,9 +275,9 @@ class LaunchFolder(Folder):
         assert self.record is not None
         return self.record.number
 
-    def message(self) -> str:
-        """Why its process could not begin, "" if it did."""
-        return self.record.message() if self.record is not None else ""
+    def end(self) -> Tuple[Optional[Tuple[int, int]], str]:
+        """((code, signal), None where that is not known; why its process could not begin, "" if it did)."""
+        return self.record.end() if self.record is not None else (None, "")
 
     def pid(self) -> int:
         """The launch's first process, 0 before there is one."""
@@ -285,7 +285,7 @@ class LaunchFolder(Folder):
 
     def exit_status(self) -> Optional[Tuple[int, int]]:
         """(code, signal), None where that is not known."""
-        return self.record.status() if self.record is not None else None
+        return self.end()[0]
 
     def sync_exit(self) -> None:
         """The exit status, and those of all others, outlive a power cut from here on."""

@@ -36,6 +36,8 @@ class Field(NamedTuple):
 
 KEY, PROCESS, STATUS, MESSAGE = Field(0, 64), Field(64, 32), Field(96, 32), Field(128, 512)
 META = Field(HEAD_BYTES, RECORD_BYTES - HEAD_BYTES)
+_PROCESS = re.compile(r"(\d{1,9}) ([01])", re.ASCII)
+_STATUS = re.compile(rb"(\d{1,3}) (\d{1,2}) end")
 
 
 class LaunchTable:
@@ -70,9 +72,7 @@ class LaunchTable:
             self._size += 1
         number = self._free.pop()
         self._used[number] = None
-        record = self.record(number)
-        record.clear()
-        return record
+        return self.record(number)
 
     def release(self, record: Record) -> None:
         """The launch is let go."""
@@ -94,16 +94,16 @@ class Record:
         self._process = (0, False)
 
     def clear(self) -> None:
-        """Blanks, which later writes of agent, child and supervisor go over."""
+        """No launch's, and as large as any."""
         self._write(0, b" " * HEAD_BYTES)
-        self._process = (0, False)
 
     def begin(self, key: Key, meta: str) -> None:
         """The launch is known from here on. Raises ValueError where its paths are longer than any kernel takes."""
         data = meta.encode("utf-8", "surrogateescape") + b"\n"
         if len(data) > META.size:
             raise ValueError("the paths of its files are too long")
-        self._write(META.offset, data)
+        blanks = b" " * HEAD_BYTES  # which later writes of agent, child and supervisor go over
+        self._write(0, blanks + data)
         self.put(KEY, f"{key[0]} {key[1]}")
 
     def key(self) -> Optional[Key]:
@@ -119,20 +119,23 @@ class Record:
     def process(self) -> Tuple[int, bool]:
         """(pid of the launch's first process, whether it is in its group); (0, False) where none ever was."""
         if not self._process[0]:  # it is written once
-            found = re.fullmatch(r"(\d{1,9}) ([01])", self.get(PROCESS), re.ASCII)
+            found = _PROCESS.fullmatch(self.get(PROCESS))
             pid = int(found.group(1)) if found else 0
             self._process = (
                 (pid, found is not None and found.group(2) == "1") if pid <= MAX_PID else (0, False)
             )
         return self._process
 
+    def end(self) -> Tuple[Optional[Tuple[int, int]], str]:
+        """((exit code, signal), None where it is not known; why the process could not become the job, "" if it did)."""
+        data = self._read(STATUS.offset, STATUS.size + MESSAGE.size)  # which are neighbours
+        found = _STATUS.fullmatch(data[: STATUS.size].strip())
+        status = (int(found.group(1)), int(found.group(2))) if found else None
+        return status, data[STATUS.size :].decode("utf-8", "replace").strip()
+
     def status(self) -> Optional[Tuple[int, int]]:
         """(exit code, signal), None where it is not known."""
-        found = re.fullmatch(r"(\d{1,3}) (\d{1,2}) end", self.get(STATUS), re.ASCII)
-        return (int(found.group(1)), int(found.group(2))) if found else None
-
-    def message(self) -> str:
-        return self.get(MESSAGE)
+        return self.end()[0]
 
     def get(self, field: Field) -> str:
         """A field's text."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from typing import Any, Callable, Dict, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Dict, Literal, Optional, Union, get_args, get_origin, get_type_hints
 
 from .frames import WireError
 
@@ -12,15 +11,26 @@ MAX_SAID_CHARS = 64 * 1024
 """Of a text: what users' programs and paths have in it may be long, and the controller takes no more than twice this."""
 MAX_SAID_NUMBER = 2**53
 MAX_SAID_AMOUNT = 1e15
-_FIELDS: Dict[Any, Dict[str, Any]] = {}
+_FIELDS: Dict[Any, Dict[str, _Kind]] = {}
 _DEFAULTS: Dict[Any, Dict[str, Any]] = {}
 _AS_THEY_ARE = frozenset((str, int, float, bool, dict, type(None)))
 """Of values of these types JSON's are the same: most are."""
-_origin: Callable[[Any], Any] = functools.lru_cache(maxsize=None)(get_origin)
-_args: Callable[[Any], Any] = functools.lru_cache(maxsize=None)(get_args)
-"""Asked for at every field that is no plain value; there are as many types as fields."""
 _ALWAYS = ("t", "version")
 """Fields that are said whatever they are: the tag, and what strangers look at."""
+
+
+class _Kind:
+    """A field's type, taken apart once: to ask typing of it at every field of every message is half of reading one."""
+
+    def __init__(self, hint: Any) -> None:
+        self.type = hint
+        self.origin = get_origin(hint)
+        args = [arg for arg in get_args(hint) if arg is not type(None)]
+        if self.origin in (list, Union):
+            self.inner: Optional[_Kind] = _Kind(args[0])
+        else:
+            self.inner = _Kind(args[1]) if self.origin is dict else None
+        self.is_message = dataclasses.is_dataclass(hint)
 
 
 def encode(message: Any) -> Dict[str, Any]:
@@ -78,12 +88,12 @@ def build(cls: Any, value: Any, where: str) -> Any:
     fields = _FIELDS.get(cls)
     if fields is None:
         hints = get_type_hints(cls)
-        fields = _FIELDS[cls] = {item.name: hints[item.name] for item in dataclasses.fields(cls)}
+        fields = _FIELDS[cls] = {item.name: _Kind(hints[item.name]) for item in dataclasses.fields(cls)}
     given: Dict[str, Any] = {}
     for name, found in value.items():
         kind = fields.get(name)
         if kind is not None:
-            plain = type(found) is kind  # most are: str, int, bool
+            plain = type(found) is kind.type  # most are: str, int, bool
             given[name] = found if plain else _convert(kind, found, f"{where}.{name}")
     try:
         return cls(**given)
@@ -91,27 +101,27 @@ def build(cls: Any, value: Any, where: str) -> Any:
         raise WireError(f"{where}: {error}") from error
 
 
-def _convert(kind: Any, value: Any, where: str) -> Any:
-    origin = _origin(kind)
-    if origin is Union:
-        inner = [arg for arg in _args(kind) if arg is not type(None)]
-        return None if value is None else _convert(inner[0], value, where)
-    if origin is list:
-        if not isinstance(value, list):
-            raise WireError(f"{where}: expected a list")
-        item = _args(kind)[0]
-        return [_convert(item, entry, where) for entry in value]
-    if origin is dict:
-        item = _args(kind)[1]
-        if not isinstance(value, dict) or not {item}.issuperset(map(type, value.values())):
-            raise WireError(f"{where}: expected values of {item.__name__}")
-        return value
+def _convert(kind: _Kind, value: Any, where: str) -> Any:
+    origin, inner = kind.origin, kind.inner
     if origin is Literal:
         return value
-    if dataclasses.is_dataclass(kind):
-        return build(kind, value, where)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if origin is Union:
+        assert inner is not None
+        return None if value is None else _convert(inner, value, where)
+    if origin is list:
+        assert inner is not None
+        if not isinstance(value, list):
+            raise WireError(f"{where}: expected a list")
+        return [_convert(inner, entry, where) for entry in value]
+    if origin is dict:
+        assert inner is not None
+        if not isinstance(value, dict) or not {inner.type}.issuperset(map(type, value.values())):
+            raise WireError(f"{where}: expected values of {inner.type.__name__}")
+        return value
+    if kind.is_message:
+        return build(kind.type, value, where)
+    if kind.type is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise WireError(f"{where}: expected {kind.__name__}")
+    if not isinstance(value, kind.type) or (kind.type is int and isinstance(value, bool)):
+        raise WireError(f"{where}: expected {kind.type.__name__}")
     return value

@@ -10,9 +10,11 @@ from tests.processes import read
 from tests.unit.agent.conftest import MakeAgent
 from tests.waiting import eventually
 
-from warpdeck_agent.processes import job_of, mark
+from warpdeck_agent.processes import job_of, mark, sweep
 from warpdeck_agent.wire import messages as wire
 
+NO_PID = 2**22
+"""One more than any process has."""
 DAEMON = "setsid sleep 1000 &\nsleep 1001\n"
 
 
@@ -68,3 +70,11 @@ def test_groups_that_a_killed_agent_left_are_removed_and_those_in_use_are_kept(a
     for group in groups:
         assert [path.name for path in group.parent.glob("job-*")] == ["job-1.0"]
     agent.link.report(1, "running")
+
+
+def test_who_has_died_before_the_kill_was_there_all_the_same(tmp_path: Path) -> None:
+    """Its groups were closed for it: nobody else may get them."""
+    (tmp_path / "cgroup.procs").write_text(f"{NO_PID}\n")
+    (tmp_path / "pids.max").write_text("max\n")
+    assert sweep("1.0@nobody", [str(tmp_path)], {}) == 1
+    assert (tmp_path / "pids.max").read_text().startswith("0")
