@@ -18,7 +18,7 @@ from warpdeck.model.ranges import count_tasks, iter_tasks
 from warpdeck.policy import Plan, Start
 from warpdeck_agent.wire.messages import JobReport
 
-from .events import Ahead, Event, Planned, Reported
+from .events import Ahead, Event, Heard, Planned, Reported
 from .state import State
 
 TRUST_S = 0.2
@@ -70,7 +70,7 @@ class Succession:
         if array is None or not 0 <= now - self._made_unix <= TRUST_S or list(state.pending) != [array]:
             return None
         told = [event.report for event in batch if isinstance(event, Reported)]
-        if len(told) < sum(not isinstance(event, Planned) for event in batch):
+        if len(told) < sum(not isinstance(event, Planned | Heard) for event in batch):
             return None
         ended = [_ended(state, report) for report in told if report.phase != "running"]
         starts = _starts(state.jobs[array], [job for job in ended if job is None or job.id not in heirs])

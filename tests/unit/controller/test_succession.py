@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.core import ANN, BOB, Core, ask
 
-from warpdeck.controller.events import Event, Held, Planned, Reported
+from warpdeck.controller.events import Event, Heard, Held, Planned, Reported
 from warpdeck.controller.succession import TRUST_S, Succession
 from warpdeck.controller.view import build_view
 from warpdeck.model import ArraySpec, JobId, JobState, NodeName
@@ -95,6 +95,12 @@ def test_whatever_else_happens_calls_for_a_pass_also_for_the_ends_that_follow() 
     assert line.decide(line.end_one()) is None
     line.pass_over()
     assert line.decide(line.end_one()) is not None
+
+
+def test_who_only_asks_whether_all_was_heard_calls_for_no_pass() -> None:
+    line = Line()
+    assert line.decide(Heard()) is None
+    assert line.decide(line.end_one(), Heard()) is not None
 
 
 def test_a_task_of_another_submission_is_not_followed() -> None:
