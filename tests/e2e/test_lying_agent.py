@@ -76,3 +76,29 @@ def test_a_flood_costs_the_node_its_link_and_the_others_nothing(
             )
     assert peak_kb(lab_home) - before < GROWTH_KB
     assert all(row(lab_home, f"gpu{host}")["state"] == "idle" for host in range(1, HONEST + 1))
+
+
+def test_jobs_that_an_agent_has_invented_cost_it_its_link(lab_home: Home, short_tmp: Path) -> None:
+    lab_home.ok("up")
+    before = peak_kb(lab_home)
+    with liar(lab_home, short_tmp, "welcome"):
+        refused = lab_home.run("node", "add", "local")
+        assert refused.returncode and "floods the controller" in refused.stderr
+        assert lab_home.json("queue", "--all") == []
+    assert peak_kb(lab_home) - before < 3 * GROWTH_KB, "one message of them was read"
+
+
+def test_an_agent_that_never_reads_is_cut_before_it_has_the_controllers_memory(
+    lab_home: Home, short_tmp: Path
+) -> None:
+    script = short_tmp / "script"
+    script.write_text(f"#!/bin/sh\n# {'x' * 250_000}\n")
+    with liar(lab_home, short_tmp, "deaf"):
+        lab_home.ok("node", "add", "local")
+        lab_home.ok("submit", "--no-snapshot", "--array=0-999", str(script))
+        eventually(
+            lambda: "messages unread" in row(lab_home, "local")["reason"], what="it is cut, and said why"
+        )
+        before = peak_kb(lab_home)
+        assert lab_home.json("queue", "--all"), "the others are served"
+        assert peak_kb(lab_home) - before < GROWTH_KB

@@ -1,9 +1,11 @@
 """python flooder.py FOLDER BUILD KIND: a program in the place of a node's agent that says one thing again and again, as fast as it
-is read. It answers in FOLDER before the agent would, greets whoever comes and then floods."""
+is read. It answers in FOLDER before the agent would, greets whoever comes and then floods: or has invented all that it says it
+holds ("welcome"), or does not read ("deaf")."""
 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import time
@@ -15,6 +17,7 @@ from warpdeck_agent.wire.messages import encode
 
 GIB = 1 << 30
 WRITE_BYTES = 64 * 1024
+CPUS, INVENTED = 2000, 120_000
 KINDS = {
     "reports": wire.JobReport(job_id=10**6, restarts=0, phase="exited"),
     "strays": wire.JobReport(job_id=10**6, restarts=0, phase="running"),
@@ -24,6 +27,13 @@ KINDS = {
     "steps": stepwire.StepReport(job_id=1, restarts=0, step=0, phase="exited"),
     "calls": stepwire.CallOpened(stream=2**30, job_id=1, restarts=0),
 }
+
+
+def wait_for_end(link: socket.socket) -> bool:
+    """Whether the link is still there after a while, without reading what has come."""
+    poll = select.poll()
+    poll.register(link, select.POLLRDHUP | select.POLLHUP)
+    return not poll.poll(100)
 
 
 def flood(link: socket.socket, build: str, kind: str) -> None:
@@ -36,9 +46,17 @@ def flood(link: socket.socket, build: str, kind: str) -> None:
             return  # whoever only looks whether an agent answers
         greeted = any(frame == JSON for frame, _ in decoder.feed(data))
     inventory = wire.Inventory(
-        hostname=socket.gethostname(), boot_id="flood", cpus=2, mem_bytes=GIB, containment="none"
+        hostname=socket.gethostname(), boot_id="flood", cpus=CPUS, mem_bytes=GIB, containment="none"
     )
-    link.sendall(json_frame(encode(wire.Welcome(build=build, inventory=inventory, user="root"))))
+    welcome = encode(wire.Welcome(build=build, inventory=inventory, user="root"))
+    if kind == "welcome":
+        welcome["jobs"] = [
+            {"job_id": 10**6 + at, "restarts": 0, "phase": "running"} for at in range(INVENTED)
+        ]
+    link.sendall(json_frame(welcome))
+    while kind in ("deaf", "welcome"):
+        if not wait_for_end(link):
+            return
     piece = data_frame(7, b"x") if kind == "data" else json_frame(encode(KINDS[kind]))
     piece *= max(1, WRITE_BYTES // len(piece))
     while True:

@@ -2,7 +2,8 @@
 
 An agent that is broken or lies could else keep the controller busy for ever. A sound one never comes near: it starts with far
 more than all launches of a node have to tell at once, and earns more with each launch and second than they take. What is an
-answer, and what comes on a stream, has limits of its own (see channel) and is not counted here.
+answer, and what comes on a stream, has limits of its own (see channel) and is not counted here; of a Welcome each launch and step
+that it tells of is.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Allowance:
         """It was sent as many launches or steps."""
         self._words = min(self._words + launches * WORDS_A_LAUNCH, MOST_WORDS)
 
-    def spend(self, size_bytes: int) -> bool:
-        """It has said something; whether it may."""
+    def spend(self, size_bytes: int, *, words: int = 1) -> bool:
+        """It has said something; whether it may. `words`: in one message."""
         now = self._clock()
         earned = (now - self._at) * WORDS_A_SECOND
         self._at = now
-        self._words = min(self._words + earned, MOST_WORDS) - 1 - size_bytes // WORD_BYTES
+        self._words = min(self._words + earned, MOST_WORDS) - words - size_bytes // WORD_BYTES
         return self._words >= 0

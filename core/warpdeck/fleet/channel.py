@@ -22,6 +22,7 @@ from warpdeck_agent.wire.outbox import Outbox
 from warpdeck_agent.wire.steps import FIRST_CALL
 
 from .inbound import decode
+from .transport import Outgoing
 
 HELLO_S = 20.0
 """How long an agent may take to say Welcome: it may be adopting thousands of jobs."""
@@ -44,6 +45,8 @@ TURN_BYTES = 64 * 1024
 """Taken in one turn of the loop, though more has come: some five milliseconds where all of it is short messages."""
 CALL_BYTES = 16 * 1024
 """As so many counts a call there, which takes as long to begin."""
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+"""An agent that has left so much unread is cut, as it cuts us; it is told anew what holds then."""
 AHEAD_BYTES = 256 * 1024
 """Messages that are read ahead of what the controller has dealt with: a thousand reports, or one that is larger."""
 
@@ -74,12 +77,16 @@ class Channel:
         name: str,
         reader: Reader,
         writer: Writer,
+        outgoing: Outgoing,
         on_message: Callable[[Any, int], None],
         heard: Callable[[], Awaitable[None]],
     ) -> None:
         self._name = name
         self._reader: Any = reader
         self._writer = writer
+        self._outgoing = outgoing
+        self._cut = ""
+        """Why we have ended the link."""
         self._out = Outbox(self._write)
         self._on_message = on_message
         self._heard = heard
@@ -127,7 +134,7 @@ class Channel:
                     taken_bytes = 0
                     await asyncio.sleep(0)
         except (asyncio.IncompleteReadError, OSError, asyncssh.Error, WireError) as error:
-            raise RemoteError(self._name, f"the link broke: {error}") from error
+            raise RemoteError(self._name, self._cut or f"the link broke: {error}") from error
         finally:
             self._end_all()
 
@@ -136,6 +143,12 @@ class Channel:
         self._out.add(json_frame(encode(message)))
 
     def _write(self, data: bytes) -> None:
+        if self._cut:
+            return
+        if self._outgoing.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self._cut = f"its agent has left {MAX_UNSENT_BYTES >> 20} MiB of messages unread: is it stopped?"
+            self._outgoing.abort()
+            return
         with contextlib.suppress(OSError):  # whoever reads the link learns that it broke
             self._writer.write(data)
 

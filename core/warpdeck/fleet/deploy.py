@@ -104,6 +104,7 @@ async def connect_ssh(
     return Transport(
         reader=process.stdout,
         writer=process.stdin,
+        outgoing=process.stdin.channel,
         build=build,
         close=connection.close,
         address=site.address,

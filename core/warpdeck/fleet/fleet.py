@@ -308,11 +308,14 @@ class AgentFleet:
                 link.node.name,
                 transport.reader,
                 transport.writer,
+                transport.outgoing,
                 lambda message, size: self._take(link, message, size),
                 self._heard,
             )
             try:
                 welcome = await channel.greet(self._controller_id)
+                if not link.allowance.spend(0, words=len(welcome.jobs) + len(welcome.steps)):
+                    raise SaysTooMuch(link.node.name)
             except BaseException:
                 transport.close()
                 raise

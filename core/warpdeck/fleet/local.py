@@ -30,7 +30,14 @@ async def connect_local(paths: Paths, *, claim: Claim) -> Transport:
         raise RemoteError("this machine", f"the agent does not answer: {error}") from error
     finally:
         os.close(folder)
-    return Transport(reader=reader, writer=writer, build=build, close=writer.close, is_local=True)
+    return Transport(
+        reader=reader,
+        writer=writer,
+        outgoing=writer.transport,
+        build=build,
+        close=writer.close,
+        is_local=True,
+    )
 
 
 async def start_local(paths: Paths, program: str) -> None:

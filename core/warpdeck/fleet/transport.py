@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -12,11 +12,19 @@ from warpdeck.errors import RemoteError
 from warpdeck_agent.wire.frames import SENTINEL
 
 
+class Outgoing(Protocol):
+    """What is below the writer: it may have taken more than the agent has."""
+
+    def get_write_buffer_size(self) -> int: ...
+    def abort(self) -> None: ...
+
+
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """An open byte stream to an agent, and the build that should run there."""
 
     reader: Any
     writer: Any
+    outgoing: Outgoing
     build: str
     close: Callable[[], object]
     is_local: bool = False

@@ -45,3 +45,8 @@ def test_what_was_earned_is_no_right_to_a_flood() -> None:
     for _ in range(MOST_WORDS):
         allowance.earn()
     assert said(allowance) == MOST_WORDS
+
+
+def test_a_welcome_counts_as_all_that_it_tells_of() -> None:
+    allowance = Allowance(Clock())
+    assert allowance.spend(0, words=MOST_WORDS // 2) and not allowance.spend(0, words=MOST_WORDS)

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import WAIT_S, comes
 
 from warpdeck.errors import RemoteError
-from warpdeck.fleet.channel import AHEAD_BYTES, MAX_CALLS, MAX_UNTAKEN_BYTES, Channel
+from warpdeck.fleet.channel import AHEAD_BYTES, MAX_CALLS, MAX_UNSENT_BYTES, MAX_UNTAKEN_BYTES, Channel
 from warpdeck_agent.wire import data_frame, json_frame
 from warpdeck_agent.wire import messages as wire
 from warpdeck_agent.wire.frames import DATA_CHUNK_BYTES, STREAM_WINDOW_BYTES
@@ -51,7 +51,9 @@ class Ends:
             self.is_waited_for = True
             await self.may_deal.wait()
 
-        self.channel = Channel("n", reader, writer, lambda message, size: self.told.append(message), dealt)
+        self.channel = Channel(
+            "n", reader, writer, writer.transport, lambda message, size: self.told.append(message), dealt
+        )
         self.agent = agent
         self.pump = asyncio.get_running_loop().create_task(self.channel.pump())
 
@@ -151,3 +153,19 @@ async def test_an_agent_is_read_no_further_than_what_it_said_is_dealt_with(ends:
     assert len(ends.told) == read
     ends.may_deal.set()
     await comes(lambda: len(ends.told) == 2 * most, what="then all of it is read")
+
+
+async def test_who_never_reads_is_cut_and_what_was_kept_for_them_is_let_go() -> None:
+    ours, theirs = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    ends = Ends(reader, writer, theirs)
+    piece = bytes(DATA_CHUNK_BYTES)
+    most = 0
+    for _ in range(2 * MAX_UNSENT_BYTES // DATA_CHUNK_BYTES):
+        ends.channel.write_piece(3, piece)
+        await asyncio.sleep(0)
+        most = max(most, writer.transport.get_write_buffer_size())
+    assert "64 MiB of messages unread" in await ends.lost()
+    assert MAX_UNSENT_BYTES < most < MAX_UNSENT_BYTES + 2 * DATA_CHUNK_BYTES
+    assert writer.transport.get_write_buffer_size() == 0
+    theirs.close()
