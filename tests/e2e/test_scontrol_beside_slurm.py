@@ -294,3 +294,19 @@ def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
     assert pair.ours.run(["sinfo", "-h", "-N", "-n", "n[1-2]", "-p", "gpu", "-o", "%f"]).out == "ib\nfast\n"
     assert pair.ours.run(["scontrol", "update", "nodename=n[1-4]", "features=", "weight=1"]).err == ""
     assert pair.ours.run(["sinfo", "-h", "-p", "gpu", "-o", "%N %w %f"]).out == "n[1-4] 1 (null)\n"
+
+
+def test_the_configuration_has_slurms_names_and_what_is_the_same_there(pair):
+    def told(text: str) -> dict[str, str]:
+        pairs = (line.partition("=") for line in text.splitlines() if " = " in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    theirs, ours = (told(side.run(["scontrol", "show", "config"]).out) for side in (pair.theirs, pair.ours))
+    assert ours.keys() - theirs.keys() == set()
+    same = (
+        *("AccountingStorageEnforce", "ClusterName", "DefMemPerCPU", "FirstJobId", "GresTypes", "JobRequeue"),
+        *("KillWait", "Licenses", "MpiDefault", "PrivateData", "PriorityType", "Prolog", "SchedulerType"),
+        *("SelectType", "SLURM_VERSION", "TaskEpilog", "TaskProlog", "TrackWCKey"),
+    )
+    assert {name: ours.get(name) for name in same} == {name: theirs[name] for name in same}
+    assert ours["AccountingStorageType"] == "accounting_storage/slurmdbd", "sacct and sacctmgr have answers"

@@ -261,7 +261,7 @@ def test_sprio_and_sshare_print_what_slurms_print(pair, line):
         "sprio -x",
         "sprio -o",
     ]
-    + ["sshare -x", "sshare word", "sdiag -x"],
+    + ["sshare -x", "sshare word", "sdiag -x", "sacctmgr --json show user"],
 )
 def test_command_lines_that_cannot_be_read_get_slurms_words(pair, line):
     pair.same(*line.split(" "))

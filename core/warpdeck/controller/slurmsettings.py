@@ -16,6 +16,9 @@ from .submitting import MAX_OPEN_JOBS
 if TYPE_CHECKING:
     from .state import State
 
+HISTORY_IS_KEPT = "accounting_storage/slurmdbd"
+"""Tools that find none there ask neither sacct nor sacctmgr."""
+
 
 def settings(state: State, config: Config) -> dict[str, str]:
     """Name -> value; "" is (null)."""
@@ -25,10 +28,12 @@ def settings(state: State, config: Config) -> dict[str, str]:
         if plan.enforce_limits and config.accounts
         else "none",
         "AccountingStorageTRES": "cpu,mem,energy,node,billing,fs/disk,vmem,pages,gres/gpu",
+        "AccountingStorageType": HISTORY_IS_KEPT,
         "ClusterName": CLUSTER_NAME,
         "DefMemPerCPU": str(plan.default_mem_per_cpu >> 20) if plan.default_mem_per_cpu else "UNLIMITED",
         "DependencyParameters": "kill_invalid_depend" if plan.kill_invalid_dependency else "",
         "Epilog": config.hooks.epilog,
+        "FirstJobId": "1",
         "GresTypes": "gpu,shard" if config.gpus.shards_per_gpu else "gpu",
         "HealthCheckInterval": f"{config.health.interval_s:.0f} sec",
         "HealthCheckProgram": config.health.program,
@@ -38,6 +43,7 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "MaxArraySize": str(MAX_TASKS + 1),
         "MaxJobCount": str(MAX_OPEN_JOBS),
         "JobContainerType": "job_container/tmpfs" if held.private_dirs else "(null)",
+        "MpiDefault": "none",
         "MinJobAge": f"{config.keep_finished_s:.0f} sec",
         "NEXT_JOB_ID": str(state.next_job_id),
         "PreemptMode": "OFF" if plan.preempt_by == "off" else plan.preempt_mode.upper(),
@@ -53,12 +59,16 @@ def settings(state: State, config: Config) -> dict[str, str]:
         "PriorityWeightJobSize": str(weights.job_size),
         "PriorityWeightPartition": str(weights.partition),
         "PriorityWeightQOS": str(weights.qos),
+        "PrivateData": "none",
         "Prolog": config.hooks.prolog,
         "PrologEpilogTimeout": f"{config.hooks.timeout_s:.0f}",
         "SchedulerType": "sched/builtin" if plan.backfill == "none" else "sched/backfill",
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CPU_MEMORY" if held.memory else "CR_CPU",
+        "TaskEpilog": config.hooks.task_epilog,
+        "TaskProlog": config.hooks.task_prolog,
         "TmpFS": held.tmp_dir or "/tmp",
+        "TrackWCKey": "No",
         "UnkillableStepTimeout": f"{held.unkillable_s:.0f} sec",
     }
 

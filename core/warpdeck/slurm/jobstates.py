@@ -22,7 +22,7 @@ ENDED = frozenset(list(CODES)[3:12])
 
 
 _OUT_OF_MEMORY = "0:125"
-"""Its place is taken by a signal that there is none of: SIG_OOM in slurm.h."""
+"""In the place of the signal a number that no signal has: SIG_OOM in slurm.h."""
 
 
 def told_exit(row: Mapping[str, Any]) -> str:

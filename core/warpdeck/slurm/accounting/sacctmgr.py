@@ -20,8 +20,7 @@ Row = dict[str, Any]
 TREE_WIDTH = -20
 OPTIONS = options(
     "sacctmgr",
-    "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s usage verbose,v "
-    "version,V json yaml",
+    "help,h immediate,i noheader,n oneliner,o parsable,p parsable2,P quiet,Q readonly,r associations,s usage verbose,v version,V",
 )
 HELP = """sacctmgr [<OPTION>] [show|list] ENTITY [WHERE...] [format=FIELD[%WIDTH],...]
 
