@@ -2,6 +2,7 @@
 
     after:ID[+min]   ID has started or was cancelled (and so many minutes went by)
     afterany:ID      ID has ended                      afterok:ID     ID ended COMPLETED
+    afterburstbuffer:ID   as afterany: there are no burst buffers whose end could be waited for
     afternotok:ID    ID ended otherwise                singleton      no earlier job of this name and user is left
     aftercorr:ID     for each task of an array: the task of that number of ID ended COMPLETED; else as afterok
 A whole array counts as ended when all its tasks have.

@@ -67,12 +67,12 @@ MailTypes = Annotated[tuple[Word, ...], msgspec.Meta(max_length=16)]
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, singleton.
+    """One clause of `--dependency`. `kind`: after, afterany, afterok, afternotok, aftercorr, afterburstbuffer, singleton.
 
-    `task` narrows an array job to one of its tasks.
+    `task` narrows an array job to one of its tasks. `delay_s` counts for `after` alone, as in Slurm.
     """
 
-    kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok|corr)?|singleton)\Z")]
+    kind: Annotated[str, msgspec.Meta(pattern=r"\A(after(any|ok|notok|corr|burstbuffer)?|singleton)\Z")]
     job_id: Annotated[JobId, msgspec.Meta(ge=0, le=2**53)] = JobId(0)
     task: CountOrNone | None = None
     delay_s: Seconds = 0

@@ -7,8 +7,8 @@ from typing import Any
 
 from warpdeck.errors import UserError
 
-KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr")
-_TARGET = re.compile(r"(\d{1,18})(?:_(\d{1,9}))?(?:\+(\d{1,6}))?")
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer")
+_TARGET = re.compile(r"\s*(\d{1,18})(?:_(?:(\d{1,9})|\*))?(?:\+(\d{1,6}))?")
 
 
 def parse_dependencies(text: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def parse_dependencies(text: str) -> dict[str, Any]:
 
 def _clause(kind: str, target: str, text: str) -> dict[str, Any]:
     match = _TARGET.fullmatch(target)
-    if match is None or (match[3] and kind != "after"):
+    if match is None:
         raise UserError(
             f"--dependency={text}: {target!r} is no job id", "write 12, or 12_3 for a task of an array"
         )
@@ -50,7 +50,7 @@ def format_dependencies(value: dict[str, Any] | None) -> str:
     words = []
     for clause in value["clauses"]:
         task = "" if clause.get("task") is None else f"_{clause['task']}"
-        words.append(
-            clause["kind"] if clause["kind"] == "singleton" else f"{clause['kind']}:{clause['job_id']}{task}"
-        )
+        delay = f"+{clause['delay_s'] // 60}" if clause.get("delay_s") else ""
+        whom = "" if clause["kind"] == "singleton" else f":{clause['job_id']}{task}{delay}"
+        words.append(clause["kind"] + whom)
     return ("?" if value.get("any_of") else ",").join(words)

@@ -98,7 +98,9 @@ def _run(words: list[str], console: Console, known: Table, *, is_last: bool = Fa
     asked = own.keys() | draft.own
     with console.connect() as client:
         return (
-            _test(client, draft, console) if "test-only" in asked else _submit(client, draft, asked, console)
+            _test(client, draft, console, quiet="quiet" in asked)
+            if "test-only" in asked
+            else _submit(client, draft, asked, console)
         )
 
 
@@ -226,12 +228,15 @@ def _failed(error: UserError, console: Console) -> CommandError:
     return CommandError(words, exit_code=exit_code(console.env))
 
 
-def _test(client: SyncClient, draft: Draft, console: Console) -> int:
-    """Says when it would start; 1 if never."""
+def _test(client: SyncClient, draft: Draft, console: Console, *, quiet: bool) -> int:
+    """Says when it would start, with --quiet only that it never would; 1 then."""
     found = dry_run(client, draft)
     if found["verdict"] == "never":
         error = UserError(found["sentence"], found["hint"], code=found["code"])
-        console.err.write(f"allocation failure: {in_slurms_words(error)}\n")
+        first = said_first(error)
+        console.err.write(
+            f"{'sbatch: error: ' * bool(first)}{first}allocation failure: {in_slurms_words(error)}\n"
+        )
         return 1
     at_unix = time.time() if found["verdict"] == "now" else found["expected_start"]
     if at_unix is None:
@@ -239,6 +244,8 @@ def _test(client: SyncClient, draft: Draft, console: Console) -> int:
             f"allocation failure: the start cannot be told: {found['untold'] or found['sentence']}\n"
         )
         return 1
+    if quiet:
+        return 0
     where = f" on nodes {found['node_list']}" if found["node_list"] else ""
     part = f" in partition {found['partition'] or ALL_NODES}"
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_unix))

@@ -321,7 +321,7 @@ def test_signals(text: str, wanted: Any) -> None:
         ("afterok:", REFUSED),
         ("123", REFUSED),
         ("aftercorr:12", [("aftercorr", 12, None)]),
-        ("afterburstbuffer:3", REFUSED),
+        ("afterburstbuffer:3", [("afterburstbuffer", 3, None)]),
         ("expand:3", REFUSED),
     ],
 )

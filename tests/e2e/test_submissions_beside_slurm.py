@@ -1,0 +1,122 @@
+"""sbatch beside a real Slurm: what a job may depend on, what --test-only says, and what is said of a partition that there is not.
+
+Ours differs on purpose where a job is named that there never was: Slurm starts at once what depends on it, we refuse it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.lab.pair import Pair, side_by_side
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.slurm
+WRAP = ("-o", "/dev/null", "--wrap", "sleep 1000")
+KINDS = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer")
+WAITING = (
+    "afterburstbuffer:{held}", "afterok:{held}+10", "after:{held}+10", "afterok:{array}_*", "afterok:{array}_2", "afterok: {held}",
+    "aftercorr:{array}", "afterok:{held}:{array}", "afterok:{held}?afterburstbuffer:{array}", "AfterOK:{held}", "",
+    "afterok:{held}:{held}",
+)  # fmt: skip
+UNREAD = (
+    "after:{held}+x",
+    "afterok:",
+    "afterok",
+    "foo:1",
+    "afterok:x",
+    "afterok:{held},",
+    "afterok:{held}:",
+    "afterok:0",
+)
+Jobs = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with side_by_side(Pair) as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def jobs(pair: Pair) -> Jobs:
+    """By what became of them: they have the same numbers in both."""
+    made = {}
+    for name, options, exit_code in (
+        ("held", ("-H",), None), ("array", ("-H", "-a", "1-3"), None), ("good", ("-w", "n1"), 0), ("bad", ("-w", "n2"), 1)
+    ):  # fmt: skip
+        number = pair.theirs.ok(
+            "sbatch", "--parsable", *options, "-o", "/dev/null", "--wrap", f"exit {exit_code or 0}"
+        ).strip()
+        assert str(pair.ours.submit(*options)) == number
+        made[name] = number
+        if exit_code is not None:
+            pair.ours.runs(int(number))
+            pair.ours.ends(int(number), exit_code=exit_code)
+            words = ("squeue", "-h", "-t", "all", "-j", number, "-o", "%t")
+            eventually(lambda words=words: pair.theirs.ok(*words) in ("CD\n", "F\n"), what="it ends")  # type: ignore[misc]
+    return made
+
+
+def _submit(pair: Pair, *words: str) -> list[tuple[int, str, str]]:
+    """(exit code, number, first line of the errors) of both."""
+    done = [cluster.run(["sbatch", "--parsable", *words, *WRAP]) for cluster in (pair.theirs, pair.ours)]
+    return [(each.rc, each.out.strip(), each.err.partition("\n")[0]) for each in done]
+
+
+def _shown(pair: Pair, submitted: list[tuple[int, str, str]], form: str) -> list[str]:
+    both = (pair.theirs, pair.ours)
+    return [
+        cluster.run(["squeue", "-h", "-t", "all", "-j", number, "-o", form]).out
+        for cluster, (_, number, _) in zip(both, submitted, strict=True)
+    ]
+
+
+def _cancel(pair: Pair, submitted: list[tuple[int, str, str]]) -> None:
+    for cluster, (_, number, _) in zip((pair.theirs, pair.ours), submitted, strict=True):
+        cluster.run(["scancel", number])
+
+
+@pytest.mark.parametrize("case", WAITING)
+def test_what_a_job_waits_for_is_told_alike(pair: Pair, jobs: Jobs, case: str) -> None:
+    done = _submit(pair, "-H", "-d", case.format(**jobs))
+    assert [(code, said) for code, _, said in done] == [(0, "")] * 2
+    theirs, ours = _shown(pair, done, "%E|%r")
+    _cancel(pair, done)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_what_cannot_be_read_is_refused_alike(pair: Pair, jobs: Jobs, case: str) -> None:
+    theirs, ours = _submit(pair, "-H", "-d", case.format(**jobs))
+    assert ours == theirs and theirs[0] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["good", "bad"])
+def test_what_has_ended_already_lets_a_job_go_or_never(pair: Pair, jobs: Jobs, kind: str, end: str) -> None:
+    done = _submit(pair, "-d", f"{kind}:{jobs[end]}")
+
+    def told() -> list[str]:
+        return [re.sub("^CF|^R", "R", line) for line in _shown(pair, done, "%t|%r|%E")]
+
+    eventually(lambda: told()[0] in ("R|None|(null)\n", told()[1]), what="theirs has looked")
+    theirs, ours = told()
+    if ours.startswith("R|"):
+        pair.ours.runs(int(done[1][1]))
+    _cancel(pair, done)
+    if ours.startswith("R|"):
+        pair.ours.ends(int(done[1][1]), signal=15)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["-p zz", "-p gpu,zz", "-p zz --test-only", "-w zz --test-only", "-Q --test-only", "--test-only -N9"],
+)
+def test_what_there_is_not_is_said_alike(pair: Pair, words: str) -> None:
+    """All that Slurm says comes first; how it can be mended may follow."""
+    theirs, ours = (cluster.run(["sbatch", *words.split(), *WRAP]) for cluster in (pair.theirs, pair.ours))
+    assert (ours.rc, ours.out) == (theirs.rc, theirs.out) and ours.err.startswith(theirs.err)
+    assert bool(ours.err) == bool(theirs.err)
