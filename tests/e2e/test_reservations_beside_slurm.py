@@ -51,6 +51,25 @@ CREATED = (
     "create foo", "create reservationname=R", "create", "delete", "delete reservation=zz", "delete reservation",
     "update reservationname=zz users=root", "update reservation=zz",
 )  # fmt: skip
+OF_CORES = (
+    *(f"{WHOSE} {words}" for words in (
+        "corecnt=2", "corecnt=8", "corecnt=12", "corecnt=20", "corecnt=40", "nodes=n1 corecnt=2", "nodes=n[1-2] corecnt=2",
+        "nodes=n[1-2] corecnt=2,3", "nodes=n[1-2] corecnt=3,3,3", "nodes=n1 corecnt=20", "nodes=n1 corecnt=16",
+        "nodecnt=2 corecnt=4", "corecnt=0", "corecnt=x", "cpucnt=2", "cpu=2", "corecnt=1000", "nodecnt=2 corecnt=1000",
+        "nodes=ALL corecnt=2", "corecnt=1k", "core=2", "tres=cpu=4", "tres=cpu=5", "tres=cpu=4,node=2", "tres=cpu=4 nodes=n1",
+        "tres=cpu=4 nodes=n[1-2]", "tres=gres/gpu:2", "tres=mem=2", "tres=foo=2", "tres=", "partitionname=debug corecnt=4",
+        "partitionname=debug corecnt=40", "corecnt=2 flags=REPLACE", "nodecnt=2 corecnt=4 flags=REPLACE",
+        "corecnt=2 flags=ANY_NODES")),
+    *(f"{WHOSE} nodes=n1 corecnt=2 flags={flag}" for flag in (
+        "FLEX", "MAINT", "ANY_NODES", "MAGNETIC", "OVERLAP", "TIME_FLOAT", "DAILY", "STATIC_ALLOC", "PURGE_COMP")),
+)  # fmt: skip
+"""Of some cores of nodes. A core of their nodes is a CPU."""
+TWICE = (
+    ("nodes=n1 corecnt=10", "nodes=n1 corecnt=10"), ("nodes=n1 corecnt=10", "nodes=n1 corecnt=4"),
+    ("nodes=n1", "nodes=n1 corecnt=4"), ("nodes=n1 corecnt=10", "corecnt=10"), ("nodes=n1 corecnt=10", "corecnt=4"),
+    ("corecnt=20", "corecnt=4"), ("nodes=n1 corecnt=10", "nodecnt=1 corecnt=4"), ("nodes=n1 corecnt=10", "corecnt=60"),
+    ("nodes=n1", "corecnt=4"), ("nodes=n[1-2] corecnt=16,16", "corecnt=4"), ("corecnt=64", "corecnt=1"),
+)  # fmt: skip
 CHANGED = (
     "users+=nobody", "users-=root", "users=nobody", "users=", "users-=nobody", "users+=nosuch", "nodes=n2", "nodes+=n2",
     "nodes-=n1", "nodes=zz", "nodecnt=2", "nodecnt=1", "duration=30", "duration+=30", "duration-=30", "duration-=100",
@@ -58,6 +77,7 @@ CHANGED = (
     "flags=magnetic", "flags+=flex", "flags+=purge_comp=20", "flags+=replace", "flags+=time_float", "flags=time_float",
     "flags-=overlap", "flags-=no_hold", "flags+=no_hold", "flags+=static", "users=-nobody", "users=nobody,root", "users=-root,-nobody",
     "flags=foo", "foo=bar", "comment=x", "flags=MAINT", "flags+=OVERLAP", "flags-=MAINT", "users=-root", "nodecnt+=1",
+    "corecnt=3", "tres=cpu=4",
 )  # fmt: skip
 FIELDS = (
     "ReservationName",
@@ -66,6 +86,7 @@ FIELDS = (
     "NodeCnt",
     "CoreCnt",
     "PartitionName",
+    "TRES",
     "Flags",
     "Users",
     "State",
@@ -119,6 +140,26 @@ def pair() -> Iterator[EmptyPair]:
 @pytest.mark.parametrize("line", CREATED)
 def test_one_is_made_alike(pair: EmptyPair, line: str) -> None:
     pair.same_after(line)
+
+
+@pytest.mark.parametrize("line", OF_CORES)
+def test_one_of_cores_is_made_alike(pair: EmptyPair, line: str) -> None:
+    pair.same_after(line)
+
+
+@pytest.mark.parametrize(("first", "second"), TWICE)
+def test_two_may_have_cores_of_one_node(pair: EmptyPair, first: str, second: str) -> None:
+    pair.same_after(f"{WHOSE} {first}", f"{WHOSE} {second}".replace("reservationname=R", "reservationname=Q"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["corecnt=3", "corecnt=0", "nodes=n2", "nodes=n1", "nodecnt=2", "nodes=", "duration=30", "flags+=magnetic",
+     "users+=nobody", "tres=cpu=4", "starttime=now+2hours"],
+)  # fmt: skip
+@pytest.mark.parametrize("of", ["nodes=n1 corecnt=2", "corecnt=2"])
+def test_one_of_cores_keeps_them(pair: EmptyPair, of: str, words: str) -> None:
+    pair.same_after(f"{WHOSE} {of}", f"{UPDATE} {words}")
 
 
 @pytest.mark.parametrize("words", CHANGED)
@@ -199,9 +240,7 @@ def test_a_flag_that_would_make_it_another_is_refused_by_its_name(pair: EmptyPai
     assert done.rc == 1 and "Flag FIRST_CORES is not supported" in done.err
 
 
-@pytest.mark.parametrize(
-    "words", ["corecnt=2", "licenses=a:1", "groups=root", "features=x", "maxstartdelay=5"]
-)
+@pytest.mark.parametrize("words", ["licenses=a:1", "groups=root", "features=x", "maxstartdelay=5"])
 def test_a_key_that_it_does_not_have_is_refused_by_its_name(pair: EmptyPair, words: str) -> None:
     done = pair.ours.run(["scontrol", *ONE.split(), words])
     assert done.rc == 1 and f"Unsupported parameter {words}." in done.err

@@ -257,3 +257,104 @@ def test_one_that_nobody_uses_for_its_time_is_purged(each: Each) -> None:
         eventually(lambda: cluster.reservation("ReservationName") == [""], timeout_s=2 * LONG_S)
 
     each(act)
+
+
+def test_of_cores_its_jobs_have_so_many_and_others_the_rest(each: Each) -> None:
+    def act(cluster: Cluster) -> object:
+        cluster.make(f"{NOW} nodes=n1 corecnt=4")
+        empty = cluster.run("sinfo -h -n n1 -o %T|%C").out
+        cluster.submit("--reservation=R -t 10 -c 4")
+        cluster.come("R|n1|R")
+        cluster.submit("-t 10 -w n1 -c 12")
+        cluster.come("R|n1|R", "R|n1|(null)")
+        cluster.submit("-t 10 -w n1 -c 1")
+        cluster.submit("-t 10 --reservation=R -c 2")
+        cluster.come("R|n1|R", "R|n1|(null)", "PD||(null)", "PD||R")
+        return empty, cluster.run("sinfo -h -n n1 -o %T").out
+
+    each(act)
+
+
+def test_of_cores_others_have_no_more_than_the_rest(each: Each) -> None:
+    def act(cluster: Cluster) -> None:
+        cluster.make(f"{NOW} nodes=n1 corecnt=4")
+        cluster.submit("-t 10 -w n1 -c 13")
+        cluster.submit("-t 10 --reservation=R -c 5")
+        cluster.submit("-t 10 --reservation=R --exclusive")
+        eventually(lambda: "" not in (cluster.reason(0), cluster.reason(2)), timeout_s=LONG_S)
+        cluster.come("PD||(null)", "PD||R", "PD||R")
+
+    each(act)
+
+
+def test_of_cores_its_jobs_share_memory_and_gpus_with_all(each: Each) -> None:
+    def act(cluster: Cluster) -> None:
+        cluster.make(f"{NOW} nodes=n1 corecnt=4")
+        cluster.submit("-t 10 -w n1 --gres=gpu:3 --mem=40G")
+        cluster.submit("-t 10 --reservation=R --gres=gpu:1 --mem=20G")
+        cluster.come("R|n1|(null)", "R|n1|R")
+        cluster.submit("-t 10 --reservation=R --mem=1G")
+        cluster.come("R|n1|(null)", "R|n1|R", "R|n1|R")
+        cluster.submit("-t 10 --reservation=R --gres=gpu:1 --mem=1G")
+        cluster.submit("-t 10 --reservation=R --mem=10G")
+        cluster.come("R|n1|(null)", "R|n1|R", "R|n1|R", "PD||R", "PD||R")
+
+    each(act)
+
+
+def test_who_would_run_into_it_has_the_other_cores(each: Each) -> None:
+    def act(cluster: Cluster) -> None:
+        cluster.make(f"{LATER} nodes=n1 corecnt=4")
+        cluster.submit("-w n1 -c 12 -t 2:00:00")
+        cluster.submit("-w n1 -c 4 -t 30")
+        cluster.come("R|n1|(null)", "R|n1|(null)")
+        cluster.run(f"scancel {cluster.jobs[0]}")
+        if isinstance(cluster.slurm, OurSlurm):
+            cluster.slurm.ends(cluster.jobs[0], exit_code=0)
+        cluster.submit("-w n1 -c 11 -t 2:00:00 -b now+1")
+        cluster.come("gone", "R|n1|(null)", "R|n1|(null)")
+        cluster.submit("-w n1 -c 1 -t 2:00:00")
+        cluster.submit("-w n1 -c 1 -t 2:00:00")
+        cluster.come("gone", "R|n1|(null)", "R|n1|(null)", "R|n1|(null)", "PD||(null)")
+
+    each(act)
+
+
+def test_gpus_are_set_aside_with_their_share_of_the_cpus(both: list[Cluster], each: Each) -> None:
+    ours = both[1]
+    ours.make(f"{NOW} nodes=n1 tres=gres/gpu=2")
+    assert ours.reservation("Nodes", "CoreCnt", "TRES") == ["n1", "8", "cpu=8,gres/gpu=2"]
+    for words in (
+        "-w n1 --gres=gpu:3",
+        "-w n1 --gres=gpu:2",
+        "--reservation=R --gres=gpu:3",
+        "--reservation=R --gres=gpu:2",
+    ):
+        ours.submit(f"-t 10 {words}")
+    ours.come("PD||(null)", "R|n1|(null)", "PD||R", "R|n1|R")
+    assert ours.run("sinfo -h -n n1 -o %T").out == "mixed\n"
+    shown = ours.run("scontrol show node n1").out
+    assert "GresUsed" in shown or "AllocTRES" in shown
+
+
+@pytest.mark.parametrize(
+    "words", ["tres=gres/gpu=2", "tres=gres/gpu:h100=6,node=2", "tres=gres/gpu=16", "tres=cpu=2,gres/gpu=1"]
+)
+def test_gpus_are_chosen_where_they_are_free_of_reservations(
+    both: list[Cluster], each: Each, words: str
+) -> None:
+    ours = both[1]
+    assert ours.run(f"scontrol {MAKE} {LATER} nodes=n1".replace("=R ", "=Q ")).rc == 0
+    done = ours.run(f"scontrol {MAKE} {LATER} {words}")
+    wanted = {
+        "tres=gres/gpu=2": ["n2", "8", "cpu=8,gres/gpu=2"],
+        "tres=gres/gpu:h100=6,node=2": ["n[2-3]", "24", "cpu=24,gres/gpu=6"],
+        "tres=cpu=2,gres/gpu=1": ["n2", "2", "cpu=2,gres/gpu=1"],
+    }
+    if words not in wanted:
+        assert done.rc == 1 and "Requested nodes are busy" in done.err
+        return
+    shown = ours.run("scontrol -o show reservation R").out
+    assert [re.search(rf"\b{field}=(\S*)", shown)[1] for field in ("Nodes", "CoreCnt", "TRES")] == wanted[
+        words
+    ]  # type: ignore[index]

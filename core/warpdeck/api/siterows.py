@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from warpdeck.model.reservation import ReservedPart
+
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is planned before another."""
@@ -177,6 +179,7 @@ class ReservationRow(msgspec.Struct, frozen=True, kw_only=True):
     partition: str = ""
     replace: str = ""
     static: bool = False
+    parts: list[ReservedPart] = []
     """These are as in model.Reservation."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warpdeck.api.sync import SyncClient
-from warpdeck.notation.reservations import for_whom
+from warpdeck.notation.reservations import for_whom, parts_in_words
 from warpdeck.notation.times import format_duration
 from warpdeck.notation.tres import format_tres
 from warpdeck.paths import default_paths
@@ -215,7 +215,7 @@ def _reservations(answer: dict[str, Any], args: argparse.Namespace) -> None:
                 format_time(row["start"]) or "always",
                 format_time(row["end"]) or "never",
                 f"{format_duration(row['end'] - row['start'] if both else None)} {row['repeat']}".strip(),
-                row["node_list"],
+                parts_in_words(row["parts"]) or row["node_list"],
                 for_whom(row),
             ]
         )

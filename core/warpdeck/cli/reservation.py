@@ -26,6 +26,7 @@ def _parser() -> Arguments:
             "warpdeck reservation create class --nodes gpu[01-04] --start 2026-03-02T09:00 --duration 3:00:00 --accounts teaching",
             "warpdeck reservation create class --nodes gpu01 --start 2026-03-02T09:00 --duration 2:00:00 --users ann --flags WEEKLY",
             "warpdeck reservation create cooling --nodes ALL --start now+2hours --duration 1-0 --maintenance",
+            "warpdeck reservation create demo --nodes gpu01 --tres gres/gpu=2 --users ann --duration 2:00:00",
             "warpdeck reservation create class --nodes gpu[01-08] --accounts teaching --instead",
             "warpdeck reservation rm class",
             "warpdeck reservations",
@@ -34,7 +35,12 @@ def _parser() -> Arguments:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     create = verbs.add_parser("create", help="set nodes aside")
     create.add_argument("name", metavar="NAME")
-    create.add_argument("--nodes", required=True, metavar="LIST", help="nodes, or ALL")
+    create.add_argument(
+        "--nodes", default="", metavar="LIST", help="nodes, or ALL; with --tres they may be left out"
+    )
+    create.add_argument(
+        "--tres", default="", metavar="TRES", help="not whole nodes but so much of them: cpu=16,gres/gpu=2"
+    )
     create.add_argument("--start", default="now", metavar="TIME", help="as --begin; default: now")
     create.add_argument(
         "--duration", default="UNLIMITED", metavar="TIME", help="as --time; default: until it is removed"
@@ -64,13 +70,13 @@ def _parser() -> Arguments:
 
 def _create(client: SyncClient, args: argparse.Namespace) -> int:
     flags = ",".join(filter(None, [args.flags, "MAINT" if args.maintenance else ""]))
-    wish = Wish(args.name, args.nodes, args.start, args.duration, args.users, args.accounts, flags)
+    wish = Wish(args.name, args.nodes, args.start, args.duration, args.users, args.accounts, flags, args.tres)
     made = parse_wish(wish, time.time())
     client.call("reservation_make", reservation=made, instead=args.instead)
     if args.json:
         print_json(made)
     else:
-        print(f"reserved {args.nodes}: {args.name}")
+        print(f"reserved {' of '.join(filter(None, [args.tres, args.nodes]))}: {args.name}")
     return 0
 
 

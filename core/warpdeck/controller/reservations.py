@@ -125,26 +125,25 @@ def view_of(state: State, made: Reservation) -> ReservationView:
         accounts=frozenset(made.accounts),
         deny_users=frozenset(made.deny_users),
         deny_accounts=frozenset(made.deny_accounts),
+        parts=made.parts,
         **{name: getattr(made, name) for name in AS_MADE},
     )
 
 
 def taken_nodes(state: State, each: ReservationView, now: float) -> frozenset[NodeName]:
     """The nodes that other reservations have in its time."""
-    others = [
-        window
-        for other in reservations(state, now)
-        for window in (occurrences_of(other, now, until_unix=now) if other.name != each.name else ())
-    ]
-    windows_of = occurrences_of(each, now, until_unix=now)
-    meets = (
-        other.nodes
-        for other in others
-        if any(
-            max(one.start_unix, other.start_unix) < min(one.end_unix, other.end_unix) for one in windows_of
-        )
+    others = (other for other in reservations(state, now) if other.name != each.name)
+    return frozenset().union(*(other.nodes for other in others if meet(each, other, now)))
+
+
+def meet(one: ReservationView, other: ReservationView, now: float) -> bool:
+    """Whether there is a time at which both are, as far as that is looked at."""
+    theirs = occurrences_of(other, now, until_unix=now)
+    return any(
+        max(mine.start_unix, each.start_unix) < min(mine.end_unix, each.end_unix)
+        for mine in occurrences_of(one, now, until_unix=now)
+        for each in theirs
     )
-    return frozenset().union(*meets)
 
 
 def next_begin_unix(each: ReservationView, now: float) -> float:

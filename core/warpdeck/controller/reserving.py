@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
 from warpdeck.errors import UserError
@@ -12,7 +11,8 @@ from warpdeck.policy import ReservationView
 
 from .amended import Amended
 from .events import Outcome, ReservationMade, ReservationRemoved
-from .reservations import occurrences_of, reservations, view_of
+from .parts import check_parts, with_parts
+from .reservations import meet, reservations, view_of
 from .state import State, amend
 from .transaction import Transaction
 
@@ -33,6 +33,8 @@ def make(txn: Transaction, event: ReservationMade) -> Outcome:
             txn.drop_reservation(each.name)
     if event.instead:
         _check_made(state, wanted.name)
+    if wanted.asked is not None:
+        wanted = with_parts(state, wanted, txn.now)
     _check(state, wanted, now=txn.now, instead=event.instead)
     txn.put_reservation(wanted)
     return Outcome()
@@ -51,7 +53,6 @@ def _check_made(state: State, name: str) -> None:
 
 def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> None:
     others = [each for each in reservations(state, now) if not (instead and each.name == wanted.name)]
-    there = [window for each in others for window in occurrences_of(each, now, until_unix=now)]
     if any(each.name == wanted.name for each in others):
         raise UserError(f"there is a reservation {wanted.name} already", "see `warpdeck reservations`")
     if len(state.reserved) >= MAX_RESERVATIONS and not instead:
@@ -75,18 +76,18 @@ def _check(state: State, wanted: Reservation, *, now: float, instead: bool) -> N
         )
     _check_accounts(state, wanted)
     if not (wanted.maintenance or wanted.overlap):
-        _check_alone(state, wanted, there, now=now)
+        _check_alone(state, wanted, others, now=now)
 
 
-def _check_alone(state: State, wanted: Reservation, there: list[ReservationView], *, now: float) -> None:
-    """That no other has one of its nodes in its time."""
-    for new, each in itertools.product(occurrences_of(view_of(state, wanted), now, until_unix=now), there):
-        if max(new.start_unix, each.start_unix) < min(new.end_unix, each.end_unix):
-            both = sorted(new.nodes & each.nodes)
-            if both:
-                raise UserError(
-                    f"reservation {each.name} has {both[0]} at that time", "see `warpdeck reservations`"
-                )
+def _check_alone(state: State, wanted: Reservation, others: list[ReservationView], *, now: float) -> None:
+    """That no other has one of its nodes in its time, or so much of it that there is too little."""
+    new = view_of(state, wanted)
+    there = [each for each in others if new.nodes & each.nodes and meet(new, each, now)]
+    for each in there:
+        if not (new.parts and each.parts):
+            both = min(new.nodes & each.nodes)
+            raise UserError(f"reservation {each.name} has {both} at that time", "see `warpdeck reservations`")
+    check_parts(state, new, there)
 
 
 def _check_repeat(wanted: Reservation) -> None:

@@ -111,6 +111,7 @@ def reservation_rows(reservations: Collection[ReservationView], now: float) -> l
             accounts=sorted(each.accounts),
             deny_users=sorted(each.deny_users),
             deny_accounts=sorted(each.deny_accounts),
+            parts=list(each.parts),
             **{name: getattr(each, name) for name in AS_ASKED},
         )
         for each in sorted(reservations, key=lambda each: (each.start_unix, each.name))

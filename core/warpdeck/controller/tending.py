@@ -167,7 +167,7 @@ def _orphans(state: State, now: float) -> list[JobId]:
 
 def _pool(state: State, each: ReservationView, now: float) -> NodePool:
     """What it may have instead of its nodes, where any are to be replaced."""
-    if not each.node_count or each.static:
+    if not each.node_count or each.static or each.parts:
         return NodePool()
     able = frozenset(name for name, node in state.nodes.items() if not why_unavailable(state, node))
     idle = frozenset(name for name in state.nodes if not state.jobs_on(name))

@@ -38,6 +38,20 @@ class ReservedPart(msgspec.Struct, frozen=True, kw_only=True):
     """(type in small letters, how many); () names none: its jobs share those of the node with everybody."""
 
 
+class PartsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """So much is asked for; the controller finds out how much of which node that is.
+
+    `cpus`: in all, or of each node; () with GPUs is their share of the node. `chosen`: not all nodes of the reservation are
+    meant but some of these, `nodes` of them if that is said.
+    """
+
+    cpus: Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(max_length=MAX_NODES)] = ()
+    gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
+    gpu_type: str = ""
+    chosen: bool = False
+    nodes: Annotated[int, msgspec.Meta(ge=0, le=MAX_NODES)] = 0
+
+
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes` None: whatever nodes there are; `end_unix` None: until it is removed. `maintenance`: for nobody, or for
     who tries the nodes; it may overlap with others and goes before them."""
@@ -79,3 +93,5 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that were chosen stay (STATIC_ALLOC)."""
     parts: Annotated[tuple[ReservedPart, ...], msgspec.Meta(max_length=MAX_NODES)] = ()
     """So much of each of its nodes; () is the nodes as a whole."""
+    asked: PartsAsked | None = None
+    """What the parts are to be, until they are found: never of one that is kept."""

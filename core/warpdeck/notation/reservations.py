@@ -13,6 +13,9 @@ from .moments import parse_moment
 from .reservationflags import FLAGS, BadFlags, flag_fields, parse_flags
 from .times import parse_limit
 
+MAX_DIGITS = 6
+"""Of a count."""
+
 
 class Wish(NamedTuple):
     """The words for one reservation, as a form or a command line has them."""
@@ -24,6 +27,71 @@ class Wish(NamedTuple):
     users: str = ""
     accounts: str = ""
     flags: str = ""
+    tres: str = ""
+
+
+class BadTres(UserError):
+    """Its message is Slurm's."""
+
+
+class Tres(NamedTuple):
+    """What is asked for; 0 is nothing said."""
+
+    cpus: int = 0
+    nodes: int = 0
+    gpus: int = 0
+    gpu_type: str = ""
+
+    @property
+    def has_parts(self) -> bool:
+        return bool(self.cpus or self.gpus)
+
+
+def parse_tres(text: str) -> Tres:
+    """cpu=8,gres/gpu=2, gres/gpu:h100=2, node=2. Raises BadTres."""
+    found = Tres()
+    hint = "there are: cpu=COUNT, gres/gpu=COUNT, gres/gpu:TYPE=COUNT, node=COUNT"
+    for word in filter(None, text.split(",")):
+        name, equals, amount = word.partition("=")
+        kind, _, gpu_type = name.lower().partition(":")
+        if not equals or not amount.isdecimal() or len(amount) > MAX_DIGITS or not int(amount):
+            raise BadTres(f"invalid TRES '{word}'", hint)
+        if name.lower() in ("cpu", "node"):
+            count = int(amount)
+            found = found._replace(cpus=count) if kind == "cpu" else found._replace(nodes=count)
+        elif kind == "gres/gpu":
+            if found.gpus:
+                raise BadTres(
+                    "GPUs of one kind can be reserved at a time", "make a reservation for each kind"
+                )
+            found = found._replace(gpus=int(amount), gpu_type=gpu_type)
+        elif kind in ("mem", "billing", "energy", "vmem", "pages"):
+            raise BadTres(f"TRES type '{kind}' not supported with reservations", hint)
+        else:
+            raise BadTres(f"couldn't identify configured TRES '{name}'", hint)
+    return found
+
+
+def told_tres(parts: Sequence[Mapping[str, Any]]) -> str:
+    """What parts come to, as TRES= has it; "" for none."""
+    kinds: dict[str, int] = {}
+    for part in parts:
+        for name, count in part["gpus"]:
+            kinds[name] = kinds.get(name, 0) + count
+    gpus = sum(kinds.values())
+    only = f":{next(iter(kinds))}" if len(kinds) == 1 and next(iter(kinds)) else ""
+    cpus = sum(part["cpus"] for part in parts)
+    return ",".join([*([f"cpu={cpus}"] if parts else []), *([f"gres/gpu{only}={gpus}"] if gpus else [])])
+
+
+def parts_in_words(parts: Sequence[Mapping[str, Any]]) -> str:
+    """16 CPUs and 2 h100 of gpu01; "" for whole nodes."""
+    told = []
+    for part in parts:
+        cpus = f"{part['cpus']} CPU{'s' if part['cpus'] != 1 else ''}"
+        gpus = [f"{count} {name or 'GPU'}" for name, count in part["gpus"]]
+        told.append(f"{' and '.join([cpus, *gpus])} of {part['node']}")
+    return ", ".join(told)
 
 
 def parse_wish(wish: Wish, now: float) -> dict[str, object]:
@@ -33,7 +101,13 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
     flags = _flags(wish.flags)
     start = parse_moment(wish.start or "now", now)
     duration_s = parse_limit(wish.duration or "UNLIMITED")
-    nodes = None if wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
+    tres = parse_tres(wish.tres)
+    if tres.nodes and (not tres.has_parts or wish.nodes):
+        raise UserError(
+            "node= says on how many nodes CPUs and GPUs are chosen", "name the nodes with --nodes"
+        )
+    chosen = tres.has_parts and not wish.nodes
+    nodes = None if chosen or wish.nodes.upper() == "ALL" else list(dict.fromkeys(expand(wish.nodes)))
     if nodes == []:
         raise UserError("--nodes names no node", "write names such as gpu[01-04], or ALL")
     if "REPLACE" in flags or "REPLACE_DOWN" in flags:
@@ -49,7 +123,26 @@ def parse_wish(wish: Wish, now: float) -> dict[str, object]:
         **whose("accounts", wish.accounts),
         **flag_fields(flags),
         **floating(flags, start, now, duration_s),
+        "asked": parts_asked(tres, cpus=_evenly(tres.cpus, len(nodes or ())), chosen=chosen),
     }
+
+
+def parts_asked(tres: Tres, *, cpus: Sequence[int], chosen: bool) -> dict[str, object] | None:
+    """model.PartsAsked's fields; None for whole nodes. `cpus`: in all if they are `chosen`, else of each node."""
+    if not (tres.gpus or any(cpus)):
+        return None
+    return {
+        "cpus": list(cpus),
+        "gpus": tres.gpus,
+        "gpu_type": tres.gpu_type,
+        "chosen": chosen,
+        "nodes": tres.nodes if chosen else 0,
+    }
+
+
+def _evenly(total: int, nodes: int) -> list[int]:
+    each, left = divmod(total, max(1, nodes))
+    return [each + (at < left) for at in range(max(1, nodes))] if total else []
 
 
 def whose(key: str, text: str) -> dict[str, list[str]]:
@@ -77,9 +170,11 @@ def floating(
 
 def wish_command(wish: Wish, *, instead: bool = False) -> str:
     """`warpdeck reservation create ...`; what is as it is without being said is left out. `instead`: of that of its name."""
-    words = ["warpdeck", "reservation", "create", wish.name or "NAME", "--nodes", wish.nodes or "LIST"]
+    words = ["warpdeck", "reservation", "create", wish.name or "NAME"]
+    if wish.nodes or not wish.tres:
+        words += ["--nodes", wish.nodes or "LIST"]
     usual = Wish("")
-    for field in ("start", "duration", "users", "accounts", "flags"):
+    for field in ("tres", "start", "duration", "users", "accounts", "flags"):
         value = getattr(wish, field)
         if value and value != getattr(usual, field):
             words += [f"--{field}", value]

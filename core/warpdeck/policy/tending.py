@@ -90,7 +90,7 @@ def _idle_since(each: ReservationView, use: Use, now: float) -> float | None:
 
 def _nodes(each: ReservationView, pool: NodePool) -> frozenset[NodeName]:
     """Its nodes, with others in the place of those that are to be replaced."""
-    if not each.node_count or each.static:
+    if not each.node_count or each.static or each.parts:
         return each.nodes
     kept = each.nodes & pool.able
     if each.replace == "busy":

@@ -21,7 +21,7 @@ from warpdeck.errors import UserError
 from warpdeck.model.amendment import Amendment
 from warpdeck.notation.amend import amended
 from warpdeck.notation.reservationflags import told_flags
-from warpdeck.notation.reservations import Wish
+from warpdeck.notation.reservations import Wish, told_tres
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.bindings import bindings
 from warpdeck_tui.editing import edited
@@ -463,6 +463,7 @@ def _wish(row: ReservationRow) -> Wish:
         _whose(row.users, row.deny_users),
         _whose(row.accounts, row.deny_accounts),
         ",".join(flags),
+        told_tres(msgspec.to_builtins(row.parts)),
     )
 
 

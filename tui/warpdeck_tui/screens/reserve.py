@@ -36,6 +36,7 @@ HINTS = {
     "users": "ann,bob",
     "accounts": "teaching",
     "flags": " ".join(flag for flag in FLAGS if flag not in UNSAID),
+    "tres": "empty is whole nodes; cpu=16,gres/gpu=2",
 }
 
 

@@ -10,7 +10,7 @@ import msgspec
 from warpdeck.api.noderows import NodeRow
 from warpdeck.api.rows import EventRow
 from warpdeck.api.siterows import PartitionRow, PriorityRow, QosRow, ReservationRow, ShareRow
-from warpdeck.notation.reservations import for_whom
+from warpdeck.notation.reservations import for_whom, parts_in_words
 from warpdeck.notation.times import format_duration
 from warpdeck_tui.widgets.cell_grid import node_role
 from warpdeck_tui.widgets.cells import printable
@@ -140,7 +140,7 @@ def reservation_rows(rows: Sequence[ReservationRow], *, now: float) -> list[Row]
                 Cell(_moment(row.start)),
                 Cell(_lasts(row)),
                 Cell(row.repeat, "muted"),
-                Cell(row.node_list),
+                Cell(parts_in_words(msgspec.to_builtins(row.parts)) or row.node_list),
                 Cell(_whom(row), "muted"),
             ),
         )
@@ -169,7 +169,7 @@ def reservation_words(row: ReservationRow, *, now: float) -> str:
         if row.purge_after_s is not None
         else "",
         f"Nodes that fail are replaced: {row.node_count} were asked for."
-        if row.node_count and not row.static
+        if row.node_count and not row.static and not row.parts
         else "",
     ]
     return " ".join(filter(None, told))

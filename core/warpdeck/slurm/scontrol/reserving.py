@@ -3,78 +3,41 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from warpdeck.cluster import ALL_NODES
 from warpdeck.errors import UserError
 from warpdeck.notation.hostlist import expand
-from warpdeck.notation.moments import parse_moment
-from warpdeck.notation.reservationflags import AS_ASKED, Asked, BadFlags, flag_fields, parse_flags, told_flags
-from warpdeck.notation.reservations import floating, whose
-from warpdeck.notation.times import parse_limit
+from warpdeck.notation.reservationflags import Asked, BadFlags, flag_fields, parse_flags, told_flags
+from warpdeck.notation.reservations import floating, parts_asked, whose
 from warpdeck.slurm.people import uid_of
 
+from .reservationkeys import (
+    AS_IT_IS,
+    HOLDING,
+    IN_USE,
+    NO_ACCOUNT,
+    NO_NODES,
+    NO_WHO,
+    NOT_SUPPORTED,
+    WORDS,
+    Misread,
+    Refused,
+    given_keys,
+    length_s,
+    listed,
+    moment,
+    words_of,
+)
+from .reservationnodes import asked_tres, chosen_nodes, cores, partition_of, pool_of
 from .session import Failed, Session
 
-KEYS = {
-    "accounts": 1,
-    "duration": 1,
-    "endtime": 1,
-    "flags": 2,
-    "nodecnt": 5,
-    "nodes": 1,
-    "partitionname": 1,
-    "reservationname": 1,
-    "starttime": 1,
-    "tres": 1,
-    "users": 1,
-}
-"""Key -> letters of it that must be written."""
-MAX_COUNT_DIGITS = 6
-HOLDING = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
-"""States of jobs for which a reservation stays."""
-IN_USE = "Requested reservation is in use"
-SIGNED = frozenset({"users", "accounts", "flags", "duration"})
-"""Keys that an update may add to and take from."""
-KEYS_NOT_HERE = (
-    "burstbuffer",
-    "corecnt",
-    "cpucnt",
-    "features",
-    "groups",
-    "licenses",
-    "maxstartdelay",
-    "watts",
-)
-"""Slurm's other keys."""
-NO_ACCOUNT = "Invalid account or account/partition combination specified"
-NO_WHO = "Either Users/Groups and/or Accounts must be specified."
-NO_NODES = "CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified."
-NOT_SUPPORTED = "Requested operation not supported on this system"
-AS_IT_IS = ("users", "accounts", "deny_users", "deny_accounts", *AS_ASKED)
-"""Fields of a row that a change leaves, but for those that it names."""
-WORDS = (
-    ("has", "Requested reservation overlaps with another reservation"),
-    ("already", "Duplicate event, or reservation of that name"),
-    ("there is no node", "Invalid node name specified"),
-    ("there is no account", NO_ACCOUNT),
-    ("over before it begins", "Invalid time specified"),
-    ("floats does not come again", NOT_SUPPORTED),
-    ("is for somebody or", "Reservation request lacks users, groups or accounts"),
-)
-
-
-class Misread(Exception):
-    """What scontrol itself finds wrong: one sentence, which may follow a line of its own."""
-
-    def __init__(self, sentence: str, *, before: str = "") -> None:
-        super().__init__(sentence)
-        self.before = before
-
-
-class Refused(Exception):
-    """What Slurm's controller would say; ours may follow on a second line."""
+NOTE = """\
+Note, unless nodes are directly requested a reservation must exist in a single partition.
+If no partition is requested the default partition is assumed.
+"""
+NOT_THERE = ("Requested nodes are busy", "Requested node configuration is not available")
+"""Where Slurm says so, it also says from which nodes it has chosen."""
+FIXED = "Core-based reservation can not be updated"
 
 
 def create(session: Session, words: list[str]) -> None:
@@ -94,11 +57,13 @@ def create(session: Session, words: list[str]) -> None:
     rest = words if "=" in words[0] else words[1:]
     with session.connect() as client:
         try:
-            made = _made(client, _given([word.partition("=") for word in rest]), session.console.user)
+            made = _made(client, given_keys([word.partition("=") for word in rest]), session.console.user)
             _make(client, made)
         except Misread as error:
-            raise Failed(f"{error.before}scontrol: error: {error}  No reservation created.") from error
+            raise Failed(f"{error.before}scontrol: error: {error}{error.tail('created')}") from error
         except Refused as error:
+            if str(error).startswith(NOT_THERE):
+                session.console.out.write(NOTE)
             raise Failed(f"Error creating the reservation: {error}") from error
     session.console.out.write(f"Reservation created: {made['name']}\n")
 
@@ -107,14 +72,16 @@ def change(session: Session, pairs: list[tuple[str, str]]) -> None:
     """update reservationname=NAME KEY=VALUE... with += and -= for what has several. Raises Failed."""
     with session.connect() as client:
         try:
-            given = _given([(key, "=", value) for key, value in pairs], signs=True)
+            given = given_keys([(key, "=", value) for key, value in pairs], signs=True)
             name = given.pop("reservationname", "")
             rows = {row["name"]: row for row in client.call("reservations")["reservations"]}
             if name not in rows:
                 raise Refused("Requested reservation is invalid")
             _make(client, _changed(client, rows[name], given), instead=True)
         except Misread as error:
-            said = f"{error.before}scontrol: error: {error}  No reservation update.\nslurm_update error: No error"
+            said = (
+                f"{error.before}scontrol: error: {error}{error.tail('update')}\nslurm_update error: No error"
+            )
             raise Failed(said) from error
         except Refused as error:
             words = str(error).partition("\n")[0]
@@ -147,7 +114,7 @@ def delete(session: Session, words: list[str]) -> None:
             client.call("reservation_rm", name=name)
         except UserError as error:
             raise Failed(
-                f"delete_reservation {words[0]}: {_words_of(error, 'Requested reservation is invalid')}"
+                f"delete_reservation {words[0]}: {words_of(error, 'Requested reservation is invalid')}"
             ) from error
 
 
@@ -156,38 +123,7 @@ def _make(client: Any, made: dict[str, Any], **how: bool) -> None:
     try:
         client.call("reservation_make", reservation=made, **how)
     except UserError as error:
-        raise Refused(_words_of(error)) from error
-
-
-def _words_of(error: UserError, missing: str = "") -> str:
-    if error.code == "not_found" and missing:
-        return missing
-    if "only the controller" in error.message:
-        return "Access/permission denied"
-    said = next((words for part, words in WORDS if part in error.message), "")
-    return f"{said}\n{error.message}" if said else error.message
-
-
-def _given(words: list[Any], *, signs: bool = False) -> dict[str, str]:
-    """Full key (with its sign) -> value. Raises Misread."""
-    found: dict[str, str] = {}
-    for key, equals, value in words:
-        if not equals:
-            raise Misread(f"Misformatted parameter '{key}', most options have a parameter after '='.")
-        sign = key[-1] if signs and key[-1:] in ("+", "-") else ""
-        lowered = (key[:-1] if sign else key).lower()
-        if lowered == "reservation":
-            lowered = "reservationname"
-        name = next(
-            (each for each, least in KEYS.items() if len(lowered) >= least and each.startswith(lowered)), ""
-        )
-        if not name:
-            known = any(len(lowered) > 2 and each.startswith(lowered) for each in KEYS_NOT_HERE)
-            raise Misread(f"{'Unsupported' if known else 'Unknown'} parameter {key}={value}.")
-        if sign and name not in SIGNED:
-            raise Misread(f"The +=/-= notation is not supported when updating {name}.")
-        found[name + sign] = value
-    return found
+        raise Refused(words_of(error)) from error
 
 
 def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
@@ -196,8 +132,10 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
     if "endtime" not in given and "duration" not in given:
         raise Misread("An end time or duration must be given.")
     flags = _flags(given.get("flags", "")).more
-    counted = _count(given)
-    if not given.get("nodes") and not counted and "partitionname" not in given:
+    tres = asked_tres(given)
+    counts, counted = cores(given), tres.nodes
+    of_parts = tres.has_parts or any(counts)
+    if not (given.get("nodes") or counted or of_parts or counts or "partitionname" in given):
         raise Misread(NO_NODES)
     if "PART_NODES" in flags and ("partitionname" not in given or given.get("nodes", "").upper() != "ALL"):
         raise Misread("PART_NODES flag requires specifying a Partition and ALL nodes.")
@@ -206,15 +144,25 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         raise Misread(NO_WHO)
     if fields["replace"] and given.get("nodes"):
         raise Refused("Invalid node name specified\nREPLACE goes with NodeCnt: nodes that are named stay")
+    if of_parts and (fields["replace"] or (fields["any_nodes"] and not given.get("nodes"))):
+        raise Refused(
+            "CPU count specification invalid\nREPLACE and ANY_NODES go with whole nodes that are named"
+        )
+    if counts and not of_parts:
+        raise Refused("Requested nodes are busy\nCoreCnt is of at least one core")
     if fields["any_nodes"] and counted:
         raise Refused("Requested reservation is invalid\nANY_NODES goes with nodes that are named")
     now = time.time()
-    start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
+    start = moment(given["starttime"], f"start time starttime={given['starttime']}")
     end = _end(given, start)
-    is_counted = bool(counted) and not given.get("nodes")
+    chosen = not given.get("nodes")
+    is_counted = bool(counted) and chosen
     return {
         "name": given.get("reservationname") or _free_name(client, given, user),
-        "nodes": _nodes(client, given, count=counted, times=(start, end)),
+        "nodes": chosen_nodes(
+            client, given, count=0 if of_parts and chosen else counted, times=(start, end), of_parts=of_parts
+        ),
+        "asked": parts_asked(tres, cpus=counts, chosen=chosen),
         "start_unix": start,
         "end_unix": end,
         **_whose("users", given.get("users", "")),
@@ -222,40 +170,47 @@ def _made(client: Any, given: dict[str, str], user: str) -> dict[str, Any]:
         **fields,
         **_floating(flags, start, now, end),
         "node_count": counted if is_counted else 0,
-        "partition": _partition(client, given) if is_counted else given.get("partitionname", ""),
+        "partition": partition_of(client, given)
+        if is_counted or of_parts
+        else given.get("partitionname", ""),
     }
 
 
 def _changed(client: Any, row: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     start = row["start"]
     if "starttime" in given:
-        start = _moment(given["starttime"], f"start time starttime={given['starttime']}")
+        start = moment(given["starttime"], f"start time starttime={given['starttime']}")
         if row["state"] == "active" or row["float_s"] is not None:
             raise Refused("Reservation already started")
     own = expand(row["node_list"])
     flags = _changed_flags(row, given)
     fields = {**{name: row[name] for name in AS_IT_IS}, **flags}
-    counted = _count(given)
+    tres = asked_tres(given)
+    counted = tres.nodes
+    sized = [key for key in ("corecnt", "tres", "nodes", "nodecnt") if key in given]
+    if tres.has_parts or cores(given) or (row["parts"] and sized):
+        raise Refused(f"{FIXED}\nmake another one of so much, and delete this one")
     if fields["replace"] and (given.get("nodes") or not fields["node_count"]):
         raise Refused(f"{NOT_SUPPORTED}\nREPLACE goes with NodeCnt: nodes that are named stay")
     if "nodes" in given and not given["nodes"]:  # as many others
-        fields |= {"node_count": len(own), "partition": _partition(client, given)}
+        fields |= {"node_count": len(own), "partition": partition_of(client, given)}
         counted = counted or len(own)
     elif "nodes" in given:
         fields["node_count"] = 0
     elif counted and fields["node_count"]:
         fields["node_count"] = counted
     if "partitionname" in given:
-        _pool(client, given["partitionname"])
+        pool_of(client, given["partitionname"])
         fields["partition"] = given["partitionname"]
     end = _changed_end(row, given, start)
     nodes: list[str] | None = list(own)
     if "nodes" in given or counted:
-        nodes = _nodes(client, given, count=counted, times=(start, end), own=own, name=row["name"])
+        nodes = chosen_nodes(client, given, count=counted, times=(start, end), own=own, name=row["name"])
     return {
         **fields,
         "name": row["name"],
         "nodes": nodes,
+        "parts": row["parts"],
         "start_unix": start,
         "end_unix": end,
         **_members(row, given, "users"),
@@ -271,7 +226,7 @@ def _changed_end(row: dict[str, Any], given: dict[str, str], start: float) -> fl
         end = _end(given, start)
     for key, sign in (("duration+", 1), ("duration-", -1)):
         if key in given:
-            more_s = _length_s(given[key])
+            more_s = length_s(given[key])
             if end is None or more_s is None:
                 raise Refused(
                     "Invalid time specified\na reservation without an end has no duration to change"
@@ -295,8 +250,8 @@ def _members(row: dict[str, Any], given: dict[str, str], key: str) -> dict[str, 
     """Who may, or who may not, from now on."""
     denied = bool(row[f"deny_{key}"])
     now = row[f"deny_{key}"] if denied else row[key]
-    words = _listed(given.get(key, ""))
-    less = _listed(given.get(f"{key}-", ""))
+    words = listed(given.get(key, ""))
+    less = listed(given.get(f"{key}-", ""))
     if now and words and all(word.startswith("-") for word in words):  # as key-=NAMES
         less, words = [*less, *(word[1:] for word in words)], []
     elif key in given:
@@ -324,26 +279,12 @@ def _whose(key: str, text: str) -> dict[str, list[str]]:
 
 def _end(given: dict[str, str], start: float) -> float | None:
     if "endtime" in given:
-        end = _moment(given["endtime"], f"end time endtime={given['endtime']}")
+        end = moment(given["endtime"], f"end time endtime={given['endtime']}")
         if end <= start:
             raise Misread("Start time cannot be after end time.")
         return end
-    length_s = _length_s(given["duration"])
-    return None if length_s is None else start + length_s
-
-
-def _length_s(text: str) -> float | None:
-    try:
-        return parse_limit(text)
-    except UserError as error:
-        raise Misread(f"Invalid duration duration={text}.") from error
-
-
-def _moment(text: str, what: str) -> float:
-    try:
-        return parse_moment(text, time.time())
-    except UserError as error:
-        raise Misread(f"Invalid {what}.", before=f"Invalid time specification (pos=0): {text}\n") from error
+    lasts_s = length_s(given["duration"])
+    return None if lasts_s is None else start + lasts_s
 
 
 def _flags(text: str, *, sign: str = "") -> Asked:
@@ -371,88 +312,8 @@ def _floating(flags: dict[str, str], start: float, now: float, end: float | None
         raise Refused(f"Invalid time specified\n{error.message}") from error
 
 
-def _listed(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
-
-
 def _free_name(client: Any, given: dict[str, str], user: str) -> str:
     """USER_1, as Slurm calls them: after the first user, or the first account."""
     there = {row["name"] for row in client.call("reservations")["reservations"]}
-    base = next(iter([*_listed(given.get("users", "")), *_listed(given.get("accounts", "")), user]))
+    base = next(iter([*listed(given.get("users", "")), *listed(given.get("accounts", "")), user]))
     return next(name for number in range(1, 10_000) if (name := f"{base}_{number}") not in there)
-
-
-def _count(given: dict[str, str]) -> int:
-    """How many nodes are asked for; 0: they are named."""
-    text = given.get("nodecnt", "")
-    for word in filter(None, given.get("tres", "").split(",")):
-        name, _, amount = word.partition("=")
-        if name.lower() != "node":
-            raise Misread(f"Unsupported parameter tres={given['tres']}: only whole nodes are reserved here.")
-        text = amount
-    if not text:
-        return 0
-    digits, times = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
-    if not digits.isdecimal() or len(digits) > MAX_COUNT_DIGITS:
-        raise Misread(f"Invalid node count {text}.")
-    return int(digits) * times
-
-
-def _nodes(
-    client: Any,
-    given: dict[str, str],
-    *,
-    count: int,
-    times: tuple[float, float | None],
-    own: Sequence[str] = (),
-    name: str = "",
-) -> list[str] | None:
-    """Those that are named, or so many: of `own` first, and of what others have not set aside then. None is all there are."""
-    if not count and given.get("nodes", "").upper() not in ("", "ALL"):
-        return list(dict.fromkeys(expand(given["nodes"])))
-    partition = given.get("partitionname") or (_partition(client, given) if count else "")
-    pool = _pool(client, partition) if partition else None
-    if not count:
-        return pool
-    taken = _taken(client, times, besides=name)
-    rows = [row for row in client.call("nodes")["nodes"] if pool is None or row["name"] in pool]
-    rows = [row for row in rows if row["name"] not in taken]
-    if own and count <= len(own):  # fewer: those that are idle go first
-        mine = sorted(
-            (row for row in rows if row["name"] in own), key=lambda row: (row["state"] != "idle", row["name"])
-        )
-        return [row["name"] for row in mine[len(mine) - count :]]
-    # Those that are idle first, so that the fewest jobs run into it.
-    rows.sort(key=lambda row: (row["name"] not in own, row["state"] != "idle", row["name"]))
-    if len(rows) < count:
-        raise Refused("Requested node configuration is not available")
-    return [row["name"] for row in rows[:count]]
-
-
-def _taken(client: Any, times: tuple[float, float | None], *, besides: str) -> set[str]:
-    """The nodes that other reservations have in that time."""
-    start, end = times
-    meet = [
-        row
-        for row in client.call("reservations")["reservations"]
-        if row["name"] != besides
-        and (end is None or (row["start"] or 0.0) < end)
-        and (row["end"] is None or row["end"] > start)
-    ]
-    return {name for row in meet for name in expand(row["node_list"])}
-
-
-def _partition(client: Any, given: dict[str, str]) -> str:
-    """From which so many nodes are taken, "" where the site has none."""
-    if "partitionname" in given:
-        return given["partitionname"]
-    parts = client.call("partitions")["partitions"]
-    return next((row["name"] for row in parts if row["default"] and row["name"] != ALL_NODES), "")
-
-
-def _pool(client: Any, partition: str) -> list[str]:
-    parts = client.call("partitions")["partitions"]
-    own = next((expand(row["node_list"]) for row in parts if row["name"] == partition), None)
-    if own is None:
-        raise Refused("Invalid partition name specified")
-    return own

@@ -162,7 +162,8 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
     from warpdeck.notation.hostlist import expand
 
     own = [nodes[name] for name in expand(row["node_list"]) if name in nodes]
-    cpus = sum(node["cpus"] for node in own)
+    cpus = sum(part["cpus"] for part in row["parts"]) or sum(node["cpus"] for node in own)
+    gpus = sum(count for part in row["parts"] for _, count in part["gpus"])
     flags = ",".join([*told_flags(row, named="" if row["node_count"] else "SPEC_NODES")])
     start, end = row["start"], row["end"]
     return [
@@ -170,7 +171,7 @@ def reservation_lines(row: Row, nodes: Mapping[str, Row]) -> list[str]:
         f"Duration={clock(end - start if start and end else None)}",
         f"Nodes={or_null(row['node_list'])} NodeCnt={len(own)} CoreCnt={cpus} Features=(null) "
         f"PartitionName={or_null(row['partition'])} Flags={flags}",
-        f"TRES=cpu={cpus}",
+        f"TRES=cpu={cpus}" + (f",gres/gpu={gpus}" if gpus else ""),
         f"Users={or_null(_whose(row, 'users'))} Groups=(null) Accounts={or_null(_whose(row, 'accounts'))} "
         f"Licenses=(null) State={'ACTIVE' if row['state'] == 'active' else 'INACTIVE'} BurstBuffer=(null) Watts=n/a",
         "MaxStartDelay=(null)",
