@@ -164,7 +164,9 @@ class Containment:
                 WATCHED,
                 "by environment mark; daemons that clear it when the last job of their user ends",
             ),
-            self._facility("memory", "memory", WATCHED, "a job over its limit is killed within seconds"),
+            self._facility(
+                "memory", "memory", WATCHED, "a job or step over its limit is killed within seconds"
+            ),
             self._facility("cpus", "cpuset", ADVISED, "CPU affinity, which a job may change"),
             self._facility(
                 "processes", "pids", ADVISED, "RLIMIT_NPROC, counted over all of the user's processes"
