@@ -4,6 +4,8 @@ CLUSTER_NAME = "warpdeck"
 CLUSTER_OPTIONS = frozenset({"cluster", "clusters"})
 ALL_NODES = "main"
 """The one nameless partition of a site that has none set up."""
+NORMAL_QOS = "normal"
+"""That of jobs that name none, there whether a site sets it up or not."""
 
 
 def other_cluster(text: str) -> str:

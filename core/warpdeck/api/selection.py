@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from warpdeck.cluster import ALL_NODES
+from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.model import Job, JobState, Ranges, has_task, split_ranges, state_named
 from warpdeck.notation.jobids import may_mean, parse_job_id
 
@@ -61,7 +61,7 @@ def _of_jobs(message: ask.Jobs | ask.Records) -> list[Test]:
     if accounts := frozenset(map(str.lower, message.accounts)):
         found.append(lambda job: job.request.account.lower() in accounts)
     if qos := frozenset(map(str.lower, message.qos)):
-        found.append(lambda job: (job.request.qos or "normal").lower() in qos)
+        found.append(lambda job: (job.request.qos or NORMAL_QOS).lower() in qos)
     if reservations := frozenset(message.reservations):
         found.append(lambda job: job.reservation in reservations)
     if licenses := frozenset(message.licenses):

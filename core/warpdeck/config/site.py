@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from warpdeck.cluster import ALL_NODES
+from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.model import GpuAsk, NodeName, Request, Resources
 from warpdeck.notation.hostlist import expand
@@ -111,7 +111,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         told = [
             f"--{option}={value} is recorded, and decides nothing: this site has none set up"
             for option, value, known in named
-            if value and not known and (option, value) != ("partition", ALL_NODES)
+            if value and not known and (option, value) not in (("partition", ALL_NODES), ("qos", NORMAL_QOS))
         ]
         if request.mail_types and not self.sends_mail:
             told.append("--mail-type has no effect here: this site sends no mail")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from warpdeck.cluster import ALL_NODES, CLUSTER_NAME
+from warpdeck.cluster import ALL_NODES, CLUSTER_NAME, NORMAL_QOS
 from warpdeck.model import Job, Share, count_tasks
 from warpdeck.notation.dependencies import format_dependencies
 from warpdeck.notation.exports import NICENESS
@@ -96,7 +96,7 @@ def _identity(job: Job, submit_host: str) -> dict[str, str]:
         "SLURM_JOB_USER": job.user,
         "SLURM_JOB_UID": str(job.uid),
         "SLURM_JOB_PARTITION": job.partition or request.partition or ALL_NODES,
-        "SLURM_JOB_QOS": request.qos or "normal",
+        "SLURM_JOB_QOS": request.qos or NORMAL_QOS,
         "SLURM_CLUSTER_NAME": CLUSTER_NAME,
         "SLURM_SUBMIT_DIR": request.submit_dir,
         "SLURM_SUBMIT_HOST": request.submit_host or submit_host,

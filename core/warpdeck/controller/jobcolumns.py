@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from warpdeck.api.rows import JobFacts, JobRow, WhyRow
-from warpdeck.cluster import ALL_NODES
+from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.model import (
     COMPACT,
@@ -349,7 +349,7 @@ ROW_COLUMNS: dict[str, Column] = {
     "user": lambda _, job: job.user,
     "account": lambda _, job: job.request.account,
     "partition": lambda _, job: job.partition or job.request.partition or ALL_NODES,
-    "qos": lambda _, job: job.request.qos or "normal",
+    "qos": lambda _, job: job.request.qos or NORMAL_QOS,
     "state": lambda _, job: job.state.value,
     "state_short": lambda _, job: COMPACT[job.state],
     "why": _why,

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from warpdeck.cluster import NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.model import COMPACT, Job, JobId
 from warpdeck.model.past import PAST_ORDERS, Cost, EndedJob, GroupCost, PastQuery, cost_of, end_in_words
 from warpdeck.notation.jobfilter import holds
 
 from .ports import PastPage
-from .present import NORMAL_QOS, holdings, never_started, partition_of, sweep_of_job, usage_row
+from .present import holdings, never_started, partition_of, sweep_of_job, usage_row
 
 
 def ended_job(job: Job) -> EndedJob:

@@ -9,7 +9,7 @@ import msgspec
 
 from warpdeck.api.noderows import CheckRow, FacilityRow, GpuRow, NodeHealthRow, NodeRow, ProcessRow, SharerRow
 from warpdeck.api.rows import GpuUse, JobDetail, JobEvent, JobRow, UsageRow, WhyRow
-from warpdeck.cluster import ALL_NODES
+from warpdeck.cluster import ALL_NODES, NORMAL_QOS
 from warpdeck.model import (
     COMPACT,
     GpuLinks,
@@ -39,8 +39,6 @@ from .ports import JournalEntry
 from .state import State, amend
 from .view import blocked_gpus, gpu_holders, gpu_users, shares_on, wants_users_apart
 
-NORMAL_QOS = "normal"
-"""What a job is in that names none."""
 UNTOLD = "when cannot be told: jobs without a time limit are in its way"
 MOST_SWEPT = 200
 """Characters of a task's values in a row: more are not read in a list."""

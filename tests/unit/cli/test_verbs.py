@@ -334,8 +334,8 @@ def test_options_that_do_less_here_are_told(run: Run) -> None:
     _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "gpu", "--mail-type", "ALL", "--wrap", "true")
     assert "--partition=gpu is recorded, and decides nothing" in err
     assert "--mail-type has no effect here" in err
-    _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "main", "--wrap", "true")
-    assert not err, "it is what sinfo calls the only one"
+    _, _, err = run("submit", "--no-snapshot", "--hold", "-p", "main", "-q", "normal", "--wrap", "true")
+    assert not err, "it is what sinfo and sacctmgr call the only ones"
 
 
 def test_a_job_runs_the_code_of_another_job(

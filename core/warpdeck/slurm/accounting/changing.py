@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from warpdeck.cluster import NORMAL_QOS
 from warpdeck.errors import UserError
 from warpdeck.notation.rules import values_of
 from warpdeck.slurm.console import CommandError, Console
@@ -18,7 +19,6 @@ from .adding import add
 from .asking import Asked, asked
 from .decision import Change, Decision, Nothing, Tables, put
 from .deleting import delete
-from .entities import NORMAL
 from .modifying import modify
 from .settings import Unknown
 
@@ -123,8 +123,8 @@ def _with_normal(decided: Decision, tables: Tables) -> list[Change]:
         for value in (change["values"] or {}).values()
         for name in _words(value)
     )
-    is_new = NORMAL in named and NORMAL not in tables.qos
-    return [*([put({}, "qos", NORMAL)] if is_new else []), *decided.changes]
+    is_new = NORMAL_QOS in named and NORMAL_QOS not in tables.qos
+    return [*([put({}, "qos", NORMAL_QOS)] if is_new else []), *decided.changes]
 
 
 def _words(value: object) -> list[object]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME as CLUSTER
-
-from .entities import NORMAL
+from warpdeck.cluster import NORMAL_QOS
 
 Table = Mapping[str, Any]
 Change = dict[str, Any]
@@ -39,7 +38,7 @@ class Tables(NamedTuple):
 
     def qos_names(self) -> list[str]:
         """Every quality of service there is, the usual one first."""
-        return list(dict.fromkeys([NORMAL, *self.qos]))
+        return list(dict.fromkeys([NORMAL_QOS, *self.qos]))
 
 
 class Decision(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from warpdeck.cluster import CLUSTER_NAME as CLUSTER
+from warpdeck.cluster import NORMAL_QOS
 from warpdeck.slurm.accounttree import ROOT, in_tree
 from warpdeck.slurm.units import clock, moment, tres_text
 
@@ -55,8 +56,6 @@ TRES = (
     ("pages", "", 8),
     ("gres", "gpu", 1001),
 )
-NORMAL = "normal"
-"""The QoS that there is without a word of the site's."""
 FIRST_QOS_ID = 1
 STATS_RULE = "*" * 67
 
@@ -102,7 +101,7 @@ def _limits(limits: Mapping[str, Any], names: Mapping[str, str]) -> Row:
 
 def _associations(client: Any) -> list[Row]:
     """In the order of the tree; "above" is how deep."""
-    every = sorted({NORMAL, *(row["name"] for row in client.call("qos")["qos"])})
+    every = sorted({NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])})
     return [_association(row, above, every) for row, above in in_tree(client.call("shares")["shares"])]
 
 
@@ -180,10 +179,10 @@ def _qos(client: Any) -> list[Row]:
         }
         for row in client.call("qos")["qos"]
     ]
-    if all(row["Name"] != NORMAL for row in found):
-        normal = {"Name": NORMAL, "Priority": "0", "GraceTime": "00:00:00", "PreemptMode": "cluster"}
+    if all(row["Name"] != NORMAL_QOS for row in found):
+        normal = {"Name": NORMAL_QOS, "Priority": "0", "GraceTime": "00:00:00", "PreemptMode": "cluster"}
         found.append(normal | {"Description": "Normal QOS default", "UsageFactor": "1.000000"})
-    found.sort(key=lambda row: row["Name"] != NORMAL)
+    found.sort(key=lambda row: row["Name"] != NORMAL_QOS)
     return [{**row, "ID": str(number)} for number, row in enumerate(found, FIRST_QOS_ID)]
 
 
@@ -196,7 +195,7 @@ def _clusters(client: Any) -> list[Row]:
             "ControlPort": "0",
             "RPC": "9728",
             "Share": "1",
-            "QOS": ",".join(sorted({NORMAL, *(row["name"] for row in client.call("qos")["qos"])})),
+            "QOS": ",".join(sorted({NORMAL_QOS, *(row["name"] for row in client.call("qos")["qos"])})),
             "Classification": "none",
             "PluginIDSelect": "109",
         }
