@@ -100,7 +100,7 @@ def end_job(txn: Transaction, job: Job, cause: str, *, grace_s: float | None = N
 
 def _signal(txn: Transaction, job: Job, event: Cancelled) -> list[Effect]:
     if job.state is not JobState.RUNNING:
-        code = "already_done" if job.is_finished else "pending"
+        code = "pending" if job.state in (JobState.PENDING, JobState.CONFIGURING) else "already_done"
         raise UserError(f"job {job.label()} is not running ({job.state})", code=code)
     txn.log(job.id, f"signal {event.signal} sent")
     return [

@@ -57,7 +57,7 @@ class Shortages:
             fitting = len(self._field.timeline.fitting_now(need, INSTANT_S, usable))
             if fitting:
                 return f"{fitting} of the {gang.nodes} nodes it needs could take it now"
-        barred = self._barred_words(usable, need)
+        barred = self._barred_words(shape, usable, need)
         if barred:
             return barred
         best = self._freest_row(shape, need)
@@ -80,7 +80,7 @@ class Shortages:
             return self._free_words(row, need, which="which it names")
         return ""
 
-    def _barred_words(self, usable: Mask, need: Need) -> str:
+    def _barred_words(self, shape: Shape, usable: Mask, need: Need) -> str:
         """Words for nodes on which nothing is missing, but users who may not be there together; "" if there are none."""
         timeline, tenant = self._field.timeline, need.tenant
         if timeline.tenants is None or tenant is None:
@@ -89,10 +89,17 @@ class Shortages:
         rows = rows[timeline.tenants.barred_now(tenant, rows)]
         if not len(rows):
             return ""
-        name = self._field.cluster.nodes[rows[0]].name
+        first = next((row for row in shape.gangs[0].named if row in rows), rows[0])
+        name = self._field.cluster.nodes[first].name
         if tenant.alone:
-            return f"{name} has room, but jobs of other users are there, and it shares its nodes with none (--exclusive=user)"
-        return f"{name} has room, but another user's job there shares its nodes with nobody else's (--exclusive=user)"
+            who, asked = "it", "--exclusive=user"
+            if shape.partition is not None and shape.partition.exclusive_user:
+                who, asked = f"a job in partition {shape.partition.name}", "exclusive_user"
+            return f"{name} has room, but jobs of other users are there, and {who} shares its nodes with none ({asked})"
+        return (
+            f"{name} has room, but another user's job there shares its nodes with nobody else's"
+            " (--exclusive=user, or its partition's exclusive_user)"
+        )
 
     def _column(self, need: Need) -> int:
         return self._field.cluster.type_columns.get(need.gpu_type, GPUS)

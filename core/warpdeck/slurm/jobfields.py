@@ -77,7 +77,7 @@ OLD_NAMES = {
     "packjoboffset": "hetjoboffset", "shared": "oversubscribe",
 }  # fmt: skip
 """Names of earlier releases, which scripts still have."""
-WHOLE = frozenset({"nodelist", "schednodes", "resizetime"})
+WHOLE = frozenset({"nodelist", "reqnodes", "schednodes", "resizetime"})
 """Plain fields that a column to the right does not cut."""
 ID_LENGTH = 31
 """Characters of a job's id while SLURM_BITSTR_LEN says nothing, as Slurm's own squeue has them."""

@@ -157,3 +157,36 @@ def test_no_partition_of_one_user_at_a_time_is_advised_beside_another_who_starts
     assert "starts now with --partition=other" in found.changes
     first = msgspec.structs.replace(picture, partitions=(parts[0], own, parts[1]))
     assert "starts now with --partition=other" in advise(first, NOW, Settings(), JobId(2)).changes
+
+
+def test_the_reason_names_who_wants_it_so() -> None:
+    own = (PartitionView(name="own", exclusive_user=True), PartitionView(name="free"))
+    held = [runs(8, "bob", partition="free")]
+    by_partition = planned([pending(1, partition="own")], held, partitions=own).whys[JobId(1)].sentence
+    assert "a job in partition own shares its nodes with none (exclusive_user)" in by_partition
+    by_job = planned([apart(1)], held).whys[JobId(1)].sentence
+    assert "it shares its nodes with none (--exclusive=user)" in by_job
+
+
+def test_a_node_that_a_job_names_beside_others_is_the_one_of_the_reason() -> None:
+    asked = Resources(nodelist=("b",), nodes_min=1, nodes_max=2, cpus_per_task=64)
+    nodes = [node("a"), node("b"), node("c")]
+    full = planned([pending(1, resources=asked)], [runs(8, "bob", on="b", cpus=60)], nodes)
+    assert "b, which it names, has 4 CPUs free" in full.whys[JobId(1)].sentence
+    alone = msgspec.structs.replace(asked, share_with="user")
+    shared = planned(
+        [pending(1, resources=msgspec.structs.replace(alone, cpus_per_task=1))],
+        [runs(8, "bob", on="b")],
+        nodes,
+    )
+    assert "b has room, but jobs of other users are there" in shared.whys[JobId(1)].sentence
+    assert (
+        "b, which it names, has 0 CPUs free"
+        in planned(
+            [pending(1, resources=asked)],
+            [runs(8, "bob", on="b", cpus=64), runs(9, "bob", on="a"), runs(7, "bob", on="c")],
+            nodes,
+        )
+        .whys[JobId(1)]
+        .sentence
+    )
