@@ -5,6 +5,7 @@ What cannot be the same is made so before it is compared: times of day, prioriti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -277,6 +278,29 @@ def test_what_nodes_are_is_changed_alike(pair: Pair) -> None:
     assert wanted.out == "n3 2 old,slow\nn4 3 old,slow\n"
 
 
+def test_what_people_say_of_nodes_is_kept_and_shown_alike(pair: Pair) -> None:
+    for words in (
+        ("nodename=n[1-2]", "comment=some words", "extra=rack=7"),
+        ("nodename=n1", 'Extra={"gpu": "slow"}'),
+        ("nodename=n1", "co=z"),
+        ("nodename=n2", "e=x", "comment="),
+        ("nodename=zz", "comment=a"),
+        ("nodename=n1", "comment=", "extra="),
+    ):
+        pair.same("scontrol", "update", *words)
+        for name in ("n1", "n2"):
+            shown = [
+                cluster.run(["scontrol", "show", "node", name]).out for cluster in (pair.theirs, pair.ours)
+            ]
+            theirs, ours = (re.findall(r"^ +(?:Comment|Extra)=.*$", text, re.M) for text in shown)
+            assert ours == theirs, words
+        pair.same("sinfo", "-N", "-p", "debug", "-O", "nodelist:5,comment:30,extra:20")
+    denied = pair.ours.run(["scontrol", "update", "nodename=n1", "comment=x"], user="nobody")
+    assert denied.err == "slurm_update error: Invalid user id\n"
+    pair.ours.run(["scontrol", "update", "nodename=n2", "extra="])
+    pair.theirs.run(["scontrol", "update", "nodename=n2", "extra="])
+
+
 def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
     path = pair.ours.folder / "home/config.toml"
     both = {"path": ["nodes", "n[1-2]"], "values": {"features": ["fast"]}}
@@ -288,7 +312,7 @@ def test_a_node_s_facts_stand_in_the_configuration(pair: Pair) -> None:
     before = path.read_text()
     denied = pair.ours.run(["scontrol", "update", "nodename=n1", "weight=7"], user="nobody")
     assert denied.err == "slurm_update error: Invalid user id\n"
-    assert pair.ours.run(["scontrol", "update", "nodename=n1", "comment=x"]).rc == 1
+    assert pair.ours.run(["scontrol", "update", "nodename=n1", "nodeaddr=x"]).rc == 1
     assert path.read_text() == before
     assert pair.ours.run(["scontrol", "update", "nodename=n1", "features=ib"]).err == ""
     assert pair.ours.run(["sinfo", "-h", "-N", "-n", "n[1-2]", "-p", "gpu", "-o", "%f"]).out == "ib\nfast\n"

@@ -117,6 +117,9 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The container runtimes that it has."""
     weight: int = 1
     """Nodes of less weight are used first."""
+    comment: str = ""
+    extra: str = ""
+    """What the site's configuration says to people and tools."""
     address: str = ""
     """At which other nodes reach it."""
     reason_at: float | None = None
@@ -184,6 +187,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Type -> indices of those that jobs hold."""
     features: list[str]
     weight: int
+    comment: str
+    extra: str
     kernel: str
     booted: float | None
     agent_start: float | None

@@ -232,7 +232,8 @@ def _nodes(config: Config) -> Found:
         except UserError as error:
             yield Problem(path=("nodes", hosts), text=f"{error.message}; {error.hint}")
             continue
-        for field, value in (("switch", table.switch), ("weight", table.weight)):
+        for field in ("switch", "weight", "comment", "extra"):
+            value = getattr(table, field)
             for name in names if value is not None else ():
                 other, before = said.setdefault((name, field), (hosts, value))
                 if before != value:

@@ -48,6 +48,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     features: frozenset[str] = frozenset()
     switch: str = ""
     weight: int = 1
+    comment: str = ""
+    extra: str = ""
 
 
 class HealthRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,6 +261,8 @@ def node_facts(config: Config) -> dict[NodeName, NodeFacts]:
                 features=before.features | frozenset(table.features),
                 switch=before.switch if table.switch is None else table.switch,
                 weight=before.weight if table.weight is None else table.weight,
+                comment=before.comment if table.comment is None else table.comment,
+                extra=before.extra if table.extra is None else table.extra,
             )
     return made
 

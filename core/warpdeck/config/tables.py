@@ -164,6 +164,9 @@ class NodeTable(Table, frozen=True, kw_only=True):
     features: Names = ()
     switch: str | None = None
     weight: Count | None = None
+    comment: str | None = None
+    extra: str | None = None
+    """Words for people and tools, which decide nothing."""
 
 
 class Partition(Table, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ def _facts(state: State, node: Node, *, maintenance: bool, reserved: bool) -> No
         gpus_used=_held(state, node),
         features=sorted(known.features) if known else [],
         weight=known.weight if known else 1,
+        comment=known.comment if known else "",
+        extra=known.extra if known else "",
         kernel=node.kernel,
         booted=node.booted_at_unix or None,
         agent_start=node.agent_at_unix or None,

@@ -259,6 +259,8 @@ def node_row(state: State, node: Node) -> NodeRow:
         ],
         containers=list(node.containers),
         weight=facts.weight if facts else 1,
+        comment=facts.comment if facts else "",
+        extra=facts.extra if facts else "",
         address=node.address,
         reason_at=node.reason_at_unix or None,
         features=sorted(facts.features) if facts else [],

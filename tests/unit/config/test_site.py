@@ -63,7 +63,7 @@ def test_the_example_becomes_sorted_tables() -> None:
     assert site.accounts[0].quota == {"gres/gpu": 64}
     assert site.licenses == (("matlab", 10),)
     assert site.nodes[NodeName("gpu09")] == NodeFacts(
-        features=frozenset({"h100", "ib"}), switch="leaf2", weight=10
+        features=frozenset({"h100", "ib"}), switch="leaf2", weight=10, comment="second rack"
     )
     assert site.half_life_s == 14 * 86_400
 

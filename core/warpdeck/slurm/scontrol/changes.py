@@ -162,7 +162,7 @@ def _nodes(session: Session, pairs: list[tuple[str, str]]) -> None:
         else:
             raise Failed(
                 f"Update of this parameter is not supported: {key}={value}\nRequest aborted\n"
-                "nodes have State, Reason, Weight and Features here; what else they are, they tell themselves"
+                "nodes have State, Reason, Weight, Features, Comment and Extra here; what else they are, they tell themselves"
             )
     if not state and not reason and not facts:
         raise Failed("No changes specified")

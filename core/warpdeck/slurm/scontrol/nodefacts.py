@@ -1,4 +1,5 @@
-"""`scontrol update nodename=... Weight= Features=`: what nodes cannot tell themselves stands in config.toml, and is changed there."""
+"""`scontrol update nodename=... Weight= Features= Comment= Extra=`: what nodes cannot tell themselves stands in config.toml, and is
+changed there."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ def fact_of(key: str, value: str) -> Values:
     lowered = key.lower()
     if len(lowered) > 2 and "features".startswith(lowered):
         return {"features": list(dict.fromkeys(word for word in value.split(",") if word))}
+    for word, least in (("comment", 2), ("extra", 1)):
+        if len(lowered) >= least and word.startswith(lowered):
+            return {word: value.strip("\"'")}
     if lowered and "weight".startswith(lowered):
         if not value.isdecimal() or len(value) > MAX_DIGITS:
             raise Failed(

@@ -71,7 +71,7 @@ def _node_rest(node: Row, partitions: Sequence[str]) -> list[str]:
     ]
     if node["reason"]:
         lines.append(f"Reason={node['reason']} [root@{moment(node['reason_at'])}]")
-    return lines
+    return lines + [f"{key}={node[key.lower()]}" for key in ("Comment", "Extra") if node[key.lower()]]
 
 
 def node_state(node: Row) -> str:
