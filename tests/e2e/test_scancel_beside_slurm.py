@@ -33,7 +33,8 @@ JOBS = {
 CASES = (
     "-n plain,other", "-n PLAIN", "-n pla", "-A nope", "-q nosuch", "-R nosuch", "-p GPU", "-p debug,gpu", "-w n9",
     "-w n1 -t PD", "-t CG", "-t completing", "-t CF -v", "-t CD -v", "-t RQ", "-t run", "-t all -u root", "-t foo",
-    "-u nobody", "-u nosuch", "--me -u nobody", "-u nobody {plain}", "-v -n nosuch", "-v -p debug {plain}",
+    "-u nobody", "-u nosuch", "--me -u nobody", "-u nobody {plain}", "-v -n nosuch", "--me -v -n nosuch",
+    "AS=nobody -v --me -n nosuch", "-v -p debug {plain}",
     "{array}_[0-3:2]", "{array}_[0-1%1]", "{array}_[", "{array}_[]", "{array}_x", "{array}_[1-0]", "{array}_[1-2].0",
     "{array}_99", "{plain}x", "{plain} 0", "abc {plain}", "{done}.0", "-s 0 {plain}", "-s 10x {plain}", "-s= {plain}",
     "-s USR1 99999", "-Q -s USR1 99999", "{done}", "-s USR1 {done}", "-s KILL {done}", "-v {done}",
@@ -43,7 +44,7 @@ CASES = (
     "AS=nobody {array}_1", "AS=nobody --me", "SCANCEL_STATE=foo -u root", "SCANCEL_VERBOSE=xx -u nobody",
     "SCANCEL_USER=nobody {plain}", "SCANCEL_NAME=other {plain}", "SCANCEL_CTLD=xx -u nobody",
     "SCANCEL_VERBOSE=t -n a,b", "-A ML", "-p debug", "-p gpu,debug", "{array}_1", "-v {array}_[2-3,5]", "{array}_0,{array}_4",
-    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "-H --ctld -u root",
+    "-v {array}_6 -n dbg", "-t PD {plain} {other}", "-s KILL {more}", "{array}_*", "{debug}_", "-H --ctld -u root",
 )  # fmt: skip
 """In this order: what changes nothing first, and the last one takes all that are left."""
 NOISE = re.compile(r"scancel: select/.*\n")

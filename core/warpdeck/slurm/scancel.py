@@ -21,6 +21,7 @@ from warpdeck.notation.signals import parse_signal
 
 from .console import CommandError, Console
 from .jobstates import CODES, OURS
+from .people import uid_of
 from .refusals import WORDS
 from .version import VERSION
 from .words import listed, only_ours
@@ -129,7 +130,8 @@ def main(words: list[str], console: Console) -> int:
         console.out.write(VERSION if "version" in given else HELP)
         return 0
     number = _check(given)
-    ids = [word for each in rest for word in words_of(each)]
+    # As in Slurm 12_* and 12_ are all of the array.
+    ids = [re.sub(r"_\*?$", "", word) for each in rest for word in words_of(each)]
     for word in ids:
         _check_id(word)
     filters = {name: given[name] for name in FILTERS if given.get(name)}
@@ -159,7 +161,8 @@ def _take(given: Options, found: list[tuple[str, str]], console: Console) -> Non
     """Options in their order: the last one of a name holds, each -v counts from the last -Q."""
     for option, value in found:
         if option == "me":
-            given["user"] = console.user
+            uid = uid_of(console.user)
+            given["user"] = console.user if uid is None else str(uid)
         elif option == "quiet":
             given["verbose"] = "-1"
         elif option == "verbose":
